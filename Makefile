@@ -3,7 +3,7 @@ BUILD ?= build
 PREFIX ?= /usr/local
 PYTHON ?= $(shell test -x .venv/bin/python && echo .venv/bin/python || echo python3)
 
-.PHONY: all setup build install test check demo gallery bench fuzz cuda release test-cuda asan valgrind format count clean
+.PHONY: all setup build install test check demo gallery bench docs-check fuzz cuda release test-cuda asan valgrind format count clean
 
 all: build
 
@@ -19,13 +19,19 @@ install: build                  ## program, kernels, library, recipes and profil
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX) > $(BUILD)/install.log || { cat $(BUILD)/install.log; exit 1; }
 	@echo "installed below $(DESTDIR)$(PREFIX); $(BUILD)/install_manifest.txt lists the files"
 
-test: build                     ## everything that must hold on this machine
+test: build                     ## everything that must hold on this machine; OP=conv: one operator
+ifdef OP
+	@$(BUILD)/test_ops --only $(OP)
+	@$(BUILD)/test_ops --only $(OP) --backend builtin
+else
 	@scripts/check_rooms.py --build $(BUILD)
-	@cd $(BUILD) && OMP_WAIT_POLICY=passive ctest -j2 --output-on-failure --timeout 900   # two at a time: none spins
+	@scripts/run_tests.sh $(BUILD)
+endif
 
 check: build asan valgrind      ## slower: words, names and format, warnings on two compilers, sanitizers, valgrind
 	@scripts/check_words.py --program $(BUILD)/plimsoll
 	@scripts/check_walk.py
+	@scripts/docs_check.py $(BUILD)
 	@scripts/check_format.sh
 	@scripts/check_lines.sh
 	@scripts/check_warnings.sh
@@ -56,6 +62,9 @@ release:                        ## program and plugin for every supported GPU, i
 
 test-cuda: cuda                 ## every operator and small system on the GPU; says so where there is none
 	@scripts/test_cuda.sh $(BUILD)
+
+docs-check: build               ## what README and docs say: commands are run, bytes and tables compared, times looked up
+	@$(PYTHON) scripts/docs_check.py $(BUILD)
 
 fuzz:                           ## every parser, 60 seconds each
 	@scripts/fuzz.sh 60

@@ -54,7 +54,7 @@ if(PLIMSOLL_CUDA_FAST_COMPILE AND CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQ
 endif()
 target_compile_definitions(plimsoll_cuda PRIVATE _GNU_SOURCE)
 if("90a" IN_LIST PLIMSOLL_CUDA_ARCHS)
-  target_compile_definitions(plimsoll_cuda PRIVATE PLIMSOLL_SM90A)   # Hopper's own kernels are there
+  target_compile_definitions(plimsoll_cuda PRIVATE PLIMSOLL_SM90A)   # the kernels for Hopper are included
 endif()
 set_target_properties(plimsoll_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static CUDA_STANDARD 20)
 # cuDNN opens nvrtc by name: loaded with the plugin, it is found wherever it lies.

@@ -89,7 +89,7 @@ def spans(text):
 
 
 def exists(tree, path):
-    path = re.sub(r"<[^<>]*>|\{[^{}]*\}", "*", path.rstrip("."))      # src/ops/<family>/: any
+    path = re.sub(r"<[^<>]*>|\{[^{}]*\}|NAME", "*", path.rstrip("."))      # src/ops/<family>/NAME.c: any
     if "*" in path:
         return bool(glob.glob(os.path.join(tree.root, path)))
     return os.path.exists(os.path.join(tree.root, path))

@@ -1,7 +1,6 @@
 #!/bin/sh
-# Trains every small recipe as a user would, samples from it, and puts a contact sheet of each into
-# docs/user/gallery. The figures are printed; those that a document shows belong in bench/results. About a quarter of an hour on two
-# cores; runs that exist already are kept.
+# Trains every small recipe as a user would, samples from it, puts a contact sheet of each into docs/user/gallery and the figures into
+# bench/results. About a quarter of an hour on two cores; runs that exist already are kept.
 #   gallery.sh [BUILD [RECIPE...]]
 # Control: the mean loss of the same weights left untrained (learning rate 0) over 20 steps.
 set -eu
@@ -34,9 +33,10 @@ train() {                        # recipe or recipe-concat, further options
 
 autoencoder() { ls "$runs"/stablesr-vae-small/step-*.safetensors | tail -n 1; }
 
-figures() {                      # recipe -> its row of the table
+figures() {                      # recipe -> its row of the results
     run=$runs/$1
-    echo "| $1 | $(wc -l < "$run/log.jsonl") | $(cat "$run/seconds") | $(mean_loss 20 "$run-control") | $(mean_loss 100 "$run") |"
+    printf '    {"work": "%s", "steps": %s, "cpu_s": %s, "untrained_loss": %s, "loss": %s}' "$1" "$(wc -l < "$run/log.jsonl")" "$(cat "$run/seconds")" \
+        "$(mean_loss 20 "$run-control")" "$(mean_loss 100 "$run")"
 }
 
 draw() {                         # recipe, files to keep, further options
@@ -71,10 +71,21 @@ for recipe in $recipes; do
     *) echo "gallery.sh: $recipe is none of the small recipes" >&2; exit 2 ;;
     esac
 done
+# Figures are data; docs_tables.py writes the table of docs/user/GALLERY.md from them.
+today=$(date +%F) machine=cpu-$(nproc)c
 {
-    echo "| recipe | steps | CPU seconds | loss, untrained | loss, trained |"
-    echo "|---|---|---|---|---|"
+    printf '{\n  "format": "plimsoll-bench-1",\n  "date": "%s",\n' "$today"
+    printf '  "machine": {"name": "%s", "cpu": "%s", "threads": %s},\n' "$machine" "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)" "$(nproc)"
+    printf '  "command": "make gallery",\n  "note": "CPU seconds of the training; untrained_loss: mean of 20 steps with learning rate 0; '
+    printf 'loss: mean of the last 100 steps.",\n  "rows": [\n'
+    comma=
     for run in "$runs"/*/seconds; do
+        printf '%s' "$comma"
         figures "$(basename "$(dirname "$run")")"
+        comma=',
+'
     done
-} | tee "$runs/figures.md"
+    printf '\n  ]\n}\n'
+} > "bench/results/$today-$machine-gallery.json"
+python3 scripts/docs_tables.py
+python3 scripts/docs_tables.py --print gallery-cpu

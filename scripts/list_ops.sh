@@ -1,12 +1,13 @@
 #!/bin/sh
-# list_ops.sh OUT -- finds every operator, CUDA kernel and builder in the sources and writes the lists
-# that the build includes. A file whose content would not change is left alone, so that only a new or
-# removed operator rebuilds what includes them.
+# list_ops.sh OUT -- finds every operator, CUDA kernel, builder and model in the sources and writes the
+# lists that the build includes. A file whose content would not change is left alone, so that only a
+# new or removed operator or model rebuilds what includes them.
 #
 #   OUT/ops/ops_list.def         OPERATOR(name, ...) and OPERATOR_INTERNAL(name, ...) of src/ops/*/*.c
 #   OUT/ops/cuda_kernels.def     CUDA_KERNEL(name, ...) of src/ops/*/*_cuda.cu and plugin_cuda_*.c
 #   OUT/ops/builders.h           includes every operator header that declares a builder
 #   OUT/models/source_lines.h    a macro for every builder, that notes the model's file and line
+#   OUT/models/models_list.def   MODEL(name) for every `const ModelDef model_NAME` of src/models/*.c
 set -eu
 cd "$(dirname "$0")/.."
 out=$1
@@ -27,6 +28,11 @@ names() {                        # pattern; sources on standard input
     echo "/* cuda_kernels.def -- operators with a CUDA kernel; made by scripts/list_ops.sh. */"
     find src/ops -name '*_cuda.cu' -o -name 'plugin_cuda_*.c' | names CUDA_KERNEL
 } | put "$out/ops/cuda_kernels.def"
+
+{
+    echo "/* models_list.def -- every model; made by scripts/list_ops.sh. */"
+    cat src/models/*.c | sed -n 's/^const ModelDef model_\([a-z0-9_]*\) = {.*/MODEL(\1)/p' | LC_ALL=C sort
+} | put "$out/models/models_list.def"
 
 builders=$(find src/ops -name '*.h' ! -name '*_cuda.h' | LC_ALL=C sort | xargs grep -lE '^(Tensor|void) +[a-z0-9_]+\(.*Tensor' | xargs)
 {

@@ -1,7 +1,7 @@
 /* alloc_count.h -- counts every allocation of the process, on any thread, by anyone.
  *
- * Include in one file of a test program: it takes the place of malloc and its kin (the C library
- * looks them up by name, so libraries are counted too) and passes the calls on. */
+ * Include it in one file of a test program: it replaces malloc and the related functions and calls
+ * the originals. They are looked up by name, so allocations of libraries are counted too. */
 #ifndef TESTS_ALLOC_COUNT_H
 #define TESTS_ALLOC_COUNT_H
 
@@ -28,7 +28,7 @@ static inline void alloc_note(size_t size)
     }
 }
 
-#ifndef __SANITIZE_ADDRESS__     /* the sanitizer has its own; then nothing is counted */
+#ifndef __SANITIZE_ADDRESS__     /* the sanitizer replaces them itself: nothing is counted then */
 void *malloc(size_t n)                    { alloc_note(n); return __libc_malloc(n); }
 void *calloc(size_t n, size_t size)       { alloc_note(n * size); return __libc_calloc(n, size); }
 void *realloc(void *p, size_t n)          { alloc_note(n); return __libc_realloc(p, n); }

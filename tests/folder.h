@@ -1,4 +1,4 @@
-/* folder.h -- what tests that write runs share. */
+/* folder.h -- clears a folder, for tests that write runs. */
 #ifndef TESTS_FOLDER_H
 #define TESTS_FOLDER_H
 
@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 
-/* Takes every file out of a folder and of those in it; the folders stay. */
+/* Removes all files below a folder; the folders stay. */
 static void folder_clear(Pool *pool, const char *folder)
 {
     char **names;

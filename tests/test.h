@@ -3,8 +3,13 @@
  *   static void adds_up(void) { CHECK_INT(1 + 1, 2); }
  *   int main(void) { RUN(adds_up); return test_end(); }
  *
- * A failed check is printed and counted; the test goes on. Exit status 0 means none failed,
- * 77 means the program skipped itself (ctest shows it as skipped).
+ * A failed check is printed and counted, and the test goes on. Where data or a tool is missing, a test
+ * says so with SKIP and returns; a missing input never counts as a pass. The closing line is
+ *
+ *   12 passed, 0 failed, 2 skipped: CBC is not installed
+ *
+ * with the first reason. Exit status: 0, no check failed; 1, one failed or nothing ran; 77, everything
+ * was skipped (ctest shows the program as skipped).
  */
 #ifndef TESTS_TEST_H
 #define TESTS_TEST_H
@@ -13,7 +18,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static int         test_failed, test_passed;
+enum { TEST_SKIPPED = 77 };              /* exit status that CMakeLists.txt gives to ctest */
+
+static int         test_failed, test_passed, test_skipped;
+static char        test_skip_reason[200];        /* of the first skip */
 static const char *test_name = "";
 
 #define CHECK(cond) test_check((cond), #cond, __FILE__, __LINE__)
@@ -22,6 +30,7 @@ static const char *test_name = "";
 #define CHECK_TEXT(a, b) test_text((a), (b), #a, __FILE__, __LINE__)
 #define CHECK_OK(call) do { Err e_ = (call); \
     if (e_) { fprintf(stderr, "  said: %s\n", err_text()); } CHECK_INT(e_, OK); } while (0)
+#define SKIP(reason) test_skip(reason)
 #define RUN(fn) do { test_name = #fn; fn(); } while (0)
 
 static inline int test_check(int ok, const char *text, const char *file, int line)
@@ -61,9 +70,19 @@ static inline int test_text(const char *a, const char *b, const char *ta, const 
     return 0;
 }
 
+static inline void test_skip(const char *reason)
+{
+    if (test_skipped++ == 0)
+        snprintf(test_skip_reason, sizeof test_skip_reason, "%s", reason);
+    printf("skipped in %s: %s\n", test_name, reason);
+}
+
 static inline int test_end(void)
 {
-    printf("%d passed, %d failed\n", test_passed, test_failed);
+    printf("%d passed, %d failed, %d skipped%s%s\n", test_passed, test_failed, test_skipped,
+           test_skipped ? ": " : "", test_skip_reason);
+    if (test_failed == 0 && test_passed == 0 && test_skipped > 0)
+        return TEST_SKIPPED;
     return test_failed != 0 || test_passed == 0;
 }
 

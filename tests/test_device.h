@@ -1,5 +1,5 @@
-/* device.h -- the device a test runs on: the CPU, or the one PLIMSOLL_TEST_DEVICE names (`make
- * test-cuda`). */
+/* test_device.h -- the device a test runs on: the CPU, or the GPU if PLIMSOLL_TEST_DEVICE is "cuda"
+ * (`make test-cuda`). */
 #ifndef TESTS_TEST_DEVICE_H
 #define TESTS_TEST_DEVICE_H
 

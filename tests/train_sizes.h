@@ -1,5 +1,5 @@
-/* train_sizes.h -- a recipe's training graph at other sizes: those that must build, those that must
- * be refused with a sentence, and counts of its parameters. */
+/* train_sizes.h -- a recipe's training graph at other sizes: sizes that must build, sizes that must
+ * be refused with a message, and counts of parameters. */
 #ifndef TESTS_TRAIN_SIZES_H
 #define TESTS_TRAIN_SIZES_H
 
@@ -47,13 +47,13 @@ static inline void sizes_wrong(Pool *pool, const char *name, const WrongSize *wr
     }
 }
 
-/* Parameters whose name starts with `start` and holds `part`. */
-static inline int64_t sizes_count(const Graph *graph, const char *start, const char *phase)
+/* The number of elements of parameters whose name starts with `start` and contains `inner`. */
+static inline int64_t sizes_count(const Graph *graph, const char *start, const char *inner)
 {
     int64_t sum = 0;
     for (int32_t i = 0; i < graph->n_params; i++)
         if (!strncmp(graph->params[i].name, start, strlen(start)) &&
-            strstr(graph->params[i].name, phase))
+            strstr(graph->params[i].name, inner))
             sum += shape_count(graph->params[i].disk);
     return sum;
 }

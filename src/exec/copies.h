@@ -1,8 +1,8 @@
-/* copies.h -- the steps of a plan that move a value between the arena and its place on the host.
+/* copies.h -- the steps of a plan that copy a value between the arena and the host arena.
  *
- * A copy is begun at its save or load and joined at its wait. What is pending where a part ends is
- * joined there, because a CUDA graph must hold both; its wait, in the next part, then has nothing to
- * do. */
+ * A copy begins at its `save` or `load` and is joined at its `wait`. Copies that are still pending
+ * at the end of a phase are joined there, because a CUDA graph must contain both ends. A `wait` in
+ * a later phase then does nothing. */
 #ifndef EXEC_COPIES_H
 #define EXEC_COPIES_H
 
@@ -15,24 +15,24 @@ typedef struct Copy {
     void       *to;
     const void *from;
     size_t      bytes;
-    void       *mark;
-    int32_t     begun, joined;       /* launches */
-    int64_t     host_end;            /* highest byte of the host arena that it touches */
-    Extent      touches[2];          /* in the arena; on the host, counted from HOST_OFFSET */
+    void       *event;               /* set when the copy has finished */
+    int32_t     begun, joined;       /* indices of launches */
+    int64_t     host_end;            /* end of its bytes in the host arena */
+    Extent      touches[2];          /* in the arena; in the host arena, from HOST_OFFSET on */
 } Copy;
 
 typedef struct Copies {              /* of one session */
     Pool         *pool;
     const Device *device;
-    void        **marks;  /* per value that is ever copied: at most one copy of it is pending */
-    int32_t       n_marks, cap_marks;
-    int64_t       measured;          /* highest end on the host of any copy that was begun */
+    void        **events;            /* one per copied value: at most one copy of it is pending */
+    int32_t       n_events, cap_events;
+    int64_t       measured;          /* largest host_end of all copies begun */
 } Copies;
 
-Err  copies_mark(Copies *copies, void **mark);               /* freed by copies_done */
+Err  copies_new_event(Copies *copies, void **event);         /* freed by copies_done */
 void copies_done(Copies *copies);
 Err  copies_begin(Copies *copies, const Copy *copy);
-/* from: the part's first launch; what was begun before it has been joined there. */
+/* from: the first launch of the phase; copies begun before it were joined at the end of theirs. */
 Err  copies_join(Copies *copies, const Copy *copy, int32_t from);
 
 #endif

@@ -1,16 +1,16 @@
-/* lanes.c -- lanes by list scheduling (Graham 1969) over the plan's own order. */
+/* lanes.c -- lanes by list scheduling (Graham 1969) in the plan's order. */
 #include "exec/lanes.h"
 
-/* Of an H200, roughly: only whether a branch pays is decided by them. */
-static const double cross_ns = 1500;     /* an edge between lanes, more than one within a lane */
-static const double behind_ns = 80000;   /* what goes aside may come so much later there */
+/* Rough times of an H200. They only decide whether a second lane pays. */
+static const double cross_ns = 1500;     /* cost of an edge between lanes, beyond one within a lane */
+static const double behind_ns = 80000;   /* a launch may start this much later in LANE_ASIDE */
 
 enum {
-    LOOK_BACK = 256,                     /* launches; older kernels count as in the way */
-    LOOK_AHEAD = 64,                     /* launches that one may stand in the way of */
+    LOOK_BACK = 256,                     /* launches; older kernels count as conflicting */
+    LOOK_AHEAD = 64,                     /* later launches that one launch may delay */
 };
 
-static bool in_the_way(const LaneItem *a, const LaneItem *b)
+static bool items_conflict(const LaneItem *a, const LaneItem *b)
 {
     for (int32_t i = 0; i < a->n_extents; i++)
         for (int32_t j = 0; j < b->n_extents; j++)
@@ -19,93 +19,97 @@ static bool in_the_way(const LaneItem *a, const LaneItem *b)
     return false;
 }
 
-typedef struct Clock {                   /* the last launch of each lane that has ended, or -1 */
+typedef struct LaneClock {               /* per lane: its last launch that has finished, or -1 */
     int32_t of[LANES];
-} Clock;
+} LaneClock;
 
-static const Clock clock_none = { { -1, -1, -1, -1 } };
+static const LaneClock clock_none = { { -1, -1, -1, -1 } };
 
-typedef struct Way {                     /* while assigning */
+typedef struct LaneSchedule {            /* while assigning */
     const LaneItem *items;
-    double          free[LANES], *ends;  /* when each lane is free; when each launch ends */
-    int32_t         last[LANES], *before;    /* of each lane; per launch: the one before it there */
-    Clock           known[LANES];        /* what each lane comes after */
-    Clock          *clocks;              /* per launch: when it has ended */
-} Way;
+    double          free[LANES];         /* time when each lane becomes free */
+    double         *ends;                /* per launch: time when it ends */
+    int32_t         last[LANES];         /* the last launch of each lane */
+    int32_t        *before;              /* per launch: the previous launch of its lane */
+    LaneClock       known[LANES];        /* what each lane has already waited for */
+    LaneClock      *clocks;              /* per launch: what has finished when it ends */
+} LaneSchedule;
 
-typedef struct Start {                   /* of a launch, in one lane */
+typedef struct LaneStart {               /* of a launch, in one lane */
     LanePlace place;
     double    at;
-} Start;
+} LaneStart;
 
-/* The last launch of `other` that is in the way of i and that `lane` does not come after yet, or
- * -1. Copies are few and far apart: each is looked at, or an old one would be waited for in
- * vain. */
-static int32_t way_block(const Way *way, int32_t lane, int32_t other, int32_t i)
+/* The last launch of `other` that conflicts with i and that `lane` has not waited for yet, or -1.
+ * All copies are examined: they are few and far apart, and an edge to an old one would be a
+ * needless wait. */
+static int32_t schedule_conflict(const LaneSchedule *schedule, int32_t lane, int32_t other,
+                                 int32_t i)
 {
-    for (int32_t j = way->last[other]; j > way->known[lane].of[other]; j = way->before[j])
+    for (int32_t j = schedule->last[other]; j > schedule->known[lane].of[other];
+         j = schedule->before[j])
         if ((other < LANE_COPIES && i - j > LOOK_BACK) ||
-            in_the_way(&way->items[i], &way->items[j]))
+            items_conflict(&schedule->items[i], &schedule->items[j]))
             return j;
     return -1;
 }
 
-/* One that another of them comes after need not be waited for. */
-static void edges_prune(const Way *way, int32_t after[LANES])
+/* Removes the edges that follow from the others. */
+static void edges_prune(const LaneSchedule *schedule, int32_t after[LANES])
 {
     for (int32_t a = 0; a < LANES; a++)
         for (int32_t b = 0; b < LANES && after[a] >= 0; b++)
-            if (b != a && after[b] >= 0 && way->clocks[after[b]].of[a] >= after[a])
+            if (b != a && after[b] >= 0 && schedule->clocks[after[b]].of[a] >= after[a])
                 after[a] = -1;
 }
 
-static Start way_start(const Way *way, int32_t lane, int32_t i)
+static LaneStart schedule_start(const LaneSchedule *schedule, int32_t lane, int32_t i)
 {
-    Start start = { .place.lane = lane, .at = way->free[lane] };
+    LaneStart start = { .place.lane = lane, .at = schedule->free[lane] };
     for (int32_t other = 0; other < LANES; other++) {
-        int32_t block = other == lane ? -1 : way_block(way, lane, other, i);
-        start.place.after[other] = block;
-        if (block >= 0 && way->ends[block] + cross_ns > start.at)
-            start.at = way->ends[block] + cross_ns;
+        int32_t conflict = other == lane ? -1 : schedule_conflict(schedule, lane, other, i);
+        start.place.after[other] = conflict;
+        if (conflict >= 0 && schedule->ends[conflict] + cross_ns > start.at)
+            start.at = schedule->ends[conflict] + cross_ns;
     }
-    edges_prune(way, start.place.after);
+    edges_prune(schedule, start.place.after);
     return start;
 }
 
-static void way_take(Way *way, int32_t i, const Start *start)
+static void schedule_add(LaneSchedule *schedule, int32_t i, const LaneStart *start)
 {
     const int32_t *after = start->place.after, lane = start->place.lane;
-    Clock         *known = &way->known[lane];
+    LaneClock     *known = &schedule->known[lane];
     for (int32_t other = 0; other < LANES; other++)
         for (int32_t k = 0; k < LANES && after[other] >= 0; k++) {
-            int32_t ended = way->clocks[after[other]].of[k];
+            int32_t ended = schedule->clocks[after[other]].of[k];
             known->of[k] = ended > known->of[k] ? ended : known->of[k];
         }
     known->of[lane] = i;
-    way->clocks[i] = *known;
-    way->free[lane] = way->ends[i] = start->at + way->items[i].ns;
-    way->before[i] = way->last[lane];
-    way->last[lane] = i;
+    schedule->clocks[i] = *known;
+    schedule->free[lane] = schedule->ends[i] = start->at + schedule->items[i].ns;
+    schedule->before[i] = schedule->last[lane];
+    schedule->last[lane] = i;
 }
 
-/* What follows each launch, itself included, one after the other: the longest way to the end. A
- * copy has no part in it: it is there in time, or no lane helps. */
-static double *ways_left(Pool *pool, const LaneItem *items, int32_t n)
+/* Per launch: the longest path from its start to the end of the phase. Copies are left out: they
+ * either arrive in time or no choice of lane helps. */
+static double *paths_left(Pool *pool, const LaneItem *items, int32_t n)
 {
     double *left = NEWN(pool, double, n + 1);
     for (int32_t i = n - 1; i >= 0; i--) {
         if (items[i].lane >= LANE_COPIES)
             continue;
         for (int32_t j = i + 1; j < n && j - i <= LOOK_BACK; j++)
-            if (left[j] > left[i] && in_the_way(&items[i], &items[j]))
+            if (left[j] > left[i] && items_conflict(&items[i], &items[j]))
                 left[i] = left[j];
         left[i] += items[i].ns;
     }
     return left;
 }
 
-/* Does a launch soon after i have a longer way to go? It does not need i, then, and i goes aside,
- * or it would stand in its way. */
+/* True if a launch soon after i has a longer path left. That launch does not depend on i, and i
+ * would delay it in lane 0. */
 static bool goes_aside(const double *left, int32_t n, int32_t i)
 {
     for (int32_t j = i + 1; j < n && j - i <= LOOK_AHEAD; j++)
@@ -116,29 +120,30 @@ static bool goes_aside(const double *left, int32_t n, int32_t i)
 
 void lanes_assign(Pool *pool, const LaneItem *items, int32_t n, LanePlace *places)
 {
-    Pool *temp = pool_new(pool, "lanes");
-    Way   way = { .items = items, .ends = NEWN(temp, double, n + 1),
-                  .before = NEWN(temp, int32_t, n + 1), .clocks = NEWN(temp, Clock, n + 1) };
-    const double *left = ways_left(temp, items, n);
+    Pool        *work = pool_new(pool, "lanes");
+    LaneSchedule schedule = { .items = items, .ends = NEWN(work, double, n + 1),
+                              .before = NEWN(work, int32_t, n + 1),
+                              .clocks = NEWN(work, LaneClock, n + 1) };
+    const double *left = paths_left(work, items, n);
     for (int32_t lane = 0; lane < LANES; lane++) {
-        way.last[lane] = -1;
-        way.known[lane] = clock_none;
+        schedule.last[lane] = -1;
+        schedule.known[lane] = clock_none;
     }
     for (int32_t i = 0; i < n; i++) {
-        Start start = way_start(&way, items[i].lane, i);
+        LaneStart start = schedule_start(&schedule, items[i].lane, i);
         if (!items[i].lane) {
-            Start aside = way_start(&way, LANE_ASIDE, i);
-            bool  better = goes_aside(left, n, i) ? aside.at <= start.at + behind_ns
-                                                  : aside.at + cross_ns < start.at;
+            LaneStart aside = schedule_start(&schedule, LANE_ASIDE, i);
+            bool      better = goes_aside(left, n, i) ? aside.at <= start.at + behind_ns
+                                                      : aside.at + cross_ns < start.at;
             start = better ? aside : start;
         }
         places[i] = start.place;
-        way_take(&way, i, &start);
+        schedule_add(&schedule, i, &start);
     }
-    pool_free(temp);
+    pool_free(work);
 }
 
-/* --- the judge --- */
+/* --- the checker --- */
 
 static bool extents_cross(const Extent *a, const Extent *b)
 {
@@ -157,12 +162,14 @@ static bool must_follow(const LaneItem *later, const LaneItem *earlier)
     return must;
 }
 
-/* What has ended when launch i may start, by its own lane and what it waits for. */
-static void judge_ended(const LanePlace *places, int32_t (*ended)[LANES], int32_t i, int32_t builtin)
+/* Sets ended[i]: what has finished when launch i may start, given the previous launch of its lane
+ * (or -1) and its edges. */
+static void check_ended(const LanePlace *places, int32_t (*ended)[LANES], int32_t i,
+                        int32_t previous)
 {
     for (int32_t lane = 0; lane < LANES; lane++)
-        ended[i][lane] = builtin >= 0 ? ended[builtin][lane] : -1;
-    ended[i][places[i].lane] = builtin;
+        ended[i][lane] = previous >= 0 ? ended[previous][lane] : -1;
+    ended[i][places[i].lane] = previous;
     for (int32_t other = 0; other < LANES; other++) {
         int32_t after = places[i].after[other];
         if (after < 0)
@@ -177,7 +184,7 @@ static void judge_ended(const LanePlace *places, int32_t (*ended)[LANES], int32_
 
 Err lanes_check(const LaneItem *items, int32_t n, const LanePlace *places)
 {
-    Pool    *pool = pool_new(NULL, "judge");
+    Pool    *pool = pool_new(NULL, "lanes check");
     int32_t (*ended)[LANES] = pool_alloc(pool, (size_t)n + 1, sizeof *ended);
     int32_t *previous = NEWN(pool, int32_t, n + 1), last[LANES] = { -1, -1, -1, -1 };
     Err      err = OK;
@@ -190,10 +197,10 @@ Err lanes_check(const LaneItem *items, int32_t n, const LanePlace *places)
             good = after < i && (after < 0 || (other != lane && places[after].lane == other));
         }
         if (!good) {
-            err = fail(E_PLAN, "launch %d is given lane %d, or an edge that is none", i, lane);
+            err = fail(E_PLAN, "launch %d has an invalid lane (%d) or an invalid edge", i, lane);
             break;
         }
-        judge_ended(places, ended, i, last[lane]);
+        check_ended(places, ended, i, last[lane]);
         for (int32_t other = 0; other < LANES && !err; other++)
             for (int32_t j = last[other]; other != lane && j > ended[i][other] && !err;
                  j = previous[j])
@@ -209,44 +216,47 @@ Err lanes_check(const LaneItem *items, int32_t n, const LanePlace *places)
 
 /* --- in a CUDA graph --- */
 
-Lanes lanes_begin(Pool *pool, const Device *device, const LanePlace *places, int32_t n)
+LaneCapture lane_capture_begin(Pool *pool, const Device *device, const LanePlace *places,
+                               int32_t n)
 {
-    return (Lanes){ .device = device, .pool = pool, .places = places,
-                    .spots = NEWN(pool, void *, n + 1), .last = { -1, -1, -1, -1 } };
+    return (LaneCapture){ .device = device, .pool = pool, .places = places,
+                          .points = NEWN(pool, void *, n + 1), .last = { -1, -1, -1, -1 } };
 }
 
-/* own: the lane's last launch, or -1; after: of the others. */
-static Err lanes_follow(Lanes *lanes, int32_t builtin, const int32_t after[LANES])
+/* What is captured next follows `previous`, the last launch of its lane (or -1), and `after`, those
+ * of the other lanes. */
+static Err lane_capture_follow(LaneCapture *capture, int32_t previous, const int32_t after[LANES])
 {
-    void *spots[LANES + 1];
+    void *points[LANES + 1];
     int   n = 0;
-    if (builtin >= 0)
-        spots[n++] = lanes->spots[builtin];
+    if (previous >= 0)
+        points[n++] = capture->points[previous];
     for (int32_t other = 0; other < LANES; other++)
         if (after[other] >= 0)
-            spots[n++] = lanes->spots[after[other]];
-    return lanes->device->api->capture_after(lanes->device, spots, n);
+            points[n++] = capture->points[after[other]];
+    return capture->device->api->capture_after(capture->device, points, n);
 }
 
-Err lanes_before(Lanes *lanes, int32_t launch)
+Err lane_capture_before(LaneCapture *capture, int32_t launch)
 {
-    const LanePlace *place = &lanes->places[launch];
-    bool             same = place->lane == lanes->now;
+    const LanePlace *place = &capture->places[launch];
+    bool             same = place->lane == capture->lane;
     for (int32_t other = 0; other < LANES; other++)
         same = same && place->after[other] < 0;
     if (same)
         return OK;
-    lanes->now = place->lane;
-    return lanes_follow(lanes, lanes->last[place->lane], place->after);
+    capture->lane = place->lane;
+    return lane_capture_follow(capture, capture->last[place->lane], place->after);
 }
 
-Err lanes_behind(Lanes *lanes, int32_t launch)
+Err lane_capture_after(LaneCapture *capture, int32_t launch)
 {
-    lanes->last[lanes->now] = launch;
-    return lanes->device->api->capture_point(lanes->device, lanes->pool, &lanes->spots[launch]);
+    capture->last[capture->lane] = launch;
+    return capture->device->api->capture_point(capture->device, capture->pool,
+                                               &capture->points[launch]);
 }
 
-Err lanes_join(Lanes *lanes)
+Err lane_capture_join(LaneCapture *capture)
 {
-    return lanes_follow(lanes, -1, lanes->last);
+    return lane_capture_follow(capture, -1, capture->last);
 }

@@ -1,30 +1,30 @@
-/* lanes.h -- which launches of a CUDA graph run side by side, and copies beside them.
+/* lanes.h -- which launches of a CUDA graph may run concurrently, and which copies beside them.
  *
- * A plan's launches have one order. Where neither of two writes bytes that the other touches, their
- * order does not matter, and a GPU that one does not fill can run both: a weight's gradient beside
- * the data's, the drift of an equation beside its diffusion.
+ * A plan orders its launches. Two of them may run concurrently if neither writes bytes that the
+ * other touches. That helps where one kernel does not fill the GPU: a weight gradient beside the
+ * data gradient, the drift of an equation beside its diffusion.
  *
- *   lane 0      dy ---> dx ---> next dy ---> next dx    within a lane the plan's order holds;
- *                 \            /         \                `after` are edges from the others
+ *   lane 0      dy ---> dx ---> next dy ---> next dx    a lane keeps the plan's order;
+ *                 \            /         \                `after` holds the edges between lanes
  *   lane 1         dw ------- / ---------> next dw
  *                            /
  *   to device     load x ---                            copies wait for the bytes they touch and
  *   to host       save z                                for each other, not for a lane's launches
  *
- * Bytes decide, not values: what moves into a place waits for the last reader of what lay there. So
- * the arena is the plan's, and every launch reads what it reads in one lane, to the bit.
+ * Bytes decide, not values: whatever is written to a place waits for the last reader of what lay
+ * there. So the arena stays as planned, and every launch reads the same bits as in a single lane.
  */
 #ifndef EXEC_LANES_H
 #define EXEC_LANES_H
 
 #include "device/device.h"
 
-typedef struct Extent {          /* bytes of the arena that a launch is handed */
+typedef struct Extent {          /* bytes of the arena that a launch is given */
     int64_t offset, bytes;
     bool    written;
 } Extent;
 
-/* Must one of two launches come after the other, by these bytes? */
+/* Do these bytes force an order on two launches? */
 static inline bool extents_meet(const Extent *a, const Extent *b)
 {
     return (a->written || b->written) && a->offset < b->offset + b->bytes &&
@@ -32,45 +32,46 @@ static inline bool extents_meet(const Extent *a, const Extent *b)
 }
 
 enum {
-    LANE_ASIDE = 1,              /* beside lane 0: what is on no long way to the end */
-    LANE_COPIES = 2,             /* and the next: one for each CopyWay */
+    LANE_ASIDE = 1,              /* beside lane 0: launches off the critical path */
+    LANE_COPIES = 2,             /* and 3: one lane for each CopyWay */
     LANES = 4
 };
 
-typedef struct LaneItem {        /* a launch, several that go in one, or a copy */
+typedef struct LaneItem {        /* a launch, a group of launches that run as one, or a copy */
     const Extent *extents;
     int32_t       n_extents;
-    double        ns;            /* expected, alone */
-    int32_t       lane;          /* in this one in any case; 0: in lane 0 or aside */
+    double        ns;            /* expected time when it runs alone */
+    int32_t       lane;          /* required lane; 0: lane 0 or LANE_ASIDE, as the schedule decides */
 } LaneItem;
 
 typedef struct LanePlace {
     int32_t lane;
-    int32_t after[LANES];        /* launch of each other lane that it waits for; -1: none, or one
-                                  * that its lane has waited for before */
+    int32_t after[LANES];        /* per other lane: the launch to wait for; -1: none, or this lane
+                                  * has waited for it already */
 } LanePlace;
 
-/* Greedy, in the plan's order, each where it would start first. */
+/* Greedy, in the plan's order: each item goes to the lane where it can start first. */
 void lanes_assign(Pool *pool, const LaneItem *items, int32_t n, LanePlace *places);
 
-/* Does every launch come after all earlier ones that touch what it touches? Shares no code with
+/* Checks that every launch comes after all earlier ones that touch its bytes. Shares no code with
  * lanes_assign. */
 Err lanes_check(const LaneItem *items, int32_t n, const LanePlace *places);
 
-/* Carries places out while a device records: call lanes_before and lanes_behind around each launch,
- * lanes_join at the end. */
-typedef struct Lanes {
+/* Puts the places into effect while a device captures: call lane_capture_before and
+ * lane_capture_after around each launch, and lane_capture_join at the end. */
+typedef struct LaneCapture {
     const Device    *device;
-    Pool            *pool;       /* lives as long as the CUDA graph is made */
+    Pool            *pool;       /* lives until the capture ends */
     const LanePlace *places;
-    void           **spots;      /* per launch: its place in the CUDA graph */
+    void           **points;     /* per launch: its point in the CUDA graph */
     int32_t          last[LANES];        /* launch of each lane, or -1 */
-    int32_t          now;        /* lane */
-} Lanes;
+    int32_t          lane;       /* current lane */
+} LaneCapture;
 
-Lanes lanes_begin(Pool *pool, const Device *device, const LanePlace *places, int32_t n);
-Err   lanes_before(Lanes *lanes, int32_t launch);
-Err   lanes_behind(Lanes *lanes, int32_t launch);
-Err   lanes_join(Lanes *lanes);
+LaneCapture lane_capture_begin(Pool *pool, const Device *device, const LanePlace *places,
+                               int32_t n);
+Err lane_capture_before(LaneCapture *capture, int32_t launch);
+Err lane_capture_after(LaneCapture *capture, int32_t launch);
+Err lane_capture_join(LaneCapture *capture);
 
 #endif

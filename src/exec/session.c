@@ -1,6 +1,8 @@
-/* session.c -- the loop over launches: run, record, replay; values in and out.
+/* session.c -- runs the launches of a phase, or captures and launches its CUDA graph; reads and
+ * writes values.
  *
- * session_build.c has resolved every pointer before; session_look.c times and inspects. */
+ * session_build.c resolves every pointer; session_inspect.c measures times and looks for numbers
+ * that are not finite. */
 #include "exec/session_int.h"
 
 #include <string.h>
@@ -10,12 +12,12 @@ enum { GUARD_FILL = 0xC5 };
 static void *session_at(const Session *session, int32_t value)
 {
     const Value *v = value_at(session->engine->graph, value);
-    int64_t offset = session->engine->offset[v->root], home = session->engine->host_offset[v->root];
-    REQUIRE(offset >= 0 || home >= 0);
-    return home >= 0 ? session->host + home + v->offset : session->arena->base + offset + v->offset;
+    int64_t offset = session->engine->offset[v->root], host = session->engine->host_offset[v->root];
+    REQUIRE(offset >= 0 || host >= 0);
+    return host >= 0 ? session->host + host + v->offset : session->arena->base + offset + v->offset;
 }
 
-static bool session_at_home(const Session *session, int32_t value)
+static bool session_is_host_resident(const Session *session, int32_t value)
 {
     return session->engine->host_offset[value_at(session->engine->graph, value)->root] >= 0;
 }
@@ -28,7 +30,7 @@ void *session_bytes(Session *session, int32_t value)
 
 Err session_read(Session *session, int32_t value, void *to)
 {
-    if (session_at_home(session, value)) {
+    if (session_is_host_resident(session, value)) {
         TRY(device_wait(session->engine->device));
         memcpy(to, session_at(session, value),
                (size_t)value_at(session->engine->graph, value)->bytes);
@@ -40,7 +42,7 @@ Err session_read(Session *session, int32_t value, void *to)
 
 Err session_write(Session *session, int32_t value, const void *from)
 {
-    if (session_at_home(session, value)) {
+    if (session_is_host_resident(session, value)) {
         TRY(device_wait(session->engine->device));
         memcpy(session_at(session, value), from,
                (size_t)value_at(session->engine->graph, value)->bytes);
@@ -50,17 +52,17 @@ Err session_write(Session *session, int32_t value, const void *from)
                         (size_t)value_at(session->engine->graph, value)->bytes);
 }
 
-bool session_is_staged(const Session *session)
+bool session_has_host_buffer(const Session *session)
 {
-    return session->room != NULL;
+    return session->host_buffer != NULL;
 }
 
-void *session_room(Session *session, int32_t value)
+void *session_host_buffer(Session *session, int32_t value)
 {
-    return session->room ? session->room : session_at(session, value);
+    return session->host_buffer ? session->host_buffer : session_at(session, value);
 }
 
-static Err session_feed_those(Session *session, bool all, Phase phase, const char *name,
+static Err session_feed_matching(Session *session, bool all, Phase phase, const char *name,
                               const void *data)
 {
     bool found = false;
@@ -74,12 +76,12 @@ static Err session_feed_those(Session *session, bool all, Phase phase, const cha
 
 Err session_feed_phase(Session *session, Phase phase, const char *name, const void *data)
 {
-    return session_feed_those(session, false, phase, name, data);
+    return session_feed_matching(session, false, phase, name, data);
 }
 
 Err session_feed(Session *session, const char *name, const void *data)
 {
-    return session_feed_those(session, true, PHASE_MICRO, name, data);
+    return session_feed_matching(session, true, PHASE_MICRO, name, data);
 }
 
 Err session_watch(Session *session, int32_t value, void *copy)
@@ -94,8 +96,8 @@ static Err guards_fill(Session *session, const Launch *launch)
     const Device *device = session->engine->device;
     char          fill[GUARD_BYTES];
     memset(fill, GUARD_FILL, sizeof fill);
-    for (int32_t i = 0; i < launch->n_ends; i++) {
-        Extent e = session->extents[launch->first_end + i];
+    for (int32_t i = 0; i < launch->n_extents; i++) {
+        Extent e = session->extents[launch->first_extent + i];
         TRY(device_write(device, session->arena->base + e.offset - GUARD_BYTES, fill, sizeof fill));
         TRY(device_write(device, session->arena->base + e.offset + e.bytes, fill, sizeof fill));
     }
@@ -105,21 +107,21 @@ static Err guards_fill(Session *session, const Launch *launch)
 static Err guards_check(Session *session, const Launch *launch)
 {
     const Device *device = session->engine->device;
-    for (int32_t i = 0; i < launch->n_ends; i++) {
-        Extent        e = session->extents[launch->first_end + i];
+    for (int32_t i = 0; i < launch->n_extents; i++) {
+        Extent        e = session->extents[launch->first_extent + i];
         unsigned char low[GUARD_BYTES], high[GUARD_BYTES];
         TRY(device_read(device, low, session->arena->base + e.offset - GUARD_BYTES, sizeof low));
         TRY(device_read(device, high, session->arena->base + e.offset + e.bytes, sizeof high));
         for (int b = 0; b < GUARD_BYTES; b++)
             if (low[b] != GUARD_FILL || high[b] != GUARD_FILL)
-                return fail(E_PLAN, "%s wrote outside its buffers, %s buffer %d of %lld bytes",
+                return fail(E_PLAN, "%s wrote outside its buffers: %s buffer %d of %lld bytes",
                             node_text(session->engine->graph, launch->call.node->id),
                             low[b] != GUARD_FILL ? "before" : "after", i, (long long)e.bytes);
     }
     return OK;
 }
 
-static Err session_watched(Session *session, const Launch *launch)
+static Err session_copy_watched(Session *session, const Launch *launch)
 {
     const Node *node = launch->call.node;
     for (int32_t w = 0; w < session->n_watches; w++) {
@@ -135,14 +137,14 @@ static Err session_watched(Session *session, const Launch *launch)
 
 static void session_measure(Session *session, const Launch *launch)
 {
-    for (int32_t e = 0; e < launch->n_ends; e++) {
-        Extent extent = session->extents[launch->first_end + e];
+    for (int32_t e = 0; e < launch->n_extents; e++) {
+        Extent extent = session->extents[launch->first_extent + e];
         if (extent.offset + extent.bytes > session->measured[launch->phase])
             session->measured[launch->phase] = extent.offset + extent.bytes;
     }
 }
 
-int32_t session_together(const Session *session, Phase phase, int32_t i)
+int32_t session_group(const Session *session, Phase phase, int32_t i)
 {
     const Launch *launches = session->launches[phase];
     int32_t       n = 1;
@@ -152,13 +154,13 @@ int32_t session_together(const Session *session, Phase phase, int32_t i)
     return n;
 }
 
-Err session_move(Session *session, Phase phase, const Launch *launch)
+Err session_copy_step(Session *session, Phase phase, const Launch *launch)
 {
     return launch->joins ? copies_join(&session->copies, launch->copy, session->from[phase])
                          : copies_begin(&session->copies, launch->copy);
 }
 
-Err session_settle(Session *session, Phase phase)
+Err session_join_pending(Session *session, Phase phase)
 {
     for (int32_t i = session->from[phase]; i < session->to[phase]; i++) {
         const Launch *launch = &session->launches[phase][i];
@@ -168,52 +170,52 @@ Err session_settle(Session *session, Phase phase)
     return OK;
 }
 
-/* What follows in a CUDA graph follows the copy, and not also all that the copy itself followed. */
-static Err session_behind_copy(Session *session, const Copy *copy)
+/* The next launch captured depends on the copy alone, not also on everything before the copy. */
+static Err session_capture_copy(Session *session, const Copy *copy)
 {
     TRY(session->device->api->capture_after(session->device, NULL, 0));
     return copies_join(&session->copies, copy, 0);
 }
 
-/* lanes: of a CUDA graph, or NULL. In lanes a copy has a place as a launch has: who touches its
- * bytes next waits for it, and its wait in the plan is nothing. */
-static Err session_launches(Session *session, Phase phase, Lanes *lanes)
+/* lanes: while a CUDA graph with lanes is captured, else NULL. In lanes a copy has a place as a
+ * launch has: whatever touches its bytes next waits for it, so the plan's `wait` does nothing. */
+static Err session_launches(Session *session, Phase phase, LaneCapture *lanes)
 {
     bool    guards = session->engine->guards;
     int32_t n, at = 0;
     for (int32_t i = session->from[phase]; i < session->to[phase]; i += n) {
         Launch *launch = &session->launches[phase][i];
-        n = guards || session->n_watches ? 1 : session_together(session, phase, i);
+        n = guards || session->n_watches ? 1 : session_group(session, phase, i);
         if (lanes && launch->joins)
             continue;
         if (lanes)
-            TRY(lanes_before(lanes, at));
+            TRY(lane_capture_before(lanes, at));
         for (int32_t j = 0; j < n; j++)
             session_measure(session, &launch[j]);
         if (guards)
             TRY(guards_fill(session, launch));
-        TRY(launch->copy ? session_move(session, phase, launch)
+        TRY(launch->copy ? session_copy_step(session, phase, launch)
             : n > 1      ? launch->run_all(&session->calls[phase][i], n)
                          : launch->run(&launch->call));
         if (i == session->last_feed[phase] && session->read_feeds[phase])
             TRY(session->device->api->event(session->device, session->read_feeds[phase]));
         if (lanes && launch->copy)
-            TRY(session_behind_copy(session, launch->copy));
+            TRY(session_capture_copy(session, launch->copy));
         if (lanes)
-            TRY(lanes_behind(lanes, at++));
+            TRY(lane_capture_after(lanes, at++));
         if (launch->copy)
             continue;
         if (guards)
             TRY(guards_check(session, launch));
         if (session->n_watches)
-            TRY(session_watched(session, launch));
+            TRY(session_copy_watched(session, launch));
     }
     if (lanes)
-        TRY(lanes_join(lanes));
-    return session_settle(session, phase);
+        TRY(lane_capture_join(lanes));
+    return session_join_pending(session, phase);
 }
 
-Err session_give(Session *session, Phase phase)
+Err session_stage_feeds(Session *session, Phase phase)
 {
     const Device *device = session->device;
     bool          waited = false;
@@ -225,7 +227,7 @@ Err session_give(Session *session, Phase phase)
         launch->call.feed = feed->data;
         if (!feed->staged)
             continue;
-        /* an earlier run may still be copying from there */
+        /* an earlier run may still be copying from the staging buffer */
         for (int p = 0; p < PHASE_COUNT && !waited; p++)
             if (session->read_feeds[p])
                 TRY(device->api->event_wait(device, session->read_feeds[p]));
@@ -237,17 +239,18 @@ Err session_give(Session *session, Phase phase)
     return OK;
 }
 
-Err session_ready(Session *session, Phase phase)
+Err session_stage(Session *session, Phase phase)
 {
-    session->ready[phase] = false;
-    TRY(session_give(session, phase));
-    session->ready[phase] = true;
+    session->staged[phase] = false;
+    TRY(session_stage_feeds(session, phase));
+    session->staged[phase] = true;
     return OK;
 }
 
-/* Launches that go in one are one to the lanes: all of their bytes. What the host staged comes in
- * beside the first launches, all in one lane, so that the last of it is after all of it. */
-static Err session_side_by_side(Session *session, Phase phase, Pool *pool, Lanes *lanes)
+/* A group of launches that run as one is one item with the bytes of all. The feeds all go into
+ * LANE_ASIDE, so they arrive beside the first launches and the event after the last one covers
+ * all. */
+static Err session_assign_lanes(Session *session, Phase phase, Pool *pool, LaneCapture *lanes)
 {
     int32_t    from = session->from[phase], to = session->to[phase], n = 0;
     LaneItem  *items = NEWN(pool, LaneItem, to - from);
@@ -255,7 +258,7 @@ static Err session_side_by_side(Session *session, Phase phase, Pool *pool, Lanes
     for (int32_t i = from, group; i < to; i += group) {
         const Launch *launch = &session->launches[phase][i];
         const Copy   *copy = launch->copy;
-        group = session_together(session, phase, i);
+        group = session_group(session, phase, i);
         if (launch->joins)
             continue;
         if (copy) {
@@ -272,15 +275,15 @@ static Err session_side_by_side(Session *session, Phase phase, Pool *pool, Lanes
         items[n] = (LaneItem){ .lane = launch->feed >= 0 ? LANE_ASIDE : 0 };
         for (int32_t g = 0; g < group; g++) {
             items[n].ns += session->engine->node_ns[launch[g].call.node->id];
-            for (int32_t e = 0; e < launch[g].n_ends; e++)
+            for (int32_t e = 0; e < launch[g].n_extents; e++)
                 VEC_ADD(pool, extents, items[n].n_extents, cap,
-                        session->extents[launch[g].first_end + e]);
+                        session->extents[launch[g].first_extent + e]);
         }
         items[n++].extents = extents;
     }
     lanes_assign(pool, items, n, places);
     TRY(lanes_check(items, n, places));
-    *lanes = lanes_begin(pool, session->device, places, n);
+    *lanes = lane_capture_begin(pool, session->device, places, n);
     return OK;
 }
 
@@ -288,15 +291,15 @@ static Err session_capture(Session *session, Phase phase)
 {
     const Device *device = session->engine->device;
     bool          branches = device->api->capture_after && !session->one_lane;
-    Pool         *pool = pool_new(session->pool, "recording");
-    Lanes         lanes;
+    Pool         *pool = pool_new(session->pool, "capture");
+    LaneCapture         lanes;
     if (branches)
-        TRY(session_side_by_side(session, phase, pool, &lanes));
+        TRY(session_assign_lanes(session, phase, pool, &lanes));
     TRY(device->api->capture_begin(device));
     Err err = session_launches(session, phase, branches ? &lanes : NULL);
     Err ended = device->api->capture_end(device, &session->cuda_graph[phase]);
     pool_free(pool);
-    if (err && session->cuda_graph[phase]) {   /* half of a part must never be replayed */
+    if (err && session->cuda_graph[phase]) {   /* an incomplete graph must never be launched */
         device->api->graph_free(device, session->cuda_graph[phase]);
         session->cuda_graph[phase] = NULL;
     }
@@ -308,7 +311,7 @@ void session_one_lane(Session *session)
     session->one_lane = true;
 }
 
-/* Guards and watches look in between launches. */
+/* Guards and watches act between launches, which a CUDA graph does not allow. */
 static bool session_captures(const Session *session, Phase phase)
 {
     const DeviceApi *api = session->engine->device->api;
@@ -332,7 +335,7 @@ Err session_prepare(Session *session)
         if (session->cuda_graph[phase] || !session_captures(session, (Phase)phase) ||
             !session_has_inputs(session, (Phase)phase))
             continue;
-        TRY(session_give(session, (Phase)phase));
+        TRY(session_stage_feeds(session, (Phase)phase));
         TRY(session_capture(session, (Phase)phase));
     }
     return OK;
@@ -341,16 +344,16 @@ Err session_prepare(Session *session)
 Err session_run(Session *session, Phase phase)
 {
     const Device *device = session->engine->device;
-    if (!session->ready[phase])
-        TRY(session_give(session, phase));
-    session->ready[phase] = false;
+    if (!session->staged[phase])
+        TRY(session_stage_feeds(session, phase));
+    session->staged[phase] = false;
     if (session_captures(session, phase)) {
         if (!session->cuda_graph[phase])
             TRY(session_capture(session, phase));
         return device->api->graph_launch(device, session->cuda_graph[phase]);
     }
     TRY(session_launches(session, phase, NULL));
-    for (int32_t w = 0; w < session->n_watches; w++) {       /* persistent ones have no producer */
+    for (int32_t w = 0; w < session->n_watches; w++) {       /* persistent values have no producer */
         int32_t id = session->watches[w].value;
         if (session->engine->offset[value_at(session->engine->graph, id)->root] >= 0)
             TRY(session_read(session, id, session->watches[w].copy));

@@ -1,10 +1,10 @@
-/* session.h -- an engine with its arena: weights in, steps run, numbers out.
+/* session.h -- an engine with its arena: set weights, run phases, read results.
  *
- * session_new takes the arena and resolves every pointer of every step; session_run is then a loop
- * over launches that allocates nothing. On a device that can, a part's launches are recorded on its
- * first run and replayed as one from then on. Saves and loads of a plan run on the device's own
- * queues, beside the kernels. The meter notes the highest end of every pointer it hands to a
- * kernel; it knows nothing of the plan, and must agree with it to the byte. */
+ * session_new allocates the arena and resolves every pointer of every step. session_run is then a
+ * loop over launches that allocates nothing. On a device with CUDA graphs, the launches of a phase
+ * are captured on its first run and launched as one graph from then on. The plan's saves and loads
+ * run on the device's copy queues, beside the kernels. The meter notes the highest end of every
+ * pointer given to a kernel; it knows nothing of the plan, and the two must agree to the byte. */
 #ifndef EXEC_SESSION_H
 #define EXEC_SESSION_H
 
@@ -14,67 +14,68 @@ typedef struct Session Session;
 
 Err session_new(Pool *pool, const Engine *engine, Session **session);
 
-/* Starting values (exec/session_weights.c): parameters by their init rules, constants, state, copies. */
+/* Starting values (exec/session_weights.c): parameters by their init rules, constants, state and
+ * copies of parameters. */
 Err session_init(Session *session, uint64_t seed);
-/* All but parameters and their copies: for who sets every one of those next. */
+/* The same without parameters and their copies, for callers that set all of those next. */
 Err session_init_state(Session *session, uint64_t seed);
 /* A parameter in disk order and fp32; its master copy is set with it. */
 Err session_set_param(Session *session, int32_t param, const float *disk);
-/* The same for one value that has the parameter's shape: its EMA, a moment, its master copy (then
- * the parameter is rounded from it). disk need not be aligned. */
+/* The same for one value of the parameter's shape: its EMA, a moment, or its master copy (the
+ * parameter is then rounded from it). disk need not be aligned. */
 Err session_put_param(Session *session, int32_t param, int32_t value, const void *disk);
 Err session_get_param(Session *session, int32_t param, int32_t value, float *disk);
 
 /* All bytes of a persistent value. */
 Err    session_read(Session *session, int32_t value, void *to);
 Err    session_write(Session *session, int32_t value, const void *from);
-/* in place: only where the arena is the host's own */
+/* The value's bytes themselves; only where the arena is in host memory. */
 void  *session_bytes(Session *session, int32_t value);
-/* Host bytes of an input, kept by the caller: of one part, or of every part that has one of that
- * name. */
+/* Host bytes of an input, owned by the caller: for one phase, or for every phase with an input of
+ * that name. */
 Err    session_feed_phase(Session *session, Phase phase, const char *name, const void *data);
 Err    session_feed(Session *session, const char *name, const void *data);
 
-/* Records every part that has inputs to run with, before any has run, so that all the device holds
- * is held and can be counted. Nothing where nothing is recorded. */
+/* Captures every phase whose inputs are all set, before any of them has run, so that the device's
+ * memory is in use and can be counted. Does nothing on a device without CUDA graphs. */
 Err    session_prepare(Session *session);
 
-/* Takes the part's inputs now rather than when it runs: beside a run that is still under way, which
- * the host then need not wait for first. */
-Err    session_ready(Session *session, Phase phase);
+/* Stages the phase's inputs now instead of when it runs. An earlier run may still be under way, and
+ * the host need not wait for it. */
+Err    session_stage(Session *session, Phase phase);
 
-/* Runs one part. Where micro and update are one program (gradients not accumulated), run both, in
- * this order: the plan may have some updates come before the last gradients. */
+/* Runs one phase. Where micro and update are one program (gradients not accumulated), run both, in
+ * this order: the plan may put some updates before the last gradients. */
 Err    session_run(Session *session, Phase phase);
 
-/* Benches and tests: records without branches, every launch after the one before it. The results
- * are the same bits. */
+/* Benchmarks and tests: captures without branches, every launch after the one before it. The
+ * results are the same to the bit. */
 void   session_one_lane(Session *session);
 
-/* Bytes of a graph output (ir/graph.h), on the host, good after its part has run and until the next
- * run; NULL if the graph has none of that name or the device failed. */
+/* Bytes of a graph output (ir/graph.h) on the host, valid after its phase has run and until the
+ * next run. NULL if the graph has no output of that name or the device failed. */
 const void *session_output(Session *session, const char *name);
-const void *session_output_at(Session *session, int32_t output);     /* by its place in the graph */
+const void *session_output_at(Session *session, int32_t output);     /* by its index in the graph */
 
-/* Runs the part once and writes each node's time, of its last run where it runs again; by the
- * device's own clock where it has one. For benches and profiles. */
+/* Runs the phase once and writes the time of each node, by the device's clock where it has one. A
+ * recomputed node has the time of its last run. For benchmarks and profiles. */
 Err session_profile(Session *session, Phase phase, double *ns);
-/* Runs it once; how long its kernels waited for copies to and from the host. */
+/* Runs the phase once and returns how long its kernels waited for copies to and from the host. */
 Err session_waits(Session *session, Phase phase, double *ns);
 
-/* Runs the part again, looking at every float written; the first that is not finite, or NULL. For
- * after the fact: it is slow and may allocate. */
-const char *session_first_bad(Session *session, Phase phase);
+/* Runs the phase again and checks every float it writes. Returns the first tensor that is not
+ * finite, or NULL. Slow, and may allocate: for diagnosis only. */
+const char *session_first_nonfinite(Session *session, Phase phase);
 
-/* highest end handed out; 0: never ran */
+/* The highest end given to a kernel; 0: the phase never ran. */
 int64_t session_measured_bytes(const Session *session, Phase phase);
-int64_t session_planned_bytes(const Session *session, Phase phase);  /* what the layout says for it */
-/* the same of the host arena, over all parts */
+int64_t session_planned_bytes(const Session *session, Phase phase);  /* by the layout */
+/* The same for the host arena, over all phases. */
 int64_t session_measured_host_bytes(const Session *session);
 const Arena  *session_arena(const Session *session);
 const Engine *session_engine(const Session *session);
 
-/* Tests: from now on, copy the value's bytes out right after any run that makes it. */
+/* Tests: from now on, copies the value's bytes out right after every node that produces it. */
 Err    session_watch(Session *session, int32_t value, void *copy);
 
 #endif

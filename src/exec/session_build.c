@@ -1,8 +1,8 @@
-/* session_build.c -- the arena taken, and every step of every plan turned into a launch.
+/* session_build.c -- allocates the arena and makes a launch of every step of every plan.
  *
- * Walks a plan once, keeping track of where each value lies after each step: in the arena, and in
- * its slot on the host. Each launch then has its pointers for good; what it was handed is noted,
- * for the meter and for CUDA graphs with branches. */
+ * Walks each plan once and tracks where every value is after each step: in the arena, and in its
+ * slot on the host. Each launch then has its final pointers. The bytes given to it are noted, for
+ * the meter and for the lanes of CUDA graphs. */
 #include "exec/session_int.h"
 
 #include "ops/elementwise/basic.h"
@@ -11,13 +11,13 @@
 #include <string.h>
 
 /* One buffer handed to a kernel; a view counts as its root. */
-static void session_note(Session *session, int64_t offset, int64_t bytes, bool written)
+static void session_note_extent(Session *session, int64_t offset, int64_t bytes, bool written)
 {
     VEC_ADD(session->pool, session->extents, session->n_extents, session->cap_extents,
             (Extent){ offset, bytes, written });
 }
 
-typedef struct Places {          /* while walking a plan: where each pgraph value is now */
+typedef struct Places {          /* during the walk: where each pgraph value is now */
     const Program *program;
     int32_t       *buffer;       /* per pgraph value: current buffer, or -1 */
     int32_t       *index;        /* per graph value: pgraph value of its root, or -1 */
@@ -25,7 +25,7 @@ typedef struct Places {          /* while walking a plan: where each pgraph valu
     int32_t       *slot;         /* per pgraph value: current slot on the host, or -1 */
     int32_t        next_slot;
     Copy         **pending;      /* per pgraph value */
-    void         **mark;         /* per pgraph value, once it was copied */
+    void         **event;        /* per pgraph value: of its copies; NULL: never copied */
 } Places;
 
 static void *place_of(Session *session, const Places *places, int32_t value, bool written)
@@ -39,7 +39,7 @@ static void *place_of(Session *session, const Places *places, int32_t value, boo
         root = engine->persistent_bytes + places->program->buffers.buffers[buffer].offset +
                (engine->guards ? GUARD_BYTES : 0);
     }
-    session_note(session, root, value_at(engine->graph, v->root)->bytes, written);
+    session_note_extent(session, root, value_at(engine->graph, v->root)->bytes, written);
     return session->arena->base + root + v->offset;
 }
 
@@ -58,7 +58,7 @@ static Err session_feed_index(Session *session, const Node *node, int32_t *index
     return OK;
 }
 
-/* Stays that begin up to this step: outputs, workspace, what is loaded. */
+/* Opens the live ranges that begin at or before this step: outputs, workspace, loaded values. */
 static void places_open(Session *session, Places *places, int32_t step, Call *call)
 {
     const Engine      *engine = session->engine;
@@ -74,31 +74,32 @@ static void places_open(Session *session, Places *places, int32_t step, Call *ca
             int64_t guard = engine->guards ? GUARD_BYTES : 0;
             int64_t at = engine->persistent_bytes + buffer->offset + guard;
             call->workspace = session->arena->base + at;
-            session_note(session, at, buffer->size - 2 * guard, true);
+            session_note_extent(session, at, buffer->size - 2 * guard, true);
         }
     }
 }
 
-/* Where a value lies on the host: at home, or in the slot that it has now. */
+/* A value's offset in the host arena: its own if it is host-resident, else that of its current
+ * slot. */
 static int64_t host_place(const Engine *engine, Places *places, int32_t step, int32_t value)
 {
     const PlanBuffers *slots = &places->program->slots;
-    int64_t            home = engine->host_offset[places->program->value_of[value]];
+    int64_t            resident = engine->host_offset[places->program->value_of[value]];
     for (; places->next_slot < slots->n_ranges && slots->ranges[places->next_slot].first_step <= step;
          places->next_slot++)
         places->slot[slots->ranges[places->next_slot].value] =
             slots->ranges[places->next_slot].buffer;
-    if (home >= 0)
-        return home;
+    if (resident >= 0)
+        return resident;
     REQUIRE(places->slot[value] >= 0);
     return engine->host_persistent_bytes + slots->buffers[places->slot[value]].offset;
 }
 
 /* A save, a load or a wait; `at` is its launch. */
-static Err session_copy(Session *session, Places *places, int32_t index, Step step, int32_t at,
+static Err session_build_copy(Session *session, Places *places, int32_t index, Step step, int32_t at,
                         Launch *launch)
 {
-    *launch = (Launch){ .feed = -1, .first_end = session->n_extents };
+    *launch = (Launch){ .feed = -1, .first_extent = session->n_extents };
     if (step.kind == STEP_WAIT) {
         launch->copy = places->pending[step.id];
         launch->copy->joined = at;
@@ -108,25 +109,25 @@ static Err session_copy(Session *session, Places *places, int32_t index, Step st
     Copy *copy = launch->copy = places->pending[step.id] = NEW(session->pool, Copy);
     if (step.kind == STEP_LOAD)
         places_open(session, places, index, NULL);
-    if (!places->mark[step.id])
-        TRY(copies_mark(&session->copies, &places->mark[step.id]));
-    int64_t home = host_place(session->engine, places, index, step.id);
-    void   *host = session->host + home;
+    if (!places->event[step.id])
+        TRY(copies_new_event(&session->copies, &places->event[step.id]));
+    int64_t offset = host_place(session->engine, places, index, step.id);
+    void   *host = session->host + offset;
     bool    out = step.kind == STEP_SAVE;
     void   *device = place_of(session, places, places->program->value_of[step.id], !out);
     *copy = (Copy){ .way = out ? COPY_TO_HOST : COPY_TO_DEVICE,
                     .to = out ? host : device,
                     .from = out ? device : host,
                     .bytes = (size_t)places->program->pgraph->values[step.id].bytes,
-                    .mark = places->mark[step.id],
+                    .event = places->event[step.id],
                     .begun = at };
-    copy->host_end = home + (int64_t)copy->bytes;
-    copy->touches[0] = session->extents[launch->first_end];
-    copy->touches[1] = (Extent){ HOST_OFFSET + home, (int64_t)copy->bytes, out };
+    copy->host_end = offset + (int64_t)copy->bytes;
+    copy->touches[0] = session->extents[launch->first_extent];
+    copy->touches[1] = (Extent){ HOST_OFFSET + offset, (int64_t)copy->bytes, out };
     return OK;
 }
 
-static Err session_launch(Session *session, Places *places, int32_t step, int32_t node_id,
+static Err session_build_launch(Session *session, Places *places, int32_t step, int32_t node_id,
                           Launch *launch)
 {
     const Engine *engine = session->engine;
@@ -138,7 +139,7 @@ static Err session_launch(Session *session, Places *places, int32_t step, int32_
                         .run_all = kernel->run_all,
                         .phase = node->phase,
                         .feed = -1,
-                        .first_end = session->n_extents };
+                        .first_extent = session->n_extents };
     *call = (Call){ .node = node,
                     .device = engine_device(engine, node_id),
                     .choice = &engine->choices[node_id],
@@ -147,11 +148,11 @@ static Err session_launch(Session *session, Places *places, int32_t step, int32_
     for (int i = 0; i < node->n_in; i++)
         if (node->in[i] >= 0)
             call->in[i] = place_of(session, places, node->in[i], false);
-    places_open(session, places, step, call);  /* inputs were placed above: an output may move in */
+    places_open(session, places, step, call);  /* after the inputs, whose buffers outputs may reuse */
     for (int i = 0; i < node->n_out; i++)
         if (node->out[i] >= 0)
             call->out[i] = place_of(session, places, node->out[i], true);
-    launch->n_ends = session->n_extents - launch->first_end;
+    launch->n_extents = session->n_extents - launch->first_extent;
     if (node->op == &op_feed)
         TRY(session_feed_index(session, node, &launch->feed));
     return kernel->prepare ? kernel->prepare(session->pool, call) : OK;
@@ -159,17 +160,17 @@ static Err session_launch(Session *session, Places *places, int32_t step, int32_
 
 static bool launches_meet(const Session *session, const Launch *a, const Launch *b)
 {
-    for (int32_t i = 0; i < a->n_ends; i++)
-        for (int32_t j = 0; j < b->n_ends; j++)
-            if (extents_meet(&session->extents[a->first_end + i],
-                             &session->extents[b->first_end + j]))
+    for (int32_t i = 0; i < a->n_extents; i++)
+        for (int32_t j = 0; j < b->n_extents; j++)
+            if (extents_meet(&session->extents[a->first_extent + i],
+                             &session->extents[b->first_extent + j]))
                 return true;
     return false;
 }
 
-/* What can go in one launch is brought together: each waits for the next of its kind where nothing
- * in between touches its bytes, so that it reads and writes what it would have. */
-static void session_gather(const Session *session, Launch *launches, int32_t from, int32_t to)
+/* Brings launches that can run as one next to each other: each moves down to the next of its kind
+ * if nothing in between touches its bytes, so it still reads and writes the same values. */
+static void session_group_launches(const Session *session, Launch *launches, int32_t from, int32_t to)
 {
     for (int32_t i = to - 1; i >= from; i--) {
         Launch  moved = launches[i];
@@ -184,7 +185,7 @@ static void session_gather(const Session *session, Launch *launches, int32_t fro
     }
 }
 
-static Err session_program(Session *session, const Program *program)
+static Err session_build_program(Session *session, const Program *program)
 {
     const Graph *graph = session->engine->graph;
     Places places = { .program = program,
@@ -192,7 +193,7 @@ static Err session_program(Session *session, const Program *program)
                       .index = NEWN(session->pool, int32_t, graph->n_values),
                       .slot = NEWN(session->pool, int32_t, program->pgraph->n_values),
                       .pending = NEWN(session->pool, Copy *, program->pgraph->n_values),
-                      .mark = NEWN(session->pool, void *, program->pgraph->n_values) };
+                      .event = NEWN(session->pool, void *, program->pgraph->n_values) };
     for (int32_t i = 0; i < graph->n_values; i++)
         places.index[i] = -1;
     for (int32_t i = 0; i < program->pgraph->n_values; i++) {
@@ -208,7 +209,7 @@ static Err session_program(Session *session, const Program *program)
             continue;
         if (step.kind != STEP_RUN) {
             REQUIRE(session->engine->device->queues);
-            TRY(session_copy(session, &places, s, step, n, &launches[n]));
+            TRY(session_build_copy(session, &places, s, step, n, &launches[n]));
             n++;
             continue;
         }
@@ -216,12 +217,12 @@ static Err session_program(Session *session, const Program *program)
         if (graph->nodes[id].phase == PHASE_UPDATE && first_update < 0)
             first_update = n;
         calls[n] = &launches[n].call;
-        TRY(session_launch(session, &places, s, id, &launches[n++]));
+        TRY(session_build_launch(session, &places, s, id, &launches[n++]));
     }
-    session_gather(session, launches, 0, first_update < 0 ? n : first_update);
-    session_gather(session, launches, first_update < 0 ? n : first_update, n);
-    /* A joined program may update a parameter before the last gradients are made: `micro` runs what
-     * comes before the first update, `update` all the rest, in the plan's own order. */
+    session_group_launches(session, launches, 0, first_update < 0 ? n : first_update);
+    session_group_launches(session, launches, first_update < 0 ? n : first_update, n);
+    /* In a program that joins both phases, an update may come before the last gradients: `micro`
+     * runs what comes before the first update, `update` the rest, in the plan's order. */
     for (int p = 0; p < PHASE_COUNT; p++)
         if (program->phases[p]) {
             bool joined = program->phases[PHASE_MICRO] && program->phases[PHASE_UPDATE] &&
@@ -237,18 +238,18 @@ static Err session_program(Session *session, const Program *program)
     return OK;
 }
 
-/* On devices the host cannot read: where its copies lie, taken before the first step. */
-static Err session_rooms(Session *session)
+/* On devices whose memory the host cannot read: buffers for copies, allocated before step 1. */
+static Err session_new_host_buffers(Session *session)
 {
     const Graph  *graph = session->engine->graph;
     const Device *device = session->engine->device;
-    int64_t       most = 1;
+    int64_t       largest = 1;
     if (!device->api)
         return OK;
     for (int32_t i = 0; i < graph->n_values; i++)
-        if (value_at(graph, i)->persistent && value_at(graph, i)->bytes > most)
-            most = value_at(graph, i)->bytes;
-    TRY(device_host_bytes(session->pool, device, most, &session->room));
+        if (value_at(graph, i)->persistent && value_at(graph, i)->bytes > largest)
+            largest = value_at(graph, i)->bytes;
+    TRY(device_host_bytes(session->pool, device, largest, &session->host_buffer));
     session->read = NEWN(session->pool, void *, graph->n_outputs + 1);
     for (int32_t i = 0; i < graph->n_outputs; i++)
         TRY(device_host_bytes(session->pool, device,
@@ -256,7 +257,7 @@ static Err session_rooms(Session *session)
     return OK;
 }
 
-static void session_forget(void *arg)
+static void session_release(void *arg)
 {
     Session *session = arg;
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
@@ -268,9 +269,9 @@ static void session_forget(void *arg)
     copies_done(&session->copies);
 }
 
-/* Events the place where a part has read what the host staged: from there on the host may stage the
- * next. */
-static Err session_events(Session *session)
+/* Makes an event per phase that is set once the staged feeds have been read: from then on the host
+ * may stage the next. */
+static Err session_new_feed_events(Session *session)
 {
     const Device *device = session->device;
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
@@ -292,17 +293,17 @@ Err session_new(Pool *pool, const Engine *engine, Session **out)
     session->device = engine->device;
     session->outputs = NEWN(pool, void *, engine->graph->n_outputs + 1);
     TRY(arena_new(pool, engine->device, engine->arena_bytes, &session->arena));
-    TRY(session_rooms(session));
+    TRY(session_new_host_buffers(session));
     session->copies = (Copies){ .pool = pool, .device = engine->device };
     if (engine->host_bytes) {
         void *host;
         TRY(device_host_bytes(pool, engine->device, engine->host_bytes, &host));
         session->host = host;
     }
-    pool_at_free(pool, session_forget, session);
+    pool_at_free(pool, session_release, session);
     for (int i = 0; i < engine->n_programs; i++)
-        TRY(session_program(session, &engine->programs[i]));
-    TRY(session_events(session));
+        TRY(session_build_program(session, &engine->programs[i]));
+    TRY(session_new_feed_events(session));
     *out = session;
     return OK;
 }

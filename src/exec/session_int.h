@@ -1,5 +1,5 @@
 /* session_int.h -- a session's insides: session_build.c makes them, session.c runs them,
- * session_look.c and weights.c look in. */
+ * session_inspect.c and session_weights.c read them. */
 #ifndef EXEC_SESSION_INT_H
 #define EXEC_SESSION_INT_H
 
@@ -8,23 +8,23 @@
 #include "exec/session.h"
 #include "ir/op.h"
 
-typedef struct Launch {          /* one step of a plan: a run, a copy that begins, or its wait */
+typedef struct Launch {          /* one step of a plan: a run, the begin of a copy, or its wait */
     Err   (*run)(const Call *);  /* NULL: not a run */
-    Err   (*run_all)(const Call *const *, int n);    /* NULL: one by one */
+    Err   (*run_all)(const Call *const *, int n);    /* several calls as one; NULL: not possible */
     Call    call;
-    Copy   *copy;
+    Copy   *copy;                /* NULL: a run */
     bool    joins;               /* the copy's wait */
-    Phase    phase;
+    Phase   phase;
     int32_t feed;                /* index into feeds, or -1 */
-    int32_t first_end, n_ends;   /* into ends: what this launch was handed */
+    int32_t first_extent, n_extents;     /* into extents: the bytes given to this launch */
 } Launch;
 
 typedef struct Feed {
     const char *name;
-    Phase        phase;
+    Phase       phase;
     const void *data;
-    /* where the device copies from: a fixed place, so that it can be recorded */
-    void       *staged;
+    void       *staged;          /* copied to the device from here: a CUDA graph needs a fixed
+                                  * address */
     int64_t     bytes;
 } Feed;
 
@@ -36,12 +36,12 @@ typedef struct Watch {
 struct Session {
     Pool         *pool;
     const Engine *engine;
-    /* the engine's, which may lie in a pool that is freed before this session's */
+    /* the engine's device: the engine's pool may be freed before the session's */
     const Device *device;
     Arena        *arena;
-    Launch       *launches[PHASE_COUNT];      /* of the program that holds the part, in plan order */
-    const Call  **calls[PHASE_COUNT];         /* theirs, side by side for run_all */
-    /* what running the part means: see session_program */
+    Launch       *launches[PHASE_COUNT];      /* of the phase's program, in plan order */
+    const Call  **calls[PHASE_COUNT];         /* their calls as an array, for run_all */
+    /* the launches of the phase: see session_build_program */
     int32_t       from[PHASE_COUNT], to[PHASE_COUNT];
     Extent       *extents;
     int32_t       n_extents, cap_extents;
@@ -50,31 +50,33 @@ struct Session {
     Watch        *watches;
     int32_t       n_watches, cap_watches;
     void        **outputs;       /* per graph output */
-    void        **read;          /* per graph output, on devices the host cannot read: its copy */
-    void         *room;          /* there too: the largest persistent value, on its way in or out */
+    /* on devices whose memory the host cannot read, else NULL: */
+    void        **read;          /* per graph output: its copy on the host */
+    void         *host_buffer;   /* large enough for any persistent value, on its way in or out */
     void         *cuda_graph[PHASE_COUNT];
-    bool          one_lane;      /* of CUDA graphs still to be made */
+    bool          one_lane;      /* in CUDA graphs captured from now on */
     /* launch after which the staged feeds have been read, or -1 */
     int32_t       last_feed[PHASE_COUNT];
-    void         *read_feeds[PHASE_COUNT];    /* the device's event of that place, or NULL */
-    bool          ready[PHASE_COUNT];         /* its inputs were taken before it runs */
+    void         *read_feeds[PHASE_COUNT];    /* event set after last_feed, or NULL */
+    bool          staged[PHASE_COUNT];        /* by session_stage, for the next run */
     int64_t       measured[PHASE_COUNT];
     char         *host;          /* the host arena, or NULL */
     Copies        copies;
 };
 
-/* Host bytes for all of a persistent value: its own in the arena where the host can touch them,
- * else one shared room (session_is_staged) that session_read and session_write copy from and to. */
-void *session_room(Session *session, int32_t value);
-bool  session_is_staged(const Session *session);
+/* Host bytes for a persistent value: its own bytes in the arena where the host can access them,
+ * else the session's one buffer, from and to which session_read and session_write copy. */
+void *session_host_buffer(Session *session, int32_t value);
+bool  session_has_host_buffer(const Session *session);
 
-/* Points every feed launch of the part at its bytes. */
-Err     session_give(Session *session, Phase phase);
-/* How many launches from i on go in one: only operators without workspace or new buffers have
- * run_all, so no drop between them matters. */
-int32_t session_together(const Session *session, Phase phase, int32_t i);
-Err     session_move(Session *session, Phase phase, const Launch *launch);   /* one that is no run */
-/* What this part began and a later one waits for. */
-Err     session_settle(Session *session, Phase phase);
+/* Points every feed launch of the phase at its bytes. */
+Err     session_stage_feeds(Session *session, Phase phase);
+/* How many launches from i on run as one. Only operators without workspace and without new buffers
+ * have run_all, so drops between them do not matter. */
+int32_t session_group(const Session *session, Phase phase, int32_t i);
+/* Runs a launch that begins or joins a copy. */
+Err     session_copy_step(Session *session, Phase phase, const Launch *launch);
+/* Joins the copies that this phase began and a later one waits for. */
+Err     session_join_pending(Session *session, Phase phase);
 
 #endif

@@ -1,7 +1,7 @@
-/* session_weights.c -- what persistent values hold before the first step, and parameters in disk order.
+/* session_weights.c -- starting values of persistent values, and parameters in disk order.
  *
  * The arena may hold a parameter with its axes in another order than its file does (convolutions:
- * taps first, output channels last); everything outside the arena uses the file's order. */
+ * taps first, output channels last). Everything outside the arena uses the file's order. */
 #include "exec/session_int.h"
 
 #include "base/random.h"
@@ -11,14 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A parameter's elements in both orders, axes that are neighbours in both taken as one. They go by
- * in runs along the arena's last axis, and the runs in the file's order: each cache line of the
- * arena is read or written at once, and those of the file are filled before they are left. */
+/* A parameter's elements in both orders. Axes that are neighbours in both are joined. Elements are
+ * copied in runs along the arena's last axis, the runs in the file's order: each cache line of the
+ * arena is accessed once, and each of the file is completed before the next. */
 typedef struct Orders {
     int64_t width, step;         /* the arena's last axis: its length, its stride in the file */
-    int64_t run;                 /* elements of a run; the last of the axis may be shorter */
-    int64_t n, n_rest;           /* runs in all, and of each place on the last axis */
-    int     rank;                /* the other axes, the file's fastest first */
+    int64_t run;                 /* elements of a run; the last run of the axis may be shorter */
+    int64_t n, n_rest;           /* runs in all, and per position on the last axis */
+    int     rank;                /* the other axes, in the file's order, fastest first */
     int64_t dim[MAX_RANK], arena[MAX_RANK], disk[MAX_RANK];
 } Orders;
 
@@ -28,10 +28,11 @@ typedef struct Run {
 
 enum {
     RUN_ACROSS = 16,             /* elements: a cache line of fp32 */
-    RUN_ALONG = 4096             /* where the file has them side by side too */
+    RUN_ALONG = 4096             /* elements, where they are contiguous in the file too */
 };
 
-/* The arena's axes, neighbours joined, slowest first; each with the file's axis it begins at. */
+/* The arena's axes, neighbours joined, slowest first, each with the first file axis it stands
+ * for. */
 static int orders_axes(const Param *param, Shape shape, int64_t *dim, int *disk_axis)
 {
     int n = 0;
@@ -88,15 +89,15 @@ static Run orders_run(const Orders *o, int64_t i)
     return r;
 }
 
-/* elements that one thread draws at a time; of no more, one thread draws all */
-enum { PIECE = 1 << 16 };
+/* Elements that one thread draws at a time. Smaller parameters are drawn by one thread. */
+enum { DRAW_CHUNK = 1 << 16 };
 
 static Err weights_put(Session *session, const Param *param, int32_t id, const void *disk)
 {
     const Value *value = value_at(session_engine(session)->graph, id);
-    void        *to = session_room(session, id);
+    void        *to = session_host_buffer(session, id);
     Orders       o = orders_of(param, value->shape);
-#pragma omp parallel for schedule(static)     /* no "if": another team would be allocated */
+#pragma omp parallel for schedule(static)     /* no "if": that would allocate another team */
     for (int64_t i = 0; i < o.n; i++) {
         Run         r = orders_run(&o, i);
         float       row[RUN_ALONG];          /* the file's bytes need not be aligned */
@@ -109,7 +110,7 @@ static Err weights_put(Session *session, const Param *param, int32_t id, const v
         convert_rows(value->type, (char *)to + r.arena * type_bytes(value->type), F32, row,
                      (size_t)r.n);
     }
-    return session_is_staged(session) ? session_write(session, id, to) : OK;
+    return session_has_host_buffer(session) ? session_write(session, id, to) : OK;
 }
 
 Err session_put_param(Session *session, int32_t index, int32_t id, const void *disk)
@@ -131,12 +132,12 @@ Err session_get_param(Session *session, int32_t index, int32_t id, float *disk)
     const Graph *graph = session_engine(session)->graph;
     const Param *param = &graph->params[index];
     const Value *value = value_at(graph, id);
-    void        *from = session_room(session, id);
+    void        *from = session_host_buffer(session, id);
     Orders       o = orders_of(param, value->shape);
 
-    if (session_is_staged(session))
+    if (session_has_host_buffer(session))
         TRY(session_read(session, id, from));
-#pragma omp parallel for schedule(static)     /* no "if": another team would be allocated */
+#pragma omp parallel for schedule(static)     /* no "if": that would allocate another team */
     for (int64_t i = 0; i < o.n; i++) {
         Run          r = orders_run(&o, i);
         float        buffer[RUN_ALONG];
@@ -150,16 +151,16 @@ Err session_get_param(Session *session, int32_t index, int32_t id, float *disk)
     return OK;
 }
 
-/* Uniform in [-scale, scale], or normal: many at a time, by all threads. */
+/* Uniform in [-scale, scale], or normal with deviation `scale`; drawn by all threads. */
 static void init_random(const Param *param, uint64_t seed, float *data)
 {
     int64_t   count = shape_count(param->disk);
     RandomKey key = { .seed = seed, .stream = random_stream(param->name) };
     float     scale = param->init.scale;
     bool      uniform = param->init.kind == INIT_UNIFORM;
-#pragma omp parallel for schedule(static) if (count > PIECE)
-    for (int64_t from = 0; from < count; from += PIECE) {
-        int64_t n = count - from < PIECE ? count - from : PIECE;
+#pragma omp parallel for schedule(static) if (count > DRAW_CHUNK)
+    for (int64_t from = 0; from < count; from += DRAW_CHUNK) {
+        int64_t n = count - from < DRAW_CHUNK ? count - from : DRAW_CHUNK;
         float  *at = data + from;
         if (uniform)
             random_uniforms(key, (uint64_t)from, n, at);
@@ -198,7 +199,7 @@ Err session_init_state(Session *session, uint64_t seed)
     for (int32_t i = 0; i < graph->n_constants; i++) {
         const Constant *constant = &graph->constants[i];
         const Value    *value = value_at(graph, constant->value);
-        void           *to = session_room(session, constant->value);
+        void           *to = session_host_buffer(session, constant->value);
         if (constant->data)
             memcpy(to, constant->data, (size_t)value->bytes);
         else
@@ -210,7 +211,7 @@ Err session_init_state(Session *session, uint64_t seed)
             ((float *)to)[PROGRESS_SCALE] = graph->compute == F16 ? 65536.0f : 1.0f;
             ((float *)to)[PROGRESS_FINITE] = 1;
         }
-        if (session_is_staged(session))
+        if (session_has_host_buffer(session))
             TRY(session_write(session, constant->value, to));
     }
     return OK;
@@ -224,10 +225,11 @@ Err session_init(Session *session, uint64_t seed)
         const Param *param = &graph->params[i];
         float       *data = malloc((size_t)shape_count(param->disk) * sizeof *data);
         if (!data)
-            return fail(E_DEVICE, "out of host memory while initialising %s", param->name);
+            return fail(E_DEVICE, "no host memory for the %lld starting values of %s",
+                        (long long)shape_count(param->disk), param->name);
         init_fill(param, seed, data);
         Err err = session_set_param(session, i, data);
-        if (!err && param->ema >= 0)         /* the average starts as a copy */
+        if (!err && param->ema >= 0)         /* the EMA starts as a copy */
             err = session_put_param(session, i, param->ema, data);
         free(data);
         TRY(err);

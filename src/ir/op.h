@@ -83,6 +83,9 @@ typedef struct NeverStored {
     int64_t   (*bytes)(const Node *node);
 } NeverStored;
 
+/* Which measured rate bounds an operator's arithmetic (profile/profile.h). */
+typedef enum RateKind { RATE_MATMUL, RATE_CONV, RATE_KINDS } RateKind;
+
 struct OpDef {
     const char *name, *doc;
     int    id;                   /* its place in every table of operators (ops/ops.h) */
@@ -94,6 +97,7 @@ struct OpDef {
     Err  (*shape)(Node *);       /* type and shape of every output, by out_set */
     void (*grad)(Grad *);        /* builds the backward nodes; NULL: not differentiable */
     Cost (*cost)(const Node *);  /* a model; a measured profile overrides it */
+    int    rate;                 /* RateKind of its arithmetic; RATE_MATMUL unless a convolution */
     /* does the same by another algorithm: a profile that knows only that one judges by it */
     const OpDef *kin;
     ChunkDef    chunk;

@@ -1,7 +1,7 @@
-/* climb.c -- greedy placement again and again, each time with those in trouble moved forward.
+/* climb.c -- repeats greedy placement, each time with the buffers in trouble moved forward.
  *
- * Squeaky wheel optimization (Joslin and Clements 1999): whoever ended above the goal is given a
- * better rank, so that it is placed lower next time. Cheap, and the only improvement that parts of
+ * Squeaky wheel optimization (Joslin and Clements 1999): a buffer that ended above the goal gets a
+ * better rank, so that it is placed lower next time. Cheap, and the only improvement that components of
  * tens of thousands of buffers can afford.
  */
 #include "base/clock.h"
@@ -12,7 +12,8 @@
 
 enum {
     CLIMB_ROUNDS = 32,
-    CLIMB_STEP   = 20,               /* a complaint moves a buffer forward by 1/20 of all ranks */
+    CLIMB_STEP   = 20,               /* a buffer above the goal moves forward by 1/20 of all
+                                      * ranks */
 };
 
 typedef struct Claim { int64_t key; int32_t item; } Claim;
@@ -25,34 +26,34 @@ static int climb_compare(const void *a, const void *b)
     return x->item < y->item ? -1 : x->item > y->item;
 }
 
-int64_t climb_improve(Pool *pool, Part *part, uint64_t seed, int64_t goal, int64_t max_nodes,
+int64_t climb_improve(Pool *pool, Component *component, uint64_t seed, int64_t goal, int64_t max_nodes,
                       double deadline)
 {
     Pool    *temp = pool_new(pool, "climb");
-    int32_t *by_rank = NEWN(temp, int32_t, part->n);
-    int64_t *offset = NEWN(temp, int64_t, part->n), nodes = 0;
-    Claim   *claim = NEWN(temp, Claim, part->n);
+    int32_t *by_rank = NEWN(temp, int32_t, component->n);
+    int64_t *offset = NEWN(temp, int64_t, component->n), nodes = 0;
+    Claim   *claim = NEWN(temp, Claim, component->n);
 
-    order_build(part, order_names[part->order], seed, by_rank);
-    memcpy(offset, part->offset, sizeof *offset * (size_t)part->n);
-    for (int32_t rank = 0; rank < part->n; rank++)
+    order_build(component, order_names[component->order], seed, by_rank);
+    memcpy(offset, component->offset, sizeof *offset * (size_t)component->n);
+    for (int32_t rank = 0; rank < component->n; rank++)
         claim[rank] = (Claim){ (int64_t)rank * CLIMB_STEP, by_rank[rank] };
-    for (int round = 0; round < CLIMB_ROUNDS && part->top > goal; round++) {
-        if (nodes + part->n > max_nodes || (deadline > 0 && clock_now() > deadline))
+    for (int round = 0; round < CLIMB_ROUNDS && component->top > goal; round++) {
+        if (nodes + component->n > max_nodes || (deadline > 0 && clock_now() > deadline))
             break;
-        for (int32_t i = 0; i < part->n; i++)
-            if (offset[claim[i].item] + part->items[claim[i].item].size > goal)
-                claim[i].key -= part->n;
-        qsort(claim, (size_t)part->n, sizeof *claim, climb_compare);
-        for (int32_t rank = 0; rank < part->n; rank++)
+        for (int32_t i = 0; i < component->n; i++)
+            if (offset[claim[i].item] + component->items[claim[i].item].size > goal)
+                claim[i].key -= component->n;
+        qsort(claim, (size_t)component->n, sizeof *claim, climb_compare);
+        for (int32_t rank = 0; rank < component->n; rank++)
             by_rank[rank] = claim[rank].item;
-        int64_t top = greedy_place(temp, part, by_rank, offset);
-        nodes += part->n;
+        int64_t top = greedy_place(temp, component, by_rank, offset);
+        nodes += component->n;
         if (top == INT64_MAX)
             break;
-        if (top < part->top) {
-            part->top = top;
-            memcpy(part->offset, offset, sizeof *offset * (size_t)part->n);
+        if (top < component->top) {
+            component->top = top;
+            memcpy(component->offset, offset, sizeof *offset * (size_t)component->n);
         }
     }
     pool_free(temp);

@@ -1,11 +1,11 @@
 /* csv.c -- layout.csv: one buffer per line.
  *
- *     id,lower,upper,size,align,offset        columns in any order; align and offset may be missing
+ *     id,lower,upper,size,align,offset        columns in any order; align and offset are optional
  *     conv1.out,0,12,65536,256,               no offset: free to be placed
  *     "weights, 1",0,99,4096,256,0            an offset: fixed there
  *
- * Cells may be quoted ("" inside quotes is one quote); lines end in LF or CRLF. Everything else is
- * refused with its line and column.
+ * Cells may be quoted ("" inside quotes is one quote); lines end in LF or CRLF. Anything else is an
+ * error that names line and column.
  */
 #include "base/file.h"
 #include "layout/layout.h"
@@ -47,7 +47,7 @@ static Err csv_quoted(Csv *csv, char **cell)
 
     char *out = *cell = NEWN(csv->pool, char, close - csv->at);
     for (csv->at++; csv->at < close; csv->at++) {
-        csv->at += *csv->at == '"';                      /* of two quotes the second */
+        csv->at += *csv->at == '"';                      /* the second of two quotes */
         csv->line += *csv->at == '\n';
         *out++ = *csv->at;
     }
@@ -119,8 +119,8 @@ static Err csv_header(Csv *csv, int column_of[N_COLUMNS], int *n_cells)
     return OK;
 }
 
-/* A whole number in decimal, nothing before or after, least <= value <= most. */
-static Err csv_number(const Row *row, int cell, int column, int64_t least, int64_t most,
+/* A whole number in decimal, with nothing before or after it, min <= value <= max. */
+static Err csv_number(const Row *row, int cell, int column, int64_t min, int64_t max,
                       int64_t *value)
 {
     const char *text = row->cell[cell], *digits = text + (*text == '-');
@@ -130,30 +130,30 @@ static Err csv_number(const Row *row, int cell, int column, int64_t least, int64
     if (*digits < '0' || *digits > '9' || *end)
         return fail(E_FORMAT, "line %ld, column %s: '%.60s' is not a whole number", row->line,
                     csv_columns[column], text);
-    if (errno == ERANGE || number < least || number > most)
+    if (errno == ERANGE || number < min || number > max)
         return fail(E_FORMAT, "line %ld, column %s: %.60s is not between %lld and %lld", row->line,
-                    csv_columns[column], text, (long long)least, (long long)most);
+                    csv_columns[column], text, (long long)min, (long long)max);
     *value = number;
     return OK;
 }
 
 static Err csv_buffer(const Row *row, const int column_of[N_COLUMNS], Buffer *b)
 {
-    const int64_t most = (int64_t)1 << 62;
+    const int64_t max = (int64_t)1 << 62;
     int align = column_of[ALIGN], offset = column_of[OFFSET];
     *b = (Buffer){ .align = 1 };
     if (!*row->cell[column_of[ID]])
         return fail(E_FORMAT, "line %ld, column id: it is empty", row->line);
-    TRY(csv_number(row, column_of[LOWER], LOWER, -most, most, &b->lower));
-    TRY(csv_number(row, column_of[UPPER], UPPER, -most, most - 1, &b->upper));
-    TRY(csv_number(row, column_of[SIZE], SIZE, 1, most, &b->size));
+    TRY(csv_number(row, column_of[LOWER], LOWER, -max, max, &b->lower));
+    TRY(csv_number(row, column_of[UPPER], UPPER, -max, max - 1, &b->upper));
+    TRY(csv_number(row, column_of[SIZE], SIZE, 1, max, &b->size));
     if (b->lower >= b->upper)
         return fail(E_FORMAT, "line %ld, column upper: %lld is not above lower, %lld", row->line,
                     (long long)b->upper, (long long)b->lower);
     if (align >= 0 && *row->cell[align])
-        TRY(csv_number(row, align, ALIGN, 1, most, &b->align));
+        TRY(csv_number(row, align, ALIGN, 1, max, &b->align));
     if (offset >= 0 && *row->cell[offset]) {
-        TRY(csv_number(row, offset, OFFSET, 0, most, &b->offset));
+        TRY(csv_number(row, offset, OFFSET, 0, max, &b->offset));
         b->fixed = true;
     }
     return OK;
@@ -181,7 +181,8 @@ static Err csv_unique(Named *named, int n)
 
 Err layout_parse(Pool *pool, const char *text, size_t n, LayoutFile *file)
 {
-    static const char mark[] = "\xef\xbb\xbf";           /* some spreadsheets begin with it */
+    static const char mark[] = "\xef\xbb\xbf";           /* the byte order mark of some
+                                                          * spreadsheets */
     if (n >= 3 && !memcmp(text, mark, 3)) {
         text += 3;
         n -= 3;

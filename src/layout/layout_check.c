@@ -1,7 +1,21 @@
-/* layout_check.c -- judges a layout: each buffer, when it is born, against its neighbours in memory.
+/* layout_check.c -- checks a layout: no two buffers that are live at the same time share a byte.
  *
- * Shares nothing with the solver, not even a header. O(n log n): a hundred thousand buffers that
- * are all alive at once are judged in the blink of an eye.
+ * Shares nothing with the solver, not even a header. O(n log n), since plans of a hundred thousand
+ * buffers are checked, too. Buffers are taken in order of birth. Before buffer b is added, buffers that
+ * died by then leave the live set, which is ordered by offset. b is then compared with its two
+ * neighbours in that order only. This finds an overlap if there is one:
+ *
+ *  1. Two buffers that meet in time are in the live set together: when the later one is added, the
+ *     earlier one is born and not dead. So it suffices that every addition is checked against all of
+ *     the live set.
+ *  2. Before the first fault is found, the live buffers are disjoint in memory. Let c overlap b.
+ *     If c comes before b in the order, no live d comes between them: c and d are disjoint, so c would
+ *     end at or below the start of d, hence at or below the start of b. So c is b's neighbour.
+ *     If c comes after b, any live d between them starts at or above b and at or below c, which starts
+ *     below the end of b. So d overlaps b, and the nearest such d is b's neighbour.
+ *     Either way, if any live buffer overlaps b, a neighbour of b does.
+ *
+ * tests/layout/layout_check.c compares it with a plain check of every pair.
  */
 #include "layout/layout.h"
 
@@ -51,27 +65,28 @@ static Err check_pair(const Buffer *buffers, const Buffer *a, const Buffer *b)
                 (long long)b->lower, (long long)b->upper);
 }
 
-/* Which of the places in order of offset are taken now: a bit each, and a bit for every word of the
- * level below that has one. */
-enum { LEVELS = 6 };                     /* of 64 each: more than an int counts */
+/* The live buffers, as a set of places in the order of offsets: a bit for each place, and above it,
+ * level by level, a bit for each word that is not 0. */
+enum { LIVE_SET_LEVELS = 6 };                     /* each level divides by 64: enough for every
+                                                   * int */
 
-typedef struct Taken {
-    uint64_t *bits[LEVELS];
-} Taken;
+typedef struct LiveSet {
+    uint64_t *bits[LIVE_SET_LEVELS];
+} LiveSet;
 
-static Taken taken_new(Pool *pool, int n)
+static LiveSet live_set_new(Pool *pool, int n)
 {
-    Taken t;
-    for (int i = 0; i < LEVELS; i++) {
+    LiveSet t;
+    for (int i = 0; i < LIVE_SET_LEVELS; i++) {
         n = n / 64 + 1;
         t.bits[i] = NEWN(pool, uint64_t, n);
     }
     return t;
 }
 
-static void taken_set(Taken *t, int at, bool is)
+static void live_set_put(LiveSet *t, int at, bool is)
 {
-    for (int i = 0; i < LEVELS; i++, at /= 64) {
+    for (int i = 0; i < LIVE_SET_LEVELS; i++, at /= 64) {
         uint64_t bit = (uint64_t)1 << at % 64, *word = &t->bits[i][at / 64];
         bool     had = *word != 0;
         *word = is ? *word | bit : *word & ~bit;
@@ -80,16 +95,16 @@ static void taken_set(Taken *t, int at, bool is)
     }
 }
 
-/* The bit of a word that is met first on the way up, or down. */
+/* The lowest (up) or highest (down) bit of a word. */
 static int bit_first(uint64_t word, bool up)
 {
     return up ? __builtin_ctzll(word) : 63 - __builtin_clzll(word);
 }
 
-/* The taken place next to `at`, above it or below; -1: none. */
-static int taken_next(const Taken *t, int at, bool up)
+/* The live place next to `at`, above or below it; -1: none. */
+static int live_set_next(const LiveSet *t, int at, bool up)
 {
-    for (int i = 0; i < LEVELS; i++, at /= 64) {
+    for (int i = 0; i < LIVE_SET_LEVELS; i++, at /= 64) {
         uint64_t self = (uint64_t)1 << at % 64,
                  rest = t->bits[i][at / 64] & (up ? ~(self | (self - 1)) : self - 1);
         if (!rest)
@@ -102,14 +117,14 @@ static int taken_next(const Taken *t, int at, bool up)
     return -1;
 }
 
-typedef struct Orders {                  /* each holds all of them */
+typedef struct CheckOrders {                  /* all buffers, in three orders */
     const Buffer **born, **dying, **placed;
-    int           *place;                /* by number: where in `placed` */
-} Orders;
+    int           *place;                /* [buffer] its index in `placed` */
+} CheckOrders;
 
-static Orders orders_new(Pool *pool, const Buffer *buffers, int n)
+static CheckOrders check_orders_new(Pool *pool, const Buffer *buffers, int n)
 {
-    Orders o = { NEWN(pool, const Buffer *, n), NEWN(pool, const Buffer *, n),
+    CheckOrders o = { NEWN(pool, const Buffer *, n), NEWN(pool, const Buffer *, n),
                  NEWN(pool, const Buffer *, n), NEWN(pool, int, n) };
     for (int i = 0; i < n; i++)
         o.born[i] = o.dying[i] = o.placed[i] = &buffers[i];
@@ -121,27 +136,26 @@ static Orders orders_new(Pool *pool, const Buffer *buffers, int n)
     return o;
 }
 
-/* Those alive do not overlap, so a new one overlaps a neighbour of its own or none. */
 Err layout_check(const Buffer *buffers, int n, int64_t capacity)
 {
     for (int i = 0; i < n; i++)
         TRY(check_alone(&buffers[i], i, capacity));
 
     Pool  *pool = pool_new(NULL, "layout check");
-    Orders o = orders_new(pool, buffers, n);
-    Taken  alive = taken_new(pool, n);
+    CheckOrders o = check_orders_new(pool, buffers, n);
+    LiveSet  live = live_set_new(pool, n);
     Err    err = OK;
     for (int i = 0, dead = 0; i < n && !err; i++) {
         const Buffer *b = o.born[i];
         int           at = o.place[b - buffers];
         for (; o.dying[dead]->upper <= b->lower; dead++)
-            taken_set(&alive, o.place[o.dying[dead] - buffers], false);
+            live_set_put(&live, o.place[o.dying[dead] - buffers], false);
         for (int up = 0; up < 2 && !err; up++) {
-            int beside = taken_next(&alive, at, up);
+            int beside = live_set_next(&live, at, up);
             if (beside >= 0)
                 err = check_pair(buffers, o.placed[beside], b);
         }
-        taken_set(&alive, at, true);
+        live_set_put(&live, at, true);
     }
     pool_free(pool);
     return err;

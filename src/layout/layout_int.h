@@ -1,14 +1,13 @@
 /* layout_int.h -- what the files of the solver share; the checker must not include it.
  *
- * A *section* is a moment at which no further buffer could be added to the live set: a maximal set
- * of buffers alive together. Two buffers meet in time exactly if they share a section, so sections
- * replace time. A *part* is a run of sections that no buffer enters or leaves: parts share nothing
- * and are solved one by one.
+ * A *section* is a maximal set of buffers that are live at the same time. Two buffers meet in time
+ * exactly if they share a section, so sections replace time. A *component* is a run of sections that no
+ * buffer enters or leaves: components share nothing and are solved one by one.
  *
  *     time      0 1 2 3 4 5 6 7 8
- *     a         [=====)                   sections   0: a b    1: b c    2: d e
- *     b           [=======)               parts      {a b c} = sections 0..1
- *     c                 [===)                        {d e}   = section 2
+ *     a         [=====)                   sections     0: a b    1: b c    2: d e
+ *     b           [=======)               components   {a b c} = sections 0..1
+ *     c                 [===)                          {d e}   = section 2
  *     d                     [===)
  *     e                       [===)
  */
@@ -17,69 +16,71 @@
 
 #include "layout/layout.h"
 
-/* Above this the sum of two offsets could overflow: greedy answers only, no search. */
+/* Above this the sum of two offsets could overflow: greedy placement only, no search. */
 #define LAYOUT_SEARCH_BYTES ((int64_t)1 << 60)
 
-typedef struct Item {            /* one buffer, as its part sees it */
-    int32_t first, end;          /* its sections [first, end), counted from the part's first */
+typedef struct Item {            /* one buffer, as its component sees it */
+    int32_t first, end;          /* its sections [first, end), counted from the component's first */
     int32_t buffer;              /* index into the caller's array */
     int64_t size;                /* bytes */
-    int64_t span;                /* size rounded up to the alignment that all share */
+    int64_t span;                /* size rounded up to the alignment that all buffers share */
     int64_t align;               /* >= 1 */
     int64_t fixed;               /* given offset, or -1 */
-    int64_t width;               /* units of time it is alive */
-    int64_t load;                /* the largest live sum it takes part in */
+    int64_t width;               /* its lifetime */
+    int64_t load;                /* the largest live sum of its sections */
 } Item;
 
-typedef struct Part {
+typedef struct Component {
     Item    *items;              /* [n], in order of (first, buffer) */
     int64_t *load;               /* [n_sections] sum of spans */
     int64_t *slack;              /* [n_sections] padding that the topmost buffer may save */
     int32_t  n, n_sections, n_fixed;
     int64_t  members;            /* sum of live counts over the sections */
-    int64_t  bound;              /* no smaller arena can hold this part */
-    int64_t  top;                /* least arena found so far */
-    int64_t *offset;             /* [n] the layout that reaches it */
+    int64_t  bound;              /* no smaller arena can hold this component */
+    int64_t  top;                /* smallest arena found so far */
+    int64_t *offset;             /* [n] the layout that has it */
     int      order;              /* preorder of the best greedy placement */
-} Part;
+} Component;
 
-/* parts.c: what to solve. */
-Err parts_build(Pool *pool, const Buffer *buffers, int n, Part **parts, int *n_parts);
+/* components.c: what to solve. */
+Err components_build(Pool *pool, const Buffer *buffers, int n, Component **components, int *n_components);
 
-/* order.c: preorders such as "TWA": sort by these keys, largest first. Returns items by rank. */
+/* layout_order.c: preorders such as "TWA": sort by these keys, largest first. Fills in items by
+ * rank. */
 extern const char *const order_names[];
-enum { ORDER_COUNT = 6, ORDER_SEARCH = 3 };  /* the first few are also tried by the search */
-void order_build(const Part *part, const char *keys, uint64_t seed, int32_t *by_rank);
+enum { ORDER_COUNT = 6, ORDER_SEARCH = 3 };  /* the search also uses the first few */
+void order_build(const Component *component, const char *keys, uint64_t seed, int32_t *by_rank);
 
-/* greedy.c: lowest offset first, ties by rank. Fills offset, returns the arena, or INT64_MAX if
- * that would be more bytes than can be counted. */
-int64_t greedy_place(Pool *pool, const Part *part, const int32_t *by_rank, int64_t *offset);
+/* greedy.c: lowest offset first, ties by rank. Fills in offset and returns the arena, or INT64_MAX
+ * if that would exceed int64_t. */
+int64_t greedy_place(Pool *pool, const Component *component, const int32_t *by_rank, int64_t *offset);
 
-/* climb.c: better ranks for those above the goal, round by round. Returns placements made. */
-int64_t climb_improve(Pool *pool, Part *part, uint64_t seed, int64_t goal, int64_t max_nodes,
+/* climb.c: round by round, buffers above the goal get better ranks. Returns the number of
+ * placements. */
+int64_t climb_improve(Pool *pool, Component *component, uint64_t seed, int64_t goal, int64_t max_nodes,
                       double deadline);
 
-/* memo.c: answers of searches that this process has made already. */
-enum { MEMO_BUFFERS = 1 << 14 };     /* larger questions are not kept */
+/* memo.c: results of earlier searches in this process. */
+enum { MEMO_BUFFERS = 1 << 14 };     /* results for more buffers are not kept */
 typedef struct MemoKey { uint64_t a, b; } MemoKey;
 MemoKey memo_key(const Buffer *buffers, int n, const LayoutOptions *options);
 bool    memo_find(MemoKey key, Buffer *buffers, int n, LayoutResult *result);
 void    memo_keep(MemoKey key, const Buffer *buffers, int n, const LayoutResult *result);
 
-/* search.c: is there a layout of at most `capacity`? */
-/* its memory grows with the square: larger parts are not searched */
+/* layout_search.c: is there a layout of at most `capacity`? */
+/* memory grows with the square: larger components are not searched */
 enum { SEARCH_ITEMS = 4096 };
 typedef enum SearchEnd { SEARCH_FOUND, SEARCH_NONE, SEARCH_LIMIT, SEARCH_CUT } SearchEnd;
-typedef struct Search Search;
-Search   *search_new(Pool *pool, const Part *part, const int32_t *by_rank);
-SearchEnd search_run(Search *search, int64_t capacity, int64_t max_nodes, double deadline);
-int64_t   search_nodes(const Search *search);    /* spent by the last run */
-int64_t   search_minimum(const Search *search);    /* after SEARCH_NONE: no arena below this exists */
-void      search_get(const Search *search, int64_t *offset);   /* after SEARCH_FOUND */
+typedef struct LayoutSearch LayoutSearch;
+LayoutSearch   *search_new(Pool *pool, const Component *component, const int32_t *by_rank);
+SearchEnd search_run(LayoutSearch *search, int64_t capacity, int64_t max_nodes, double deadline);
+int64_t   search_nodes(const LayoutSearch *search);    /* nodes of the last run */
+int64_t   search_minimum(const LayoutSearch *search);    /* after SEARCH_NONE: no arena below this exists */
+void      search_get(const LayoutSearch *search, int64_t *offset);   /* after SEARCH_FOUND */
 
-/* skyline.c: a height for each section; ranges are raised and asked for their highest point. */
+/* skyline.c: a height for each section; ranges can be raised and queried for their maximum. */
 typedef struct Skyline {
-    int64_t *high;               /* [2 * n] highest point below this tree node */
+    int64_t *high;               /* [2 * n] maximum below this tree node */
     int64_t *all;                /* [2 * n] every leaf below is at least this */
     int32_t  n;                  /* leaves, a power of two */
 } Skyline;

@@ -1,9 +1,9 @@
-/* layout_solve.c -- from buffers to offsets: greedy first, then what is needed to come down to the goal.
+/* layout_solve.c -- from buffers to offsets: greedy placement first, then search, down to the goal.
  *
  * The goal is the arena below which nothing is gained: the capacity, or the largest bound of any
- * part, or what a part that was given up needs anyway. Each part keeps its best layout; whatever
- * stops the work, it has one from greedy placement. Nodes decide, not time, so the same input gives
- * the same layout on any machine.
+ * component, or what a component that could not be improved needs anyway. Each component keeps its best
+ * layout; whenever the work stops, it has at least the greedy one. Nodes decide, not time, so the same
+ * input gives the same layout on any machine.
  */
 #include "base/clock.h"
 #include "base/text.h"
@@ -11,39 +11,40 @@
 
 #include <string.h>
 
-enum { SOLVE_FIRST_NODES = 1 << 13 };    /* of the first try; doubled when all preorders had one */
+enum { SOLVE_FIRST_NODES = 1 << 13 };    /* of the first try; doubled after each round of all
+                                          * preorders */
 
-typedef struct Solve {
+typedef struct LayoutSolve {
     Pool    *pool;
-    Part    *parts;
-    int      n_parts;
+    Component    *components;
+    int      n_components;
     int64_t  capacity;                   /* 0: as small as possible */
-    int64_t  nodes, max_nodes;           /* 0: the default for each part */
+    int64_t  nodes, max_nodes;           /* 0: the default for each component */
     double   deadline;                   /* 0: none */
     uint64_t seed;
     bool     cut;
-} Solve;
+} LayoutSolve;
 
-static void solve_greedy(Solve *solve, Part *part, int64_t goal)
+static void solve_greedy(LayoutSolve *solve, Component *component, int64_t goal)
 {
     Pool    *temp = pool_new(solve->pool, "greedy");
-    int32_t *by_rank = NEWN(temp, int32_t, part->n);
-    int64_t *offset = NEWN(temp, int64_t, part->n);
-    for (int i = 0; i < ORDER_COUNT && (part->top > goal || part->top == INT64_MAX); i++) {
-        order_build(part, order_names[i], solve->seed, by_rank);
-        int64_t top = greedy_place(temp, part, by_rank, offset);
-        if (top < part->top) {
-            part->top = top;
-            part->order = i;
-            memcpy(part->offset, offset, sizeof *offset * (size_t)part->n);
+    int32_t *by_rank = NEWN(temp, int32_t, component->n);
+    int64_t *offset = NEWN(temp, int64_t, component->n);
+    for (int i = 0; i < ORDER_COUNT && (component->top > goal || component->top == INT64_MAX); i++) {
+        order_build(component, order_names[i], solve->seed, by_rank);
+        int64_t top = greedy_place(temp, component, by_rank, offset);
+        if (top < component->top) {
+            component->top = top;
+            component->order = i;
+            memcpy(component->offset, offset, sizeof *offset * (size_t)component->n);
         }
     }
     pool_free(temp);
 }
 
-/* One question, put to all preorders in turn with growing limits: some answer it at once, others
- * never (heavy tails). */
-static SearchEnd solve_ask(Solve *solve, Part *part, Search **search, int64_t capacity,
+/* Searches for one capacity with all preorders in turn and growing limits: some answer at once,
+ * others never (heavy tails). */
+static SearchEnd solve_ask(LayoutSolve *solve, Component *component, LayoutSearch **search, int64_t capacity,
                            int64_t nodes)
 {
     int64_t end_nodes = solve->nodes + nodes;
@@ -55,66 +56,68 @@ static SearchEnd solve_ask(Solve *solve, Part *part, Search **search, int64_t ca
             SearchEnd end = search_run(search[i], capacity, limit < left ? limit : left,
                                        solve->deadline);
             solve->nodes += search_nodes(search[i]);
-            if (end == SEARCH_NONE && part->bound < search_minimum(search[i]))
-                part->bound = search_minimum(search[i]);
+            if (end == SEARCH_NONE && component->bound < search_minimum(search[i]))
+                component->bound = search_minimum(search[i]);
             if (end == SEARCH_FOUND) {
-                search_get(search[i], part->offset);
-                part->top = 0;
-                for (int32_t k = 0; k < part->n; k++)
-                    if (part->top < part->offset[k] + part->items[k].size)
-                        part->top = part->offset[k] + part->items[k].size;
+                search_get(search[i], component->offset);
+                component->top = 0;
+                for (int32_t k = 0; k < component->n; k++)
+                    if (component->top < component->offset[k] + component->items[k].size)
+                        component->top = component->offset[k] + component->items[k].size;
             }
             if (end != SEARCH_LIMIT)
                 return end;
         }
 }
 
-/* Asks for the goal itself first, with most of the nodes: parts that can be solved mostly are
- * solved there, and a capacity is all or nothing. Then by halves between what was refused and
+/* Tries the goal itself first, with most of the nodes: components that can be solved are usually
+ * solved there, and a capacity is all or nothing. Then bisects between what failed and what was
  * found. */
-static void solve_search(Solve *solve, Part *part, int64_t goal, int64_t nodes)
+static void solve_search(LayoutSolve *solve, Component *component, int64_t goal, int64_t nodes)
 {
     Pool    *temp = pool_new(solve->pool, "search");
-    int32_t *by_rank = NEWN(temp, int32_t, part->n);
-    Search  *search[ORDER_SEARCH];
+    int32_t *by_rank = NEWN(temp, int32_t, component->n);
+    LayoutSearch  *search[ORDER_SEARCH];
     for (int i = 0; i < ORDER_SEARCH; i++) {
-        order_build(part, order_names[i], solve->seed, by_rank);
-        search[i] = search_new(temp, part, by_rank);
+        order_build(component, order_names[i], solve->seed, by_rank);
+        search[i] = search_new(temp, component, by_rank);
     }
-    int64_t low = goal, ask = goal;                  /* low: the least that is still worth asking */
+    int64_t low = goal, ask = goal;                  /* low: the smallest capacity still worth
+                                                      * trying */
     int64_t share = solve->capacity ? nodes - nodes / 8 : nodes / 2;
-    while (low < part->top && share > 0 && !solve->cut) {
+    while (low < component->top && share > 0 && !solve->cut) {
         int64_t   before = solve->nodes;
-        SearchEnd end = solve_ask(solve, part, search, ask, share);
+        SearchEnd end = solve_ask(solve, component, search, ask, share);
         nodes -= solve->nodes - before;
         share = nodes / 4;
         solve->cut = end == SEARCH_CUT;
         if (end != SEARCH_FOUND)
-            low = ask < part->bound ? part->bound : ask + 1;
-        ask = low + (part->top - low) / 2;
+            low = ask < component->bound ? component->bound : ask + 1;
+        ask = low + (component->top - low) / 2;
     }
     pool_free(temp);
 }
 
-/* Brings part->top down to the goal, or as near as the nodes allow. */
-static void solve_part(Solve *solve, Part *part, int64_t goal)
+/* Lowers component->top to the goal, or as near as the nodes allow. */
+static void solve_component(LayoutSolve *solve, Component *component, int64_t goal)
 {
     int64_t left = solve->max_nodes ? solve->max_nodes - solve->nodes : INT64_MAX;
-    int64_t spent = climb_improve(solve->pool, part, solve->seed, goal, left, solve->deadline);
-    /* The default is about ten seconds: a node's work was measured to grow so with the part. */
-    int64_t usual = 40000000000 / (60 * part->n + part->members);
+    int64_t spent = climb_improve(solve->pool, component, solve->seed, goal, left, solve->deadline);
+    /* The default is about ten seconds: the measured work per node grows like this with the
+     * component. */
+    int64_t usual = 40000000000 / (60 * component->n + component->members);
     solve->nodes += spent;
-    solve->cut |= part->top > goal && solve->deadline > 0 && clock_now() > solve->deadline;
-    if (part->top > goal && part->top <= LAYOUT_SEARCH_BYTES && part->n <= SEARCH_ITEMS)
-        solve_search(solve, part, goal, solve->max_nodes ? left - spent : usual);
+    solve->cut |= component->top > goal && solve->deadline > 0 && clock_now() > solve->deadline;
+    if (component->top > goal && component->top <= LAYOUT_SEARCH_BYTES && component->n <= SEARCH_ITEMS)
+        solve_search(solve, component, goal, solve->max_nodes ? left - spent : usual);
 }
 
-/* Two fixed buffers in each other's way cannot be helped by any layout. */
-static Err solve_rocks(const Part *part)
+/* No layout exists if two fixed buffers overlap. */
+static Err solve_check_fixed(const Component *component)
 {
-    for (int32_t i = 0; part->n_fixed && i < part->n; i++)
-        for (int32_t j = i + 1; part->items[i].fixed >= 0 && j < part->n; j++) {
-            const Item *a = &part->items[i], *b = &part->items[j];
+    for (int32_t i = 0; component->n_fixed && i < component->n; i++)
+        for (int32_t j = i + 1; component->items[i].fixed >= 0 && j < component->n; j++) {
+            const Item *a = &component->items[i], *b = &component->items[j];
             if (b->fixed >= 0 && a->first < b->end && b->first < a->end &&
                 a->fixed < b->fixed + b->size && b->fixed < a->fixed + a->size)
                 return fail(E_PLAN, "buffers %d and %d are alive together and both fixed, at "
@@ -126,44 +129,45 @@ static Err solve_rocks(const Part *part)
     return OK;
 }
 
-static Err solve_all(Solve *solve, Buffer *buffers, int n, LayoutResult *result)
+static Err solve_all(LayoutSolve *solve, Buffer *buffers, int n, LayoutResult *result)
 {
-    int64_t least = 0, goal = solve->capacity;
-    TRY(parts_build(solve->pool, buffers, n, &solve->parts, &solve->n_parts));
-    for (int i = 0; i < solve->n_parts; i++) {
-        TRY(solve_rocks(&solve->parts[i]));
-        if (result->bound_bytes < solve->parts[i].bound)
-            result->bound_bytes = solve->parts[i].bound;
+    int64_t bound = 0, goal = solve->capacity;
+    TRY(components_build(solve->pool, buffers, n, &solve->components, &solve->n_components));
+    for (int i = 0; i < solve->n_components; i++) {
+        TRY(solve_check_fixed(&solve->components[i]));
+        if (result->bound_bytes < solve->components[i].bound)
+            result->bound_bytes = solve->components[i].bound;
     }
     bool hopeless = solve->capacity && solve->capacity < result->bound_bytes;
     if (goal < result->bound_bytes)
         goal = result->bound_bytes;
-    for (int i = 0; i < solve->n_parts; i++) {
-        solve_greedy(solve, &solve->parts[i], goal);
-        if (solve->parts[i].top == INT64_MAX)
+    for (int i = 0; i < solve->n_components; i++) {
+        solve_greedy(solve, &solve->components[i], goal);
+        if (solve->components[i].top == INT64_MAX)
             return fail(E_FORMAT, "no layout of these %d buffers below 2^63 - 1 bytes was found",
                         n);
     }
-    for (int i = 0; i < solve->n_parts; i++) {
-        Part *part = &solve->parts[i];
-        if (part->top > goal && solve->max_nodes >= 0 && !hopeless)
-            solve_part(solve, part, goal);
-        if (goal < part->top)
-            goal = part->top;                    /* the others need not do better than this one */
-        if (least < part->bound)
-            least = part->bound;
-        for (int32_t k = 0; k < part->n; k++)
-            buffers[part->items[k].buffer].offset = part->offset[k];
-        if (result->arena_bytes < part->top)
-            result->arena_bytes = part->top;
+    for (int i = 0; i < solve->n_components; i++) {
+        Component *component = &solve->components[i];
+        if (component->top > goal && solve->max_nodes >= 0 && !hopeless)
+            solve_component(solve, component, goal);
+        if (goal < component->top)
+            goal = component->top;                    /* the others need not do better than this
+                                                       * one */
+        if (bound < component->bound)
+            bound = component->bound;
+        for (int32_t k = 0; k < component->n; k++)
+            buffers[component->items[k].buffer].offset = component->offset[k];
+        if (result->arena_bytes < component->top)
+            result->arena_bytes = component->top;
     }
-    result->proved = result->arena_bytes == least;
+    result->proved = result->arena_bytes == bound;
     return OK;
 }
 
 static Err solve_refuse(int n, int64_t capacity, const LayoutResult *result)
 {
-    return fail(E_BUDGET, "%d buffers do not fit %s bytes: the least arena %s is %s bytes (%s), "
+    return fail(E_BUDGET, "%d buffers do not fit %s bytes: the smallest arena %s takes %s bytes (%s), "
                 "and no layout can be below %s bytes", n, count_text(capacity),
                 result->proved ? "possible" : "found", count_text(result->arena_bytes),
                 bytes_text(result->arena_bytes), count_text(result->bound_bytes));
@@ -174,7 +178,7 @@ Err layout_solve(Pool *pool, Buffer *buffers, int n, const LayoutOptions *option
 {
     static const LayoutOptions defaults = { 0 };
     const LayoutOptions *opt = options ? options : &defaults;
-    Solve solve = { .pool = pool_new(pool, "layout"), .max_nodes = opt->max_nodes,
+    LayoutSolve solve = { .pool = pool_new(pool, "layout"), .max_nodes = opt->max_nodes,
         .seed = opt->seed, .capacity = opt->capacity,
         .deadline = opt->time_limit_s > 0 ? clock_now() + opt->time_limit_s : 0 };
     bool    remember = opt->remember && opt->time_limit_s <= 0 && n <= MEMO_BUFFERS;
@@ -185,7 +189,7 @@ Err layout_solve(Pool *pool, Buffer *buffers, int n, const LayoutOptions *option
         err = solve_all(&solve, buffers, n, result);
         result->n_nodes = solve.nodes;
         result->cut = solve.cut;
-        if (!err && remember && solve.nodes)     /* greedy answers are as quickly made again */
+        if (!err && remember && solve.nodes)     /* greedy answers are quick anyway */
             memo_keep(key, buffers, n, result);
     }
     pool_free(solve.pool);
@@ -202,22 +206,22 @@ Err layout_within(Pool *pool, Buffer *buffers, int n, const LayoutOptions *optio
     Err           err = layout_solve(pool, buffers, n, &how, result);
     if (err != E_BUDGET || result->proved || result->cut || how.max_nodes < 0)
         return err;
-    Buffer      *least = NEWN(pool, Buffer, n);
-    LayoutResult at_least;
+    Buffer      *copy = NEWN(pool, Buffer, n);
+    LayoutResult found;
     int64_t      ask[] = { 0, result->arena_bytes };
-    memcpy(least, buffers, sizeof *buffers * (size_t)n);
-    /* What the first search ended with counts where it is less and comes again when asked for. */
+    memcpy(copy, buffers, sizeof *buffers * (size_t)n);
+    /* The result of the first search counts if it is smaller and is found again when requested. */
     for (int i = 0; i < 2 && (i == 0 || ask[i] < result->arena_bytes); i++) {
         how.capacity = ask[i];
         if (how.time_limit_s > 0)
             how.time_limit_s = end - clock_now() > 0.001 ? end - clock_now() : 0.001;
-        err = layout_solve(pool, least, n, &how, &at_least);
+        err = layout_solve(pool, copy, n, &how, &found);
         if (err && err != E_BUDGET)
             return err;
-        if (i == 0 || at_least.arena_bytes == ask[i]) {
+        if (i == 0 || found.arena_bytes == ask[i]) {
             int64_t nodes = result->n_nodes;
-            memcpy(buffers, least, sizeof *buffers * (size_t)n);
-            *result = at_least;
+            memcpy(buffers, copy, sizeof *buffers * (size_t)n);
+            *result = found;
             result->n_nodes += nodes;
         }
     }

@@ -1,9 +1,9 @@
-/* memo.c -- layouts that a search has found already.
+/* memo.c -- keeps the layouts of the last searches.
  *
- * Planning puts the same question many times: everything kept, the least plan, a plan that two
- * settings of the levers share. An answer depends on buffers and options alone, so the last few are
- * kept for the process, each under two digests of its question. That two questions share both is
- * beyond chance, and would not pass layout_check, which judges every placement.
+ * Planning places the same buffers many times: everything kept, the plan with the smallest peak, a plan
+ * that two settings of the levers share. The result depends on buffers and options alone, so the last
+ * few are kept for the process, each under two hashes of its input. A collision of both is practically
+ * impossible, and layout_check, which checks every placement, would refuse the result.
  */
 #include "base/hash.h"
 #include "layout/layout_int.h"
@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-enum { MEMO_ENTRIES = 64 };      /* 8 MiB of offsets at most */
+enum { MEMO_ENTRIES = 64 };      /* at most 8 MiB of offsets */
 
 typedef struct Memo {
     MemoKey      key;
@@ -22,7 +22,7 @@ typedef struct Memo {
 
 static pthread_mutex_t memo_lock = PTHREAD_MUTEX_INITIALIZER;
 static Memo            memos[MEMO_ENTRIES];
-static int             memo_next;                        /* the oldest: replaced first */
+static int             memo_next;                        /* the oldest entry, replaced next */
 
 MemoKey memo_key(const Buffer *buffers, int n, const LayoutOptions *options)
 {
@@ -41,7 +41,7 @@ MemoKey memo_key(const Buffer *buffers, int n, const LayoutOptions *options)
     return key;
 }
 
-/* NULL: not known. The caller holds the lock. */
+/* NULL: not found. The caller holds the lock. */
 static Memo *memo_at(MemoKey key, int n)
 {
     for (int i = 0; i < MEMO_ENTRIES; i++)
@@ -67,7 +67,7 @@ void memo_keep(MemoKey key, const Buffer *buffers, int n, const LayoutResult *re
 {
     int64_t *offset = malloc(sizeof *offset * (size_t)n);
     if (!offset)
-        return;                  /* it is searched again */
+        return;                  /* it will be searched again */
     for (int i = 0; i < n; i++)
         offset[i] = buffers[i].offset;
     pthread_mutex_lock(&memo_lock);

@@ -1,31 +1,31 @@
-/* spread.c -- offsets once more, within the arena that was found: buffers that follow each other in
- * time are put into different places where there is room.
+/* spread.c -- moves buffers that follow each other in time to different places, within the same arena.
  *
- * A layout packs tightly everywhere, though only the peak demands it. Where a buffer takes the
- * place of one that was just given up, whoever fills it must wait for whoever reads the other;
- * apart, the two may run side by side (exec/lanes.h). Nothing else changes: lifetimes, the arena's
- * size and the buffers that end at its top stay as they are.
+ * A layout packs tightly everywhere, though only the peak needs it. If a buffer takes the place of one
+ * that was just freed, the node that writes it must wait for the last reader of the other; apart, the two
+ * can run concurrently (exec/lanes.h). Nothing else changes: lifetimes, the arena's size and the buffers
+ * that end at its top remain as they are.
  */
 #include "layout/layout_int.h"
 
 #include <stdlib.h>
 
-enum { SPREAD_MAX = 30000 };            /* buffers: every one looks at all others */
+enum { SPREAD_MAX = 30000 };            /* buffers; the time is quadratic */
 
 typedef struct Spread {
     Buffer  *buffers;
     int     *order;                      /* by offset */
-    int64_t *reach;                      /* per buffer: how far in time it has its place alone */
+    int64_t *reach;                      /* per buffer: for how long before and after its lifetime
+                                          * its place is unused; 0: not moved */
     int      n;
 } Spread;
 
-/* Times between two lifetimes; 0 or less: they meet. */
+/* Time between two lifetimes; 0 or less: they meet. */
 static int64_t time_between(const Buffer *a, const Buffer *b)
 {
     return a->lower > b->lower ? a->lower - b->upper : b->lower - a->upper;
 }
 
-/* The lowest place where nobody lies within reach in time; -1: there is none. */
+/* The lowest place that no other buffer uses within `reach` of its lifetime; -1: none. */
 static int64_t spread_place(const Spread *s, int at, int64_t reach, int64_t arena_bytes)
 {
     const Buffer *b = &s->buffers[at];
@@ -43,7 +43,7 @@ static int64_t spread_place(const Spread *s, int at, int64_t reach, int64_t aren
     return place + b->size <= arena_bytes ? place : -1;
 }
 
-/* Puts it to where its new offset belongs in the order. */
+/* Sets the offset of a buffer and keeps the order sorted. */
 static void spread_move(Spread *s, int at, int64_t offset)
 {
     int i = 0;
@@ -57,11 +57,11 @@ static void spread_move(Spread *s, int at, int64_t offset)
     s->buffers[at].offset = offset;
 }
 
-typedef struct Key { int64_t at; int index; } Key;
+typedef struct SpreadKey { int64_t at; int index; } SpreadKey;
 
 static int by_key(const void *a, const void *b)
 {
-    const Key *x = a, *y = b;
+    const SpreadKey *x = a, *y = b;
     if (x->at != y->at)
         return x->at < y->at ? -1 : 1;
     return (x->index > y->index) - (x->index < y->index);
@@ -73,12 +73,12 @@ void layout_spread(Pool *pool, Buffer *buffers, int n, int64_t arena_bytes)
     if (n > SPREAD_MAX)
         return;
     Pool  *temp = pool_new(pool, "spread");
-    Key   *keys = NEWN(temp, Key, n + 1), *times = NEWN(temp, Key, n + 1);
+    SpreadKey   *keys = NEWN(temp, SpreadKey, n + 1), *times = NEWN(temp, SpreadKey, n + 1);
     Spread s = { .buffers = buffers, .order = NEWN(temp, int, n + 1),
                  .reach = NEWN(temp, int64_t, n + 1), .n = n };
     for (int i = 0; i < n; i++) {
-        keys[i] = (Key){ buffers[i].offset, i };
-        times[i] = (Key){ buffers[i].lower, i };
+        keys[i] = (SpreadKey){ buffers[i].offset, i };
+        times[i] = (SpreadKey){ buffers[i].lower, i };
     }
     qsort(keys, (size_t)n, sizeof *keys, by_key);
     qsort(times, (size_t)n, sizeof *times, by_key);

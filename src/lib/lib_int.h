@@ -9,10 +9,10 @@ struct plimsoll_graph {
     Pool       *pool;
     PGraph      of;
     int32_t     cap_values, cap_nodes;
-    const char *wrong;           /* the first argument that made no sense, as a sentence */
+    const char *wrong;           /* the first wrong argument, as a sentence */
 };
 
-/* The program's codes are the library's; the sentence goes into error, which may be NULL. */
+/* Turns an error into a status and copies its message to error, which may be NULL. */
 plimsoll_status lib_status(Err err, plimsoll_error *error);
 
 #endif

@@ -1,7 +1,7 @@
-/* plimsoll.c -- what plimsoll.h promises, by the rooms layout and plan.
+/* plimsoll.c -- implements plimsoll.h with the rooms layout and plan.
  *
- * Arguments are checked here, because those rooms have callers who never give wrong ones; answers
- * are copied out, so that no type of ours is seen. */
+ * Arguments are checked here, because other callers of those rooms never pass wrong ones. Answers are
+ * copied, so that no internal type is visible. */
 #include "lib/lib_int.h"
 
 #include "layout/layout.h"
@@ -19,11 +19,11 @@ plimsoll_status lib_status(Err err, plimsoll_error *error)
     return (plimsoll_status)err_exit_code(err);
 }
 
-static Err lib_limits(int64_t effort, int64_t least, double time_limit_s)
+static Err lib_limits(int64_t effort, int64_t min, double time_limit_s)
 {
-    if (effort < least)
+    if (effort < min)
         return fail(E_USAGE, "the effort is %lld, must be %lld or more", (long long)effort,
-                    (long long)least);
+                    (long long)min);
     if (!(time_limit_s >= 0))
         return fail(E_USAGE, "the time limit is %g seconds, must be 0 (none) or more",
                     time_limit_s);
@@ -54,7 +54,7 @@ static Err place(Pool *pool, plimsoll_buffer *buffers, size_t n,
     Err err = layout_within(pool, of, (int)n, &how, &result);
     if (err && err != E_BUDGET)
         return err;
-    const char *refusal = pool_text(pool, err_text());       /* the checker may say another */
+    const char *refusal = pool_text(pool, err_text());       /* before the checker can replace it */
     TRY(layout_check(of, (int)n, result.arena_bytes));
     for (size_t i = 0; i < n; i++)
         buffers[i].offset = of[i].offset;
@@ -76,7 +76,7 @@ plimsoll_status plimsoll_place(plimsoll_buffer *buffers, size_t n,
 
 /* ---- plans ---- */
 
-typedef struct LibPlan {         /* the public part first: plimsoll_plan_free gets its address */
+typedef struct LibPlan {         /* public fields first: plimsoll_plan_free gets their address */
     plimsoll_plan of;
     Pool         *pool;
 } LibPlan;
@@ -88,15 +88,15 @@ _Static_assert((int)STEP_RUN == PLIMSOLL_RUN && (int)STEP_DROP == PLIMSOLL_DROP 
 
 static Err plan_live_ranges(const PGraph *graph, const Plan *found, LibPlan *plan)
 {
-    Place  *places;
+    PlacedRange  *placed;
     int32_t n;
-    TRY(plan_places(plan->pool, graph, found, &places, &n));
+    TRY(plan_placed_ranges(plan->pool, graph, found, &placed, &n));
     plimsoll_live_range *ranges = NEWN(plan->pool, plimsoll_live_range, n + 1);
     for (int32_t i = 0; i < n; i++)
-        ranges[i] = (plimsoll_live_range){ places[i].value, places[i].node, places[i].first_step,
-                                    places[i].last_step, places[i].offset, places[i].bytes };
-    plan->of.ranges = ranges;
-    plan->of.n_ranges = (size_t)n;
+        ranges[i] = (plimsoll_live_range){ placed[i].value, placed[i].node, placed[i].first_step,
+                                    placed[i].last_step, placed[i].offset, placed[i].bytes };
+    plan->of.live_ranges = ranges;
+    plan->of.n_live_ranges = (size_t)n;
     return OK;
 }
 

@@ -1,9 +1,10 @@
-/* plimsoll_graph.c -- graphs for plimsoll_find_plan: built call by call, or read from graph.json. */
+/* plimsoll_graph.c -- graphs for plimsoll_find_plan: built call by call, or read from
+ * graph.json. */
 #include "lib/lib_int.h"
 
-enum { MOST = INT32_MAX / 4 };   /* values or nodes, as in graph.json */
+enum { MAX_IDS = INT32_MAX / 4 };   /* values or nodes, as in graph.json */
 
-/* Only the first is kept: the ones after it may come of it. Of no graph at all plimsoll_find_plan
+/* Keeps only the first error: later ones may follow from it. For a NULL graph plimsoll_find_plan
  * says so itself. */
 #define WRONG(graph, ...)                                               \
     do {                                                                \
@@ -75,12 +76,12 @@ static int32_t add_value(plimsoll_graph *graph, int64_t bytes, int32_t view_of, 
 {
     const unsigned known = PLIMSOLL_PERSISTENT | PLIMSOLL_FINAL | PLIMSOLL_HOST_RESIDENT;
     int32_t        id = graph->of.n_values;
-    if (id >= MOST || (flags & ~known)) {
+    if (id >= MAX_IDS || (flags & ~known)) {
         if (flags & ~known)
             WRONG(graph, "value %d: flags are 0x%x, of which 0x%x mean nothing", id, flags,
                   flags & ~known);
         else
-            WRONG(graph, "a graph of more than %d values is too large", MOST);
+            WRONG(graph, "a graph of more than %d values is too large", MAX_IDS);
         return -1;
     }
     PValue value = { .name = pool_print(graph->pool, "%d", id),
@@ -109,7 +110,7 @@ int32_t plimsoll_view(plimsoll_graph *graph, int32_t of, unsigned flags)
     return add_value(graph, 0, pgraph_root(&graph->of, of), flags);
 }
 
-/* A copy of ids that are values; NULL: one is not. */
+/* A copy of the ids; NULL: one of them is not a value. */
 static int32_t *ids_of(plimsoll_graph *graph, const char *what, const int32_t *ids, int32_t n)
 {
     if (n < 0 || (n > 0 && !ids)) {
@@ -138,15 +139,15 @@ int32_t plimsoll_node(plimsoll_graph *graph, double cost, int64_t workspace, con
     int32_t *out = ids_of(graph, "output", outputs, n_outputs);
     if (!in || !out)
         return -1;
-    if (id >= MOST) {
-        WRONG(graph, "a graph of more than %d nodes is too large", MOST);
+    if (id >= MAX_IDS) {
+        WRONG(graph, "a graph of more than %d nodes is too large", MAX_IDS);
         return -1;
     }
     PNode node = { .name = pool_print(graph->pool, "%d", id), .number = true, .cost = cost,
                    .workspace = workspace, .in = in, .n_in = n_inputs, .out = out,
                    .n_out = n_outputs };
     VEC_ADD(graph->pool, graph->of.nodes, graph->of.n_nodes, graph->cap_nodes, node);
-    pgraph_made_by(&graph->of, id);
+    pgraph_link_node(&graph->of, id);
     return id;
 }
 

@@ -2,8 +2,8 @@
  *
  *   clip (B,F,H,W,C) in [-1,1],  text (B,768)  ->  mean squared error of the predicted noise
  *
- * A share of the texts is replaced by zeros in training, so that sampling can be guided: the
- * difference between the two predictions is exaggerated (Ho and Salimans 2022).
+ * A share of the texts is replaced by zeros in training, so that sampling can use classifier-free
+ * guidance (Ho and Salimans 2022).
  */
 #include "models/dit3d.h"
 #include "models/layers.h"
@@ -12,7 +12,7 @@
 
 static const char *const dit3d_readings[] = { "patches", "frames", NULL };
 
-/* Keys are called as the members are. */
+/* Keys have the names of the members. */
 #define KEY(key, kind, ...)      { #key, kind, offsetof(Dit3d, key), __VA_ARGS__ }
 #define INT(key, high, help)     KEY(key, FIELD_INT, 1, high, NULL, NULL, help)
 #define INTS(key, high, help)    KEY(key, FIELD_INTS, 1, high, NULL, NULL, help)
@@ -20,7 +20,8 @@ static const char *const dit3d_readings[] = { "patches", "frames", NULL };
 #define CHOICE(key, words, help) KEY(key, FIELD_CHOICE, 0, 0, words, NULL, help)
 
 static const Field dit3d_fields[] = {
-    CHOICE(reading, dit3d_readings, "patches: 3-D ones; frames: a frozen backbone sees each"),
+    CHOICE(reading, dit3d_readings,
+           "patches: tokens are 3-D patches; frames: a frozen backbone encodes each frame"),
     INT(frames, 4096, "of a clip"),
     INTS(image, 4096, "height and width of a frame"),
     INT(image_channels, 64, "of a frame"),
@@ -46,11 +47,11 @@ static const Dit3d dit3d_defaults = {
     .noise_schedule = NOISE_COSINE, .beta_start = 1e-4, .beta_end = 0.02,
 };
 
-static Err check_divides(const char *key, int64_t phase, const char *what, int64_t whole)
+static Err check_divides(const char *key, int64_t divisor, const char *what, int64_t whole)
 {
-    if (whole % phase)
+    if (whole % divisor)
         return fail(E_USAGE, "model.%s: %s of %lld does not divide by %lld", key, what,
-                    (long long)whole, (long long)phase);
+                    (long long)whole, (long long)divisor);
     return OK;
 }
 
@@ -76,7 +77,7 @@ static Err dit3d_check(const void *config)
     TRY(check_divides("patch", m->patch.at[1], "a height (model.image)", m->image.at[0]));
     TRY(check_divides("patch", m->patch.at[2], "a width (model.image)", m->image.at[1]));
     if (m->width % 16)                       /* a quarter and three eighths of it, both even */
-        return fail(E_USAGE, "model.width: the positions need a multiple of 16, and %lld is none",
+        return fail(E_USAGE, "model.width: %lld is not a multiple of 16, as the positions need",
                     (long long)m->width);
     return OK;
 }
@@ -133,12 +134,13 @@ static Tensor dit3d_loss(Graph *g, const void *config, int64_t batch, int64_t sh
     Tensor eps = noise_normal(g, "eps", shape);
     Tensor alpha_bar = alpha_bar_constant(g, dit3d_alpha_bar(g->pool, m, true), m->timesteps);
     Tensor predicted = dit3d_predict(q_sample(clip, eps, alpha_bar, t), t, text, m);
-    if (g->build->given_noise)                      /* to be compared with another program's */
+    if (g->build->given_noise)               /* for comparison with another program */
         graph_output(predicted, "output");
     return mse_loss(slice(predicted, -1, 0, m->image_channels), eps, 1.0f / (float)share);
 }
 
-/* Begin: the texts are put down. A step: noise in x at time t, with them (keep 1) or not (0). */
+/* Begin: stores the texts. A step: the noise in x at time t, with the texts (keep 1) or without
+ * (0). */
 static void dit3d_sample_graph(Graph *g, const void *config, const SamplerConfig *sampler,
                                int64_t n)
 {

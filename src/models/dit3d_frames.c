@@ -2,10 +2,10 @@
  *
  *   x (B,F,H,W,C) noisy clip,  t (B),  text (B,768)  ->  (B,F,H,W,C) predicted noise
  *
- * The backbone is a DiT without text whose random weights stay as they are; each frame becomes the
+ * The backbone is a DiT without text whose random weights are never trained; each frame becomes the
  * mean of its tokens. Frames are mixed by one post-norm transformer layer, scaled and shifted by
- * the text three times (FiLM: Perez et al. 2018), drawn by four transposed convolutions, smoothed
- * in time, and the input is added back.
+ * the text three times (FiLM: Perez et al. 2018), decoded by four transposed convolutions and
+ * smoothed over time; the input is added at the end.
  */
 #include "models/dit3d.h"
 #include "models/layers.h"
@@ -36,7 +36,7 @@ static Tensor backbone_attention(Tensor x, int64_t heads)
     return x;
 }
 
-/* (B,F,H,W,C) -> (B,F,D). Nothing in here is trained. */
+/* (B,F,H,W,C) -> (B,F,D). All its parameters are frozen. */
 static Tensor backbone(Tensor x, Tensor t, const Dit3d *m)
 {
     Graph  *g = x.graph;
@@ -50,7 +50,7 @@ static Tensor backbone(Tensor x, Tensor t, const Dit3d *m)
     if (s.dim[2] != DIT3D_FRAME || s.dim[3] != DIT3D_FRAME)
         x = resize(x, DIT3D_FRAME, DIT3D_FRAME, RESIZE_BILINEAR);
     x = add_rows(patch_embed("patch_embed", x, D, &patch, (Layer){ 0 }), where);     /* (B F,L,D) */
-    x = reshape(x, SHAPE(s.dim[0], s.dim[1], L, D));     /* the frames of a clip share its time */
+    x = reshape(x, SHAPE(s.dim[0], s.dim[1], L, D));     /* the frames of a clip share a timestep */
     Tensor c = silu(dit3d_time(t, m));
     for (int64_t i = 0; i < m->depth; i++) {
         scope_open(g, "blocks.%d", (int)i);
@@ -95,7 +95,7 @@ static Tensor norm_gelu(const char *name, Tensor x)
     return norm_act(name, x, (Layer){ .groups = groups, .eps = 1e-5f }, NORM_GELU);
 }
 
-/* (B F,D) -> (B F,H,W,C): 8, 16, 32, 64, 128 pixels, then the size of the clip. */
+/* (B F,D) -> (B F,H,W,C): sides of 8, 16, 32, 64, 128 pixels, then the size of the clip. */
 static Tensor upsampler(Tensor f, const Dit3d *m)
 {
     int64_t n = tensor_shape(f).dim[0], c = m->image_channels;
@@ -123,7 +123,7 @@ Tensor dit3d_frames(Tensor x, Tensor t, Tensor text, const Dit3d *m)
     Shape   s = tensor_shape(x);
     int64_t c = m->image_channels, D = m->width;
     Graph  *g = x.graph;
-    /* One vector a frame from here to the decoder: sums and norms of so few are fp32 throughout. */
+    /* One vector per frame from here to the decoder: so few that all of this is fp32. */
     Tensor  f = temporal(cast(backbone(x, t, m), F32), m);
     Tensor  e = gelu(linear("text_embedder.projection.0", text, D, (Layer){ 0 }));
     e = linear("text_embedder.projection.3", e, D, (Layer){ 0 });

@@ -2,8 +2,9 @@
  *
  *   x (B,F,H,W,C) noisy clip,  t (B),  text (B,768)  ->  (B,F,H,W,C) predicted noise
  *
- * Peebles and Xie (2023) with volumes for images and text for labels: adaLN-Zero throughout, fixed
- * sine positions with a quarter of the width for time, three eighths each for rows and columns.
+ * Peebles and Xie (2023) with volumes instead of images and text instead of labels: adaLN-Zero
+ * throughout, fixed sinusoidal positions with a quarter of the width for time and three eighths
+ * each for rows and columns.
  */
 #include "models/dit3d.h"
 #include "models/layers.h"

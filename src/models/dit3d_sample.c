@@ -1,4 +1,4 @@
-/* dit3d_sample.c -- DiT3D: from noise and a text to a clip, step by step on the host. */
+/* dit3d_sample.c -- DiT3D sampling: a clip from noise and a text, step by step on the host. */
 #define LAYERS_NO_SOURCE                     /* no graph is built here */
 #include "models/dit3d.h"
 #include "models/layers.h"
@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* Predicted noise at time t; guidance w: that without text plus w times what the text changes. */
+/* The predicted noise at time t: without text plus w times the difference that the text makes. */
 static Err predict_guided(Sampler *s, int64_t t, int64_t count, float *noise)
 {
     double   w = s->config->guidance;
@@ -25,12 +25,11 @@ static Err predict_guided(Sampler *s, int64_t t, int64_t count, float *noise)
     return OK;
 }
 
-/* One step of DDPM (Ho et al. 2020) from noise level a to the next, 1 at the end.
- *   as published   algorithm 2 with alpha the unclipped ratio; exact only for an exact prediction:
- *                  the cosine schedule's first steps divide whatever is wrong with it by
+/* One step of DDPM (Ho et al. 2020) from noise level a to `next` (1: the last step).
+ *   as published   algorithm 2 with alpha as the unclipped ratio; accurate only for an accurate
+ *                  prediction: the first steps of the cosine schedule divide its error by
  *                  sqrt(alpha), 0.03
- *   clip           the same mean by equation 7, over the predicted clip, which is kept within
- *                  [-1,1] */
+ *   clip           the same mean by equation 7, with the predicted clip clipped to [-1,1] */
 static void chain_step(float *x, const float *noise, const float *z, int64_t count, double a,
                        double next, double alpha, bool clip)
 {

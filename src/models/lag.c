@@ -1,11 +1,12 @@
-/* lag.c -- few-shot set diffusion in "lag" mode: images are denoised under the tokens of their set.
+/* lag.c -- few-shot set diffusion in "lag" mode (Giannone et al. 2022): images are denoised given
+ * the tokens of their set.
  *
- *   images (b,ns,H,W,c) sets in [-1,1],  t (b) one time a set  ->  mean squared error of the noise
+ *   images (b,ns,H,W,c) sets in [-1,1],  t (b) one per set  ->  mean squared error of the noise
  *
  * A set encoder (Lee et al. 2021, ViT for small datasets: shifted patch tokens, locality
  * self-attention) reads each set with one image left out; a DiT (Peebles & Xie 2023) denoises that
- * image while it cross-attends to the tokens. Giannone et al. 2022 is the set diffusion this is of.
- * Names, kernels (in, out) and starting values are those of the JAX/Flax program.
+ * image while it cross-attends to the tokens. Names, kernels (in, out) and starting values are
+ * those of the JAX/Flax program.
  */
 #include "models/lag.h"
 #include "models/layers.h"
@@ -23,20 +24,20 @@ static Layer flax_onto(Tensor x) { return (Layer){ .flax = true, .onto = x }; }
 #define SIZE(key, low, high, help) \
     { #key, FIELD_INT, offsetof(Lag, key), low, high, NULL, NULL, help }
 static const Field lag_fields[] = {
-    SIZE(set_size, 2, ARRANGE_MAX, "images a set"),
+    SIZE(set_size, 2, ARRANGE_MAX, "images per set"),
     SIZE(image, 2, 4096, "height and width of the images"),
     { "image_channels", FIELD_INT, offsetof(Lag, channels), 1, 64, NULL, NULL, "of the images" },
     SIZE(patch, 1, 64, "height and width of a patch"),
     SIZE(context_width, 1, 65536, "of the set encoder and the context"),
     SIZE(encoder_depth, 1, 1000, "layers of the set encoder"),
-    SIZE(encoder_heads, 1, 1024, "of its attention"),
-    SIZE(encoder_head_width, 1, 4096, "of one of them"),
-    SIZE(encoder_mlp, 1, 65536, "hidden width of its MLPs"),
-    SIZE(time_width, 2, 65536, "frequencies of its time embedding"),
+    SIZE(encoder_heads, 1, 1024, "attention heads of the set encoder"),
+    SIZE(encoder_head_width, 1, 4096, "width of one of these heads"),
+    SIZE(encoder_mlp, 1, 65536, "hidden width of the set encoder's MLPs"),
+    SIZE(time_width, 2, 65536, "frequencies of the set encoder's time embedding"),
     SIZE(hidden, 4, 65536, "width of the DiT"),
     SIZE(depth, 1, 1000, "blocks of the DiT"),
-    SIZE(heads, 1, 1024, "of its attention"),
-    SIZE(mlp_ratio, 1, 64, "hidden width of its MLPs over its width"),
+    SIZE(heads, 1, 1024, "attention heads of the DiT"),
+    SIZE(mlp_ratio, 1, 64, "hidden width of the DiT's MLPs over its width"),
     SIZE(timesteps, 1, 100000, "of the diffusion"),
     { "noise_schedule", FIELD_CHOICE, offsetof(Lag, noise_schedule), 0, 0, noise_schedules, NULL,
       "cosine, linear or scaled_linear" },
@@ -140,7 +141,7 @@ static Tensor lag_encode(Tensor sets, Tensor first, const Lag *m)
     return slice(x, 1, 2, n + 2);
 }
 
-/* The published encoder's pooled head: stored with the weights, read by nothing in this mode. */
+/* The pooled head of the published encoder: stored with the weights but not used in this mode. */
 static void lag_unused_head(Graph *g, int64_t width)
 {
     Init zeros = { .kind = INIT_ZEROS }, ones = { .kind = INIT_ONES };
@@ -152,7 +153,7 @@ static void lag_unused_head(Graph *g, int64_t width)
 }
 
 /* (b,ns,H,W,c) -> (b ns,ns,H,W,c), leave one out: for each image the others of its set in their
- * order, and a zero image in the last place. */
+ * order, then a zero image. */
 static Tensor lag_others(Tensor images, const Lag *m)
 {
     Shape   s = tensor_shape(images);
@@ -167,18 +168,18 @@ static Tensor lag_others(Tensor images, const Lag *m)
     return reshape(concat(others, (int)ns, 1), SHAPE(b * ns, ns, s.dim[2], s.dim[3], s.dim[4]));
 }
 
-/* What each image of a set is told by the others: images (b,ns,H,W,c), t (b) -> (b ns, n, C). All
- * passes of the encoder are one batch: its products then have ns times the rows, and the gradient
- * of each of its weights is one sum. */
+/* The context of each image from the others of its set: images (b,ns,H,W,c), t (b) -> (b ns, n, C).
+ * All passes of the encoder are one batch: its products have ns times the rows, and the gradient of
+ * each of its weights is one sum. */
 static Tensor lag_context(Tensor images, Tensor t, const Lag *m)
 {
     Graph  *g = images.graph;
     int64_t b = dim(tensor_shape(images), 0), ns = m->set_size, width = m->context_width;
     Tensor  time = lag_time("time_embed.params", t, m->time_width, width, flax);
     scope_open(g, "encoder.params");
-    Tensor  mem_class = param_add(g, "cls_token", SHAPE(1, 1, width), unit_normal);
+    Tensor  class_token = param_add(g, "cls_token", SHAPE(1, 1, width), unit_normal);
     time = reshape(linear("to_time_embedding", time, width, flax), SHAPE(b, 1, width));
-    Tensor  first = concat((const Tensor[]){ tile(mem_class, 0, b), time }, 2, 1);
+    Tensor  first = concat((const Tensor[]){ tile(class_token, 0, b), time }, 2, 1);
     Tensor  context = lag_encode(lag_others(images, m), repeat_each(first, 0, ns), m);
     lag_unused_head(g, width);
     scope_close(g);
@@ -200,7 +201,7 @@ static Tensor lag_attention(const char *name, Tensor x, Tensor context, Layer la
     return x;
 }
 
-/* Columns i C .. of packed, one row for each of n samples. */
+/* Columns i C to (i + 1) C of packed, one row for each of n samples. */
 static Tensor lag_gate(Tensor packed, int i, int64_t n, const Lag *m)
 {
     int64_t rows = dim(tensor_shape(packed), 0), c = m->hidden;
@@ -224,8 +225,8 @@ static Tensor lag_block(Tensor x, Tensor condition, Tensor context, const Lag *m
     return gated_add(x, lag_gate(packed, 5, n, m), y);
 }
 
-/* Fixed positions (1, side side, c): the first half of the channels says the column, the second the
- * row, each as [sin | cos] of c/4 frequencies. */
+/* Fixed positions (1, side side, c): the first half of the channels encodes the column, the second
+ * the row, each as [sin | cos] of c/4 frequencies. */
 static void lag_positions(float *data, Shape shape, uint64_t seed, const void *arg)
 {
     int64_t c = shape.dim[2], quarter = c / 4, side = *(const int64_t *)arg;
@@ -241,7 +242,7 @@ static void lag_positions(float *data, Shape shape, uint64_t seed, const void *a
             }
 }
 
-/* Predicted noise of x (N,H,W,c) under its context (N,n,C). t has N rows, or fewer that divide N:
+/* The predicted noise of x (N,H,W,c) given its context (N,n,C). t has N rows, or a divisor of N:
  * consecutive images then share one. */
 static Tensor lag_predict(Tensor x, Tensor t, Tensor context, const Lag *m)
 {
@@ -290,7 +291,7 @@ static Tensor lag_loss(Graph *g, const void *config, int64_t batch, int64_t shar
     return mse_loss(predicted, eps, 1.0f / (float)share);
 }
 
-/* The context stays for the whole chain; every step is at one time for all images. */
+/* The context is computed once for the whole chain; all images of a step have the same timestep. */
 static void lag_sample_graph(Graph *g, const void *config, const SamplerConfig *sampler, int64_t n)
 {
     const Lag *m = config;
@@ -312,7 +313,7 @@ static void lag_sample_graph(Graph *g, const void *config, const SamplerConfig *
 }
 
 const ModelDef model_lag = {
-    .name = "lag", .summary = "few-shot set diffusion: images denoised as their set suggests",
+    .name = "lag", .summary = "few-shot set diffusion: images denoised given their set",
     .fields = lag_fields, .config_bytes = sizeof(Lag), .defaults = &lag_defaults,
     .check = lag_check, .loss = lag_loss,
     .check_sampler = lag_check_sampler, .sampler_kind = SAMPLER_DDIM,

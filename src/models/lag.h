@@ -1,11 +1,11 @@
-/* lag.h -- what the two files of the lag system share: its sizes. */
+/* lag.h -- the sizes of the lag system, shared by its two files. */
 #ifndef MODELS_LAG_H
 #define MODELS_LAG_H
 
 #include "models/model.h"
 
 typedef struct Lag {
-    int64_t set_size;            /* images a set */
+    int64_t set_size;            /* images per set */
     int64_t image, channels, patch;
     int64_t context_width, encoder_depth, encoder_heads, encoder_head_width, encoder_mlp;
     int64_t time_width;          /* of the encoder */

@@ -1,6 +1,7 @@
-/* lag_sample.c -- new images of given sets: the context once, then a chain from noise to image.
+/* lag_sample.c -- samples new images for given sets: the context once, then a chain from noise to
+ * image.
  *
- *   support (n,ns,H,W,c) -> n ns images; image i of a set is drawn under the set's others
+ *   support (n,ns,H,W,c) -> n ns images; image i of a set is drawn given the others of the set
  *
  * DDIM without noise (Song et al. 2021, eq. 12 with eta = 0) or DDPM with the larger of its fixed
  * variances, beta (Ho et al. 2020, section 3.2). The predicted image is clipped to [-1,1] in both.
@@ -32,7 +33,7 @@ Err lag_check_sampler(const void *config, const SamplerConfig *sampler)
     (void)config;
     TRY(sampler_check(sampler, "lag", 1 << SAMPLER_DDPM | 1 << SAMPLER_DDIM, false));
     if (sampler->eta > 0)
-        return fail(E_USAGE, "sampler.eta: lag's ddim adds no noise; leave it at 0, or take ddpm");
+        return fail(E_USAGE, "sampler.eta: lag's ddim adds no noise; leave it at 0, or use ddpm");
     return OK;
 }
 
@@ -52,7 +53,7 @@ Err lag_sample(Sampler *s, const void *config, SampleResult *result)
     TRY(s->run(s, PHASE_SAMPLE_BEGIN));
     s->normal(s, "x", 0, x, count);
     for (int64_t i = 0; i < steps && !s->dry; i++) {
-        int64_t k = steps - 1 - i;           /* the last step goes to no noise at all */
+        int64_t k = steps - 1 - i;           /* the last step removes all noise */
         double  next = k ? table[respaced_time(m->timesteps, steps, k - 1)] : 1;
         *t = (int32_t)respaced_time(m->timesteps, steps, k);
         TRY(s->run(s, PHASE_SAMPLE));

@@ -1,4 +1,4 @@
-/* layers.c -- layers that make and name their own weights. */
+/* layers.c -- layers that create and name their weights, noise, and noise schedules. */
 #define LAYERS_NO_SOURCE
 #include "models/layers.h"
 
@@ -150,7 +150,7 @@ Tensor conv_transpose2d(const char *name, Tensor x, int64_t out, int kernel, int
     static const int taps_first[] = { 2, 3, 1, 0 };      /* (I,O,KH,KW) on disk, (KH,KW,O,I) here */
     if (!tensor_ok(x))
         return x;
-    /* as PyTorch counts it */
+    /* PyTorch's rule for transposed convolutions */
     int64_t in = dim(tensor_shape(x), -1), fan_in = out * kernel * kernel;
     scope_open(x.graph, "%s", name);
     Tensor w = param_add_permuted(x.graph, "weight", SHAPE(in, out, kernel, kernel), taps_first,
@@ -162,7 +162,7 @@ Tensor conv_transpose2d(const char *name, Tensor x, int64_t out, int kernel, int
 
 Tensor patch_embed(const char *name, Tensor x, int64_t out, const Ints *patch, Layer how)
 {
-    /* (O,KH,KW,I) here */
+    /* (O,I,KH,KW) on disk, (O,KH,KW,I) here */
     static const int channels_last[2][5] = { { 0, 2, 3, 1 }, { 0, 2, 3, 4, 1 } };
     if (!tensor_ok(x))
         return x;
@@ -173,7 +173,7 @@ Tensor patch_embed(const char *name, Tensor x, int64_t out, const Ints *patch, L
     scope_open(x.graph, "%s", name);
     Tensor w = param_add_permuted(x.graph, "weight", disk, channels_last[patch->n == 3],
                                   layer_init(how, volume, false));
-    x = cast(x, tensor_type(w));  /* before it is cut: what is kept for the weight is smaller */
+    x = cast(x, tensor_type(w));  /* before patchify: what the weight gradient keeps is smaller */
     x = patch->n == 3 ? patchify3d(x, (int)patch->at[0], (int)patch->at[1], (int)patch->at[2])
                       : patchify2d(x, (int)patch->at[0], (int)patch->at[1]);
     x = linear_op(x, reshape(w, SHAPE(out, volume)), layer_bias(x.graph, out, volume, how),
@@ -300,10 +300,10 @@ static double beta_at(NoiseSchedule kind, int64_t i, int64_t steps, double first
         double next = cos(((double)(i + 1) / (double)steps + 0.008) / 1.008 * 1.5707963267948966);
         return fmin(1 - next * next / (now * now), 0.999);
     }
-    double phase = steps > 1 ? (double)i / (double)(steps - 1) : 0;
+    double fraction = steps > 1 ? (double)i / (double)(steps - 1) : 0;
     if (kind == NOISE_LINEAR)
-        return first + (last - first) * phase;
-    double root = sqrt(first) + (sqrt(last) - sqrt(first)) * phase;
+        return first + (last - first) * fraction;
+    double root = sqrt(first) + (sqrt(last) - sqrt(first)) * fraction;
     return root * root;
 }
 
@@ -324,10 +324,10 @@ Err noise_schedule_check(NoiseSchedule kind, int64_t steps, double first, double
         return fail(E_USAGE, "model.beta_end: %g; it must be above 0 and below 1", last);
     for (int64_t i = 0; i < steps; i++)
         left *= 1 - beta_at(kind, i, steps, first, last);
-    if (left < 1e-30)                        /* fp32 holds a little less */
+    if (left < 1e-30)                        /* still within the range of fp32 */
         return fail(E_USAGE,
-                    "model.beta_%s: %g over %lld timesteps leaves %.1e of a image, nothing to "
-                    "work with; give less of either",
+                    "model.beta_%s: %g over %lld timesteps leaves only %.1e of an image; use a "
+                    "smaller beta or fewer timesteps",
                     first > last ? "start" : "end", fmax(first, last), (long long)steps, left);
     return OK;
 }
@@ -344,8 +344,8 @@ Err sampler_check(const SamplerConfig *sampler, const char *system, unsigned kin
         return fail(E_USAGE, "sampler.kind: %s samples by %s, not by %s", system, can,
                     words[sampler->kind]);
     if (!guided && sampler->guidance != 1)
-        return fail(E_USAGE, "sampler.guidance: %s has no text that could be left out, so nothing "
-                    "to guide away from; leave it at 1", system);
+        return fail(E_USAGE, "sampler.guidance: %s takes no text, so it cannot be guided; leave it "
+                    "at 1", system);
     return OK;
 }
 

@@ -1,26 +1,14 @@
-/* models.c -- the table of systems. */
+/* models.c -- the table of systems, by name. */
 #include "models/model.h"
 
 #include <string.h>
 
-extern const ModelDef model_unet;
-extern const ModelDef model_stdiff;
-extern const ModelDef model_sashimi;
-extern const ModelDef model_lag;
-extern const ModelDef model_dit3d;
-extern const ModelDef model_stablesr;
-extern const ModelDef model_stablesr_vae;
-
 const ModelDef *const models_all[] = {
-    &model_unet,
-    &model_stdiff,
-    &model_sashimi,
-    &model_lag,
-    &model_dit3d,
-    &model_stablesr,
-    &model_stablesr_vae,
+#define MODEL(name) &model_##name,
+#include "models/models_list.def"
+#undef MODEL
 };
-const int             models_count = (int)(sizeof models_all / sizeof *models_all);
+const int models_count = (int)(sizeof models_all / sizeof *models_all);
 
 const ModelDef *model_find(const char *name)
 {

@@ -1,16 +1,16 @@
-/* sashimi.c -- SaShiMi: state spaces over raw sound at several rates (Goel et al. 2022).
+/* sashimi.c -- SaShiMi: state spaces over raw audio at several rates (Goel et al. 2022).
  *
- *   tokens (B,L) of 2^bits levels  ->  for each step a distribution of the next
+ *   tokens (B,L) of 2^bits levels  ->  for each step, a distribution of the next token
  *
- * Four steps become one, `pools` times; S4 and feed-forward blocks stand on the way up only, and
- * all skips are sums. The head gives a mixture of logistics over the levels, or one number for
- * each. An S4 layer's C is stored as C~ of its level's length (ops/s4/s4_step.h).
+ * Each of `pools` pools turns four steps into one. S4 and feed-forward blocks are on the way up
+ * only, and skips are added. The head gives a mixture of logistics over the levels, or a logit for
+ * each. An S4 layer's C is stored as C~ for the length of its stage (ops/s4/s4_step.h).
  *
- * With state_carry the model goes on from chunk to chunk of a file (truncated back-propagation
- * through time): the S4 states and the last step that each UpPool shifts out are kept, as
- * constants, for the next micro-batch, whose row r is the chunk after this one's row r. Where its
- * feed `carry` is 0 a file begins. Pools need nothing more: a chunk's length is a multiple of
- * theirs. Only training carries; other parts begin every chunk anew. */
+ * With state_carry the state is carried from chunk to chunk of a file (truncated back-propagation
+ * through time). The S4 states and the last step that each UpPool shifts out are kept as constants
+ * for the next micro-batch, whose row r is the chunk after this one's row r. The feed `carry` is 0
+ * where a file begins. Pools need no state: a chunk's length is a multiple of theirs. Only training
+ * carries; in other phases every chunk starts without a state. */
 #include "models/sashimi.h"
 
 #include "base/random.h"
@@ -27,15 +27,15 @@ static const char *const sashimi_encodings[] = { "linear", "mu_law", NULL };
 
 static const Field sashimi_fields[] = {
     { "length", FIELD_INT, offsetof(Sashimi, length), 1, 1 << 26, NULL, NULL,
-      "steps a sample, all channels" },
+      "steps per sample, over all channels" },
     { "bits", FIELD_INT, offsetof(Sashimi, bits), 1, 16, NULL, NULL,
       "of a step" },
     { "width", FIELD_INT, offsetof(Sashimi, width), 2, 4096, NULL, NULL,
       "channels at the full rate" },
     { "layers", FIELD_INT, offsetof(Sashimi, layers), 1, 256, NULL, NULL,
-      "S4 and feed-forward pairs a rate" },
+      "pairs of S4 and feed-forward blocks at each rate" },
     { "pools", FIELD_INT, offsetof(Sashimi, pools), 0, SASHIMI_MAX_POOLS, NULL, NULL,
-      "times the rate falls by 4" },
+      "how often the rate is divided by 4" },
     { "expand", FIELD_INT, offsetof(Sashimi, expand), 1, 8, NULL, NULL,
       "factor of the width at each lower rate" },
     { "ff", FIELD_INT, offsetof(Sashimi, ff), 1, 16, NULL, NULL,
@@ -49,13 +49,13 @@ static const Field sashimi_fields[] = {
     { "dml_round", FIELD_CHOICE, offsetof(Sashimi, dml_round), 0, 0, sashimi_rounds, NULL,
       "dml sampling: nearest or floor" },
     { "channels", FIELD_INT, offsetof(Sashimi, channels), 1, 2, NULL, NULL,
-      "of the sound, interleaved" },
+      "of the audio, interleaved" },
     { "rate", FIELD_INT, offsetof(Sashimi, rate), 1, 1e6, NULL, NULL,
-      "of the sound, samples a second" },
+      "of the audio, samples per second" },
     { "encoding", FIELD_CHOICE, offsetof(Sashimi, encoding), 0, 0, sashimi_encodings, NULL,
       "of the levels: linear or mu_law" },
     { "state_carry", FIELD_BOOL, offsetof(Sashimi, state_carry), 0, 0, NULL, NULL,
-      "chunks of a file follow each other and begin where the last one ended" },
+      "carries the state from chunk to chunk of a file" },
     { 0 }
 };
 
@@ -64,7 +64,7 @@ static const Sashimi sashimi_defaults = {
     .state = 64, .components = 6, .channels = 1, .rate = 16000,
 };
 
-/* The multiple of unit nearest to length whose transforms exist (factors 2, 3, 5). */
+/* The multiple of unit nearest to length that has only the factors 2, 3 and 5, as the FFT needs. */
 static int64_t sashimi_near(int64_t length, int64_t unit)
 {
     int64_t below = length / unit, above = fft_next(below + 1);
@@ -95,16 +95,16 @@ static Err sashimi_check(const void *config)
 
 /* ---- starting values ---- */
 
-typedef struct Hippo {               /* the same for every layer */
+typedef struct Hippo {               /* HiPPO matrices, the same for every layer */
     int64_t pairs;
     float  *a_real, *a_imag, *b, *p;
 } Hippo;
 
-typedef struct S4Start {             /* of one layer */
+typedef struct S4Init {             /* of one layer */
     const Hippo *hippo;
-    const char  *inv_dt, *c;         /* names: they choose the random numbers */
-    int64_t      length;             /* for which C~ is made */
-} S4Start;
+    const char  *inv_dt, *c;         /* parameter names: they select the random numbers */
+    int64_t      length;             /* of C~ */
+} S4Init;
 
 static Hippo *hippo_new(Pool *pool, int64_t pairs)
 {
@@ -117,30 +117,30 @@ static Hippo *hippo_new(Pool *pool, int64_t pairs)
     return h;
 }
 
-static void start_copy(float *data, Shape shape, uint64_t seed, const void *arg)
+static void init_copy(float *data, Shape shape, uint64_t seed, const void *arg)
 {
     (void)seed;
     memcpy(data, arg, (size_t)shape_count(shape) * sizeof *data);
 }
 
 /* softplus(inv_dt) is log-uniform in [1e-3, 1e-1]. */
-static void start_inv_dt(float *data, Shape shape, uint64_t seed, const void *arg)
+static void init_inv_dt(float *data, Shape shape, uint64_t seed, const void *arg)
 {
-    RandomKey key = { .seed = seed, .stream = random_stream(((const S4Start *)arg)->inv_dt) };
+    RandomKey key = { .seed = seed, .stream = random_stream(((const S4Init *)arg)->inv_dt) };
     for (int64_t i = 0; i < shape_count(shape); i++)
         data[i] = (float)log(expm1(1e-3 * pow(100, (double)random_uniform_at(key, (uint64_t)i))));
 }
 
-/* C complex N(0,1), turned into C~ of the layer's length. */
-static void start_c(float *data, Shape shape, uint64_t seed, const void *arg)
+/* C is complex N(0,1), converted to C~ for the layer's length. */
+static void init_c(float *data, Shape shape, uint64_t seed, const void *arg)
 {
-    const S4Start *start = arg;
+    const S4Init *start = arg;
     const Hippo   *h = start->hippo;
     int64_t        channels = shape.dim[1], count = shape_count(shape);
     RandomKey      key = { .seed = seed, .stream = random_stream(start->c) };
     Pool          *pool = pool_new(NULL, "start");
     float         *inv_dt = NEWN(pool, float, channels);
-    start_inv_dt(inv_dt, SHAPE(channels), seed, start);
+    init_inv_dt(inv_dt, SHAPE(channels), seed, start);
     random_normals(key, 0, count, data);
     for (int64_t i = 0; i < count; i++)
         data[i] *= 0.70710678f;
@@ -149,15 +149,15 @@ static void start_c(float *data, Shape shape, uint64_t seed, const void *arg)
     pool_free(pool);
 }
 
-typedef struct NormStart {
+typedef struct NormInit {
     const char *v;                   /* the direction's name */
     int64_t     fan_in;
-} NormStart;
+} NormInit;
 
-/* The length of each row of v as v starts, so that g v / |v| starts as v. */
-static void start_g(float *data, Shape shape, uint64_t seed, const void *arg)
+/* The lengths of the rows of v at the start, so that g v / |v| starts as v. */
+static void init_g(float *data, Shape shape, uint64_t seed, const void *arg)
 {
-    const NormStart *start = arg;
+    const NormInit *start = arg;
     RandomKey        key = { .seed = seed, .stream = random_stream(start->v) };
     double           bound = 1 / sqrt((double)start->fan_in);
     for (int64_t r = 0; r < shape.dim[0]; r++) {
@@ -170,32 +170,32 @@ static void start_g(float *data, Shape shape, uint64_t seed, const void *arg)
     }
 }
 
-typedef void Start(float *data, Shape shape, uint64_t seed, const void *arg);
+typedef void SashimiInit(float *data, Shape shape, uint64_t seed, const void *arg);
 
-static Init init_by(Start *start, const void *arg)
+static Init init_by(SashimiInit *start, const void *arg)
 {
     return (Init){ .kind = INIT_CUSTOM, .custom = start, .arg = arg };
 }
 
 /* ---- the model ---- */
 
-/* u (B,L,H) through the layer's state space, fp32 inside whatever the precision; from the state
- * that the chunk before left where `carry` is there and not 0. */
+/* u (B,L,H) through the layer's state space, in fp32 in every precision. It starts from the state
+ * of the previous chunk where `carry` is given and not 0. */
 static Tensor sashimi_ssm(Tensor u, Tensor carry, const Hippo *hippo, int64_t length)
 {
     Graph   *g = u.graph;
     Shape    s = tensor_shape(u);
     int64_t  width = dim(s, -1), n = hippo->pairs;
-    S4Start *start = NEW(g->pool, S4Start);
-    *start = (S4Start){ .hippo = hippo, .length = length };
+    S4Init *start = NEW(g->pool, S4Init);
+    *start = (S4Init){ .hippo = hippo, .length = length };
     Tensor d = param_add_f32(g, "D", SHAPE(1, width), (Init){ .kind = INIT_NORMAL, .scale = 1 });
     scope_open(g, "kernel");
-    Tensor inv_dt = param_add_f32(g, "inv_dt", SHAPE(width, 1), init_by(start_inv_dt, start));
-    Tensor c = param_add_f32(g, "C", SHAPE(1, width, n, 2), init_by(start_c, start));
-    Tensor b = param_add_f32(g, "B", SHAPE(1, 1, n, 2), init_by(start_copy, hippo->b));
-    Tensor a_real = param_add_f32(g, "A_real", SHAPE(1, n), init_by(start_copy, hippo->a_real));
-    Tensor a_imag = param_add_f32(g, "A_imag", SHAPE(1, n), init_by(start_copy, hippo->a_imag));
-    Tensor p = param_add_f32(g, "P", SHAPE(1, 1, n, 2), init_by(start_copy, hippo->p));
+    Tensor inv_dt = param_add_f32(g, "inv_dt", SHAPE(width, 1), init_by(init_inv_dt, start));
+    Tensor c = param_add_f32(g, "C", SHAPE(1, width, n, 2), init_by(init_c, start));
+    Tensor b = param_add_f32(g, "B", SHAPE(1, 1, n, 2), init_by(init_copy, hippo->b));
+    Tensor a_real = param_add_f32(g, "A_real", SHAPE(1, n), init_by(init_copy, hippo->a_real));
+    Tensor a_imag = param_add_f32(g, "A_imag", SHAPE(1, n), init_by(init_copy, hippo->a_imag));
+    Tensor p = param_add_f32(g, "P", SHAPE(1, 1, n, 2), init_by(init_copy, hippo->p));
     start->inv_dt = param_of(g, inv_dt.id)->name;
     start->c = param_of(g, c.id)->name;
     Tensor kernel = s4_kernel(inv_dt, c, b, a_real, a_imag, p, s.dim[1]);
@@ -214,8 +214,8 @@ static Tensor sashimi_ssm(Tensor u, Tensor carry, const Hippo *hippo, int64_t le
     return y;
 }
 
-/* x (B,L,C) one step later: first nothing, or the last step of the chunk before. */
-static Tensor sashimi_later(Tensor x, Tensor carry)
+/* x (B,L,C) shifted by one step. The first step is 0, or the last step of the previous chunk. */
+static Tensor sashimi_shift(Tensor x, Tensor carry)
 {
     Shape s = tensor_shape(x);
     if (!tensor_ok(carry) || !tensor_ok(x))
@@ -241,15 +241,15 @@ static Tensor sashimi_norm(Tensor x)
 
 /* `layers` pairs of an S4 block and a feed-forward block, numbered from `first`. */
 static Tensor sashimi_blocks(Tensor x, Tensor carry, const Sashimi *m, const Hippo *hippo,
-                             int64_t level, int first)
+                             int64_t stage, int first)
 {
     Graph  *g = x.graph;
-    int64_t width = sashimi_width(m, level);
+    int64_t width = sashimi_width(m, stage);
     for (int i = first; i < first + 2 * m->layers; i += 2) {
         scope_open(g, "%d", i);
         Tensor h = sashimi_norm(x);
         scope_open(g, "layer.layer");
-        h = gelu(sashimi_ssm(h, carry, hippo, sashimi_length(m, level)));
+        h = gelu(sashimi_ssm(h, carry, hippo, sashimi_length(m, stage)));
         scope_close(g);
         x = add(x, glu(linear("layer.output_linear.0", h, 2 * width, (Layer){ 0 })));
         scope_close(g);
@@ -262,19 +262,19 @@ static Tensor sashimi_blocks(Tensor x, Tensor carry, const Sashimi *m, const Hip
     return x;
 }
 
-/* A pool's Linear with weight normalisation. On disk the finer side's feature is h*4+s (s: which of
- * the four steps); the weight is turned to s*H+h instead of the signal, whose pooling is then only
- * a reshape. */
+/* A pool's linear layer with weight normalisation. On disk, a feature of the finer side is h*4+s,
+ * with s the step among the four. The weight is permuted to s*H+h, so that pooling the signal is
+ * only a reshape. */
 static Tensor sashimi_pool(Tensor x, int64_t out, bool down)
 {
     Graph     *g = x.graph;
     int64_t    in = dim(tensor_shape(x), -1);
-    NormStart *start = NEW(g->pool, NormStart);
+    NormInit *start = NEW(g->pool, NormInit);
     scope_open(g, "linear");
     Tensor b = param_add(g, "bias", SHAPE(out), init_fan_in(in));
-    Tensor size = param_add(g, "weight_g", SHAPE(out, 1), init_by(start_g, start));
+    Tensor size = param_add(g, "weight_g", SHAPE(out, 1), init_by(init_g, start));
     Tensor v = param_add(g, "weight_v", SHAPE(out, in), init_fan_in(in));
-    *start = (NormStart){ param_of(g, v.id)->name, in };
+    *start = (NormInit){ param_of(g, v.id)->name, in };
     Tensor w = weight_norm(size, v);
     if (down) {
         w = permute_as(w, (PermuteAttr){ 3, { out, in / 4, 4 }, { 0, 2, 1 }, SHAPE(out, in) });
@@ -287,7 +287,7 @@ static Tensor sashimi_pool(Tensor x, int64_t out, bool down)
     return x;
 }
 
-/* tokens (B,L) -> (B,L,outputs); carry (B,1), or none: every row begins a sound. */
+/* tokens (B,L) -> (B,L,outputs). carry (B,1); tensor_none: every row starts without a state. */
 static Tensor sashimi_predict(Tensor tokens, Tensor carry, const Sashimi *m)
 {
     Graph  *g = tokens.graph;
@@ -313,8 +313,8 @@ static Tensor sashimi_predict(Tensor tokens, Tensor carry, const Sashimi *m)
         int64_t width = sashimi_width(m, i);
         scope_open(g, "u_layers.%d", (int)m->pools - 1 - i);
         scope_open(g, "0");
-        /* only what was heard already */
-        x = sashimi_later(sashimi_pool(x, 4 * width, false), carry);
+        /* the shift keeps the model causal */
+        x = sashimi_shift(sashimi_pool(x, 4 * width, false), carry);
         scope_close(g);
         x = add(reshape(x, SHAPE(s.dim[0], -1, width)), skips[i]);
         x = add(sashimi_blocks(x, carry, m, hippo, i, 1), x);
@@ -335,8 +335,8 @@ static Tensor sashimi_loss(Graph *g, const void *config, int64_t batch, int64_t 
                                                            : tensor_none(g);
     Tensor heads = sashimi_predict(tokens, carry, m);
     graph_output(heads, "output");
-    /* Padded targets do not count: each of several micro-batches, or chunks, is divided by what
-     * counts in all. */
+    /* Padded targets do not count: the loss of each micro-batch or chunk is divided by the number of
+     * targets that count in all of them. */
     Tensor all = share > 1 || g->build->counts_given ? feed(g, "denominator", F32, SHAPE(1))
                                               : tensor_none(g);
     if (m->head == HEAD_CATEGORICAL)
@@ -344,8 +344,8 @@ static Tensor sashimi_loss(Graph *g, const void *config, int64_t batch, int64_t 
     return dml_loss(heads, target, all, (int)sashimi_levels(m), 1);
 }
 
-/* Samples are drawn by the recurrent form on the host. The graph is there to hold the weights: it
- * is the model over its shortest sequence. */
+/* The recurrent form draws samples on the host. The graph only holds the weights: it is the model
+ * over its shortest sequence. */
 static void sashimi_sample_graph(Graph *g, const void *config, const SamplerConfig *sampler,
                                  int64_t n)
 {
@@ -360,12 +360,12 @@ static void sashimi_sample_graph(Graph *g, const void *config, const SamplerConf
 static const char *sashimi_no_split(const void *config)
 {
     return ((const Sashimi *)config)->state_carry
-               ? "each of its rows has a state of its own to carry on (model.state_carry)"
+               ? "each of its rows carries its own state (model.state_carry)"
                : NULL;
 }
 
 const ModelDef model_sashimi = {
-    .name = "sashimi", .summary = "state spaces over raw sound, with a mixture of logistics",
+    .name = "sashimi", .summary = "state spaces over raw audio, with a mixture of logistics",
     .fields = sashimi_fields, .config_bytes = sizeof(Sashimi), .defaults = &sashimi_defaults,
     .check = sashimi_check, .loss = sashimi_loss, .no_split = sashimi_no_split,
     .slow_params = "kernel.A_real|kernel.A_imag|kernel.P|kernel.B|kernel.inv_dt",

@@ -1,44 +1,44 @@
-/* sashimi.h -- what the two forms of SaShiMi share: its sizes, and the model one sample at a time.
+/* sashimi.h -- SaShiMi: its sizes, and its recurrent form.
  *
- * sashimi.c is the form for training, over whole sequences; sashimi_step.c the same model as a
- * recurrence; sashimi_sample.c draws samples with it. Both forms give the same numbers for the
+ * sashimi.c is the form for training, over whole sequences. sashimi_step.c is the same model as a
+ * recurrence, with which sashimi_sample.c draws samples. Both forms give the same numbers for the
  * first `length` steps. */
 #ifndef MODELS_SASHIMI_H
 #define MODELS_SASHIMI_H
 
 #include "models/model.h"
 
-enum { SASHIMI_MAX_POOLS = 6 };     /* times that four steps become one */
+enum { SASHIMI_MAX_POOLS = 6 };     /* each pool turns four steps into one */
 
 typedef enum SashimiHead { HEAD_DML, HEAD_CATEGORICAL } SashimiHead;
 typedef enum SashimiRound { ROUND_NEAREST, ROUND_FLOOR } SashimiRound;
 typedef enum SashimiEncoding { ENCODING_LINEAR, ENCODING_MU_LAW } SashimiEncoding;
 
 typedef struct Sashimi {
-    int64_t length, bits;            /* steps a sample; a step is one of 2^bits levels */
+    int64_t length, bits;            /* steps per sample; a step is one of 2^bits levels */
     int64_t width, layers, pools, expand, ff, state;
     int     head;                    /* SashimiHead */
     int64_t components;              /* of the mixture */
     int     dml_round;               /* SashimiRound */
-    int64_t channels, rate;          /* of the sound: channels lie interleaved, step by step */
+    int64_t channels, rate;          /* of the audio; channels are interleaved */
     int     encoding;                /* SashimiEncoding */
-    bool    state_carry;             /* a chunk of a file begins where the one before it ended */
+    bool    state_carry;             /* the state is carried from chunk to chunk of a file */
 } Sashimi;
 
 static inline int64_t sashimi_levels(const Sashimi *m) { return (int64_t)1 << m->bits; }
 
-/* Level 0 hears every step, level i every 4^i-th. */
-static inline int64_t sashimi_width(const Sashimi *m, int64_t level)
+/* Stage 0 runs at every step, stage i at every 4^i-th. */
+static inline int64_t sashimi_width(const Sashimi *m, int64_t stage)
 {
     int64_t width = m->width;
-    while (level-- > 0)
+    while (stage-- > 0)
         width *= m->expand;
     return width;
 }
 
-static inline int64_t sashimi_length(const Sashimi *m, int64_t level)
+static inline int64_t sashimi_length(const Sashimi *m, int64_t stage)
 {
-    return m->length >> 2 * level;
+    return m->length >> 2 * stage;
 }
 
 static inline int64_t sashimi_outputs(const Sashimi *m)
@@ -46,13 +46,13 @@ static inline int64_t sashimi_outputs(const Sashimi *m)
     return m->head == HEAD_DML ? 3 * m->components : sashimi_levels(m);
 }
 
-/* What is drawn for a step: a Gumbel number for each of these, and one uniform number. */
+/* Random numbers of a step: one per choice, for the Gumbel trick, and one more. */
 static inline int64_t sashimi_choices(const Sashimi *m)
 {
     return m->head == HEAD_DML ? m->components : sashimi_levels(m);
 }
 
-/* The recurrent form. A net holds the weights, a state all that one sequence remembers. */
+/* The recurrent form. A net holds the weights, a state that of one sequence. */
 typedef struct SashimiNet SashimiNet;
 typedef struct SashimiState SashimiState;
 

@@ -1,8 +1,8 @@
-/* sashimi_sample.c -- sound out of SaShiMi: a token is drawn from each step's distribution and fed
+/* sashimi_sample.c -- SaShiMi sampling: draws a token from each step's distribution and feeds it
  * back.
  *
- * Sequences know nothing of each other. Random numbers are drawn for a block of steps, then each
- * sequence runs through the block on a thread of its own.
+ * Sequences are independent. Random numbers are drawn for a block of steps, then each sequence runs
+ * through the block on its own thread.
  */
 #define LAYERS_NO_SOURCE                     /* no graph is built here */
 #include "models/layers.h"
@@ -11,7 +11,7 @@
 
 #include <math.h>
 
-enum { BLOCK_STEPS = 256, BLOCK_NUMBERS = 1 << 20 };     /* at most: steps, random numbers */
+enum { BLOCK_STEPS = 256, BLOCK_NUMBERS = 1 << 20 };     /* limits: steps, random numbers */
 
 static const double LOG_SCALE_MIN = -7;    /* as in ops/loss/dml_cpu.c */
 
@@ -20,7 +20,7 @@ int64_t sashimi_pick(const Sashimi *m, double temperature, const float *outputs,
 {
     int64_t levels = sashimi_levels(m), k = m->components, best = 0;
     double  highest = -INFINITY;
-    for (int64_t i = 0; i < sashimi_choices(m); i++) {   /* Gumbel's trick; at 0 the likeliest */
+    for (int64_t i = 0; i < sashimi_choices(m); i++) {   /* Gumbel trick; temperature 0: argmax */
         double score = (double)outputs[i] - temperature * log(-log((double)choice[i]));
         if (score > highest) {
             highest = score;
@@ -42,13 +42,13 @@ typedef struct Voice {               /* one sequence */
     int64_t       token;
 } Voice;
 
-typedef struct Block {               /* random numbers of the next steps */
-    int64_t steps, n;                /* n: of sequences */
+typedef struct RandomBlock {         /* random numbers of the next steps */
+    int64_t steps, n;                /* n: number of sequences */
     float  *choice, *u;              /* (steps, n, choices), (steps, n) */
-} Block;
+} RandomBlock;
 
-/* Sequence number `index` through the block. */
-static void voice_run(const SashimiNet *net, const Sashimi *m, double temperature, const Block *b,
+/* Runs sequence number `index` through the block. */
+static void voice_run(const SashimiNet *net, const Sashimi *m, double temperature, const RandomBlock *b,
                       int64_t index, Voice *v, float *audio)
 {
     int64_t choices = sashimi_choices(m);
@@ -76,22 +76,22 @@ Err sashimi_sample(Sampler *s, const void *config, SampleResult *result)
 {
     const Sashimi *m = config;
     int64_t        length = s->config->length > 0 ? s->config->length : m->length;
-    int64_t        n = s->n, choices = sashimi_choices(m), most = BLOCK_NUMBERS / (n * choices);
+    int64_t        n = s->n, choices = sashimi_choices(m), max = BLOCK_NUMBERS / (n * choices);
     SashimiNet    *net;
     TRY(sashimi_check_sampler(m, s->config));
     length -= length % m->channels;
-    most = most < 1 ? 1 : most > BLOCK_STEPS ? BLOCK_STEPS : most;
+    max = max < 1 ? 1 : max > BLOCK_STEPS ? BLOCK_STEPS : max;
     TRY(sashimi_net_new(s->pool, m, s, &net));
 
-    Block  block = { .n = n, .choice = NEWN(s->pool, float, most * n * choices),
-                     .u = NEWN(s->pool, float, most * n) };
+    RandomBlock  block = { .n = n, .choice = NEWN(s->pool, float, max * n * choices),
+                     .u = NEWN(s->pool, float, max * n) };
     Voice *voices = NEWN(s->pool, Voice, n);
     float *audio = NEWN(s->pool, float, n * length);
     for (int64_t v = 0; v < n; v++)
         voices[v] = (Voice){ sashimi_state_new(s->pool, net),
                              NEWN(s->pool, float, sashimi_outputs(m)), sashimi_levels(m) / 2 };
     for (int64_t at = 0; at < length && !s->dry; at += block.steps) {
-        block.steps = length - at < most ? length - at : most;
+        block.steps = length - at < max ? length - at : max;
         for (int64_t i = 0; i < block.steps; i++) {
             s->uniform(s, "gumbel", at + i, block.choice + i * n * choices, n * choices);
             s->uniform(s, "uniform", at + i, block.u + i * n, n);

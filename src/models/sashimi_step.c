@@ -1,12 +1,12 @@
-/* sashimi_step.c -- SaShiMi one sample at a time: what generation runs.
+/* sashimi_step.c -- SaShiMi one step at a time, for sampling.
  *
- * A level hears one vector and says one. Each but the last keeps four vectors waiting; when the
- * fourth has come, the level below hears them pooled, and what it says is unpooled into a queue of
- * four that is spoken during the NEXT four steps: the step by which the training form shifts. So
- * level i works every 4^i-th step.
+ * A stage takes one vector and returns one. Each stage but the last collects four input vectors. At
+ * the fourth, the next stage runs on them, pooled; its output is unpooled into a queue of four
+ * vectors, which are added during the NEXT four steps: this is the shift of the training form. So
+ * stage i runs at every 4^i-th step.
  *
- * S4 states are double (ops/s4/s4_step.h), all else fp32. Weights lie (in, out), so that a product
- * runs along the outputs; pools have their features as the waiting vectors lie,
+ * S4 states are double (ops/s4/s4_step.h), all else is fp32. Weights are stored as (in, out), so that
+ * products run along the outputs. The features of pools are in the order of the collected vectors,
  * s*H+h. */
 #include "models/sashimi.h"
 
@@ -31,33 +31,33 @@ typedef struct Pair {                /* an S4 block and a feed-forward block */
     Dense      mix, ff_in, ff_out;
 } Pair;
 
-typedef struct Level {
+typedef struct SashimiStage {
     int64_t width;
     Pair   *pairs;                   /* layers */
-    Dense   down, up;                /* to and from the level below; the last level has none */
-} Level;
+    Dense   down, up;                /* to and from the next stage; the last stage has none */
+} SashimiStage;
 
 struct SashimiNet {
     const Sashimi *m;
-    Level          levels[SASHIMI_MAX_POOLS + 1];
+    SashimiStage   stages[SASHIMI_MAX_POOLS + 1];
     float         *embedding;        /* (levels of a token, width) */
     float         *norm_w, *norm_b;
     Dense          head;
-    int64_t        widest;           /* workspace floats a step needs at most */
+    int64_t        widest;           /* floats of the largest temporary vector */
 };
 
-typedef struct LevelState {
+typedef struct StageState {
     double **states;                 /* of each S4 */
-    float   *waiting, *queue;        /* (4, width) */
-    float   *x;                      /* what this level hears, then says */
-    float   *first;                  /* what its blocks began with */
-    int      heard;                  /* 0..3 */
-} LevelState;
+    float   *inputs, *queue;         /* (4, width): collected inputs; output of the next stage */
+    float   *x;                      /* input, then output of this stage */
+    float   *first;                  /* input of its blocks, for the skip */
+    int      collected;              /* 0..3 */
+} StageState;
 
 struct SashimiState {
-    LevelState levels[SASHIMI_MAX_POOLS + 1];
+    StageState stages[SASHIMI_MAX_POOLS + 1];
     double    *sums;
-    float     *a, *b;                /* workspace */
+    float     *a, *b;                /* temporary vectors */
 };
 
 /* ---- weights ---- */
@@ -77,7 +77,7 @@ static void reader_at(Reader *r, const char *fmt, ...)
     va_end(args);
 }
 
-/* Copied, since a weight may be good only until the next is asked for. */
+/* Copies the weight: the sampler's pointer may be valid only until the next call. */
 static float *read_weight(const Reader *r, Pool *pool, const char *name, int64_t n)
 {
     char         full[256];
@@ -99,24 +99,24 @@ static void transpose(const float *from, int64_t rows, int64_t cols, float *to)
 static Dense read_dense(const Reader *r, const char *name, int64_t in, int64_t out)
 {
     char   weight[64], bias[64];
-    Pool  *temp = pool_new(r->pool, "dense");
+    Pool  *work = pool_new(r->pool, "dense");
     Dense  d = { .in = in, .out = out, .w = NEWN(r->pool, float, in * out) };
     snprintf(weight, sizeof weight, "%s.weight", name);
     snprintf(bias, sizeof bias, "%s.bias", name);
-    transpose(read_weight(r, temp, weight, in * out), out, in, d.w);
+    transpose(read_weight(r, work, weight, in * out), out, in, d.w);
     d.b = read_weight(r, r->pool, bias, out);
-    pool_free(temp);
+    pool_free(work);
     return d;
 }
 
-/* w = g v / |v|, with the finer side's features h*4+s turned to s*H+h. */
+/* w = g v / |v|, with the features of the finer side permuted from h*4+s to s*H+h. */
 static Dense read_pool(const Reader *r, int64_t in, int64_t out, bool down)
 {
-    Pool  *temp = pool_new(r->pool, "pool");
+    Pool  *work = pool_new(r->pool, "pool");
     Dense  d = { in, out, NEWN(r->pool, float, in * out), NEWN(r->pool, float, out) };
-    float *g = read_weight(r, temp, ".weight_g", out);
-    float *v = read_weight(r, temp, ".weight_v", in * out);
-    float *b = read_weight(r, temp, ".bias", out);
+    float *g = read_weight(r, work, ".weight_g", out);
+    float *v = read_weight(r, work, ".weight_v", in * out);
+    float *b = read_weight(r, work, ".bias", out);
     for (int64_t o = 0; o < out; o++) {
         int64_t to = down ? o : o % 4 * (out / 4) + o / 4;
         double  sum = 0;
@@ -128,46 +128,46 @@ static Dense read_pool(const Reader *r, int64_t in, int64_t out, bool down)
         }
         d.b[to] = b[o];
     }
-    pool_free(temp);
+    pool_free(work);
     return d;
 }
 
 static ScalarNorm read_norm(const Reader *r)
 {
-    Pool      *temp = pool_new(r->pool, "norm");
-    ScalarNorm norm = { *read_weight(r, temp, ".norm.norm.m", 1),
-                        *read_weight(r, temp, ".norm.norm.s", 1) };
-    pool_free(temp);
+    Pool      *work = pool_new(r->pool, "norm");
+    ScalarNorm norm = { *read_weight(r, work, ".norm.norm.m", 1),
+                        *read_weight(r, work, ".norm.norm.s", 1) };
+    pool_free(work);
     return norm;
 }
 
 static Err read_s4(const Reader *r, int64_t width, int64_t pairs, int64_t length, S4Step **step)
 {
-    Pool    *temp = pool_new(r->pool, "s4");
+    Pool    *work = pool_new(r->pool, "s4");
     S4Params params = {
         .channels = width, .pairs = pairs,
-        .inv_dt = read_weight(r, temp, ".layer.layer.kernel.inv_dt", width),
-        .c = read_weight(r, temp, ".layer.layer.kernel.C", 2 * width * pairs),
-        .b = read_weight(r, temp, ".layer.layer.kernel.B", 2 * pairs),
-        .p = read_weight(r, temp, ".layer.layer.kernel.P", 2 * pairs),
-        .a_real = read_weight(r, temp, ".layer.layer.kernel.A_real", pairs),
-        .a_imag = read_weight(r, temp, ".layer.layer.kernel.A_imag", pairs),
+        .inv_dt = read_weight(r, work, ".layer.layer.kernel.inv_dt", width),
+        .c = read_weight(r, work, ".layer.layer.kernel.C", 2 * width * pairs),
+        .b = read_weight(r, work, ".layer.layer.kernel.B", 2 * pairs),
+        .p = read_weight(r, work, ".layer.layer.kernel.P", 2 * pairs),
+        .a_real = read_weight(r, work, ".layer.layer.kernel.A_real", pairs),
+        .a_imag = read_weight(r, work, ".layer.layer.kernel.A_imag", pairs),
     };
     TRY(s4_step_new(r->pool, &params, length, step));
-    pool_free(temp);
+    pool_free(work);
     return OK;
 }
 
 /* Blocks first, first + 1, ... of the list called `list`. */
-static Err read_pairs(Reader *r, const Sashimi *m, int64_t level, const char *list, int first,
+static Err read_pairs(Reader *r, const Sashimi *m, int64_t stage, const char *list, int first,
                       Pair *pairs)
 {
-    int64_t width = sashimi_width(m, level);
+    int64_t width = sashimi_width(m, stage);
     for (int i = 0; i < m->layers; i++) {
         Pair *p = &pairs[i];
         reader_at(r, "%s.%d", list, first + 2 * i);
         p->before_s4 = read_norm(r);
-        TRY(read_s4(r, width, m->state / 2, sashimi_length(m, level), &p->s4));
+        TRY(read_s4(r, width, m->state / 2, sashimi_length(m, stage), &p->s4));
         p->d = read_weight(r, r->pool, ".layer.layer.D", width);
         p->mix = read_dense(r, ".layer.output_linear.0", width, 2 * width);
         reader_at(r, "%s.%d", list, first + 2 * i + 1);
@@ -187,19 +187,19 @@ Err sashimi_net_new(Pool *pool, const Sashimi *m, Sampler *s, SashimiNet **out)
     net->embedding = read_weight(&r, pool, "encoder.0.embedding.weight",
                                  sashimi_levels(m) * m->width);
     for (int i = 0; i <= last; i++) {
-        Level *level = &net->levels[i];
+        SashimiStage *stage = &net->stages[i];
         char   list[64] = "model.c_layers";
-        *level = (Level){ .width = sashimi_width(m, i), .pairs = NEWN(pool, Pair, m->layers) };
+        *stage = (SashimiStage){ .width = sashimi_width(m, i), .pairs = NEWN(pool, Pair, m->layers) };
         if (i < last) {
             int64_t below = sashimi_width(m, i + 1);
             reader_at(&r, "model.d_layers.%d.linear", i);
-            level->down = read_pool(&r, 4 * level->width, below, true);
+            stage->down = read_pool(&r, 4 * stage->width, below, true);
             snprintf(list, sizeof list, "model.u_layers.%d", last - 1 - i);
             reader_at(&r, "%s.0.linear", list);
-            level->up = read_pool(&r, below, 4 * level->width, false);
+            stage->up = read_pool(&r, below, 4 * stage->width, false);
         }
-        TRY(read_pairs(&r, m, i, list, i < last, level->pairs));
-        int64_t wide = (m->ff > 2 ? m->ff : 2) * level->width;
+        TRY(read_pairs(&r, m, i, list, i < last, stage->pairs));
+        int64_t wide = (m->ff > 2 ? m->ff : 2) * stage->width;
         net->widest = wide > net->widest ? wide : net->widest;
     }
     reader_at(&r, "model.");
@@ -218,12 +218,12 @@ SashimiState *sashimi_state_new(Pool *pool, const SashimiNet *net)
                              .a = NEWN(pool, float, net->widest),
                              .b = NEWN(pool, float, net->widest) };
     for (int i = 0; i <= m->pools; i++) {
-        int64_t width = net->levels[i].width;
+        int64_t width = net->stages[i].width;
         double **states = NEWN(pool, double *, m->layers);
         for (int j = 0; j < m->layers; j++)
-            states[j] = NEWN(pool, double, s4_state_count(net->levels[i].pairs[j].s4));
-        state->levels[i] = (LevelState){
-            .states = states, .waiting = NEWN(pool, float, 4 * width),
+            states[j] = NEWN(pool, double, s4_state_count(net->stages[i].pairs[j].s4));
+        state->stages[i] = (StageState){
+            .states = states, .inputs = NEWN(pool, float, 4 * width),
             .queue = NEWN(pool, float, 4 * width), .x = NEWN(pool, float, width),
             .first = NEWN(pool, float, width),
         };
@@ -237,7 +237,7 @@ static void dense(const Dense *d, const float *restrict x, float *restrict y)
 {
     int64_t i = 0;
     memcpy(y, d->b, (size_t)d->out * sizeof *y);
-    for (; i + 4 <= d->in; i += 4) {         /* four rows at once: y is loaded a quarter as often */
+    for (; i + 4 <= d->in; i += 4) {         /* four rows at once: a quarter of the loads of y */
         const float *w0 = d->w + i * d->out, *w1 = w0 + d->out;
         const float *w2 = w1 + d->out, *w3 = w2 + d->out;
 #pragma omp simd
@@ -278,14 +278,14 @@ static void scalar_norm_row(ScalarNorm norm, const float *x, int64_t n, float *y
 }
 
 /* x becomes blocks(x) + x. */
-static void level_blocks(const SashimiNet *net, const Level *level, LevelState *at,
+static void stage_blocks(const SashimiNet *net, const SashimiStage *stage, StageState *at,
                          SashimiState *state)
 {
-    int64_t width = level->width;
+    int64_t width = stage->width;
     float  *x = at->x, *a = state->a, *b = state->b;
     memcpy(at->first, x, (size_t)width * sizeof *x);
     for (int l = 0; l < net->m->layers; l++) {
-        const Pair *p = &level->pairs[l];
+        const Pair *p = &stage->pairs[l];
         scalar_norm_row(p->before_s4, x, width, a);
         s4_step(p->s4, at->states[l], state->sums, a, b);
 #pragma omp simd
@@ -309,36 +309,36 @@ static void level_blocks(const SashimiNet *net, const Level *level, LevelState *
         x[i] += at->first[i];
 }
 
-/* The level hears levels[i].x and leaves there what it says. */
-static void level_step(const SashimiNet *net, SashimiState *state, int i)
+/* Runs stage i: its input and then its output are in stages[i].x. */
+static void stage_step(const SashimiNet *net, SashimiState *state, int i)
 {
-    const Level *level = &net->levels[i];
-    LevelState  *at = &state->levels[i];
-    int64_t      width = level->width;
+    const SashimiStage *stage = &net->stages[i];
+    StageState         *at = &state->stages[i];
+    int64_t      width = stage->width;
     if (i < net->m->pools) {
-        float *late = at->queue + at->heard * width, *here = at->waiting + at->heard * width;
+        float *late = at->queue + at->collected * width, *here = at->inputs + at->collected * width;
         for (int64_t h = 0; h < width; h++) {
             here[h] = at->x[h];
             at->x[h] += late[h];
         }
-        if (++at->heard == 4) {              /* late was taken: the queue may be filled anew */
-            LevelState *below = &state->levels[i + 1];
-            dense(&level->down, at->waiting, below->x);
-            level_step(net, state, i + 1);
-            dense(&level->up, below->x, at->queue);
-            at->heard = 0;
+        if (++at->collected == 4) {          /* all of the queue has been used: refill it */
+            StageState *below = &state->stages[i + 1];
+            dense(&stage->down, at->inputs, below->x);
+            stage_step(net, state, i + 1);
+            dense(&stage->up, below->x, at->queue);
+            at->collected = 0;
         }
     }
-    level_blocks(net, level, at, state);
+    stage_blocks(net, stage, at, state);
 }
 
 void sashimi_step(const SashimiNet *net, SashimiState *state, int64_t token, float *outputs)
 {
     int64_t width = net->m->width;
-    float  *x = state->levels[0].x;
+    float  *x = state->stages[0].x;
     double  mean, variance;
     memcpy(x, net->embedding + token * width, (size_t)width * sizeof *x);
-    level_step(net, state, 0);
+    stage_step(net, state, 0);
     mean_and_variance(x, width, &mean, &variance);
     double scale = 1 / sqrt(variance + 1e-5);
     for (int64_t h = 0; h < width; h++)

@@ -2,11 +2,11 @@
  *
  *   image, image_lq, edge (B,s,s,3) in [-1,1]  ->  mean squared error of the predicted noise
  *
- * Both images become latents (frozen autoencoder). The noisy latent of the good image, fused with
- * the processed edge map, goes through a frozen text-to-image UNet; struct maps of the low-quality
- * latent steer it (stablesr_unet.c). Wang et al. (2024). The text is always the empty prompt, so
- * its context is one constant tensor. Trained: SPADE, struct encoder, edge branch, input
- * convolution.
+ * Wang et al. (2024). A frozen autoencoder turns both images into latents. The noisy latent of the
+ * high-quality image, fused with the processed edge map, goes through a frozen text-to-image UNet,
+ * which is conditioned on struct maps of the low-quality latent (stablesr_unet.c). The text is
+ * always the empty prompt, so its context is one constant tensor. Trained: SPADE, struct encoder,
+ * edge branch, input convolution.
  */
 #include "models/stablesr.h"
 
@@ -41,9 +41,9 @@ const Field stablesr_fields[] = {
       "computed, or given by the data" },
     INT(channels, 2, 8192, "UNet: width of the first level"),
     INTS(mult, 1, 64, "UNet: width of each level, times channels"),
-    INT(layers, 1, STABLESR_LAYERS, "residual blocks of a level, in UNet and struct encoder"),
-    INT(attention_levels, 0, STABLESR_LEVELS, "so many first levels have attention"),
-    INT(head_width, 1, 4096, "UNet: of an attention head"),
+    INT(layers, 1, STABLESR_LAYERS, "residual blocks per level, in UNet and struct encoder"),
+    INT(attention_levels, 0, STABLESR_LEVELS, "number of levels with attention, from the first"),
+    INT(head_width, 1, 4096, "UNet: width of an attention head"),
     INT(groups, 1, 4096, "of the group norms"),
     { "context", FIELD_TEXT, offsetof(StableSr, context), 0, 0, NULL, NULL,
       "the empty prompt's embedding (.npy); none: a fixed seeded one" },
@@ -57,7 +57,7 @@ const Field stablesr_fields[] = {
     INT(vae_channels, 1, 8192, "autoencoder: width of the first level"),
     INTS(vae_mult, 1, 64, "autoencoder: width of each level"),
     INT(edge_stem, 0, 8192,
-        "edge processor: channels after its first, halving convolution; 0: it has none"),
+        "edge processor: channels after its first convolution, which has stride 2; 0: none"),
     INT(edge_width, 1, 8192, "edge processor: channels at full size"),
     INT(edge_convs, 1, 64, "edge processor: convolutions at full size"),
     INTS(edge_ladder, 1, 8192, "edge processor: channels after each halving; the last are 4"),
@@ -111,7 +111,7 @@ static Err check_widths(const char *key, int64_t channels, const Ints *mult, int
     return OK;
 }
 
-/* The stored context; a recipe is refused for a wrong one before anything is built. */
+/* Reads the stored context. A recipe with a wrong one is refused before anything is built. */
 static Err context_read(Pool *pool, const StableSr *m, Npy *npy)
 {
     Shape shape = SHAPE(m->context_tokens, m->context_width);
@@ -169,8 +169,8 @@ Err stablesr_check(const void *config)
         return fail(E_USAGE, "model.edge_ladder must end with %d channels, as many as a latent has",
                     STABLESR_LATENT);
     if (m->image >> (m->edge_ladder.n + (m->edge_stem > 0)) < 1)
-        return fail(E_USAGE, "model.edge_ladder halves a image of %lld too often",
-                    (long long)m->image);
+        return fail(E_USAGE, "model.edge_ladder halves an image of %lld pixels too often; give fewer "
+                    "levels", (long long)m->image);
     if (m->channels % 2 || m->struct_channels % 2)
         return fail(E_USAGE, "model.channels and model.struct_channels must be even: half of a "
                              "time embedding is sines");
@@ -204,7 +204,7 @@ static Tensor conv_bn(const char *name, Tensor x, int64_t width, int kernel, int
     return x;
 }
 
-/* The last map is smaller than the latent as a rule: pooling it to that size repeats its cells. */
+/* The last map is usually smaller than the latent: pooling it to that size repeats its cells. */
 Tensor stablesr_edge(Tensor edge, const StableSr *m)
 {
     Graph *g = edge.graph;
@@ -236,7 +236,7 @@ static Tensor stablesr_fuse(Tensor latent, Tensor edge, const StableSr *m)
 static Tensor stablesr_context(Graph *g, const StableSr *m)
 {
     Shape shape = SHAPE(m->context_tokens, m->context_width);
-    if (g->build->given_noise)                      /* a comparison brings its own */
+    if (g->build->given_noise)               /* given by the program compared with */
         return tensor_class(feed(g, "context", F32, shape), CLASS_CONSTANTS);
     if (!m->context) {
         float *data = NEWN(g->pool, float, shape_count(shape));
@@ -253,8 +253,9 @@ static Tensor stablesr_context(Graph *g, const StableSr *m)
 
 /* ---- training ---- */
 
-/* Every weight of the autoencoder belongs to the system, also those no training step uses: the
- * decoder, and all of it where latents are given. They are built aside, and taken over by name. */
+/* All weights of the autoencoder belong to the system, also those that no training step uses: the
+ * decoder, and all of them if latents are given. They are built in a graph of their own and copied
+ * by name. */
 static void vae_params(Graph *g, const StableSr *m)
 {
     Graph *aside = graph_new(g->pool, g->compute);
@@ -271,7 +272,8 @@ static void vae_params(Graph *g, const StableSr *m)
     }
 }
 
-/* Concatenated latents keep what a pretrained input convolution did; edges start unheard. */
+/* With concatenation, a pretrained input convolution keeps its effect on the latents: the weights of
+ * the edge channels start at 0. */
 static void zero_edge_channels(float *data, Shape disk, uint64_t seed, const void *arg)
 {
     const Init *init = arg;
@@ -324,7 +326,7 @@ static Tensor stablesr_loss(Graph *g, const void *config, int64_t batch, int64_t
         Init *plain = NEW(g->pool, Init);
         *plain = input->init;
         input->init = (Init){ .kind = INIT_CUSTOM, .custom = zero_edge_channels, .arg = plain };
-        input->widens = true;                /* pretrained, it sees the latent alone */
+        input->widens = true;                /* a pretrained one has the latent's channels only */
     }
     for (int32_t i = 0; i < g->n_params; i++)
         g->params[i].frozen = !is_trained(g->params[i].name, m);
@@ -333,7 +335,7 @@ static Tensor stablesr_loss(Graph *g, const void *config, int64_t batch, int64_t
 
 /* ---- sampling ---- */
 
-/* What does not change along the chain is computed once, and kept for its steps. */
+/* Stores what is the same for all steps of the chain. */
 static Tensor kept(Tensor x, const char *name)
 {
     Tensor state =

@@ -1,6 +1,6 @@
 /* stablesr.h -- StableSR with an edge branch: its sizes, and its networks as graph builders.
  *
- * Maps are channels-last. Latents are (B, latent, latent, 4), already times
+ * Maps are channels-last. Latents are (B, latent, latent, 4), already multiplied by
  * STABLESR_SCALE. */
 #ifndef MODELS_STABLESR_H
 #define MODELS_STABLESR_H
@@ -38,15 +38,15 @@ extern const Field    stablesr_fields[];
 extern const StableSr stablesr_defaults;
 Err stablesr_check(const void *config);
 
-/* Images to latents drawn from the posterior with the given noise; latents to images. */
+/* From images to latents, drawn from the posterior with the given noise; from latents to images. */
 Tensor  stablesr_encode(Tensor image, Tensor noise, const StableSr *m);
 Tensor  stablesr_decode(Tensor latent, const StableSr *m);
 
-/* Edges of a image (B, image, image, 3) as a map of a latent's size. */
+/* From the edges of an image (B, image, image, 3) to a map of a latent's size. */
 Tensor  stablesr_edge(Tensor edge, const StableSr *m);
 
-/* maps[level], of the size that UNet level works at. context is (tokens, width), the same for
- * all. */
+/* Sets maps[level], of the size of that UNet level. context is (tokens, width), the same for all
+ * samples. */
 void    stablesr_struct(Tensor *maps, Tensor latent, Tensor t, const StableSr *m);
 Tensor  stablesr_unet(Tensor x, Tensor t, Tensor context, const Tensor *maps, const StableSr *m);
 
@@ -55,7 +55,7 @@ double *stablesr_alpha_bar(Pool *pool, const StableSr *m);
 Err     stablesr_check_sampler(const void *config, const SamplerConfig *sampler);
 Err     stablesr_sample(Sampler *s, const void *config, SampleResult *result);
 
-/* Colours of `like` on n images (side, side, 3) x; work: as many floats as one image, twice. */
+/* Transfers the colours of `like` to n images x (side, side, 3). work: 2 side side 3 floats. */
 void    stablesr_adain(float *x, const float *like, int64_t n, int64_t side);
 void    stablesr_wavelet(float *x, const float *like, int64_t n, int64_t side, float *work);
 

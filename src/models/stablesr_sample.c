@@ -1,7 +1,8 @@
-/* stablesr_sample.c -- StableSR: a low-quality image and an edge map -> a good image.
+/* stablesr_sample.c -- StableSR sampling: from a low-quality image and an edge map to a high-quality
+ * image.
  *
- * DDPM (Ho et al. 2020) or DDIM (Song et al. 2021, eq. 12) over respaced times, on the host; then
- * the decoder, then the low-quality image's colours. */
+ * DDPM (Ho et al. 2020) or DDIM (Song et al. 2021, eq. 12) over respaced timesteps, on the host; then
+ * the decoder; then the colours of the low-quality image. */
 #define LAYERS_NO_SOURCE                     /* no graph is built here */
 #include "models/layers.h"
 #include "models/stablesr.h"
@@ -9,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-/* From time t to the next lower, a and next being their alpha bars (next 1: the last step). */
+/* One step of the chain, from alpha bar `a` to `next` (1: the last step). */
 static void chain_step(Sampler *s, int64_t step, double a, double next, float *x, const float *e,
                        float *z, int64_t count)
 {
@@ -89,8 +90,7 @@ static void channel_moments(const float *x, int64_t n, double *mean, double *dev
     *deviation = sqrt(square / (double)n + 1e-5);
 }
 
-/* Every channel of every image gets the mean and deviation of `like` (Huang and Belongie
- * 2017). */
+/* Gives every channel of every image the mean and deviation of `like` (Huang and Belongie 2017). */
 void stablesr_adain(float *x, const float *like, int64_t n, int64_t side)
 {
     int64_t area = side * side;
@@ -108,13 +108,13 @@ void stablesr_adain(float *x, const float *like, int64_t n, int64_t side)
 
 static int64_t inside(int64_t i, int64_t n) { return i < 0 ? 0 : i >= n ? n - 1 : i; }
 
-/* [1 2 1]/4 with holes, along rows (step 3) or columns (step 3 side); edges are repeated. */
-static void smooth(const float *x, float *y, int64_t side, int64_t hole, bool down)
+/* Dilated [1 2 1]/4 filter along rows, or columns if `down`; the border is repeated. */
+static void smooth(const float *x, float *y, int64_t side, int64_t dilation, bool down)
 {
     for (int64_t r = 0; r < side; r++)
         for (int64_t p = 0; p < side; p++) {
-            int64_t before = inside((down ? r : p) - hole, side),
-                    after = inside((down ? r : p) + hole, side);
+            int64_t before = inside((down ? r : p) - dilation, side),
+                    after = inside((down ? r : p) + dilation, side);
             const float *a = x + (down ? before * side + p : r * side + before) * 3;
             const float *b = x + (down ? after * side + p : r * side + after) * 3;
             const float *mid = x + (r * side + p) * 3;
@@ -123,7 +123,8 @@ static void smooth(const float *x, float *y, int64_t side, int64_t hole, bool do
         }
 }
 
-/* High bands of x, low band of `like`: x - low(x) + low(like) = x + low(like - x), five octaves. */
+/* The high bands of x with the low band of `like`: x - low(x) + low(like) = x + low(like - x), over
+ * five octaves. */
 void stablesr_wavelet(float *x, const float *like, int64_t n, int64_t side, float *work)
 {
     int64_t size = side * side * 3;
@@ -132,9 +133,9 @@ void stablesr_wavelet(float *x, const float *like, int64_t n, int64_t side, floa
         float *at = x + i * size;
         for (int64_t p = 0; p < size; p++)
             low[p] = like[i * size + p] - at[p];
-        for (int64_t hole = 1; hole <= 16; hole *= 2) {
-            smooth(low, half, side, hole, false);
-            smooth(half, low, side, hole, true);
+        for (int64_t dilation = 1; dilation <= 16; dilation *= 2) {
+            smooth(low, half, side, dilation, false);
+            smooth(half, low, side, dilation, true);
         }
         for (int64_t p = 0; p < size; p++)
             at[p] += low[p];

@@ -5,8 +5,8 @@
  *                   residual block
  *   struct encoder  the low-quality latent and t -> one map for every level of the UNet
  *
- * Wang et al. (2024), StableSR, section 3.1. Names follow its checkpoints: the middle and every
- * step of the way down and up is a list of layers, named by number.
+ * Wang et al. (2024), StableSR, section 3.1. Names follow its checkpoints: every block on the way
+ * down, in the middle and on the way up is a numbered list of layers.
  */
 #include "models/layers.h"
 #include "models/stablesr.h"
@@ -16,15 +16,15 @@ static Layer norm_of(const StableSr *m, float eps)
     return (Layer){ .groups = (int)m->groups, .eps = eps };
 }
 
-/* A sinusoid of t through two linear layers; with the SiLU every residual block begins its own
- * with. */
+/* A sinusoidal embedding of t through two linear layers. Includes the SiLU with which every residual
+ * block would begin. */
 static Tensor time_embed(Tensor t, int64_t width)
 {
     Tensor time = linear("time_embed.0", time_embedding(t, width, 10000), 4 * width, (Layer){ 0 });
     return silu(linear("time_embed.2", silu(time), 4 * width, (Layer){ 0 }));
 }
 
-/* norm(h) (1 + gamma) + beta; the struct map says gamma and beta, place by place. */
+/* norm(h) (1 + gamma) + beta, with gamma and beta computed from the struct map. */
 static Tensor spade_block(Tensor h, Tensor map, const StableSr *m)
 {
     int64_t width = channels_of(h);
@@ -32,7 +32,7 @@ static Tensor spade_block(Tensor h, Tensor map, const StableSr *m)
     Tensor a = relu(conv2d("mlp_shared.0", map, m->spade_hidden, 3, 1, 1, (Layer){ 0 }));
     Tensor gamma = conv2d("mlp_gamma", a, width, 3, 1, 1, (Layer){ 0 });
     Tensor beta = conv2d("mlp_beta", a, width, 3, 1, 1, (Layer){ 0 });
-    scope_open(h.graph, "param_free_norm"); /* so called; it has an affine all the same */
+    scope_open(h.graph, "param_free_norm"); /* the original name, although it has an affine */
     Tensor w = param_add(h.graph, "weight", SHAPE(width), (Init){ .kind = INIT_ONES });
     Tensor b = param_add(h.graph, "bias", SHAPE(width), (Init){ .kind = INIT_ZEROS });
     scope_close(h.graph);
@@ -41,7 +41,7 @@ static Tensor spade_block(Tensor h, Tensor map, const StableSr *m)
     return h;
 }
 
-/* Without a map (none) the plain block of the struct encoder. */
+/* map tensor_none: the block of the struct encoder, without SPADE. */
 static Tensor res_block(const char *name, Tensor x, Tensor time, Tensor map, int64_t width,
                         const StableSr *m)
 {
@@ -88,7 +88,7 @@ static Tensor cross_attention(const char *name, Tensor onto, Tensor x, Tensor co
     return x;
 }
 
-/* Positions attend to each other, then to the context; then a gated MLP. All inside a residual. */
+/* Self-attention, cross-attention to the context, then a gated MLP, all within a residual. */
 static Tensor transformer(const char *name, Tensor x, Tensor context, const StableSr *m)
 {
     int64_t width = channels_of(x);
@@ -154,7 +154,7 @@ Tensor stablesr_unet(Tensor x, Tensor t, Tensor context, const Tensor *maps, con
     return h;
 }
 
-/* q, k and v lie head by head in one tensor. */
+/* q, k and v are stored head by head in one tensor. */
 static Tensor struct_attention(const char *name, Tensor x, const StableSr *m)
 {
     int64_t width = channels_of(x);

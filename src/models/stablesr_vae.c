@@ -1,14 +1,15 @@
 /* stablesr_vae.c -- StableSR's KL autoencoder: images to latents and back.
  *
- * Rombach et al. (2022); names follow Stable Diffusion's `first_stage_model`. StableSR takes it as
- * it is and never trains it. Where no pretrained one exists, `system: stablesr-vae` makes one:
+ * Rombach et al. (2022); names follow Stable Diffusion's `first_stage_model`. StableSR uses it
+ * frozen. `system: stablesr-vae` trains one if there is no pretrained one:
  *
- *   image (B,s,s,3) in [-1,1]  ->  mean squared error of what comes back, in full and coarsely, a
- * little of the KL divergence of the scaled latents from N(0,1), and how far their mean square is
- * from 1
+ *   image (B,s,s,3) in [-1,1]  ->  mean squared error of the reconstruction, at full size and at the
+ *                                  latents' size, plus a small share of the KL divergence of the
+ *                                  scaled latents from N(0,1), plus the deviation of their mean
+ *                                  square from 1
  *
- * The published one is also trained against a perceptual loss and a discriminator; these are left
- * out.
+ * The published one is also trained with a perceptual loss and a discriminator, which are omitted
+ * here.
  */
 #include "models/layers.h"
 #include "models/stablesr.h"
@@ -32,7 +33,7 @@ static Tensor vae_block(const char *name, Tensor x, int64_t width, const StableS
     return x;
 }
 
-/* One head as wide as the map has channels. */
+/* One head over all channels of the map. */
 static Tensor vae_attention(const char *name, Tensor x, const StableSr *m)
 {
     int64_t width = channels_of(x);
@@ -70,7 +71,7 @@ static Tensor clamp(Tensor x, float low, float high)
     return affine(relu(affine(x, -1, high - low)), -1, high);
 }
 
-/* Mean and log-variance of the latents, in fp32 as noise is. */
+/* Mean and log-variance of the latents, in fp32 like the noise. */
 static void vae_posterior(Tensor image, const StableSr *m, Tensor *mean, Tensor *logvar)
 {
     Graph *g = image.graph;
@@ -133,13 +134,13 @@ Tensor stablesr_decode(Tensor latent, const StableSr *m)
     return h;
 }
 
-/* ---- an autoencoder of one's own ---- */
+/* ---- training an autoencoder ---- */
 
 static const float KL_SHARE = 1e-6f, COARSE_SHARE = 8, SIZE_SHARE = 0.1f;
 static const float LOGVAR_START = -8;
 
-/* Latents begin as their means, hardly drawn: with a deviation of 1 around means of a few tenths,
- * what is not learned through that noise at once never is. */
+/* The variance of the latents starts small. With a deviation of 1 around means of a few tenths, the
+ * noise hides the means, and the decoder never learns to use them. */
 static void narrow_start(float *data, Shape disk, uint64_t seed, const void *arg)
 {
     (void)seed;
@@ -148,9 +149,9 @@ static void narrow_start(float *data, Shape disk, uint64_t seed, const void *arg
         data[i] = i < STABLESR_LATENT ? 0 : LOGVAR_START;
 }
 
-/* Convolutions that keep the variance, and no biases. PyTorch's start shrinks what comes in by
- * sqrt(3) at each and adds a constant, so that the last norm sees little but constants: colours
- * would take thousands of steps. */
+/* Convolutions start variance-preserving and without biases. PyTorch's rule shrinks the signal by
+ * sqrt(3) at each convolution and adds a constant, so the last norm would see little but constants,
+ * and colours would take thousands of steps. */
 static void vae_starts(Graph *g)
 {
     for (int32_t i = 0; i < g->n_params; i++) {
@@ -161,7 +162,7 @@ static void vae_starts(Graph *g)
         else if (!strcmp(end, ".bias"))
             p->init = (Init){ .kind = INIT_ZEROS };
         if (!strcmp(p->name, "first_stage_model.quant_conv.weight"))
-            p->init.scale /= STABLESR_SCALE; /* scaled latents then have about deviation 1 */
+            p->init.scale /= STABLESR_SCALE; /* the scaled latents have about deviation 1 */
         else if (!strcmp(p->name, "first_stage_model.quant_conv.bias"))
             p->init = (Init){ .kind = INIT_CUSTOM, .custom = narrow_start };
     }
@@ -170,7 +171,7 @@ static void vae_starts(Graph *g)
 static Tensor vae_loss(Graph *g, const void *config, int64_t batch, int64_t share)
 {
     const StableSr *m = config;
-    float  phase = 1.0f / (float)share, twice_log = 2 * logf(STABLESR_SCALE);
+    float  scale = 1.0f / (float)share, twice_log = 2 * logf(STABLESR_SCALE);
     Shape  z = SHAPE(batch, m->latent, m->latent, STABLESR_LATENT);
     Tensor image = feed(g, "image", F32, SHAPE(batch, m->image, m->image, 3)), mean, logvar;
     vae_posterior(image, m, &mean, &logvar);
@@ -181,22 +182,22 @@ static Tensor vae_loss(Graph *g, const void *config, int64_t batch, int64_t shar
     Tensor zero = constant_add(g, "nothing", F32, z, NULL, CLASS_CONSTANTS);
     Tensor spread = exp_of(affine(logvar, 0.5f, twice_log / 2));
     Tensor size = mse_loss(affine(mean, STABLESR_SCALE, 0), zero, 1);
-    Tensor squares = add(affine(size, phase, 0), mse_loss(spread, zero, phase));
-    /* A noise schedule is made for latents of deviation 1. Left alone they grow to 3 and more, and
-     * the largest are never drowned in noise, as sampling takes them to be at its start. */
+    Tensor squares = add(affine(size, scale, 0), mse_loss(spread, zero, scale));
+    /* Noise schedules are made for latents of deviation 1. Without this term they grow to 3 and
+     * more, and the last timestep does not hide the largest in noise, as sampling assumes. */
     Tensor off = affine(size, 1, -1);
-    Tensor logs = mean_axes(affine(logvar, phase, phase * (twice_log + 1)), 0, 3);
-    /* The same at the latents' size: without it their few numbers go to edges, and colours come
-     * late. */
+    Tensor logs = mean_axes(affine(logvar, scale, scale * (twice_log + 1)), 0, 3);
+    /* The reconstruction error at the latents' size: without it the latents encode edges first, and
+     * colours are learned late. */
     back = cast(back, F32);
     Tensor coarse = mse_loss(adaptive_avg_pool(back, m->latent, m->latent),
-                             adaptive_avg_pool(image, m->latent, m->latent), COARSE_SHARE * phase);
-    Tensor loss = weighted_sum(add(mse_loss(back, image, phase), coarse), 1,
+                             adaptive_avg_pool(image, m->latent, m->latent), COARSE_SHARE * scale);
+    Tensor loss = weighted_sum(add(mse_loss(back, image, scale), coarse), 1,
                                weighted_sum(squares, 0.5f, logs, -0.5f), KL_SHARE);
-    return weighted_sum(loss, 1, mul(off, off), SIZE_SHARE * phase);
+    return weighted_sum(loss, 1, mul(off, off), SIZE_SHARE * scale);
 }
 
-/* Images of the data, through the mean latents and back. */
+/* Encodes images of the data to mean latents and decodes them. */
 static void vae_sample_graph(Graph *g, const void *config, const SamplerConfig *sampler, int64_t n)
 {
     const StableSr *m = config;
@@ -222,7 +223,7 @@ static Err vae_sample(Sampler *s, const void *config, SampleResult *result)
 
 const ModelDef model_stablesr_vae = {
     .name = "stablesr-vae",
-    .summary = "StableSR's autoencoder, where no pretrained one exists",
+    .summary = "StableSR's autoencoder, if there is no pretrained one",
     .fields = stablesr_fields,
     .config_bytes = sizeof(StableSr),
     .defaults = &stablesr_defaults,

@@ -3,23 +3,24 @@
  *   observed (N,To,H,W,C), future (N,Tp,H,W,C) in [-1,1], mask (N,Tp,H,W)
  *                                       ->  masked L1 of the predicted noise
  *
- * Motion of the observed frames runs on through the future (stdiff_motion.c); each future frame is
- * denoised given the motion at its time and the frame before it (stdiff_unet.c).
+ * The motion of the observed frames is extrapolated (stdiff_motion.c); each future frame is denoised
+ * given the motion at its time and the previous frame (stdiff_unet.c).
  */
 #include "models/stdiff.h"
 #include "models/layers.h"
 
 static const char *const stdiff_losses[] = { "masked_l1", "l1", NULL };
 
-#define KEY(name, kind, least, most, choices, help) \
-    { #name, FIELD_##kind, offsetof(Stdiff, name), least, most, choices, NULL, help }
+#define KEY(name, kind, low, high, choices, help) \
+    { #name, FIELD_##kind, offsetof(Stdiff, name), low, high, choices, NULL, help }
 static const Field stdiff_fields[] = {
     KEY(image, INTS, 1, 65536, NULL, "height and width of a frame"),
     KEY(image_channels, INT, 1, 64, NULL, "of a frame"),
-    KEY(observed, INT, 2, STDIFF_MAX_FRAMES, NULL, "frames that are seen"),
+    KEY(observed, INT, 2, STDIFF_MAX_FRAMES, NULL, "frames that are given"),
     KEY(predicted, INT, 1, STDIFF_MAX_FRAMES, NULL, "frames that are predicted"),
     KEY(channels, INTS, 2, 65536, NULL, "of each level of the UNet"),
-    KEY(layers, INT, 1, STDIFF_MAX_LAYERS, NULL, "residual blocks a level; upwards one more"),
+    KEY(layers, INT, 1, STDIFF_MAX_LAYERS, NULL,
+        "residual blocks per level; one more on the way up"),
     KEY(attention_from, INT, 0, FIELD_MAX_INTS, NULL, "first level with attention"),
     KEY(groups, INT, 1, 65536, NULL, "of the group norms"),
     KEY(head_width, INT, 1, ATTENTION_MAX_WIDTH, NULL, "channels of an attention head"),
@@ -50,7 +51,7 @@ static Err stdiff_check(const void *config)
     if (m->image.n != 2)
         return fail(E_USAGE, "model.image has %d numbers; give two, height and width", m->image.n);
     if (m->channels.n < 1)
-        return fail(E_USAGE, "model.channels is empty; give the channels of at least one level");
+        return fail(E_USAGE, "model.channels is empty; give the channels of at low one level");
     int     last = m->channels.n - 1;
     int64_t scale = (int64_t)1 << last;
     for (int i = 0; i < 2; i++) {
@@ -77,8 +78,8 @@ static Err stdiff_check(const void *config)
                              m->beta_end));
     double rest = 1 / m->sde_dt - (double)stdiff_substeps(m);
     if (rest > 1e-6 || rest < -1e-6)
-        return fail(E_USAGE, "model.sde_dt: %g does not divide a frame; give one over a whole "
-                    "number, e.g. %g", m->sde_dt, 1 / (double)stdiff_substeps(m));
+        return fail(E_USAGE, "model.sde_dt: %g does not divide a frame; use 1 divided by an "
+                    "integer, e.g. %g", m->sde_dt, 1 / (double)stdiff_substeps(m));
     return OK;
 }
 
@@ -88,7 +89,7 @@ double *stdiff_alpha_bar(Pool *pool, const Stdiff *m)
                            m->beta_end);
 }
 
-static Shape stdiff_frames(const Stdiff *m, int64_t n)       /* one frame each */
+static Shape stdiff_frames(const Stdiff *m, int64_t n)       /* n single frames */
 {
     return SHAPE(n, m->image.at[0], m->image.at[1], m->image_channels);
 }
@@ -98,7 +99,7 @@ static Shape stdiff_clip(const Stdiff *m, int64_t n, int64_t frames)
     return SHAPE(n, frames, m->image.at[0], m->image.at[1], m->image_channels);
 }
 
-/* The motion at every future frame, a sample's frames together: (N Tp,h,w,Cm). */
+/* The motion at every future frame, (N Tp,h,w,Cm); the frames of a sample are consecutive. */
 static Tensor stdiff_future(Tensor motion, int64_t n, const Stdiff *m)
 {
     Graph  *g = motion.graph;
@@ -134,13 +135,13 @@ static Tensor stdiff_loss(Graph *g, const void *config, int64_t batch, int64_t s
         before = concat((const Tensor[]){ before, slice(future, 1, 0, Tp - 1) }, 2, 1);
     Tensor x = q_sample(reshape(future, shape), eps, alpha_bar, t);
     Tensor predicted = stdiff_unet(concat2(x, reshape(before, shape)), t, motion, m);
-    if (g->build->given_noise)                      /* to compare with another program */
+    if (g->build->given_noise)               /* for comparison with another program */
         graph_output(predicted, "output");
     if (m->loss == STDIFF_L1)
         return l1_loss(predicted, eps, scale);
-    /* A mean over the valid pixels of a micro-batch, each of image_channels numbers. The loss
-     * counts them itself; a piece of a micro-batch, or a loss in chunks, is told the count of the
-     * whole. */
+    /* A mean over the valid pixels of a micro-batch, each with image_channels numbers. The loss
+     * counts the pixels itself, except if the micro-batch is split or the loss runs in chunks: then
+     * the count over the whole micro-batch is an input. */
     Tensor mask = feed(g, "mask", U8, SHAPE(batch, Tp, m->image.at[0], m->image.at[1]));
     mask = reshape(mask, shape_drop(shape, -1));
     Tensor count = split > 1 || g->build->counts_given ? feed(g, "mask_count", F32, SHAPE(1))
@@ -149,7 +150,7 @@ static Tensor stdiff_loss(Graph *g, const void *config, int64_t batch, int64_t s
                           scale * (float)split / (float)m->image_channels);
 }
 
-/* The loader hands out masks for all frames and the last observed frame once more. */
+/* The loader also delivers masks of the observed frames, and the last observed frame once more. */
 static int stdiff_batch_rest(const void *config, int64_t batch, BatchRest *rest)
 {
     const Stdiff *m = config;
@@ -163,8 +164,8 @@ static int stdiff_batch_rest(const void *config, int64_t batch, BatchRest *rest)
     return n;
 }
 
-/* Begin: the motion at the last observed frame. End, run before each frame: the motion one frame
- * on. A step: the noise in x at time t. */
+/* Begin: the motion at the last observed frame. End, which runs before each frame: the motion one
+ * frame later. A step: the noise in x at time t. */
 static void stdiff_sample_graph(Graph *g, const void *config, const SamplerConfig *sampler,
                                 int64_t n)
 {
@@ -174,8 +175,8 @@ static void stdiff_sample_graph(Graph *g, const void *config, const SamplerConfi
     Shape  s = stdiff_motion_shape(m, n);
     Tensor motion = state_add(g, "sample.motion", F32, s, CLASS_CONSTANTS, false);
     g->phase = PHASE_SAMPLE_BEGIN;
-    Tensor seen = feed(g, "observed", F32, stdiff_clip(m, n, m->observed));
-    assign(motion, cast(stdiff_context(seen, m), F32));
+    Tensor observed = feed(g, "observed", F32, stdiff_clip(m, n, m->observed));
+    assign(motion, cast(stdiff_context(observed, m), F32));
     g->phase = PHASE_SAMPLE_END;
     Tensor noise = feed(g, "sde", F32, SHAPE(stdiff_substeps(m), n, s.dim[1], s.dim[2], s.dim[3]));
     assign(motion, stdiff_advance(motion, noise, 0, m));

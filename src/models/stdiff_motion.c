@@ -1,10 +1,10 @@
-/* stdiff_motion.c -- STDiff: the motion seen so far, and how it goes on.
+/* stdiff_motion.c -- STDiff: the motion of the observed frames, and its extrapolation.
  *
  *   observed (N,To,H,W,C) -> differences of frames -> encoder -> ConvGRU -> motion (N,h,w,Cm)
  *   dm = f(m) dt + g(m) o dW                     a Stratonovich equation, diagonal noise
  *
- * The equation is solved by Euler-Heun with fixed sub-steps (Kloeden and Platen 1992) and its steps
- * are nodes like any others: gradients go back through them, and f and g may be computed again.
+ * The equation is solved by Euler-Heun with fixed sub-steps (Kloeden and Platen 1992). Its steps are
+ * ordinary nodes: gradients flow through them, and a plan may recompute f and g.
  */
 #include "models/stdiff.h"
 #include "models/layers.h"
@@ -20,7 +20,7 @@ Shape stdiff_motion_shape(const Stdiff *m, int64_t n)
     return SHAPE(n, m->image.at[0] >> downs, m->image.at[1] >> downs, m->motion_channels << downs);
 }
 
-/* 5x5 convolutions, each doubling the channels and halving the map; at last a 7x7. */
+/* 5x5 convolutions, each doubling the channels and halving the map, then a 7x7 convolution. */
 static Tensor motion_encoder(Tensor x, const Stdiff *m)
 {
     char    name[16];
@@ -72,20 +72,21 @@ Tensor stdiff_context(Tensor observed, const Stdiff *m)
 /* conv, [tanh, conv] x layers, tanh, conv: f, or g before its last tanh. */
 static Tensor field(const char *name, Tensor x, const Stdiff *m)
 {
-    char    phase[16];
+    char    index[16];
     int64_t width = dim(tensor_shape(x), -1);
     scope_open(x.graph, "%s.net", name);
     for (int64_t i = 0; i <= m->sde_layers; i++) {
-        snprintf(phase, sizeof phase, "%d", (int)(2 * i));
-        x = tanh_of(conv3(phase, x, width));
+        snprintf(index, sizeof index, "%d", (int)(2 * i));
+        x = tanh_of(conv3(index, x, width));
     }
-    snprintf(phase, sizeof phase, "%d", (int)(2 * m->sde_layers + 2));
-    x = conv2d(phase, x, width, 3, 1, 1, (Layer){ .zero = true });
+    snprintf(index, sizeof index, "%d", (int)(2 * m->sde_layers + 2));
+    x = conv2d(index, x, width, 3, 1, 1, (Layer){ .zero = true });
     scope_close(x.graph);
     return x;
 }
 
-/* N(0,1) of sub-step i: cut from what is given, or drawn, each by itself: it can be drawn again. */
+/* N(0,1) for sub-step i: a slice of the given noise, or drawn for each sub-step on its own, so that
+ * a plan can recompute it. */
 static Tensor sde_noise(Graph *g, Tensor given, int64_t i, Shape shape)
 {
     char name[32];
@@ -100,7 +101,7 @@ static Tensor sde_noise(Graph *g, Tensor given, int64_t i, Shape shape)
 static Tensor euler_heun(Tensor state, Tensor z, const Stdiff *m)
 {
     float  dt = (float)m->sde_dt, root = (float)sqrt(m->sde_dt);
-    Tensor here = cast(state, state.graph->compute);     /* f and g read one rounded copy */
+    Tensor here = cast(state, state.graph->compute);     /* f and g read the same rounded copy */
     Tensor a = mul(tanh_of(field("diff_unet_g", here, m)), z);
     Tensor there = weighted_sum(state, 1, a, root);
     Tensor b = mul(tanh_of(field("diff_unet_g", there, m)), z);

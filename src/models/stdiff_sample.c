@@ -1,4 +1,4 @@
-/* stdiff_sample.c -- STDiff: the future of a clip, frame after frame, on the host. */
+/* stdiff_sample.c -- STDiff sampling: predicts the future of a clip frame by frame, on the host. */
 #define LAYERS_NO_SOURCE                     /* no graph is built here */
 #include "models/layers.h"
 #include "models/stdiff.h"
@@ -6,18 +6,19 @@
 #include <math.h>
 #include <string.h>
 
-enum { STDIFF_STEPS = 50 };                  /* of a chain, unless the recipe says otherwise */
+enum { STDIFF_STEPS = 50 };                  /* of a chain, if the recipe names none */
 
 typedef struct Chain {
     Sampler      *s;
     const double *alpha_bar;
     int64_t       steps, stride; /* times (steps-1) stride, ..., stride, 0 */
-    int64_t       count;         /* numbers of one frame of all samples */
+    int64_t       count;         /* elements of one frame, over all samples */
     float        *x, *z;
     int32_t      *t;
 } Chain;
 
-/* DDPM (Ho et al. 2020, equation 7) over strided times; the frame it sees is clipped to [-1,1]. */
+/* DDPM (Ho et al. 2020, equation 7) over strided timesteps; the predicted frame is clipped to
+ * [-1,1]. */
 static Err chain_step(const Chain *c, int64_t frame, int64_t i)
 {
     Sampler *s = c->s;
@@ -41,8 +42,8 @@ static Err chain_step(const Chain *c, int64_t frame, int64_t i)
     return OK;
 }
 
-/* The motion one frame on, by the sub-steps' own noise. */
-static Err move_on(Sampler *s, const Stdiff *m, int64_t frame)
+/* Advances the motion by one frame. */
+static Err motion_advance(Sampler *s, const Stdiff *m, int64_t frame)
 {
     int64_t per_frame = stdiff_substeps(m), cells = shape_count(stdiff_motion_shape(m, s->n));
     float  *noise = s->feed(s, "sde");
@@ -75,7 +76,7 @@ Err stdiff_sample(Sampler *s, const void *config, SampleResult *result)
     for (int64_t j = 0; j < s->n; j++)
         memcpy(before + j * size, observed + ((j + 1) * To - 1) * size, (size_t)size * 4);
     for (int64_t k = 0; k < Tp && !s->dry; k++) {
-        TRY(move_on(s, m, k));
+        TRY(motion_advance(s, m, k));
         s->normal(s, "x", k, c.x, count);
         for (int64_t i = 0; i < steps; i++) {
             TRY(chain_step(&c, k, i));

@@ -1,4 +1,4 @@
-/* stdiff_unet.c -- STDiff: the noise in a frame, given the frame before it and the motion then.
+/* stdiff_unet.c -- STDiff: the noise in a frame, given the previous frame and the motion.
  *
  *   x (B,H,W,2C),  t (B),  motion (B,h,w,Cm)  ->  (B,H,W,C)
  *
@@ -8,10 +8,10 @@
 #include "models/stdiff.h"
 #include "models/layers.h"
 
-typedef struct Given {           /* what every block is told */
+typedef struct Given {           /* what every block is conditioned on */
     const Stdiff *m;
     Tensor time;                 /* (B,4 channels[0]), SiLU already applied */
-    Tensor  motion[FIELD_MAX_INTS];  /* at the size of each level, once made `up` times as large */
+    Tensor  motion[FIELD_MAX_INTS];  /* has the size of its level after upsampling by `up` */
     int64_t up[FIELD_MAX_INTS];
 } Given;
 
@@ -58,7 +58,7 @@ static Tensor self_attention(Tensor x, int index, const Stdiff *m)
     return x;
 }
 
-/* One layer of a level: a residual block and, where the level has it, attention. */
+/* One layer of a level: a residual block, then attention if the level has it. */
 static Tensor layer(Tensor x, int index, int level, const Given *given)
 {
     x = resnet(x, given->m->channels.at[level], index, level, given);
@@ -74,7 +74,7 @@ static Tensor time_code(Tensor t, int64_t width)
     return h;
 }
 
-/* The motion for a level's convolutions: as it is, where they enlarge it themselves. */
+/* The motion for a level's convolutions: unchanged if sub-pixel convolutions can upsample it. */
 static Tensor motion_at(Tensor motion, int level, const Stdiff *m, int64_t *up)
 {
     int64_t h = m->image.at[0] >> level, w = m->image.at[1] >> level;

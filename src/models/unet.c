@@ -1,4 +1,4 @@
-/* unet.c -- a small denoising U-Net: the plainest system, and the first to read.
+/* unet.c -- a small denoising U-Net: the simplest system, and the first to read.
  *
  *   x (B,H,W,C) images in [-1,1],  t (B) timesteps  ->  mean squared error of the predicted noise
  *

@@ -1,40 +1,42 @@
-/* answer.c -- from lists of runs (solve.c) to the plan that is given: judged, placed if asked, with
- * copies to the host where the graph has bandwidths.
+/* answer.c -- from lists of runs (plan_solve.c) to the plan that is returned: checked, placed if
+ * requested, with copies to the host if the graph has bandwidths.
  *
- *   keep everything       fits? done: nothing can be cheaper
- *   the least             with copies where there are any; below it nothing is accepted, so what a
- *                         refusal names is the least that is ever given
+ *   everything kept       fits? Then nothing is cheaper
+ *   the minimum           the smallest peak, by copies if they help. No smaller budget is accepted, so a
+ *                         refusal names the minimum that is really used
  *   the budget            the cheapest list within it that can be placed
- *   the host              dearer budgets' lists and keep-all, with idle values copied to the host
- *                         and back until they fit (offload.c)
- *   the cheapest of all that fits
+ *   the host              the lists of larger budgets and everything kept, with idle values copied to
+ *                         the host and back until they fit (offload.c)
+ *   and of all that fit, the cheapest.
  *
- * Every plan given passes plan_check. */
+ * Every plan that is returned has passed plan_check. */
 #include "base/text.h"
 #include "plan/plan_buffers.h"
 #include "plan/solve_int.h"
 #include "plan/staging.h"
 
 enum {
-    ANSWER_PLACES = 12,      /* lists that are placed, at most */
-    ANSWER_AIMS = 6,         /* searches for less, where what was found could not be placed */
-    ANSWER_HALVINGS = 24     /* of the range that the least with copies lies in */
+    ANSWER_PLACES = 12,      /* at most this many lists are placed */
+    ANSWER_AIMS = 6,         /* searches for fewer bytes, if what was found could not be placed */
+    ANSWER_HALVINGS = 24     /* bisections of the range that holds the minimum with copies */
 };
 
 struct PlanSearch {
     Pool         *pool;
     const PGraph *graph;
-    PlanSearch   *unhosted;      /* of the graph as solvers see it; NULL: it has no host-resident values */
+    PlanSearch   *inner;      /* for graphs with host-resident values: searches the graph as solvers
+                               * see it; else NULL */
     PlanOptions   options;
-    Solve         solve;
+    PlanSolve         solve;
     bool          begun;
-    /* the least with copies: of which list, asked for how many bytes; 0: copies do not help */
-    RunList       moved_list;
-    int64_t       moved_aim;
-    bool          moved_known;
+    /* the minimum with copies: the list, and the bytes to ask plan_offload for; 0: copies do not
+     * help */
+    RunList       offload_list;
+    int64_t       offload_aim;
+    bool          offload_known;
 };
 
-static Err answer_plan(Pool *pool, const Solve *s, const RunList *list, Plan **plan)
+static Err answer_plan(Pool *pool, const PlanSolve *s, const RunList *list, Plan **plan)
 {
     Pool    *temp = pool_new(NULL, "answer_plan");
     int32_t *runs, n;
@@ -56,30 +58,31 @@ Err plan_place(const PGraph *graph, Plan *plan, int64_t budget_bytes)
     return err;
 }
 
-/* The plan of least peak. It is placed without regard to the budget: the least that is named is the
- * same whatever was asked for. */
-static Err answer_minimum(Pool *pool, Solve *s, Plan **plan)
+/* The plan with the smallest peak. It is placed without regard to the budget, so that a refusal
+ * names the same minimum for every budget. */
+static Err answer_minimum(Pool *pool, PlanSolve *s, Plan **plan)
 {
-    TRY(answer_plan(pool, s, &s->least, plan));
+    TRY(answer_plan(pool, s, &s->min_peak, plan));
     return s->options.layout ? plan_place(s->graph, *plan, 0) : OK;
 }
 
-static Err answer_refuse(const Solve *s, const Plan *least)
+static Err answer_refuse(const PlanSolve *s, const Plan *minimum)
 {
     return fail(E_BUDGET,
-                "no plan fits %s (%lld bytes): the least peak found is %s (%lld bytes), and no "
+                "no plan fits %s (%lld bytes): the smallest peak found is %s (%lld bytes), and no "
                 "plan can do with less than %s (%lld bytes)", bytes_text(s->options.budget_bytes),
-                (long long)s->options.budget_bytes, bytes_text(plan_peak_bytes(least)),
-                (long long)plan_peak_bytes(least), bytes_text(least->bound_bytes),
-                (long long)least->bound_bytes);
+                (long long)s->options.budget_bytes, bytes_text(plan_peak_bytes(minimum)),
+                (long long)plan_peak_bytes(minimum), bytes_text(minimum->bound_bytes),
+                (long long)minimum->bound_bytes);
 }
 
-/* Cheapest first, until one can be placed within the budget; where the bytes fit but not the
- * placement, what needs no search (its lifetimes are nested, which is easy to place) and a search
- * with fewer bytes join the list. `least` is placed within it already. */
-static Err answer_placed(Pool *pool, Solve *s, RunList first, Plan *least, Plan **plan)
+/* Tries lists, the cheapest first, until one can be placed within the budget. If one fits by bytes
+ * but cannot be placed, two more lists join: one from the solvers that do not search, whose nested
+ * lifetimes are easy to place, and one from a search with fewer bytes. `minimum` is placed within
+ * the budget already. */
+static Err answer_placed(Pool *pool, PlanSolve *s, RunList first, Plan *minimum, Plan **plan)
 {
-    int64_t budget = s->options.budget_bytes, aim = budget, floor_bytes = s->least.peak_bytes;
+    int64_t budget = s->options.budget_bytes, aim = budget, floor_bytes = s->min_peak.peak_bytes;
     RunList candidates[LADDER_MAX + 2 * ANSWER_AIMS + 2];
     int32_t n = 0;
     candidates[n++] = first;
@@ -95,7 +98,7 @@ static Err answer_placed(Pool *pool, Solve *s, RunList first, Plan *least, Plan 
         }
         RunList list = candidates[pick];
         candidates[pick] = candidates[--n];
-        if (list.cost >= s->least.cost)
+        if (list.cost >= s->min_peak.cost)
             break;
         if (tries >= ANSWER_PLACES && list.peak_bytes > floor_bytes)
             continue;
@@ -114,39 +117,39 @@ static Err answer_placed(Pool *pool, Solve *s, RunList first, Plan *least, Plan 
         if (list.node)
             candidates[n++] = list;
     }
-    *plan = least;
+    *plan = minimum;
     return OK;
 }
 
-/* One list with copies, by arena if asked; NULL: it cannot be made to fit. */
-static Err answer_moved(Pool *pool, Solve *s, const RunList *list, Plan **moved)
+/* One list with copies, compared by arena if requested; NULL: it cannot be made to fit. */
+static Err answer_offload(Pool *pool, PlanSolve *s, const RunList *list, Plan **offloaded)
 {
     const PlanOptions *options = &s->options;
-    Pool    *temp = pool_new(NULL, "answer_moved");
+    Pool    *temp = pool_new(NULL, "answer_offload");
     int64_t  aim = options->budget_bytes;
     int32_t *runs, n;
     Err      err = OK;
     task_runs(temp, s->task, list->node, list->n, &runs, &n);
     for (int32_t tries = 0; tries < 4; tries++) {
         err = plan_offload(pool, s->graph, runs, n, aim, options->host_budget_bytes, NULL,
-                           moved);
-        if (err || !*moved || !options->layout)
+                           offloaded);
+        if (err || !*offloaded || !options->layout)
             break;
-        err = plan_place(s->graph, *moved, options->budget_bytes);
-        if (err || (*moved)->arena_bytes <= options->budget_bytes)
+        err = plan_place(s->graph, *offloaded, options->budget_bytes);
+        if (err || (*offloaded)->arena_bytes <= options->budget_bytes)
             break;
-        aim -= (*moved)->arena_bytes - options->budget_bytes;
-        *moved = NULL;
+        aim -= (*offloaded)->arena_bytes - options->budget_bytes;
+        *offloaded = NULL;
     }
     pool_free(temp);
-    if (!err && *moved) {
-        (*moved)->budget_bytes = options->budget_bytes;
-        (*moved)->cut = s->cut;
+    if (!err && *offloaded) {
+        (*offloaded)->budget_bytes = options->budget_bytes;
+        (*offloaded)->cut = s->cut;
     }
     return err;
 }
 
-static RunList answer_keep_all(const Solve *s)
+static RunList answer_keep_all(const PlanSolve *s)
 {
     RunList all = { .n = s->task->n_nodes, .cost = s->task->base_cost,
                     .peak_bytes = s->keep_all_bytes };
@@ -161,8 +164,8 @@ static bool answer_has_host(const PGraph *graph)
     return graph->to_host > 0 && graph->to_device > 0;
 }
 
-/* A plan with copies that is cheaper than *plan, which fits, if there is one. */
-static Err answer_cheaper_moved(Pool *pool, Solve *s, Plan **plan)
+/* Replaces *plan, which fits, by a cheaper plan with copies, if there is one. */
+static Err answer_cheaper_offload(Pool *pool, PlanSolve *s, Plan **plan)
 {
     RunList candidates[LADDER_MAX + 3];
     int32_t n = 0;
@@ -172,39 +175,40 @@ static Err answer_cheaper_moved(Pool *pool, Solve *s, Plan **plan)
         if (s->rung[k].node)
             candidates[n++] = s->rung[k];
     }
-    candidates[n++] = s->least;
+    candidates[n++] = s->min_peak;
     for (int32_t i = 0; i < n; i++) {
-        Plan *moved = NULL;
+        Plan *offloaded = NULL;
         if (candidates[i].cost >= (*plan)->cost)
             continue;
-        TRY(answer_moved(pool, s, &candidates[i], &moved));
-        if (moved && moved->cost < (*plan)->cost)
-            *plan = moved;
+        TRY(answer_offload(pool, s, &candidates[i], &offloaded));
+        if (offloaded && offloaded->cost < (*plan)->cost)
+            *plan = offloaded;
     }
     return OK;
 }
 
-/* The least that this list can do with by copies, by halving; below *aim, or nothing is changed. */
+/* The smallest budget for which copies make this list fit, by bisection; only if that is below
+ * *aim. */
 static Err answer_squeeze(PlanSearch *search, const RunList *list, int64_t *aim)
 {
-    Solve   *s = &search->solve;
+    PlanSolve   *s = &search->solve;
     Pool    *temp = pool_new(NULL, "answer_squeeze");
     int64_t  low = s->bound_bytes, high = *aim;
     int32_t *runs, n;
-    OffloadMinimum least = { 0 };
+    OffloadMinimum known = { 0 };
     Err      err = OK;
     task_runs(temp, s->task, list->node, list->n, &runs, &n);
     for (int i = 0; i < ANSWER_HALVINGS && low < high && !err && !solve_late(s); i++) {
         Pool   *once = pool_new(temp, "offload");
         int64_t middle = i == 0 ? low : low + (high - low) / 2;
-        Plan   *moved;
-        err = plan_offload(once, s->graph, runs, n, middle, s->options.host_budget_bytes, &least,
-                           &moved);
-        if (!err && moved) {
+        Plan   *offloaded;
+        err = plan_offload(once, s->graph, runs, n, middle, s->options.host_budget_bytes, &known,
+                           &offloaded);
+        if (!err && offloaded) {
             high = middle;
             *aim = middle;
-            search->moved_list = *list;
-            search->moved_aim  = middle;
+            search->offload_list = *list;
+            search->offload_aim  = middle;
         } else {
             low = middle + 1;
         }
@@ -214,40 +218,40 @@ static Err answer_squeeze(PlanSearch *search, const RunList *list, int64_t *aim)
     return err;
 }
 
-/* *least becomes a plan with copies where that needs less. Neither list nor bytes depend on the
- * budget, so what is named here is found again. */
-static Err answer_minimum_moved(Pool *pool, PlanSearch *search, Plan **least)
+/* *minimum becomes a plan with copies if that needs less. Neither the list nor the bytes depend on
+ * the budget, so the minimum named here is found again. */
+static Err answer_minimum_offload(Pool *pool, PlanSearch *search, Plan **minimum)
 {
-    Solve *s = &search->solve;
-    if (!search->moved_known) {
-        int64_t aim = s->least.peak_bytes;
+    PlanSolve *s = &search->solve;
+    if (!search->offload_known) {
+        int64_t aim = s->min_peak.peak_bytes;
         RunList all = answer_keep_all(s);
-        TRY(answer_squeeze(search, &s->least, &aim));
+        TRY(answer_squeeze(search, &s->min_peak, &aim));
         TRY(answer_squeeze(search, &all, &aim));
-        search->moved_known = true;
+        search->offload_known = true;
     }
-    if (!search->moved_aim)
+    if (!search->offload_aim)
         return OK;
-    Pool    *temp = pool_new(NULL, "answer_minimum_moved");
+    Pool    *temp = pool_new(NULL, "answer_minimum_offload");
     int32_t *runs, n;
-    Plan    *moved;
-    task_runs(temp, s->task, search->moved_list.node, search->moved_list.n, &runs, &n);
-    Err err = plan_offload(pool, s->graph, runs, n, search->moved_aim, s->options.host_budget_bytes,
-                           NULL, &moved);
+    Plan    *offloaded;
+    task_runs(temp, s->task, search->offload_list.node, search->offload_list.n, &runs, &n);
+    Err err = plan_offload(pool, s->graph, runs, n, search->offload_aim, s->options.host_budget_bytes,
+                           NULL, &offloaded);
     pool_free(temp);
     TRY(err);
     if (s->options.layout)
-        TRY(plan_place(s->graph, moved, 0));
-    if (plan_peak_bytes(moved) >= plan_peak_bytes(*least))
+        TRY(plan_place(s->graph, offloaded, 0));
+    if (plan_peak_bytes(offloaded) >= plan_peak_bytes(*minimum))
         return OK;
-    moved->cut = s->cut;
-    moved->budget_bytes = s->options.budget_bytes;
-    *least = moved;
+    offloaded->cut = s->cut;
+    offloaded->budget_bytes = s->options.budget_bytes;
+    *minimum = offloaded;
     return OK;
 }
 
-/* Everything kept. Where its bytes fit and it is to be placed: within the budget, or else without
- * regard to it, so that what a refusal names is found when it is asked for. */
+/* Everything kept. If its bytes fit and it is to be placed, it is placed within the budget; failing
+ * that, as low as possible, so that the minimum that a refusal names is found again. */
 static Err answer_kept(Pool *pool, const PlanSearch *search, int64_t budget, Plan **plan)
 {
     const PGraph *graph = search->graph;
@@ -260,8 +264,8 @@ static Err answer_kept(Pool *pool, const PlanSearch *search, int64_t budget, Pla
     return budget > 0 && (*plan)->arena_bytes > budget ? plan_place(graph, *plan, 0) : OK;
 }
 
-/* What a refusal names: the least, or everything kept where that needs no more, for nothing costs
- * less. */
+/* What a refusal names: the minimum, or everything kept if that needs no more, because nothing is
+ * cheaper. */
 static Err answer_named(const PlanSearch *search, Plan *kept, Plan **plan)
 {
     if (kept->live_bytes > plan_peak_bytes(*plan))
@@ -277,9 +281,9 @@ static Err answer_named(const PlanSearch *search, Plan *kept, Plan **plan)
 
 static Err answer_within(Pool *pool, PlanSearch *search, int64_t budget, Plan **plan)
 {
-    Solve        *s = &search->solve;
+    PlanSolve        *s = &search->solve;
     const PGraph *graph = search->graph;
-    Plan         *kept, *least;
+    Plan         *kept, *minimum;
     TRY(answer_kept(pool, search, budget, &kept));
     *plan = kept;
     if (budget <= 0 || plan_peak_bytes(kept) <= budget)
@@ -289,22 +293,22 @@ static Err answer_within(Pool *pool, PlanSearch *search, int64_t budget, Plan **
         solve_begin(s, search->pool, graph, &search->options, kept);
     search->begun = true;
     s->options.budget_bytes = budget;
-    TRY(answer_minimum(pool, s, &least));
-    *plan = least;
-    if (plan_peak_bytes(least) <= budget) {
+    TRY(answer_minimum(pool, s, &minimum));
+    *plan = minimum;
+    if (plan_peak_bytes(minimum) <= budget) {
         RunList best;
         solve_asked(s, budget, &best);
-        TRY(s->options.layout ? answer_placed(pool, s, best, least, plan)
+        TRY(s->options.layout ? answer_placed(pool, s, best, minimum, plan)
                               : answer_plan(pool, s, &best, plan));
     } else if (answer_has_host(graph)) {
-        TRY(answer_minimum_moved(pool, search, plan));
+        TRY(answer_minimum_offload(pool, search, plan));
     }
     if (plan_peak_bytes(*plan) > budget) {
         TRY(answer_named(search, kept, plan));
         return answer_refuse(s, *plan);
     }
     if (answer_has_host(graph))
-        TRY(answer_cheaper_moved(pool, s, plan));
+        TRY(answer_cheaper_offload(pool, s, plan));
     solve_tell(s, 1, "done");
     return plan_check(graph, *plan, s->options.layout ? 0 : budget);
 }
@@ -314,15 +318,15 @@ PlanSearch *plan_search_new(Pool *pool, const PGraph *graph, const PlanOptions *
     PlanSearch *search = NEW(pool, PlanSearch);
     *search = (PlanSearch){ .pool = pool, .graph = graph, .options = *options };
     if (pgraph_is_host_resident(graph))
-        search->unhosted = plan_search_new(pool, pgraph_unhosted(pool, graph), options);
+        search->inner = plan_search_new(pool, pgraph_for_solvers(pool, graph), options);
     return search;
 }
 
 Err plan_search_within(Pool *pool, PlanSearch *search, int64_t budget_bytes, Plan **plan)
 {
-    if (!search->unhosted)
+    if (!search->inner)
         return answer_within(pool, search, budget_bytes, plan);
-    return plan_stage_within(pool, search->graph, search->unhosted, search->options.layout,
+    return plan_stage_within(pool, search->graph, search->inner, search->options.layout,
                              budget_bytes, plan);
 }
 
@@ -340,7 +344,7 @@ static Err answer_curve(Pool *pool, Pool *temp, const PGraph *graph, const PlanO
                        const int64_t *budgets, int n, Plan **plans)
 {
     Plan   *keep_all;
-    Solve   s = { 0 };
+    PlanSolve   s = { 0 };
     RunList best = { 0 };
     TRY(plan_keep_all(pool, graph, &keep_all));
     for (int i = 0; i < n; i++) {
@@ -351,7 +355,7 @@ static Err answer_curve(Pool *pool, Pool *temp, const PGraph *graph, const PlanO
         } else {
             if (!s.task)
                 solve_begin(&s, temp, graph, options, keep_all);
-            if (budgets[i] < s.least.peak_bytes)
+            if (budgets[i] < s.min_peak.peak_bytes)
                 continue;
             RunList found;
             solve_asked(&s, budgets[i], &found);
@@ -365,9 +369,8 @@ static Err answer_curve(Pool *pool, Pool *temp, const PGraph *graph, const PlanO
     return OK;
 }
 
-/* Where values may be copied to the host: every budget as it would be asked for alone, of one
- * search. */
-static Err answer_curve_moved(Pool *pool, Pool *temp, const PGraph *graph,
+/* With copies to the host: each budget as if it were requested alone, but from one search. */
+static Err answer_curve_offload(Pool *pool, Pool *temp, const PGraph *graph,
                               const PlanOptions *options, const int64_t *budgets, int n,
                               Plan **plans)
 {
@@ -398,8 +401,8 @@ Err plan_curve(Pool *pool, const PGraph *graph, const PlanOptions *options, cons
     for (int i = 1; i < n; i++)
         REQUIRE(budgets[i] >= budgets[i - 1]);
     Pool *temp = pool_new(NULL, "plan_curve");
-    bool  moves = pgraph_is_host_resident(graph) || answer_has_host(graph);
-    Err   err = (moves ? answer_curve_moved : answer_curve)(pool, temp, graph, options, budgets,
+    bool  offloads = pgraph_is_host_resident(graph) || answer_has_host(graph);
+    Err   err = (offloads ? answer_curve_offload : answer_curve)(pool, temp, graph, options, budgets,
                                                             n, plans);
     pool_free(temp);
     return err;

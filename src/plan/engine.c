@@ -1,4 +1,4 @@
-/* engine.c -- choose algorithms, plan each program, place every byte. */
+/* engine.c -- chooses algorithms, plans each program, places every byte. */
 #include "plan/engine.h"
 
 #include "linalg/linalg.h"
@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-static bool part_in_step(Phase phase)
+static bool phase_in_step(Phase phase)
 {
     return phase == PHASE_MICRO || phase == PHASE_UPDATE;
 }
@@ -37,7 +37,7 @@ static Err engine_choose(Engine *engine)
             TRY(kernel->choose(node, engine->device, &engine->choices[i]));
         TimeBasis basis;
         engine->node_ns[i] = node_time(engine->device, node, &engine->choices[i], identity, &basis);
-        if (part_in_step(node->phase))
+        if (phase_in_step(node->phase))
             engine->basis_ns[basis] += engine->node_ns[i];
     }
     return OK;
@@ -83,14 +83,14 @@ static bool engine_phases_joined(const Graph *graph, Phase a, Phase b)
     return false;
 }
 
-/* The highest end of any buffer that the runs of each part are given. */
-static void engine_tops(Pool *pool, Engine *engine, const Program *program)
+/* For each phase: the end of the highest buffer that its nodes use. */
+static void engine_phase_tops(Pool *pool, Engine *engine, const Program *program)
 {
     const PGraph      *pgraph = program->pgraph;
     const PlanBuffers *all = &program->buffers;
     int64_t           *end = NEWN(pool, int64_t, pgraph->n_values);
-    int64_t            guard = engine->guards ? GUARD_BYTES : 0, temp = 0;
-    int32_t            next = 0;             /* stay */
+    int64_t            guard = engine->guards ? GUARD_BYTES : 0, workspace_end = 0;
+    int32_t            next = 0;             /* next live range */
 
     for (int32_t i = 0; i < pgraph->n_values; i++)
         if (pgraph->values[i].persistent)
@@ -102,34 +102,34 @@ static void engine_tops(Pool *pool, Engine *engine, const Program *program)
         int64_t *top =
             &engine->phase_bytes[engine->graph->nodes[program->node_of[program->plan->steps[s].id]]
                                     .phase];
-        /* Before it runs: what was loaded. With it: outputs, which may move into inputs, and
-         * workspace. */
+        /* First the ranges that begin before the run, such as loaded values, for the inputs. Then
+         * those that begin with it: outputs, which may take over inputs, and workspace. */
         for (int32_t upto = s - 1; upto <= s; upto++) {
-            for (temp = 0; next < all->n_ranges && all->ranges[next].first_step <= upto; next++) {
+            for (workspace_end = 0; next < all->n_ranges && all->ranges[next].first_step <= upto; next++) {
                 const LiveRange *range = &all->ranges[next];
                 int64_t at = engine->persistent_bytes + all->buffers[range->buffer].offset + guard;
                 if (range->value >= 0)
                     end[range->value] = at + pgraph->values[range->value].bytes;
                 else
-                    temp = at + node->workspace;
+                    workspace_end = at + node->workspace;
             }
             for (int32_t i = 0; upto < s && i < node->n_in; i++)
                 *top = end[node->in[i]] > *top ? end[node->in[i]] : *top;
         }
         for (int32_t i = 0; i < node->n_out; i++)
             *top = end[node->out[i]] > *top ? end[node->out[i]] : *top;
-        *top = temp > *top ? temp : *top;
+        *top = workspace_end > *top ? workspace_end : *top;
     }
 }
 
-/* Offsets from a file, as they are: layout_check judges them. */
-static Err engine_put(const Program *program, const PlanBuffers *all, const int64_t *offsets,
+/* Takes offsets from a file unchanged; layout_check then checks them. */
+static Err engine_set_offsets(const Program *program, const PlanBuffers *all, const int64_t *offsets,
                       LayoutResult *layout)
 {
     *layout = (LayoutResult){ 0 };
     for (int32_t i = 0; i < all->n_buffers; i++) {
         if (offsets[i] < 0 || offsets[i] > INT64_MAX / 2)
-            return fail(E_PLAN, "phase %s puts a buffer at %lld", program->name,
+            return fail(E_PLAN, "phase %s places a buffer at offset %lld, which is out of range", program->name,
                         (long long)offsets[i]);
         all->buffers[i].offset = offsets[i];
         if (offsets[i] + all->buffers[i].size > layout->arena_bytes)
@@ -138,7 +138,7 @@ static Err engine_put(const Program *program, const PlanBuffers *all, const int6
     return OK;
 }
 
-/* The host's arena: a slot for each value from its save to the end of its stay there. */
+/* The host arena: a slot for each value from its save to its free_host. */
 static Err engine_place_slots(Pool *pool, const Engine *engine, Program *program,
                               const int64_t *offsets)
 {
@@ -148,7 +148,7 @@ static Err engine_place_slots(Pool *pool, const Engine *engine, Program *program
     for (int32_t i = 0; i < slots->n_buffers; i++)
         slots->buffers[i].align = engine->device->align;
     if (offsets)
-        TRY(engine_put(program, slots, offsets, &layout));
+        TRY(engine_set_offsets(program, slots, offsets, &layout));
     else if (slots->n_buffers)
         TRY(layout_solve(pool, slots->buffers, slots->n_buffers,
                          &(LayoutOptions){ .max_nodes = PLACE_NODES, .remember = true }, &layout));
@@ -157,8 +157,9 @@ static Err engine_place_slots(Pool *pool, const Engine *engine, Program *program
     return OK;
 }
 
-/* As small as a search finds it; where that is too large for the capacity and smaller is possible,
- * a search for the capacity itself (the planner's own: what it could place is placed here too). */
+/* The smallest arena that a search finds. If that exceeds the capacity, and the bound does not rule
+ * it out, a second search looks for the capacity itself, as the planner did: what the planner could
+ * place is placed here too. */
 static Err engine_layout(Pool *pool, Program *program, int64_t capacity)
 {
     int32_t       n = program->buffers.n_buffers;
@@ -177,7 +178,7 @@ static Err engine_layout(Pool *pool, Program *program, int64_t capacity)
         memcpy(buffers, again, (size_t)n * sizeof *again);
         program->layout = result;
     }
-    return err == E_BUDGET ? OK : err;  /* too large is an answer here: the caller compares */
+    return err == E_BUDGET ? OK : err;  /* not a failure: the caller compares sizes */
 }
 
 Err engine_place(Pool *pool, Engine *engine, Program *program, int64_t budget_bytes,
@@ -192,9 +193,10 @@ Err engine_place(Pool *pool, Engine *engine, Program *program, int64_t budget_by
         if (engine->guards)
             buffers[i].size += 2 * GUARD_BYTES;
     }
-    TRY(offsets ? engine_put(program, &program->buffers, offsets, &program->layout)
+    TRY(offsets ? engine_set_offsets(program, &program->buffers, offsets, &program->layout)
                 : engine_layout(pool, program, budget_bytes - engine->persistent_bytes));
-    if (!offsets && engine->device->kind == DEVICE_CUDA)     /* it runs launches side by side */
+    if (!offsets && engine->device->kind == DEVICE_CUDA)     /* kernels on two lanes run
+                                                              * concurrently */
         layout_spread(pool, buffers, program->buffers.n_buffers, program->layout.arena_bytes);
     TRY(layout_check(buffers, program->buffers.n_buffers, program->layout.arena_bytes));
     program->arena_bytes = engine->persistent_bytes + program->layout.arena_bytes;
@@ -202,8 +204,8 @@ Err engine_place(Pool *pool, Engine *engine, Program *program, int64_t budget_by
     return engine_place_slots(pool, engine, program, slots);
 }
 
-/* Persistent values that this program never touches lie in the arena all the same. */
-static int64_t engine_elsewhere(const Engine *engine, const Program *program, bool padded)
+/* Persistent values that this program does not use are in the arena too. */
+int64_t engine_untouched_bytes(const Engine *engine, const Program *program, bool padded)
 {
     int64_t align = padded ? engine->device->align : 1, bytes = 0;
     for (int32_t i = 0; i < engine->graph->n_values; i++)
@@ -217,15 +219,15 @@ static int64_t engine_elsewhere(const Engine *engine, const Program *program, bo
 
 void engine_count(Pool *pool, Engine *engine, Program *program)
 {
-    program->live_bytes = program->meter.live_bytes + engine_elsewhere(engine, program, false);
+    program->live_bytes = program->meter.live_bytes + engine_untouched_bytes(engine, program, false);
     program->bound_bytes = plan_bound_bytes(program->pgraph) +
-                           engine_elsewhere(engine, program, false);
+                           engine_untouched_bytes(engine, program, false);
     if (program_in_step(program))
         engine->cost_ns += (double)program->repeat * program->meter.cost;
     engine->recomputed += program->meter.n_recomputes;
     engine->moved += program->slots.n_ranges;
     engine->cut |= program->plan->cut;
-    engine_tops(pool, engine, program);
+    engine_phase_tops(pool, engine, program);
     if (program->arena_bytes > engine->arena_bytes) {
         engine->arena_bytes = program->arena_bytes;
         engine->peak_program = (int)(program - engine->programs);
@@ -238,22 +240,26 @@ void engine_count(Pool *pool, Engine *engine, Program *program)
         engine->bound_bytes = program->bound_bytes;
 }
 
-/* The planner's cheapest plan within the budget. Where what it could place leaves much room unused,
- * cheaper plans fitted by bytes but not by place: it is asked again for less, until an answer is
- * cheaper. */
-/* % of the room above parameters and state */
-static const int engine_less[] = { 0, 4, 12, 24, 40 };
-
 int64_t engine_slots_budget(const Engine *engine)
 {
     int64_t left = engine->device->host_bytes - engine->host_persistent_bytes;
     return !engine->device->host_bytes ? 0 : left > 0 ? left : 1;
 }
 
+/* The arena that engine_solve asks the planner for: the room above parameters and state, less this
+ * percentage of it, in this order. */
+static const int engine_shrink_percent[] = { 0, 4, 12, 24, 40 };
+
+/* If a plan leaves more than 1 / ENGINE_SPARE of the room unused, a smaller budget is tried. */
+enum { ENGINE_SPARE = 20 };
+
+/* The planner's cheapest plan within the budget. If the plan leaves much of the arena unused, cheaper
+ * plans fitted by live bytes but could not be placed. The planner is then asked for smaller arenas,
+ * until an answer is cheaper. */
 static Err engine_solve(Pool *pool, Engine *engine, const EngineOptions *options, Program *program)
 {
     int64_t room = options->budget_bytes - engine->persistent_bytes,
-            elsewhere = engine_elsewhere(engine, program, true);
+            untouched = engine_untouched_bytes(engine, program, true);
     PlanOptions how = {
         .effort = options->effort, .time_limit_s = options->time_limit_s, .seed = options->seed,
         .layout = true,
@@ -263,9 +269,9 @@ static Err engine_solve(Pool *pool, Engine *engine, const EngineOptions *options
     Pool       *temp = pool_new(pool, "engine_solve");
     PlanSearch *search = plan_search_new(temp, program->pgraph, &how);
     bool        refused = false;
-    for (size_t i = 0; i < sizeof engine_less / sizeof *engine_less; i++) {
+    for (size_t i = 0; i < sizeof engine_shrink_percent / sizeof *engine_shrink_percent; i++) {
         Plan   *plan;
-        int64_t budget = options->budget_bytes - elsewhere - room / 100 * engine_less[i];
+        int64_t budget = options->budget_bytes - untouched - room / 100 * engine_shrink_percent[i];
         Err     err = plan_search_within(pool, search, budget < 1 ? 1 : budget, &plan);
         if (err && err != E_BUDGET)
             return err;
@@ -273,17 +279,17 @@ static Err engine_solve(Pool *pool, Engine *engine, const EngineOptions *options
         bool cheaper = i > 0 && !err && plan->cost < program->plan->cost;
         if (i == 0 || cheaper)
             program->plan = plan;
-        if (err || cheaper || options->budget_bytes - elsewhere - plan->arena_bytes < room / 20)
+        if (err || cheaper || options->budget_bytes - untouched - plan->arena_bytes < room / ENGINE_SPARE)
             break;
     }
     pool_free(temp);
-    /* A least plan is placed as small as it goes, not as asked for: what is named is then named
-     * again. */
+    /* The plan with the smallest peak is placed as low as possible, not just within the budget: a
+     * refusal then names the same minimum every time. */
     return engine_place(pool, engine, program, refused ? 0 : options->budget_bytes, NULL, NULL);
 }
 
-/* Everything kept if that fits the budget, else the planner's cheapest plan that does. A program
- * that cannot fit keeps its plan of least arena: engine_new then says what the whole would need. */
+/* Everything kept if that fits the budget, else the planner's cheapest plan. A program that cannot
+ * fit keeps its plan with the smallest arena, and engine_new says what the whole needs. */
 static Err engine_program(Pool *pool, Engine *engine, const EngineOptions *options,
                           Program *program)
 {
@@ -307,12 +313,12 @@ const Device *engine_device(const Engine *engine, int32_t node)
     return engine->choices[node].builtin ? &engine->builtin_device : engine->device;
 }
 
-/* Nobody gives workspace away for nothing: a leaner algorithm that was not measured is taken to be
- * slower. */
+/* A leaner algorithm that was not measured is assumed to be slower by this factor: workspace
+ * usually buys time. */
 static const double lean_slower = 1.25;
 
-/* Where the preferred algorithm wants more workspace than it may have (or `own` says so), the own
- * provider's leanest takes over if it needs less. */
+/* If the preferred algorithm needs more workspace than allowed, or `builtin` selects the node, the
+ * builtin backend's leanest algorithm replaces it, provided it needs less. */
 static Err engine_lean(Engine *engine, int64_t max_workspace, const bool *builtin)
 {
     uint64_t identity = graph_identity(engine->graph);
@@ -337,8 +343,8 @@ static Err engine_lean(Engine *engine, int64_t max_workspace, const bool *builti
     return OK;
 }
 
-/* Which parts are planned together: each on its own, but micro and update as one where gradients
- * pass between them without being accumulated. */
+/* Each phase is planned alone, except that micro and update form one program if gradients pass
+ * between them without being accumulated. */
 static Err engine_list_programs(Pool *pool, Engine *engine, const EngineOptions *options)
 {
     bool present[PHASE_COUNT] = { false };
@@ -400,18 +406,15 @@ Err engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptio
     if (options->budget_bytes && engine->arena_bytes > options->budget_bytes)
         return fail(E_BUDGET,
                     "no plan fits %s: this model needs at least %s (%lld bytes) with what may be "
-                    "changed, of which %s "
-                    "are parameters and state; no such plan can do with less than %s. Ask for the "
-                    "least, or for a smaller "
-                    "--batch",
+                    "changed, of which %s are parameters and state; no such plan can do with less "
+                    "than %s. Ask for the minimum, or for a smaller --batch",
                     bytes_text(options->budget_bytes), bytes_text(engine->arena_bytes),
                     (long long)engine->arena_bytes, bytes_text(engine->persistent_bytes),
                     bytes_text(engine->bound_bytes));
     if (!engine_fits(engine, 0))
         return fail(E_BUDGET,
                     "the state kept on the host and its copies need %s there (%lld bytes), %s may "
-                    "be taken; give "
-                    "more with --host-budget",
+                    "be used; give more with --host-budget",
                     bytes_text(engine->host_bytes), (long long)engine->host_bytes,
                     bytes_text(device->host_bytes));
     return OK;

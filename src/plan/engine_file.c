@@ -1,5 +1,5 @@
-/* engine_file.c -- plan.json (`plimsoll-plan-1`) of a training step, in and out. See
- * docs/FORMATS.md. */
+/* engine_file.c -- reading and writing plan.json (`plimsoll-plan-1`) of a training step. See
+ * docs/user/FORMATS.md. */
 #include "plan/engine.h"
 
 #include "base/hash.h"
@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- the digest ---- */
 
-/* What a plan depends on: operators, shapes, types and wiring of every node, as 16 hexadecimal
- * digits. Attributes (a learning rate, an epsilon) do not matter: when and where is all it says. */
+/* What a plan depends on: operators, shapes, types and edges of every node, as 16 hexadecimal
+ * digits. Attributes such as a learning rate do not count: a plan only says when nodes run and
+ * where values lie. */
 static void graph_digest(const Graph *graph, char digest[17])
 {
     uint64_t hash = HASH_EMPTY;
@@ -43,7 +43,8 @@ static void graph_digest(const Graph *graph, char digest[17])
 
 /* ---- out ---- */
 
-static bool choice_counts(const Choice *choice)  /* worth a line: it has an algorithm or workspace */
+static bool choice_counts(const Choice *choice)  /* worth writing: it has an algorithm or
+                                                  * workspace */
 {
     return choice->name || choice->workspace_bytes;
 }
@@ -120,7 +121,7 @@ static Err read_device(const Json *root, const Device *device)
     TRY(json_need_text(object, "library", &library));
     TRY(json_need_int(object, "threads", &threads));
     TRY(json_need_int(object, "align", &align));
-    /* A GPU has two names: its profile's where it is only described, "cuda" where it is. */
+    /* A GPU has two names: that of its profile if it is only described, "cuda" if it is present. */
     bool named = !strcmp(name, device->name) || device->kind == DEVICE_CUDA;
     if (!named || strcmp(model, device->model) || align != device->align)
         return fail(E_PLAN,
@@ -166,7 +167,7 @@ typedef struct ChoiceRow {
 static Err read_choices(Pool *temp, const Json *root, const Graph *graph, ChoiceRow *rows)
 {
     const Json *list;
-    Names       nodes;
+    NameIndex       nodes;
     TRY(json_need_array(root, "choices", &list));
     names_init(&nodes, temp, graph->n_nodes);
     for (int32_t i = 0; i < graph->n_nodes; i++)
@@ -192,8 +193,8 @@ static Err read_choices(Pool *temp, const Json *root, const Graph *graph, Choice
     return OK;
 }
 
-/* What runs must be what was planned. A GPU that is only described answers for its libraries with
- * a little more workspace than the GPU itself: a plan that has room to spare keeps it. */
+/* The node must run as planned. For a GPU that is only described, the libraries' workspace is
+ * estimated a little high: a plan with more workspace than needed keeps it. */
 static Err check_choices(const Json *root, Engine *engine, const ChoiceRow *rows)
 {
     for (int32_t i = 0; i < engine->graph->n_nodes; i++) {
@@ -234,7 +235,7 @@ static Err read_engine(Pool *pool, Pool *temp, const Json *root, Graph *graph,
     bool      *builtin = NEWN(temp, bool, graph->n_nodes);
     TRY(graph_check(graph));
     if (!options->no_inplace)
-        graph_take_inplace(graph);           /* part of what the digest says */
+        graph_take_inplace(graph);           /* the digest covers it */
     TRY(read_digest(root, graph));
     TRY(read_choices(temp, root, graph, rows));
     for (int32_t i = 0; i < graph->n_nodes; i++)
@@ -243,7 +244,7 @@ static Err read_engine(Pool *pool, Pool *temp, const Json *root, Graph *graph,
     Engine *engine = *out;
     TRY(check_choices(root, engine, rows));
     TRY(phases_read(pool, root, engine, budget));
-    TRY(json_need_int(root, "keep_all_bytes", &engine->keep_all_bytes));     /* for reports only */
+    TRY(json_need_int(root, "keep_all_bytes", &engine->keep_all_bytes));     /* only for reports */
     TRY(json_need_bool(root, "cut", &engine->cut));
     TRY(figure_read(root, "persistent_bytes", engine->persistent_bytes));
     TRY(figure_read(root, "live_bytes", engine->live_bytes));

@@ -1,20 +1,20 @@
-/* names.c -- open addressing over FNV-1a; the table is at most half full. */
+/* names.c -- a hash table with open addressing and FNV-1a; at most half full. */
 #include "plan/names.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-void names_init(Names *names, Pool *pool, int32_t n_most)
+void names_init(NameIndex *names, Pool *pool, int32_t max_names)
 {
     uint32_t size = 16;
-    while (size < 2 * (uint32_t)n_most)
+    while (size < 2 * (uint32_t)max_names)
         size *= 2;
     names->name  = NEWN(pool, const char *, size);
     names->index = NEWN(pool, int32_t, size);
     names->mask  = size - 1;
 }
 
-static uint32_t names_slot(const Names *names, const char *name)
+static uint32_t names_slot(const NameIndex *names, const char *name)
 {
     uint32_t hash = 2166136261u;
     for (const char *c = name; *c; c++)
@@ -25,7 +25,7 @@ static uint32_t names_slot(const Names *names, const char *name)
     return slot;
 }
 
-bool names_add(Names *names, const char *name, int32_t index)
+bool names_add(NameIndex *names, const char *name, int32_t index)
 {
     uint32_t slot = names_slot(names, name);
     if (names->name[slot])
@@ -35,7 +35,7 @@ bool names_add(Names *names, const char *name, int32_t index)
     return true;
 }
 
-int32_t names_find(const Names *names, const char *name)
+int32_t names_find(const NameIndex *names, const char *name)
 {
     uint32_t slot = names_slot(names, name);
     return names->name[slot] ? names->index[slot] : -1;

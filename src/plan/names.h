@@ -1,21 +1,21 @@
-/* names.h -- from the ids of a file to indices: a hash table in a pool. For the room only. */
+/* names.h -- ids of a file to indices: a hash table in a pool. Only for this room. */
 #ifndef PLAN_NAMES_H
 #define PLAN_NAMES_H
 
 #include "base/json.h"
 #include "base/json_out.h"
 
-typedef struct Names {
+typedef struct NameIndex {
     const char **name;       /* [slot] NULL: free */
     int32_t     *index;      /* [slot] */
     uint32_t     mask;
-} Names;
+} NameIndex;
 
-void    names_init(Names *names, Pool *pool, int32_t n_most);
-bool    names_add(Names *names, const char *name, int32_t index);  /* false: it is there already */
-int32_t names_find(const Names *names, const char *name);          /* -1: absent */
+void    names_init(NameIndex *names, Pool *pool, int32_t max_names);
+bool    names_add(NameIndex *names, const char *name, int32_t index);  /* false: already present */
+int32_t names_find(const NameIndex *names, const char *name);          /* -1: absent */
 
-/* An id in a file is a text or a whole number. what: "value" or "node", for the sentence. */
+/* An id in a file is a text or a whole number. what: "value" or "node", for the message. */
 Err names_id(Pool *pool, const Json *container, const Json *id, const char *what,
              const char **name);
 void names_write(JsonOut *o, const char *key, const char *name, bool number);  /* as it was read */

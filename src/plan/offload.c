@@ -1,58 +1,59 @@
-/* offload.c -- keep the runs, move idle values to the host and back.
+/* offload.c -- keeps the runs and copies idle values to the host and back.
  *
- * In comes a list of runs, out goes a plan of the same runs with copies. Each stay of a value (from
- * its making to its last reader) offers one window: its longest time without a reader.
+ * In comes a list of runs, out goes a plan of the same runs with copies. Each live range of a value
+ * offers one window: its longest time without a reader.
  *
  *   run         make         from            gone           load        to
  *   value v      |============|===============|   (host)     |===========|====
  *   to host      |--- copy ---|-------->|                    |-- copy -->|
  *   steps      save v                      wait, drop     load v      wait v, free_host v
  *
- * Greedy: while the bytes at the fullest run are above the budget, take the longest window over it.
- * Saves go out in the order of making; a value is dropped at the first run after its copy has
- * ended, so that nothing waits for a save. Loads come back in the order of need, each as late as
- * the queue allows for it to be there in time; where that is too early they start right after the
- * drop, and the rest of the copy is waited for. Times are those of the runs alone; the simulator
- * then tells what the plan really costs.
+ * Greedy: while the fullest run is above the budget, take the longest window over it. Saves start in
+ * order of production; a value is dropped after the first run that ends after its copy, so nothing
+ * waits for a save. Loads are queued in order of need, each as late as possible to arrive in time; if
+ * that would be before the drop, they start right after it, and the rest of the copy is waited for.
+ * Times are those of the runs alone; the simulator then finds the true cost of the plan.
  *
- * Forecasts err: on a GPU that runs ahead of them, copies that were to end just in time are
- * waited for. So copies are first planned to take half as long again; where the budget has no room
- * for that, just in time; where that is not enough either, as if they took none: a value is gone as
- * soon as nobody reads it, comes back for its reader, and both copies are waited for.
+ * Predicted times err: on a GPU that is faster than predicted, copies planned to end just in time are
+ * late. So copies are first planned to take 1.5 times as long. If the budget has no room for that, just
+ * in time; if that is not enough either, as if they took no time: a value is dropped as soon as nothing
+ * reads it, is loaded for its reader, and both copies are waited for.
  */
 #include "plan/plan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Window {
-    int32_t value, make, from, to;       /* runs */
+typedef struct OffloadWindow {
+    int32_t value, make, from, to;       /* runs: produced; last use before and first use after the
+                                          * window */
     int32_t gone;            /* dropped after this run */
     int32_t load;            /* loaded before this run */
     double  stretch;         /* time between from and to */
-    double  out, in;         /* of its copies, once it is taken */
-    double  sent, due;       /* when its save ends and its load begins, in their queues */
-    int32_t ends, seen;      /* run during which the save ends, now and when `load` was found */
-} Window;
+    double  out, in;         /* times of its copies, once the window is taken */
+    double  sent, due;       /* when its save ends and its load must begin, in their queues */
+    int32_t ends, seen;      /* the run during which the save ends: now, and when `load` was
+                              * computed */
+} OffloadWindow;
 
 typedef struct Offload {
     const PGraph  *graph;
     Pool          *pool;
     const int32_t *runs;
     int32_t        n_runs;
-    double         margin;   /* a copy is planned to take so many times its time */
-    double        *start;    /* [run] and [n_runs]: the end */
-    int64_t       *live;     /* [run] bytes with everything kept */
-    int64_t       *change;   /* [run] bytes that are gone from it on, less those back by then */
-    Window        *windows;  /* by falling stretch; those taken lie over no run any more */
+    double         margin;   /* copies are planned to take this many times their time */
+    double        *start;    /* [run]; [n_runs] is the end */
+    int64_t       *live;     /* [run] bytes with nothing offloaded */
+    int64_t       *change;   /* [run] bytes offloaded from this run on, less those loaded by then */
+    OffloadWindow        *windows;  /* by falling stretch; a taken window covers no run any more */
     int32_t        n_windows, cap_windows;
-    Window       **taken;    /* in order of making */
-    Window       **by_need;  /* the same, last needed first */
+    OffloadWindow       **taken;    /* in order of production */
+    OffloadWindow       **by_need;  /* the same windows, the last needed first */
     int32_t        n_taken;
 } Offload;
 
-/* Values whose bytes are their own: no views of them, and where they took over another's, all of
- * them. A loaded value has its own size, and whoever takes it over then has that. */
+/* Values that may be offloaded: without views, and, if they took over bytes, as large as those. A
+ * loaded value has its own size, and so has a value that takes it over. */
 static bool *offload_movable(const Offload *o)
 {
     const PGraph  *graph = o->graph;
@@ -70,7 +71,7 @@ static bool *offload_movable(const Offload *o)
 
 static int offload_order(const void *a, const void *b)
 {
-    const Window *x = a, *y = b;
+    const OffloadWindow *x = a, *y = b;
     if (x->stretch != y->stretch)
         return x->stretch < y->stretch ? 1 : -1;
     return x->make != y->make ? x->make - y->make : x->value - y->value;
@@ -80,7 +81,8 @@ static void offload_windows(Offload *o)
 {
     const PGraph *graph = o->graph;
     bool         *movable = offload_movable(o);
-    int32_t      *last = NEWN(o->pool, int32_t, graph->n_values + 1);   /* run that touched it */
+    int32_t      *last = NEWN(o->pool, int32_t, graph->n_values + 1);   /* the last run that used
+                                                                         * it */
     int32_t      *open = NEWN(o->pool, int32_t, graph->n_values + 1);   /* its window + 1 */
     int32_t      *make = NEWN(o->pool, int32_t, graph->n_values + 1);
     for (int32_t r = 0; r < o->n_runs; r++) {
@@ -90,7 +92,7 @@ static void offload_windows(Offload *o)
             if (!movable[v] || last[v] == r)
                 continue;
             double stretch = o->start[r] - o->start[last[v] + 1];
-            Window window = { .value = v, .make = make[v], .from = last[v], .to = r,
+            OffloadWindow window = { .value = v, .make = make[v], .from = last[v], .to = r,
                               .stretch = stretch };
             if (open[v] == 0) {
                 VEC_ADD(o->pool, o->windows, o->n_windows, o->cap_windows, window);
@@ -138,7 +140,7 @@ static int32_t offload_run_starting(const Offload *o, int32_t after, int32_t to,
     return low;
 }
 
-static void offload_count(Offload *o, const Window *w, int64_t sign)
+static void offload_count(Offload *o, const OffloadWindow *w, int64_t sign)
 {
     if (w->load <= w->gone + 1)
         return;
@@ -146,13 +148,14 @@ static void offload_count(Offload *o, const Window *w, int64_t sign)
     o->change[w->load]     -= sign * o->graph->values[w->value].bytes;
 }
 
-/* When is each taken window's value gone, and when does it come back? One window more changes few
- * of the others' times: only those are looked up again, else long steps take minutes. */
+/* Computes when the value of each taken window is dropped and loaded. One more window changes few
+ * of these times, so only changed ones are looked up again; otherwise long steps would take
+ * minutes. */
 static void offload_times(Offload *o)
 {
     double queue = 0;
     for (int32_t i = 0; i < o->n_taken; i++) {
-        Window *w = o->taken[i];
+        OffloadWindow *w = o->taken[i];
         queue = (o->start[w->make + 1] > queue ? o->start[w->make + 1] : queue) + w->out;
         if (w->sent != queue)
             w->ends = offload_run_ending(o, w->from, queue);
@@ -160,7 +163,7 @@ static void offload_times(Offload *o)
     }
     queue = o->start[o->n_runs];
     for (int32_t i = 0; i < o->n_taken; i++) {
-        Window *w = o->by_need[i];
+        OffloadWindow *w = o->by_need[i];
         queue = (o->start[w->to] < queue ? o->start[w->to] : queue) - w->in;
         if (w->due == queue && w->seen == w->ends)
             continue;
@@ -168,7 +171,7 @@ static void offload_times(Offload *o)
         w->due = queue;
         w->gone = w->seen = w->ends;
         if (w->gone >= w->to - 1)
-            w->gone = w->load = w->to;               /* no time to be gone: not moved */
+            w->gone = w->load = w->to;               /* too short to be dropped: not offloaded */
         else
             w->load = offload_run_starting(o, w->gone, w->to, queue);
         offload_count(o, w, 1);
@@ -193,7 +196,7 @@ static int32_t offload_fullest(const Offload *o, int64_t *bytes)
 
 static void offload_take(Offload *o, int32_t index)
 {
-    Window *w = NEW(o->pool, Window);
+    OffloadWindow *w = NEW(o->pool, OffloadWindow);
     int32_t i = o->n_taken, k = o->n_taken++;
     *w = o->windows[index];
     o->windows[index].to = o->windows[index].from;
@@ -202,15 +205,15 @@ static void offload_take(Offload *o, int32_t index)
     w->in = o->margin * bytes / o->graph->to_device;
     w->sent = w->due = -1;
     w->seen = -1;
-    for (; i > 0; i--) {                             /* in order of making, then of values */
-        const Window *b = o->taken[i - 1];
+    for (; i > 0; i--) {                             /* in order of production, then of values */
+        const OffloadWindow *b = o->taken[i - 1];
         if (b->make < w->make || (b->make == w->make && b->value < w->value))
             break;
         o->taken[i] = o->taken[i - 1];
     }
     o->taken[i] = w;
     for (; k > 0; k--) {
-        const Window *b = o->by_need[k - 1];
+        const OffloadWindow *b = o->by_need[k - 1];
         if (b->to > w->to || (b->to == w->to && b->value > w->value))
             break;
         o->by_need[k] = o->by_need[k - 1];
@@ -218,15 +221,15 @@ static void offload_take(Offload *o, int32_t index)
     o->by_need[k] = w;
 }
 
-/* Take windows until the budget holds. False: nothing is left to move at the fullest run; the
- * windows that were taken on the way are the same for every budget, so none below *least, the
- * fewest bytes that were seen, need ever be asked for again. */
-static bool offload_choose(Offload *o, int64_t budget, int64_t *least)
+/* Takes windows until the budget holds. False: nothing is left to offload at the fullest run. The
+ * windows taken are the same for every budget, so no budget below *min_bytes, the fewest bytes
+ * seen, need be tried again. */
+static bool offload_choose(Offload *o, int64_t budget, int64_t *min_bytes)
 {
     int64_t bytes, fewest = INT64_MAX;
     o->change = NEWN(o->pool, int64_t, o->n_runs + 2);
-    o->taken = NEWN(o->pool, Window *, o->n_windows + 1);
-    o->by_need = NEWN(o->pool, Window *, o->n_windows + 1);
+    o->taken = NEWN(o->pool, OffloadWindow *, o->n_windows + 1);
+    o->by_need = NEWN(o->pool, OffloadWindow *, o->n_windows + 1);
     for (;;) {
         offload_times(o);
         int32_t full = offload_fullest(o, &bytes), pick = 0;
@@ -237,7 +240,7 @@ static bool offload_choose(Offload *o, int64_t budget, int64_t *least)
                && (o->windows[pick].from >= full || o->windows[pick].to <= full))
             pick++;
         if (pick == o->n_windows) {
-            *least = fewest;
+            *min_bytes = fewest;
             return false;
         }
         offload_take(o, pick);
@@ -246,16 +249,16 @@ static bool offload_choose(Offload *o, int64_t budget, int64_t *least)
 
 static int offload_by_load(const void *a, const void *b)
 {
-    const Window *x = *(Window *const *)a, *y = *(Window *const *)b;
+    const OffloadWindow *x = *(OffloadWindow *const *)a, *y = *(OffloadWindow *const *)b;
     if (x->load != y->load)
         return x->load - y->load;
     return x->to != y->to ? x->to - y->to : x->value - y->value;
 }
 
-/* The runs and drops of `kept`, with the copies between them. */
+/* Writes the runs and drops of `kept` with the copies between them. */
 static void offload_steps(Offload *o, const Plan *kept, Plan *plan)
 {
-    Window **by_load = NEWN(o->pool, Window *, o->n_taken + 1), **moved = by_load;
+    OffloadWindow **by_load = NEWN(o->pool, OffloadWindow *, o->n_taken + 1), **moved = by_load;
     int32_t  n = 0, at_load = 0, run = -1;
     int32_t *first_gone = NEWN(o->pool, int32_t, o->n_runs + 2);
     int32_t *first_make = NEWN(o->pool, int32_t, o->n_runs + 2);
@@ -275,7 +278,7 @@ static void offload_steps(Offload *o, const Plan *kept, Plan *plan)
     }
     for (int32_t s = 0; s <= kept->n_steps; s++) {
         bool is_run = s == kept->n_steps || kept->steps[s].kind == STEP_RUN;
-        if (is_run && run >= 0) {                    /* after the run before, drops included */
+        if (is_run && run >= 0) {                    /* after the previous run and its drops */
             for (int32_t i = first_make[run]; i > 0; i = next[3 * (i - 1)])
                 plan_add(o->pool, plan, STEP_SAVE, moved[i - 1]->value);
             for (int32_t i = first_gone[run]; i > 0; i = next[3 * (i - 1) + 1]) {
@@ -299,11 +302,11 @@ static void offload_steps(Offload *o, const Plan *kept, Plan *plan)
 }
 
 static Err offload_plan(Offload *o, const Plan *kept, int64_t budget, int64_t host_budget,
-                        int64_t *least, Pool *pool, Plan **out)
+                        int64_t *min_bytes, Pool *pool, Plan **out)
 {
     Plan      steps = { 0 };
     PlanMeter meter;
-    if (!offload_choose(o, budget, least))
+    if (!offload_choose(o, budget, min_bytes))
         return OK;
     offload_steps(o, kept, &steps);
     TRY(plan_simulate(NULL, o->graph, &steps, &meter));
@@ -324,7 +327,7 @@ static Err offload_plan(Offload *o, const Plan *kept, int64_t budget, int64_t ho
 }
 
 Err plan_offload(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t n_runs,
-                 int64_t budget_bytes, int64_t host_budget_bytes, OffloadMinimum *least, Plan **plan)
+                 int64_t budget_bytes, int64_t host_budget_bytes, OffloadMinimum *known, Plan **plan)
 {
     OffloadMinimum none = { 0 };
     Pool     *temp = pool_new(NULL, "plan_offload");
@@ -348,7 +351,7 @@ Err plan_offload(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t n
             o.live[r++] = meter.curve[s];
         }
         static const double margins[OFFLOAD_MARGINS] = { 1.5, 1, 0 };
-        int64_t *bytes = least ? least->bytes : none.bytes;
+        int64_t *bytes = known ? known->bytes : none.bytes;
         for (int i = 0; !err && !*plan && i < OFFLOAD_MARGINS; i++) {
             if (budget_bytes < bytes[i])
                 continue;

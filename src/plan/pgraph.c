@@ -1,7 +1,7 @@
-/* pgraph.c -- is this graph one that can be planned? Ids, sizes, producers, roots and the input order.
+/* pgraph.c -- can this graph be planned? Checks ids, sizes, producers, roots and the input order.
  *
- * Everything later leans on what is checked here: the input order runs as it stands, every value
- * that is read exists, and sums of bytes cannot overflow.
+ * Everything later relies on this: the input order can run as it stands, every value that is read
+ * exists, and sums of bytes cannot overflow.
  */
 #include "plan/pgraph.h"
 
@@ -9,7 +9,8 @@
 
 #define PGRAPH_MAX_SUM   (INT64_MAX / 4)
 #define PGRAPH_MAX_ALIGN ((int64_t)1 << 30)
-#define PGRAPH_MAX_COST  1e300               /* of all nodes: a plan runs some of them again */
+#define PGRAPH_MAX_COST  1e300               /* of all nodes together: a plan runs some of them more
+                                              * than once */
 
 int32_t pgraph_root(const PGraph *graph, int32_t value)
 {
@@ -62,7 +63,7 @@ int64_t pgraph_persistent_room(const PGraph *graph, int32_t value)
     return (v->bytes + graph->align - 1) / graph->align * graph->align;
 }
 
-void pgraph_made_by(PGraph *graph, int32_t n)
+void pgraph_link_node(PGraph *graph, int32_t n)
 {
     PNode *node = &graph->nodes[n];
     for (int32_t i = 0; i < node->n_out; i++) {
@@ -96,14 +97,14 @@ static Err pgraph_check_values(const PGraph *graph)
                         value->name);
         sum += value->bytes;
         if (value->producer < -1 || value->producer >= graph->n_nodes)
-            return fail(E_FORMAT, "value %s: there is no node %d to make it", value->name,
+            return fail(E_FORMAT, "value %s: there is no node %d to produce it", value->name,
                         value->producer);
         if (value->producer < 0 && !value->persistent && !value->host_resident)
-            return fail(E_FORMAT, "value %s: no node makes it, so it must be persistent",
+            return fail(E_FORMAT, "value %s: no node produces it, so it must be persistent",
                         value->name);
         if (value->host_resident && (value->persistent || value->view_of >= 0 || value->final))
             return fail(E_FORMAT,
-                        "value %s: what is host_resident is neither persistent nor final nor a view",
+                        "value %s: a host_resident value cannot be persistent, final or a view",
                         value->name);
         if (value->view_of < -1 || value->view_of >= graph->n_values || value->view_of == v)
             return fail(E_FORMAT, "value %s: view_of names no other value", value->name);
@@ -164,11 +165,11 @@ static Err pgraph_check_node(const PGraph *graph, const PNode *node)
                     (long long)node->workspace);
     for (int32_t i = 0; i < node->n_in; i++) {
         if (node->in[i] < 0 || node->in[i] >= graph->n_values)
-            return fail(E_FORMAT, "node %s: input %d is no value", node->name, i);
+            return fail(E_FORMAT, "node %s: input %d is not a value", node->name, i);
     }
     for (int32_t i = 0; i < node->n_out; i++) {
         if (node->out[i] < 0 || node->out[i] >= graph->n_values)
-            return fail(E_FORMAT, "node %s: output %d is no value", node->name, i);
+            return fail(E_FORMAT, "node %s: output %d is not a value", node->name, i);
         if (pgraph_has(node->out, i, node->out[i]))
             return fail(E_FORMAT, "node %s: output %s is listed twice", node->name,
                         graph->values[node->out[i]].name);
@@ -176,20 +177,20 @@ static Err pgraph_check_node(const PGraph *graph, const PNode *node)
     return pgraph_check_inplace(graph, node);
 }
 
-/* Node n reads value v before any node has made it. */
+/* The error: node n reads value v before any node has produced it. */
 static Err pgraph_not_yet(const PGraph *graph, int32_t n, int32_t v)
 {
     const char *reader = graph->nodes[n].name, *value = graph->values[v].name;
     int32_t     producer = graph->values[v].producer;
     if (producer == n)
-        return fail(E_FORMAT, "node %s: reads %s before any node has made it, and makes it itself: "
-                    "what is there before the first node must be persistent", reader, value);
-    return fail(E_FORMAT, "node %s: reads %s before any node has made it: node %s, further down, "
-                "does; list the nodes in an order they can run in, which a cycle has not", reader,
+        return fail(E_FORMAT, "node %s: reads %s before any node has produced it, and produces it itself: "
+                    "what exists before the first node must be persistent", reader, value);
+    return fail(E_FORMAT, "node %s: reads %s before any node has produced it: node %s, further down, "
+                "does; list the nodes in an order in which they can run (a cycle has none)", reader,
                 value, graph->nodes[producer].name);
 }
 
-/* Walk the input order: what is read must be there, and must not have been taken over. */
+/* Walks the input order: what is read must exist, and must not have been taken over. */
 static Err pgraph_check_order(const PGraph *graph, int32_t *writer, int32_t *taker)
 {
     for (int32_t v = 0; v < graph->n_values; v++)
@@ -208,7 +209,7 @@ static Err pgraph_check_order(const PGraph *graph, int32_t *writer, int32_t *tak
             int32_t v = node->out[i], root = pgraph_root(graph, v);
             if (root != v && !graph->values[root].persistent && writer[root] < 0
                 && !pgraph_has(node->out, node->n_out, root))
-                return fail(E_FORMAT, "node %s: makes %s, a view of %s, which is not there yet",
+                return fail(E_FORMAT, "node %s: produces %s, a view of %s, which does not exist yet",
                             node->name, graph->values[v].name, graph->values[root].name);
             if (writer[v] < 0 && graph->values[v].producer != n)
                 return fail(E_FORMAT, "value %s: its producer must be %s, the first node that outputs "

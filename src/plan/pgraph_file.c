@@ -1,6 +1,6 @@
-/* pgraph_file.c -- graph.json (`plimsoll-graph-1`) to a PGraph and back. See docs/FORMATS.md.
+/* pgraph_file.c -- graph.json (`plimsoll-graph-1`) to a PGraph and back. See docs/user/FORMATS.md.
  *
- * Strict about what it reads, deaf to fields it does not know: the engine's own graphs carry more.
+ * Strict about the fields it reads; unknown fields are ignored, because exported graphs carry more.
  */
 #include "plan/pgraph.h"
 
@@ -11,13 +11,13 @@
 
 #define PGRAPH_FORMAT "plimsoll-graph-1"
 
-typedef struct Reader {
+typedef struct GraphReader {
     Pool   *pool;            /* of the graph */
     PGraph *graph;
-    Names   values, nodes;
-} Reader;
+    NameIndex   values, nodes;
+} GraphReader;
 
-static Err read_value_id(Reader *r, const Json *list, const Json *id, int32_t *value)
+static Err read_value_id(GraphReader *r, const Json *list, const Json *id, int32_t *value)
 {
     const char *name;
     TRY(names_id(r->pool, list, id, "value", &name));
@@ -26,7 +26,7 @@ static Err read_value_id(Reader *r, const Json *list, const Json *id, int32_t *v
 }
 
 /* A member that is a list of values; absent means empty. */
-static Err read_value_list(Reader *r, const Json *object, const char *key, int32_t **ids,
+static Err read_value_list(GraphReader *r, const Json *object, const char *key, int32_t **ids,
                            int32_t *n)
 {
     const Json *list = NULL;
@@ -38,7 +38,7 @@ static Err read_value_list(Reader *r, const Json *object, const char *key, int32
     return OK;
 }
 
-static Err read_value(Reader *r, const Json *list, int32_t v)
+static Err read_value(GraphReader *r, const Json *list, int32_t v)
 {
     const Json *item = &list->items[v];
     PValue     *value = &r->graph->values[v];
@@ -57,7 +57,7 @@ static Err read_value(Reader *r, const Json *list, int32_t v)
 }
 
 /* Views may be given as views of views; a PGraph names the root. */
-static Err read_roots(Reader *r, const Json *list)
+static Err read_roots(GraphReader *r, const Json *list)
 {
     PValue *values = r->graph->values;
     for (int32_t v = 0; v < r->graph->n_values; v++) {
@@ -73,7 +73,7 @@ static Err read_roots(Reader *r, const Json *list)
                 return json_fail(&list->items[v], NULL, "value %s is a view of itself",
                                  values[v].name);
         }
-        for (int32_t u = v, next; u != root; u = next) {     /* each link is followed once */
+        for (int32_t u = v, next; u != root; u = next) {     /* shorten every link on the way */
             next = values[u].view_of;
             values[u].view_of = root;
         }
@@ -81,7 +81,7 @@ static Err read_roots(Reader *r, const Json *list)
     return OK;
 }
 
-static Err read_inplace(Reader *r, const Json *item, PNode *node)
+static Err read_inplace(GraphReader *r, const Json *item, PNode *node)
 {
     const Json *pairs = NULL;
     TRY(json_maybe_array(item, "inplace", &pairs));
@@ -98,7 +98,7 @@ static Err read_inplace(Reader *r, const Json *item, PNode *node)
     return OK;
 }
 
-static Err read_node(Reader *r, const Json *list, int32_t n)
+static Err read_node(GraphReader *r, const Json *list, int32_t n)
 {
     const Json *item = &list->items[n];
     PNode      *node = &r->graph->nodes[n];
@@ -114,7 +114,7 @@ static Err read_node(Reader *r, const Json *list, int32_t n)
     TRY(read_value_list(r, item, "inputs", &node->in, &node->n_in));
     TRY(read_value_list(r, item, "outputs", &node->out, &node->n_out));
     TRY(read_inplace(r, item, node));
-    pgraph_made_by(r->graph, n);
+    pgraph_link_node(r->graph, n);
     return json_maybe_bool(item, "once", &node->once);
 }
 
@@ -129,7 +129,7 @@ static Err read_bandwidth(PGraph *graph, const Json *root)
     return json_need_number(item, "to_device", &graph->to_device);
 }
 
-static Err read_graph(Reader *r, const Json *root)
+static Err read_graph(GraphReader *r, const Json *root)
 {
     const Json *values, *nodes, *finals = NULL;
     const char *format;
@@ -173,11 +173,11 @@ Err pgraph_read(Pool *pool, const char *path, PGraph **graph)
         err = fail(E_FORMAT, "%s: a graph is an object, not %s", path, json_kind_text(root));
     if (!err) {
         const Json *values = json_get(root, "values"), *nodes = json_get(root, "nodes");
-        Reader r = { .pool = pool, .graph = NEW(pool, PGraph) };
+        GraphReader r = { .pool = pool, .graph = NEW(pool, PGraph) };
         names_init(&r.values, temp, values ? (int32_t)(values->n & 0x3fffffff) : 0);
         names_init(&r.nodes, temp, nodes ? (int32_t)(nodes->n & 0x3fffffff) : 0);
         err = read_graph(&r, root);
-        if (!err && (err = pgraph_check(r.graph)))       /* which knows of no file */
+        if (!err && (err = pgraph_check(r.graph)))       /* its messages do not name the file */
             err = fail(err, "%s: %s", path, err_text());
         *graph = r.graph;
     }

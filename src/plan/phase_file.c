@@ -1,9 +1,9 @@
-/* phase_file.c -- phases of plan.json: what a program does, by the names of the contract.
+/* phase_file.c -- phases of plan.json: the steps of the programs, by the phases of the contract.
  *
- * A phase of the file is a run of steps of one program. Most programs are one phase. Where
- * gradients are not accumulated, micro and update are planned as one program: `micro` are its steps
- * before the first run of the update, `update` all the rest, as exec/ runs them; what lives on from
- * the one to the other is simply not dropped between them.
+ * A phase in the file is a range of steps of one program. Most programs are one phase. If gradients are
+ * not accumulated, micro and update are planned as one program: its steps before the first run of the
+ * update are `micro`, the rest is `update`, as exec/ runs them. A value that lives on from one to the
+ * other is simply not dropped between them.
  *
  *   program     | run drop run run drop | run drop run |
  *   phases      |        micro          |    update    |      offsets: of the buffers begun in each
@@ -14,65 +14,66 @@
 
 #include <string.h>
 
-enum { MAX_PIECES = 2 };
+enum { MAX_PHASES = 2 };
 
-typedef struct Piece {           /* steps [from, to) of a program */
+typedef struct PhaseRange {           /* steps [from, to) of a program */
     const char *name;
     Phase        phase;
     int32_t     from, to;
-} Piece;
+} PhaseRange;
 
 static bool phase_joined(const Program *program)
 {
     return program->phases[PHASE_MICRO] && program->phases[PHASE_UPDATE];
 }
 
-static Phase part_of_step(const Engine *engine, const Program *program, int32_t step)
+static Phase phase_of_step(const Engine *engine, const Program *program, int32_t step)
 {
     return engine->graph->nodes[program->node_of[program->plan->steps[step].id]].phase;
 }
 
-static int phase_pieces(const Engine *engine, const Program *program, Piece pieces[MAX_PIECES])
+static int phase_ranges(const Engine *engine, const Program *program, PhaseRange ranges[MAX_PHASES])
 {
     int32_t n = program->plan->n_steps, split = 0;
     int     phase = 0;
     while (!program->phases[phase])
         phase++;
-    pieces[0] = (Piece){ phase_public_name((Phase)phase), (Phase)phase, 0, n };
+    ranges[0] = (PhaseRange){ phase_public_name((Phase)phase), (Phase)phase, 0, n };
     if (!phase_joined(program))
         return 1;
     while (split < n && (program->plan->steps[split].kind != STEP_RUN ||
-                         part_of_step(engine, program, split) != PHASE_UPDATE))
+                         phase_of_step(engine, program, split) != PHASE_UPDATE))
         split++;
-    pieces[0].to = split;
-    pieces[1] = (Piece){ phase_public_name(PHASE_UPDATE), PHASE_UPDATE, split, n };
+    ranges[0].to = split;
+    ranges[1] = (PhaseRange){ phase_public_name(PHASE_UPDATE), PHASE_UPDATE, split, n };
     return 2;
 }
 
 /* ---- the figures of a phase ---- */
 
-static int64_t piece_live(const Program *program, Piece piece)
+static int64_t range_live_bytes(const Program *program, PhaseRange range)
 {
-    int64_t most = 0;
-    for (int32_t s = piece.from; s < piece.to; s++)
-        most = program->meter.curve[s] > most ? program->meter.curve[s] : most;
-    return most + program->live_bytes - program->meter.live_bytes;
+    int64_t peak = 0;
+    for (int32_t s = range.from; s < range.to; s++)
+        peak = program->meter.curve[s] > peak ? program->meter.curve[s] : peak;
+    return peak + program->live_bytes - program->meter.live_bytes;
 }
 
-/* The highest end of what lives during the phase. */
-static int64_t piece_arena(const Engine *engine, const Program *program, Piece piece)
+/* The highest end of the buffers that are live during the phase. */
+static int64_t range_arena_bytes(const Engine *engine, const Program *program, PhaseRange range)
 {
     int64_t top = 0;
     for (int32_t i = 0; i < program->buffers.n_buffers; i++) {
         const Buffer *b = &program->buffers.buffers[i];
-        if (b->lower < piece.to && b->upper > piece.from && b->offset + b->size > top)
+        if (b->lower < range.to && b->upper > range.from && b->offset + b->size > top)
             top = b->offset + b->size;
     }
     return engine->persistent_bytes + top;
 }
 
-/* The buffers that a phase begins: they stand in the order of their first steps. */
-static int32_t piece_first(const PlanBuffers *all, int32_t step)
+/* The index of the first buffer that begins at or after a step; buffers are in order of their first
+ * steps. */
+static int32_t first_buffer(const PlanBuffers *all, int32_t step)
 {
     int32_t i = 0;
     while (i < all->n_buffers && all->buffers[i].lower < step)
@@ -80,48 +81,48 @@ static int32_t piece_first(const PlanBuffers *all, int32_t step)
     return i;
 }
 
-static double piece_cost(const Engine *engine, const Program *program, Piece piece, double whole,
+static double range_cost(const Engine *engine, const Program *program, PhaseRange range, double whole,
                          bool base)
 {
     double micro = 0;
     if (!phase_joined(program))
         return whole;
-    for (int32_t s = 0; !base && s < (piece.phase == PHASE_UPDATE ? piece.from : piece.to); s++)
+    for (int32_t s = 0; !base && s < (range.phase == PHASE_UPDATE ? range.from : range.to); s++)
         if (program->plan->steps[s].kind == STEP_RUN)
             micro += program->pgraph->nodes[program->plan->steps[s].id].cost;
     for (int32_t i = 0; base && i < program->pgraph->n_nodes; i++)
         if (engine->graph->nodes[program->node_of[i]].phase == PHASE_MICRO)
             micro += program->pgraph->nodes[i].cost;
-    return piece.phase == PHASE_UPDATE ? whole - micro : micro;
+    return range.phase == PHASE_UPDATE ? whole - micro : micro;
 }
 
 /* ---- out ---- */
 
-static void offsets_write(JsonOut *o, const char *key, const PlanBuffers *all, Piece piece)
+static void offsets_write(JsonOut *o, const char *key, const PlanBuffers *all, PhaseRange range)
 {
     json_out_row(o, key);                    /* in the order in which the steps begin the buffers */
-    for (int32_t i = piece_first(all, piece.from); i < piece_first(all, piece.to); i++)
+    for (int32_t i = first_buffer(all, range.from); i < first_buffer(all, range.to); i++)
         json_out_int(o, NULL, all->buffers[i].offset);
     json_out_end(o);
 }
 
-static void phase_write(JsonOut *o, const Engine *engine, const Program *program, Piece piece)
+static void phase_write(JsonOut *o, const Engine *engine, const Program *program, PhaseRange range)
 {
     json_out_object(o, NULL);
-    json_out_string(o, "name", phase_name(piece.phase));
+    json_out_string(o, "name", phase_name(range.phase));
     json_out_int(o, "repeat", program->repeat);
-    json_out_int(o, "live_bytes", piece_live(program, piece));
-    json_out_int(o, "arena_bytes", piece_arena(engine, program, piece));
+    json_out_int(o, "live_bytes", range_live_bytes(program, range));
+    json_out_int(o, "arena_bytes", range_arena_bytes(engine, program, range));
     json_out_int(o, "bound_bytes", program->bound_bytes);
-    json_out_number(o, "cost", piece_cost(engine, program, piece, program->meter.cost, false));
-    json_out_number(o, "base_cost", piece_cost(engine, program, piece,
+    json_out_number(o, "cost", range_cost(engine, program, range, program->meter.cost, false));
+    json_out_number(o, "base_cost", range_cost(engine, program, range,
                                                pgraph_base_cost(program->pgraph), true));
-    offsets_write(o, "offsets", &program->buffers, piece);
+    offsets_write(o, "offsets", &program->buffers, range);
     if (program->slots.n_buffers) {
         json_out_int(o, "host_bytes", program->host_bytes);
-        offsets_write(o, "host_offsets", &program->slots, piece);
+        offsets_write(o, "host_offsets", &program->slots, range);
     }
-    plan_steps_write(o, program->pgraph, program->plan, piece.from, piece.to);
+    plan_steps_write(o, program->pgraph, program->plan, range.from, range.to);
     json_out_end(o);
 }
 
@@ -129,10 +130,10 @@ void phases_write(JsonOut *o, const Engine *engine)
 {
     json_out_array(o, "phases");
     for (int i = 0; i < engine->n_programs; i++) {
-        Piece pieces[MAX_PIECES];
-        int   n = phase_pieces(engine, &engine->programs[i], pieces);
+        PhaseRange ranges[MAX_PHASES];
+        int   n = phase_ranges(engine, &engine->programs[i], ranges);
         for (int k = 0; k < n; k++)
-            phase_write(o, engine, &engine->programs[i], pieces[k]);
+            phase_write(o, engine, &engine->programs[i], ranges[k]);
     }
     json_out_end(o);
 }
@@ -150,11 +151,11 @@ Err figure_read(const Json *object, const char *key, int64_t here)
     return OK;
 }
 
-static Err offsets_read(const Json *phase, const char *key, const PlanBuffers *all, Piece piece,
+static Err offsets_read(const Json *phase, const char *key, const PlanBuffers *all, PhaseRange range,
                         int64_t *offsets)
 {
     const Json *list = NULL;
-    int32_t     first = piece_first(all, piece.from), n = piece_first(all, piece.to) - first;
+    int32_t     first = first_buffer(all, range.from), n = first_buffer(all, range.to) - first;
     if (n == 0 && !json_get(phase, key))
         return OK;
     TRY(json_need_array(phase, key, &list));
@@ -165,7 +166,7 @@ static Err offsets_read(const Json *phase, const char *key, const PlanBuffers *a
     return OK;
 }
 
-/* The phase that stands there must be this one; its steps are added to the program's. */
+/* The item must be this phase of the program; its steps are added to the program's. */
 static Err steps_read(Pool *pool, const Json *item, const Engine *engine, Program *program,
                       Phase phase)
 {
@@ -184,7 +185,7 @@ static Err steps_read(Pool *pool, const Json *item, const Engine *engine, Progra
     for (int32_t i = from; i < program->plan->n_steps; i++)
         if (program->plan->steps[i].kind != STEP_RUN && program->plan->steps[i].kind != STEP_DROP &&
             engine->device->to_host <= 0)
-            return fail(E_PLAN, "%s moves a value to the host, which %s has no use for",
+            return fail(E_PLAN, "%s offloads a value to the host, but %s has no memory of its own",
                         json_name(item), engine->device->name);
     return OK;
 }
@@ -192,26 +193,26 @@ static Err steps_read(Pool *pool, const Json *item, const Engine *engine, Progra
 static Err program_read(Pool *pool, const Json *phases, Engine *engine, Program *program,
                         int64_t budget_bytes)
 {
-    Piece    pieces[MAX_PIECES];
+    PhaseRange    ranges[MAX_PHASES];
     Plan    *plan = program->plan = NEW(pool, Plan);
-    int      n = phase_pieces(engine, program, pieces);
+    int      n = phase_ranges(engine, program, ranges);
     int32_t  split = 0;
     for (int k = 0; k < n; k++) {
         split = plan->n_steps;
-        TRY(steps_read(pool, &phases[k], engine, program, pieces[k].phase));
+        TRY(steps_read(pool, &phases[k], engine, program, ranges[k].phase));
     }
-    phase_pieces(engine, program, pieces);
-    if (n > 1 && pieces[1].from != split)
+    phase_ranges(engine, program, ranges);
+    if (n > 1 && ranges[1].from != split)
         return fail(E_PLAN, "%s: the phase update begins at step %d, its first run is at step %d",
-                    json_name(&phases[1]), split, pieces[1].from);
+                    json_name(&phases[1]), split, ranges[1].from);
     TRY(plan_check(program->pgraph, plan, 0));
     TRY(plan_buffers(pool, program->pgraph, plan, &program->buffers));
     TRY(plan_slots(pool, program->pgraph, plan, &program->slots));
     int64_t *offsets = NEWN(pool, int64_t, program->buffers.n_buffers + 1);
     int64_t *slots = NEWN(pool, int64_t, program->slots.n_buffers + 1);
     for (int k = 0; k < n; k++) {
-        TRY(offsets_read(&phases[k], "offsets", &program->buffers, pieces[k], offsets));
-        TRY(offsets_read(&phases[k], "host_offsets", &program->slots, pieces[k], slots));
+        TRY(offsets_read(&phases[k], "offsets", &program->buffers, ranges[k], offsets));
+        TRY(offsets_read(&phases[k], "host_offsets", &program->slots, ranges[k], slots));
     }
     plan->budget_bytes = budget_bytes;
     plan->base_cost = pgraph_base_cost(program->pgraph);
@@ -224,11 +225,11 @@ static Err program_read(Pool *pool, const Json *phases, Engine *engine, Program 
         engine->keep_all_ns += (double)program->repeat * plan->base_cost;
     for (int k = 0; k < n; k++) {
         int64_t host = 0;
-        TRY(figure_read(&phases[k], "live_bytes", piece_live(program, pieces[k])));
+        TRY(figure_read(&phases[k], "live_bytes", range_live_bytes(program, ranges[k])));
         TRY(json_maybe_int(&phases[k], "host_bytes", &host));
         if (host != program->host_bytes)
             TRY(figure_read(&phases[k], "host_bytes", program->host_bytes));
-        TRY(figure_read(&phases[k], "arena_bytes", piece_arena(engine, program, pieces[k])));
+        TRY(figure_read(&phases[k], "arena_bytes", range_arena_bytes(engine, program, ranges[k])));
     }
     return OK;
 }
@@ -246,7 +247,7 @@ Err phases_read(Pool *pool, const Json *root, Engine *engine, int64_t budget_byt
         TRY(json_maybe_text(&phases->items[i], "name", &name));
         if (name && !strcmp(name, "micro+update"))
             return fail(E_PLAN, "%s is a plan of an earlier version, which wrote micro and update "
-                        "as one phase; make it again by plimsoll fit (a run goes on by "
+                        "as one phase; make a new one with plimsoll fit (a run continues with "
                         "train --resume RUN --budget B)", json_name(root));
     }
     for (int i = 0; i < engine->n_programs; i++)

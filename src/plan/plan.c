@@ -1,8 +1,8 @@
-/* plan.c -- making a plan from the order in which nodes run.
+/* plan.c -- makes a plan from the order in which nodes run.
  *
- * Once the order of runs is fixed (repeats included), the least memory is had by dropping each
- * value right after its last reader before it is made again. So solvers decide runs only, and
- * plan_from_runs adds the drops.
+ * Once the order of runs is fixed, recomputation included, memory is minimal when each value is dropped
+ * after its last use before it is recomputed. So solvers only decide the runs, and plan_from_runs adds
+ * the drops.
  */
 #include "plan/plan.h"
 
@@ -18,14 +18,14 @@ int64_t plan_peak_bytes(const Plan *plan)
     return plan->arena_bytes ? plan->arena_bytes : plan->live_bytes;
 }
 
-/* Backward over the runs: which values does each run touch last? */
+/* One pass backward over the runs finds the values that each run uses last. */
 typedef struct Drops {
     const PGraph *graph;
     Pool         *pool;
-    bool         *needed;    /* [value] read later, before it is made again */
+    bool         *needed;    /* [value] read later, before it is recomputed */
     int32_t      *views;     /* [root] how many of its views are needed */
-    int32_t      *seen;      /* [value] run + 1 that looked at it last */
-    int32_t      *list;      /* drops of all runs, last run first; within a run roots first */
+    int32_t      *seen;      /* [value] 1 + the run at which it was last considered */
+    int32_t      *list;      /* drops of all runs, the last run first; within a run, roots first */
     int32_t       n, cap;
 } Drops;
 
@@ -37,7 +37,8 @@ static void drops_need(Drops *d, int32_t value, bool needed)
     d->needed[value] = needed;
 }
 
-/* Drop value at this run if nobody needs it later. Bytes that were taken over are gone already. */
+/* Drops the value at this run if nothing reads it later. Bytes that were taken over are gone
+ * already. */
 static void drops_look(Drops *d, int32_t run, const PNode *node, int32_t value)
 {
     int32_t root = pgraph_root(d->graph, value);
@@ -55,7 +56,7 @@ static void drops_look(Drops *d, int32_t run, const PNode *node, int32_t value)
 static void drops_at(Drops *d, int32_t run, const PNode *node)
 {
     const PGraph *graph = d->graph;
-    /* Roots first: the list is read backwards, and a root goes after its views. */
+    /* Roots first: the list is read backwards, and a root must be dropped after its views. */
     for (int32_t pass = 0; pass < 2; pass++) {
         for (int32_t i = 0; i < node->n_in + node->n_out; i++) {
             int32_t v = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
@@ -75,7 +76,7 @@ Err plan_from_runs(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t
 {
     Pool    *temp = pool_new(NULL, "plan_from_runs");
     size_t   n_values = (size_t)graph->n_values + 1;
-    int32_t *end = NEWN(temp, int32_t, n_runs + 1);    /* of each run's part of the list */
+    int32_t *end = NEWN(temp, int32_t, n_runs + 1);    /* [run] where its drops end in the list */
     Drops    d = {
         .graph = graph, .pool = temp, .needed = NEWN(temp, bool, n_values),
         .views = NEWN(temp, int32_t, n_values), .seen = NEWN(temp, int32_t, n_values),
@@ -116,7 +117,7 @@ Err plan_keep_all(Pool *pool, const PGraph *graph, Plan **plan)
     Pool         *temp = pool_new(NULL, "plan_keep_all");
     int32_t      *runs = NEWN(temp, int32_t, graph->n_nodes + 1);
     bool          host_resident = pgraph_is_host_resident(graph);
-    const PGraph *seen = host_resident ? pgraph_unhosted(temp, graph) : graph;
+    const PGraph *seen = host_resident ? pgraph_for_solvers(temp, graph) : graph;
     for (int32_t n = 0; n < graph->n_nodes; n++)
         runs[n] = n;
     Err err = plan_from_runs(pool, seen, runs, graph->n_nodes, plan);
@@ -126,13 +127,13 @@ Err plan_keep_all(Pool *pool, const PGraph *graph, Plan **plan)
     return err;
 }
 
-/* At a run at least its inputs, its outputs and its workspace are live, whatever the plan. */
+/* At every run its inputs, outputs and workspace are live, in any plan. */
 int64_t plan_bound_bytes(const PGraph *graph)
 {
     Pool    *temp = pool_new(NULL, "plan_bound");
     int64_t *held = pgraph_held_bytes(temp, graph);
     int32_t *seen = NEWN(temp, int32_t, graph->n_values + 1);
-    int64_t  fixed = pgraph_persistent_bytes(graph), most = 0;
+    int64_t  fixed = pgraph_persistent_bytes(graph), max_node = 0;
     int64_t  finals = 0;
     for (int32_t v = 0; v < graph->n_values; v++)
         finals += graph->values[v].final && !graph->values[v].persistent ? held[v] : 0;
@@ -148,8 +149,8 @@ int64_t plan_bound_bytes(const PGraph *graph)
             seen[root] = n + 1;
             sum += output && pgraph_taken_over(node, v) >= 0 ? 0 : held[root];
         }
-        most = sum > most ? sum : most;
+        max_node = sum > max_node ? sum : max_node;
     }
     pool_free(temp);
-    return fixed + (most > finals ? most : finals);
+    return fixed + (max_node > finals ? max_node : finals);
 }

@@ -1,21 +1,21 @@
-/* plan_buffers.c -- walk the steps; open a buffer where a value becomes live, close it at its drop.
+/* plan_buffers.c -- walks the steps: a buffer opens when a value becomes live and closes at its drop.
  *
  *   step      0      1      2      3      4      5
- *   a         run a |======| drop a               run a |==   two stays of a, two buffers
- *   b (inplace of a)  or:  a |=====run b=====|            one buffer, a's stay then b's
+ *   a         run a |======| drop a               run a |==   two live ranges of a, two buffers
+ *   b (inplace of a)  or:  a |=====run b=====|            one buffer: a's range, then b's
  */
 #include "plan/plan_buffers.h"
 
-typedef struct Walk {
+typedef struct BufferWalk {
     const PGraph *graph;
     Pool         *pool;
     PlanBuffers  *out;
     int32_t       cap_buffers, cap_ranges;
     int64_t      *held;      /* [value] */
-    int32_t      *range;      /* [value] the open stay, or -1 */
-} Walk;
+    int32_t      *range;      /* [value] its open range, or -1 */
+} BufferWalk;
 
-static int32_t walk_buffer(Walk *w, int32_t step, int64_t bytes)
+static int32_t walk_buffer(BufferWalk *w, int32_t step, int64_t bytes)
 {
     if (bytes == 0)
         return -1;
@@ -24,14 +24,14 @@ static int32_t walk_buffer(Walk *w, int32_t step, int64_t bytes)
     return w->out->n_buffers - 1;
 }
 
-static int32_t walk_range(Walk *w, LiveRange range)
+static int32_t walk_range(BufferWalk *w, LiveRange range)
 {
     VEC_ADD(w->pool, w->out->ranges, w->out->n_ranges, w->cap_ranges, range);
     return w->out->n_ranges - 1;
 }
 
 /* last: the last step during which the value is live. */
-static void walk_close(Walk *w, int32_t value, int32_t last)
+static void walk_close(BufferWalk *w, int32_t value, int32_t last)
 {
     if (w->range[value] < 0)
         return;
@@ -42,7 +42,7 @@ static void walk_close(Walk *w, int32_t value, int32_t last)
     w->range[value] = -1;
 }
 
-static void walk_open(Walk *w, int32_t value, int32_t step, int32_t buffer, int32_t within)
+static void walk_open(BufferWalk *w, int32_t value, int32_t step, int32_t buffer, int32_t within)
 {
     w->range[value] = walk_range(w, (LiveRange){
         .value = value, .node = -1, .buffer = buffer, .within = within,
@@ -50,7 +50,7 @@ static void walk_open(Walk *w, int32_t value, int32_t step, int32_t buffer, int3
     });
 }
 
-static void walk_run(Walk *w, int32_t id, int32_t step)
+static void walk_run(BufferWalk *w, int32_t id, int32_t step)
 {
     const PGraph *graph = w->graph;
     const PNode  *node = &graph->nodes[id];
@@ -83,7 +83,7 @@ static void walk_run(Walk *w, int32_t id, int32_t step)
 Err plan_buffers(Pool *pool, const PGraph *graph, const Plan *plan, PlanBuffers *out)
 {
     Pool *temp = pool_new(NULL, "plan_buffers");
-    Walk  w = {
+    BufferWalk  w = {
         .graph = graph, .pool = pool, .out = out, .held = pgraph_held_bytes(temp, graph),
         .range = NEWN(temp, int32_t, graph->n_values + 1),
     };
@@ -106,7 +106,7 @@ Err plan_buffers(Pool *pool, const PGraph *graph, const Plan *plan, PlanBuffers 
     return OK;
 }
 
-/* A short search, under a second: another plan is often easier to place than this one. */
+/* A short search, under a second: if this plan is hard to place, another plan is often easy. */
 Err plan_buffers_place(Pool *pool, const PGraph *graph, const Plan *plan, int64_t budget_bytes,
                        PlanBuffers *out, int64_t *arena_bytes)
 {
@@ -119,7 +119,7 @@ Err plan_buffers_place(Pool *pool, const PGraph *graph, const Plan *plan, int64_
         LayoutOptions options = { .capacity = budget_bytes > fixed ? budget_bytes - fixed : 0,
                                   .max_nodes = PLACE_NODES, .remember = true };
         Err err = layout_solve(pool, out->buffers, out->n_buffers, &options, &result);
-        if (err && err != E_BUDGET)  /* an answer here, not a failure: the caller compares */
+        if (err && err != E_BUDGET)  /* not a failure: the caller compares sizes */
             return err;
         TRY(layout_check(out->buffers, out->n_buffers, result.arena_bytes));
     }
@@ -127,8 +127,9 @@ Err plan_buffers_place(Pool *pool, const PGraph *graph, const Plan *plan, int64_
     return OK;
 }
 
-/* Persistent values lie at the bottom, one after the other, for all steps; where they end. */
-static int64_t places_persistent(const PGraph *graph, const Plan *plan, Place *places, int32_t *n,
+/* Persistent values lie at the bottom, one after the other, for all steps. Returns where they
+ * end. */
+static int64_t placed_persistent(const PGraph *graph, const Plan *plan, PlacedRange *placed, int32_t *n,
                                  int64_t *offset)
 {
     int64_t at = 0;
@@ -137,14 +138,15 @@ static int64_t places_persistent(const PGraph *graph, const Plan *plan, Place *p
         offset[v] = at;
         at += room;
         if (room > 0)
-            places[(*n)++] = (Place){ v, -1, 0, plan->n_steps - 1, offset[v],
+            placed[(*n)++] = (PlacedRange){ v, -1, 0, plan->n_steps - 1, offset[v],
                                       graph->values[v].bytes };
     }
     return at;
 }
 
-/* The search has placed this plan, within the budget or as low as it goes: the same again. */
-Err plan_places(Pool *pool, const PGraph *graph, const Plan *plan, Place **places, int32_t *n)
+/* The planner has placed this plan before, within the budget or as low as possible; the same search
+ * gives the same offsets. */
+Err plan_placed_ranges(Pool *pool, const PGraph *graph, const Plan *plan, PlacedRange **placed, int32_t *n)
 {
     PlanBuffers all;
     int64_t     aims[] = { plan->budget_bytes, 0 }, arena_bytes = -1;
@@ -153,18 +155,18 @@ Err plan_places(Pool *pool, const PGraph *graph, const Plan *plan, Place **place
         TRY(plan_buffers_place(pool, graph, plan, aims[i], &all, &arena_bytes));
     REQUIRE(arena_bytes == plan->arena_bytes);
     *n = 0;
-    *places = NEWN(pool, Place, graph->n_values + all.n_ranges + 1);
-    int64_t above = places_persistent(graph, plan, *places, n, offset);
+    *placed = NEWN(pool, PlacedRange, graph->n_values + all.n_ranges + 1);
+    int64_t above = placed_persistent(graph, plan, *placed, n, offset);
     for (int32_t i = 0; i < all.n_ranges; i++) {
         const LiveRange *s = &all.ranges[i];
         if (s->buffer < 0 && s->within < 0)
             continue;
-        bool          own = s->buffer >= 0;
-        const Buffer *b = own ? &all.buffers[s->buffer] : NULL;
-        (*places)[(*n)++] = (Place){ s->value, s->value < 0 ? s->node : -1,
+        bool          has_buffer = s->buffer >= 0;
+        const Buffer *b = has_buffer ? &all.buffers[s->buffer] : NULL;
+        (*placed)[(*n)++] = (PlacedRange){ s->value, s->value < 0 ? s->node : -1,
                                      s->first_step, s->last_step,
-                                     own ? above + b->offset : offset[s->within],
-                                     own ? b->size : graph->values[s->within].bytes };
+                                     has_buffer ? above + b->offset : offset[s->within],
+                                     has_buffer ? b->size : graph->values[s->within].bytes };
     }
     return OK;
 }
@@ -172,7 +174,7 @@ Err plan_places(Pool *pool, const PGraph *graph, const Plan *plan, Place **place
 Err plan_slots(Pool *pool, const PGraph *graph, const Plan *plan, PlanBuffers *out)
 {
     Pool *temp = pool_new(NULL, "plan_slots");
-    Walk w = { .graph = graph,
+    BufferWalk w = { .graph = graph,
                .pool = pool,
                .out = out,
                .range = NEWN(temp, int32_t, graph->n_values + 1) };

@@ -1,35 +1,36 @@
-/* plan_check.c -- judge a plan. Plain, and shares no code with the simulator or any solver.
+/* plan_check.c -- checks a plan. Plain code that shares nothing with the simulator or any solver.
  *
- * The rules, in the order in which they are looked at:
+ * The rules, in the order in which they are checked:
  *   1 every step names a node or a value of the graph;
- *   2 a node marked once does not run a second time;
- *   3 every input of a run is live, readable and of the version read in the input order;
- *   4 a view is made and read only while its root is live;
- *   5 only a live value is dropped, never a persistent one, never under a live view, never while
- *     a copy of it is pending;
- *   6 copies: save what is live, load what lies on the host, wait for what is pending;
+ *   2 a node marked once is not recomputed;
+ *   3 every input of a run is live, readable and of the version that is read in the input order;
+ *   4 a view is produced and read only while its root is live;
+ *   5 only a live value is dropped, never a persistent one, never a root with a live view, never a value
+ *     with a pending copy;
+ *   6 copies: save what is live, load what is on the host, wait for what is pending;
  *   7 the live bytes, all outputs and the workspace included, stay within the budget;
- *   8 at the end every node has run, finals are live, and finals and persistent values hold their
- *     last version, host-resident ones in their slots;
- *   9 the host slots stay within the host's budget, and the figures that the plan states (bytes in
- *     both spaces, cost with waits) are those found here.
+ *   8 at the end every node has run, finals are live, and finals and persistent values hold their last
+ *     version, host-resident ones in their slots;
+ *   9 the host slots stay within the host's budget, and the figures that the plan states (bytes in both
+ *     memories, cost with waits) are those found here.
  */
 #include "plan/plan.h"
 
 #include <math.h>
 
-typedef enum Copy { COPY_NONE, COPY_OUT, COPY_BACK } Copy;
+typedef enum PendingCopy { COPY_NONE, COPY_OUT, COPY_BACK } PendingCopy;
 
 typedef struct ValueState {
     bool    live, readable;
-    bool    on_host, slot;   /* a complete copy lies there; a slot is taken, from the save on */
-    Copy    pending;
-    int32_t version;         /* which writer made it: 0 before any, then 1, 2, ... */
+    bool    on_host, slot;   /* a complete copy is on the host; a slot is occupied, from the save
+                              * on */
+    PendingCopy    pending;
+    int32_t version;         /* the number of the writer: 0 before any, then 1, 2, ... */
     int32_t host_version;
     int32_t n_writers;
     int32_t live_views;
-    int64_t bytes;           /* held while live, as of the last run that made it */
-    double  arrives;         /* the pending copy, in the plan's own time */
+    int64_t bytes;           /* while live, as the last run left it */
+    double  arrives;         /* when the pending copy ends */
 } ValueState;
 
 typedef struct Check {
@@ -41,7 +42,7 @@ typedef struct Check {
     int32_t     **roots;     /* [node][input] version of a view's root then */
     int32_t     **writes;    /* [node][output] version written */
     int64_t       sum, peak, host_sum, host_peak;
-    double        cost;              /* also the time: runs and waits follow each other */
+    double        cost;              /* also the current time: runs and waits follow each other */
     double        out_free, back_free;       /* when each direction can begin another copy */
     int32_t       step;
 } Check;
@@ -51,7 +52,7 @@ static const char *check_name(const Check *c, int32_t value)
     return c->graph->values[value].name;
 }
 
-/* Number the versions as the input order makes them. */
+/* Numbers the versions as the input order writes them. */
 static void check_versions(Check *c, Pool *pool)
 {
     const PGraph *graph = c->graph;
@@ -119,11 +120,11 @@ static Err check_run(Check *c, int32_t id)
     const PGraph *graph = c->graph;
     const PNode  *node = &graph->nodes[id];
     if (node->once && c->runs[id] > 0)
-        return fail(E_PLAN, "step %d runs %s again, which must run once", c->step, node->name);
+        return fail(E_PLAN, "step %d runs %s again, but it may run only once", c->step, node->name);
     for (int32_t i = 0; i < node->n_in; i++)
         TRY(check_input(c, id, i));
 
-    int64_t extra = 0;       /* old bytes of outputs that take over an input: free after the run */
+    int64_t extra = 0;       /* old bytes of outputs that take over an input: freed after the run */
     for (int32_t i = 0; i < node->n_out; i++) {
         int32_t out = node->out[i], root = graph->values[out].view_of, taken = -1;
         int64_t bytes = root >= 0 ? 0 : graph->values[out].bytes;
@@ -150,7 +151,7 @@ static Err check_run(Check *c, int32_t id)
                     check_set_live(c, v, false, 0);
             }
             if (graph->values[taken].persistent)
-                c->values[taken].version = -1;      /* what it held is gone */
+                c->values[taken].version = -1;      /* its content is gone */
             else
                 check_set_live(c, taken, false, 0);
         }
@@ -242,7 +243,7 @@ static Err check_copy(Check *c, StepKind kind, int32_t value)
     default:
         if (!state->on_host || c->graph->values[value].host_resident)
             return fail(E_PLAN, "step %d frees the host slot of %s, which %s", c->step, name,
-                        state->on_host ? "is at home there" : "has none");
+                        state->on_host ? "is host-resident" : "has none");
         state->on_host = state->slot = false;
         c->host_sum -= c->graph->values[value].bytes;
         break;

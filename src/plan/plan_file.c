@@ -1,4 +1,5 @@
-/* plan_file.c -- plan.json (`plimsoll-plan-1`) of a bare graph, in and out. See docs/FORMATS.md. */
+/* plan_file.c -- reading and writing plan.json (`plimsoll-plan-1`) of a bare graph. See
+ * docs/user/FORMATS.md. */
 #include "plan/plan.h"
 
 #include "plan/plan_buffers.h"
@@ -21,13 +22,13 @@ Err plan_format_check(const Json *root)
     return OK;
 }
 
-typedef struct Reader {
+typedef struct PlanReader {
     Pool  *pool;
-    Names  values, nodes;
+    NameIndex  values, nodes;
     Plan  *plan;
-} Reader;
+} PlanReader;
 
-static Err read_step(Reader *r, const Json *steps, const Json *item)
+static Err read_step(PlanReader *r, const Json *steps, const Json *item)
 {
     const char *name;
     int         kind = 0;
@@ -50,7 +51,7 @@ static Err read_step(Reader *r, const Json *steps, const Json *item)
 Err plan_steps_read(Pool *pool, const Json *steps, const PGraph *graph, Plan *plan)
 {
     Pool  *temp = pool_new(NULL, "plan_steps");
-    Reader r = { .pool = pool, .plan = plan };
+    PlanReader r = { .pool = pool, .plan = plan };
     Err    err = OK;
     names_init(&r.values, temp, graph->n_values);
     names_init(&r.nodes, temp, graph->n_nodes);
@@ -114,16 +115,16 @@ void plan_steps_write(JsonOut *o, const PGraph *graph, const Plan *plan, int32_t
     json_out_end(o);
 }
 
-/* Where everything lies, of a plan that was placed. */
+/* Where each value and workspace lies, for a plan that was placed. */
 static Err plan_live_ranges_write(JsonOut *o, const PGraph *graph, const Plan *plan)
 {
     Pool   *temp = pool_new(NULL, "plan_live_ranges_write");
-    Place  *places;
+    PlacedRange  *placed;
     int32_t n;
-    Err     err = plan_places(temp, graph, plan, &places, &n);
-    json_out_array(o, "stays");
+    Err     err = plan_placed_ranges(temp, graph, plan, &placed, &n);
+    json_out_array(o, "live_ranges");
     for (int32_t i = 0; i < n && !err; i++) {
-        const Place *p = &places[i];
+        const PlacedRange *p = &placed[i];
         json_out_object_row(o, NULL);
         if (p->value >= 0)
             names_write(o, "value", graph->values[p->value].name, graph->values[p->value].number);

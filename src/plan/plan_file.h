@@ -1,4 +1,4 @@
-/* plan_file.h -- what plan files of bare graphs and of engines share. For the room only. */
+/* plan_file.h -- what plan files of bare graphs and of engines share. Only for this room. */
 #ifndef PLAN_PLAN_FILE_H
 #define PLAN_PLAN_FILE_H
 

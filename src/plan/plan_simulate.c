@@ -1,9 +1,9 @@
-/* plan_simulate.c -- replay a plan and meter its bytes and cost. The only place where bytes are metered.
+/* plan_simulate.c -- steps through a plan and meters its bytes and cost. No other code meters bytes.
  *
- * Time goes on with runs and waits. Each direction has one queue of copies: a copy starts when it
- * is asked for and the one before it has ended.
+ * Runs and waits take time. Each direction has one queue of copies: a copy starts when it is requested
+ * and the copy before it has ended.
  *
- * Assumes a plan that plan_check would pass, and stops with a sentence where it cannot go on.
+ * The plan should pass plan_check; where the simulator cannot go on it returns an error.
  */
 #include "plan/plan.h"
 
@@ -13,24 +13,24 @@ typedef struct Meter {
     int32_t    step;
 } Meter;
 
-/* The only function that moves the byte count; the peak is taken after the move. */
-static void meter_add(Meter *m, int64_t bytes, int64_t temp)
+/* The only function that changes the byte count; the peak is updated after the change. */
+static void meter_add(Meter *m, int64_t bytes, int64_t workspace)
 {
     m->live += bytes;
-    if (m->live + temp > m->out->live_bytes) {
-        m->out->live_bytes = m->live + temp;
+    if (m->live + workspace > m->out->live_bytes) {
+        m->out->live_bytes = m->live + workspace;
         m->out->peak_step  = m->step;
     }
 }
 
 typedef struct Replay {
     const PGraph *graph;
-    int64_t      *held;      /* [value] bytes while live, as a run makes it */
-    int64_t      *bytes;     /* [value] bytes as it is now: a loaded value has only its own */
+    int64_t      *held;      /* [value] bytes while live, if a run produced it */
+    int64_t      *bytes;     /* [value] bytes now: a loaded value has only its own size */
     bool         *live;      /* [value] */
     bool         *on_host;   /* [value] has a host slot */
     double       *copied;    /* [value] when its last copy ends */
-    double        now, queue[2];     /* when the last copy of each direction ends */
+    double        now, queue[2];     /* when the last copy in each direction ends */
     int64_t       host;
     bool         *ran;       /* [node] */
     int32_t      *first_view, *next_view;   /* [value] list of a root's views */
@@ -44,7 +44,7 @@ static bool replay_is_live(const Replay *r, int32_t value)
            && (r->graph->values[root].persistent || r->live[root]);
 }
 
-static void replay_end(Replay *r, int32_t root)
+static void replay_free(Replay *r, int32_t root)
 {
     r->live[root] = false;
     for (int32_t v = r->first_view[root]; v >= 0; v = r->next_view[v])
@@ -66,10 +66,10 @@ static Err replay_run(Replay *r, int32_t id)
         if (out == in)
             continue;
         int32_t root = pgraph_root(graph, in);
-        if (r->live[out])    /* its old bytes are given up once the run has written the new ones */
+        if (r->live[out])    /* its old bytes are freed after the run */
             freed_after += r->bytes[out];
         r->bytes[out] = graph->values[root].persistent ? 0 : r->bytes[root];
-        replay_end(r, root);
+        replay_free(r, root);
         r->live[out] = true;
     }
     for (int32_t i = 0; i < node->n_out; i++) {
@@ -144,7 +144,7 @@ static Err replay_step(Replay *r, Step step)
         if (!r->live[step.id] || graph->values[step.id].persistent)
             return fail(E_PLAN, "step %d drops %s, which is not live", r->meter.step,
                         graph->values[step.id].name);
-        replay_end(r, step.id);
+        replay_free(r, step.id);
         meter_add(&r->meter, -r->bytes[step.id], 0);
     } else {
         replay_transfer(r, step.kind, step.id);

@@ -1,20 +1,21 @@
-/* plan_solve.c -- from a graph and a budget to a list of runs: the order in which solvers are tried.
+/* plan_solve.c -- from a graph and a budget to a list of runs: which solvers are tried, in which order.
  *
- *   exact                 the optimum, for graphs of a few nodes; else:
- *   least peak            knows no budget, so the minimum it names is found again when asked for
- *   the ladder            the same budgets for every call, twentieths of the keep-all peak (fewer
- *                         for large graphs), from the least peak up to the budget asked for; each
- *                         rung starts from the rung below and from fresh seeds
- *   the budget itself     when it is not a rung
+ *   exact                 the optimum, for graphs of a few nodes; otherwise:
+ *   smallest peak         does not depend on the budget, so the minimum that a refusal names is found
+ *                         again when it is asked for
+ *   the ladder            the same budgets for every call: twentieths of the peak with everything kept
+ *                         (fewer for large graphs), from the smallest peak up to the budget. Each rung
+ *                         starts from the rung below and from fresh seeds
+ *   the budget itself     if it is not a rung
  *
- * answer.c makes plans of the lists: judged, placed, with copies to the host.
+ * answer.c makes plans of the lists: checked, placed, with copies to the host.
  *
- *  1. Nothing on the ladder depends on the budget asked for, so a larger budget sees every plan
- *     that a smaller one on the ladder saw, and is never slower.
- *  2. Effort is counted in edits of schedules and dealt out by fixed shares; time only cuts, and
- *     then `cut` is set.
- *  3. Two searches run side by side; each is deterministic, and the better one wins by cost, then
- *     peak, then number, so the result does not depend on which ended first.
+ *  1. Nothing on the ladder depends on the budget. A larger budget therefore sees every list that a
+ *     smaller one on the ladder saw, and is never slower.
+ *  2. Effort is counted in edits of schedules and divided by fixed shares. A time limit only cuts the
+ *     search, and `cut` is then set.
+ *  3. Two searches run in parallel. Each is deterministic, and the better one wins by cost, then peak,
+ *     then number, so the result does not depend on which ended first.
  */
 #include "plan/solve_int.h"
 
@@ -26,15 +27,16 @@
 
 enum {
     SOLVE_THREADS = 2,
-    SOLVE_SEEDS = 8,         /* of a tournament */
-    SOLVE_PLAIN = 2,         /* the seeds that are every node once */
-    SOLVE_PLAIN_2 = 6,
-    SOLVE_TURNS = 200,       /* edits a node that a run should have */
-    SOLVE_GROUPS = 1000      /* nodes; order is searched in groups of runs up to here. Larger graphs
-                              * have too few edits a node for it, and their order is regular */
+    TOURNAMENT_SEEDS = 8,         /* of a tournament */
+    SEED_INPUT_ORDER = 2,         /* these two seeds are the input order, each node once */
+    SEED_INPUT_ORDER_2 = 6,
+    MIN_EDITS_PER_NODE = 200,       /* edits per node that a run of a tournament should have */
+    MAX_GROUPED_NODES = 1000      /* groups of runs are moved in graphs of up to this many nodes.
+                                   * Larger graphs have too few edits per node for it, and a regular
+                                   * order */
 };
 
-/* Less than ten seconds on two cores: measured time of one edit against nodes. */
+/* Less than ten seconds on two cores: fitted to the measured time of one edit. */
 int64_t plan_default_effort(int32_t n_nodes)
 {
     double n = n_nodes;
@@ -43,38 +45,38 @@ int64_t plan_default_effort(int32_t n_nodes)
 
 typedef struct Winner {
     RunList list;
-    int32_t number;          /* of all runs of the tournament, in order */
-    int32_t line;            /* the run of the widest stage that it descends from */
+    int32_t number;          /* among all runs of the tournament */
+    int32_t line;            /* the run of the first round that it descends from */
 } Winner;
 
-void solve_tell(const Solve *s, double done, const char *text)
+void solve_tell(const PlanSolve *s, double done, const char *text)
 {
     if (s->options.progress)
         s->options.progress(s->options.progress_arg, done, text);
 }
 
-/* What comes now may take until this part of the time limit is over: all that comes before the
- * budget itself must leave some to it. */
-static void solve_until(Solve *s, double phase)
+/* Sets the deadline of what follows to this share of the time limit: everything before the search
+ * for the budget itself must leave time for it. */
+static void solve_until(PlanSolve *s, double share)
 {
     if (s->options.time_limit_s > 0)
-        s->deadline_s = s->begin_s + phase * s->options.time_limit_s;
+        s->deadline_s = s->begin_s + share * s->options.time_limit_s;
 }
 
-bool solve_late(Solve *s)
+bool solve_late(PlanSolve *s)
 {
     bool late = s->deadline_s > 0 && clock_now() > s->deadline_s;
     s->cut |= late;
     return late;
 }
 
-static SolverArgs solve_args(const Solve *s, int64_t budget, int64_t effort, uint64_t salt)
+static SolverArgs solve_args(const PlanSolve *s, int64_t budget, int64_t effort, uint64_t salt)
 {
     return (SolverArgs){ .task = s->task, .budget_bytes = budget, .effort = effort,
                          .seed = s->options.seed * 7919 + salt, .deadline_s = s->deadline_s };
 }
 
-static void solve_one(Solve *s, SolveFn *solver, const SolverArgs *args, int64_t budget,
+static void solve_one(PlanSolve *s, SolveFn *solver, const SolverArgs *args, int64_t budget,
                       RunList *best)
 {
     Pool   *pool = pool_new(NULL, "solver");
@@ -85,10 +87,10 @@ static void solve_one(Solve *s, SolveFn *solver, const SolverArgs *args, int64_t
     pool_free(pool);
 }
 
-/* Run the same solver with several arguments, two side by side; found lives in s->pool. */
-static void solve_many(Solve *s, SolveFn *solver, const SolverArgs *args, int32_t n, RunList *found)
+/* Runs one solver with several arguments, two at a time; found lives in s->pool. */
+static void solve_many(PlanSolve *s, SolveFn *solver, const SolverArgs *args, int32_t n, RunList *found)
 {
-    Pool *pools[SOLVE_MANY];
+    Pool *pools[TOURNAMENT_RUNS];
     for (int32_t i = 0; i < n; i++)
         pools[i] = pool_new(s->pool, "solver");
 #pragma omp parallel for num_threads(SOLVE_THREADS) schedule(dynamic, 1)
@@ -98,7 +100,7 @@ static void solve_many(Solve *s, SolveFn *solver, const SolverArgs *args, int32_
         s->cut |= found[i].cut;
 }
 
-/* Cheapest first, or with LOWEST the lowest; then the earlier one. */
+/* Cheapest first (or, below, the lowest peak first); ties by number. */
 static int solve_by_cost(const void *a, const void *b)
 {
     const Winner *x = a, *y = b;
@@ -115,72 +117,76 @@ static int solve_by_peak(const void *a, const void *b)
     return solve_by_cost(a, b);
 }
 
-/* What every plan within the budget costs at least, from the fullest moments of keeping everything
- * (proof/cut.c): a list of that cost need not be searched further. */
-static double solve_bound(const Solve *s, int64_t budget)
+/* A lower bound on the cost of every plan within the budget, from the fullest moment of each
+ * quarter of the input order (proof/min_cut.c). A list of that cost need not be searched
+ * further. */
+static double solve_bound(const PlanSolve *s, int64_t budget)
 {
-    enum { MOMENTS = 4 };
+    enum { QUARTERS = 4 };
     Pool     *temp = pool_new(NULL, "solve_bound");
     Schedule *all = schedule_new(temp, s->task);
-    int32_t   fullest[MOMENTS] = { -1, -1, -1, -1 };
-    int64_t   load[MOMENTS] = { 0 }, live = s->task->fixed_bytes;
-    double    most = 0;
+    int32_t   fullest[QUARTERS] = { -1, -1, -1, -1 };
+    int64_t   load[QUARTERS] = { 0 }, live = s->task->fixed_bytes;
+    double    extra = 0;
     for (int32_t p = 0; p < all->after; p = schedule_next(all, p)) {
         int32_t node = all->node_at[p];
-        int32_t phase = (int32_t)((int64_t)node * MOMENTS / s->task->n_nodes);
+        int32_t quarter = (int32_t)((int64_t)node * QUARTERS / s->task->n_nodes);
         live += all->begin[p];
-        if (live + s->task->nodes[node].workspace > load[phase]) {
-            load[phase] = live + s->task->nodes[node].workspace;
-            fullest[phase] = node;
+        if (live + s->task->nodes[node].workspace > load[quarter]) {
+            load[quarter] = live + s->task->nodes[node].workspace;
+            fullest[quarter] = node;
         }
         live -= all->end[p];
     }
-    for (int phase = 0; phase < MOMENTS; phase++) {
-        if (fullest[phase] >= 0 && load[phase] > budget)
-            most = fmax(most, cut_bound(temp, s->task, fullest[phase], budget).cost);
+    for (int quarter = 0; quarter < QUARTERS; quarter++) {
+        if (fullest[quarter] >= 0 && load[quarter] > budget)
+            extra = fmax(extra, min_cut_bound(temp, s->task, fullest[quarter], budget).cost);
     }
     pool_free(temp);
-    return s->task->base_cost + most;
+    return s->task->base_cost + extra;
 }
 
-/* Every second line of descent moves runs in groups, from each seed some: irregular graphs want
- * that; chains do not, and RL100 has a bar at 0.6006 of its peak that groups alone did not always
- * pass. */
-static bool solve_grouped(const Solve *s, int32_t line)
+/* The rule: of the lines of descent from each seed, every second one also moves groups of runs
+ * (groups.c). Graphs differ in what helps. In wide, irregular graphs a branch can only change its
+ * place as a whole, so groups are needed. In chains nearly every group is refused, and groups waste
+ * effort. Groups alone are not enough for irregular graphs either: with them RL100
+ * (../shared/instances) did not always reach 0.6006 of its peak. Each round drops the worse half,
+ * so the kind that does not help soon dies out. */
+static bool solve_moves_groups(const PlanSolve *s, int32_t line)
 {
-    return s->task->n_nodes <= SOLVE_GROUPS && (line / 2 + line / SOLVE_SEEDS) % 2;
+    return s->task->n_nodes <= MAX_GROUPED_NODES && (line / 2 + line / TOURNAMENT_SEEDS) % 2;
 }
 
-/* Annealing goes with the winners (Aldous and Vazirani 1994): many short runs from all seeds, the
- * best half goes on, for twice as long and at last cooler, until two are left. What a run finds
- * depends on early luck more than on its length, so 32 short ones, 16, 8, 4 and 2 find more than
- * one of the same effort; on the least peak each is as hot as the first. Every second one is
- * careful: some graphs want that and some do not. seeds: SOLVE_SEEDS; node NULL: every node once.
- * enough: a cost that cannot be beaten. */
-static void solve_tournament(Solve *s, SolveFn *solver, int64_t budget, int64_t effort,
-                             double enough, const RunList seeds[SOLVE_SEEDS], RunList *best)
+/* Go with the winners (Aldous and Vazirani 1994): many short annealing runs from all seeds; the
+ * best half continues, for twice as long and finally cooler, until two are left. The result of a
+ * run depends more on early luck than on its length, so 32 short runs, then 16, 8, 4 and 2, find
+ * more than one run of the same effort. For the smallest peak every round is as hot as the first.
+ * Every second run is careful: some graphs need that, others do not. seeds: node NULL means each
+ * node once. enough: a cost that cannot be beaten. */
+static void solve_tournament(PlanSolve *s, SolveFn *solver, int64_t budget, int64_t effort,
+                             double enough, const RunList seeds[TOURNAMENT_SEEDS], RunList *best)
 {
-    static const double heat[SOLVE_STAGES] = { 0.1, 0.3, 1, 1, 1 };  /* the last stage first */
-    Winner  all[2 * SOLVE_MANY];
-    int32_t line[SOLVE_MANY];
+    static const double heat[TOURNAMENT_ROUNDS] = { 0.1, 0.3, 1, 1, 1 };  /* the last round first */
+    Winner  all[2 * TOURNAMENT_RUNS];
+    int32_t line[TOURNAMENT_RUNS];
     bool    lowest = budget == LOWEST;
-    int32_t stages = SOLVE_STAGES, runs = SOLVE_MANY, n_all = 0;
-    /* a run must be long enough to touch everything often */
-    while (stages > 1 && effort / (stages * runs) < SOLVE_TURNS * (int64_t)s->task->n_nodes)
-        runs = 1 << --stages;
-    for (int32_t left = stages; left > 0; left--, runs /= 2) {
-        SolverArgs args[SOLVE_MANY];
-        RunList    found[SOLVE_MANY];
+    int32_t rounds = TOURNAMENT_ROUNDS, runs = TOURNAMENT_RUNS, n_all = 0;
+    /* a run must be long enough to edit every node many times */
+    while (rounds > 1 && effort / (rounds * runs) < MIN_EDITS_PER_NODE * (int64_t)s->task->n_nodes)
+        runs = 1 << --rounds;
+    for (int32_t left = rounds; left > 0; left--, runs /= 2) {
+        SolverArgs args[TOURNAMENT_RUNS];
+        RunList    found[TOURNAMENT_RUNS];
         if (best->node && (lowest ? best->peak_bytes <= s->bound_bytes : best->cost <= enough))
             break;
         for (int32_t i = 0; i < runs; i++) {
-            args[i] = solve_args(s, budget, effort / (stages * runs),
-                                 (uint64_t)(31 + SOLVE_MANY * left + i));
+            args[i] = solve_args(s, budget, effort / (rounds * runs),
+                                 (uint64_t)(31 + TOURNAMENT_RUNS * left + i));
             args[i].heat  = lowest ? 1 : heat[left - 1];
-            args[i].start = n_all == 0 ? seeds[i % SOLVE_SEEDS] : all[i % n_all].list;
+            args[i].start = n_all == 0 ? seeds[i % TOURNAMENT_SEEDS] : all[i % n_all].list;
             args[i].careful = i % 2 && args[i].start.node;
             line[i] = n_all == 0 ? i : all[i % n_all].line;
-            args[i].groups = solve_grouped(s, line[i]);
+            args[i].groups = solve_moves_groups(s, line[i]);
         }
         solve_many(s, solver, args, runs, found);
         for (int32_t i = 0; i < runs; i++) {
@@ -191,7 +197,7 @@ static void solve_tournament(Solve *s, SolveFn *solver, int64_t budget, int64_t 
             }
         }
         qsort(all, (size_t)n_all, sizeof *all, lowest ? solve_by_peak : solve_by_cost);
-        n_all = n_all < SOLVE_MANY ? n_all : SOLVE_MANY;
+        n_all = n_all < TOURNAMENT_RUNS ? n_all : TOURNAMENT_RUNS;
     }
     for (int32_t i = 0; lowest && i < n_all; i++) {
         int32_t k = 0;
@@ -202,9 +208,9 @@ static void solve_tournament(Solve *s, SolveFn *solver, int64_t budget, int64_t 
     }
 }
 
-/* The lowest budget under which next_use still finds a way, by bisection; then annealing on the
- * peak from there and from the input order. */
-static void solve_minimum(Solve *s, double until)
+/* The lowest budget under which next_use finds a list, by bisection; then annealing on the peak,
+ * from that list and from the input order. */
+static void solve_minimum(PlanSolve *s, double until)
 {
     s->n_low = 0;
     int64_t low = s->bound_bytes, high = s->keep_all_bytes;
@@ -214,7 +220,7 @@ static void solve_minimum(Solve *s, double until)
         SolverArgs args = solve_args(s, LOWEST, 0, 0);
         solve_one(s, solve_exact, &args, LOWEST, &best);
         args.budget_bytes = best.peak_bytes;
-        solve_one(s, solve_exact, &args, best.peak_bytes, &s->least);
+        solve_one(s, solve_exact, &args, best.peak_bytes, &s->min_peak);
         return;
     }
     for (int i = 0; i < 12 && low < high; i++) {
@@ -231,34 +237,34 @@ static void solve_minimum(Solve *s, double until)
     }
     SolverArgs args = solve_args(s, LOWEST, 0, 0);
     solve_one(s, solve_segments, &args, LOWEST, &best);
-    /* from the input order and from what was found, in turns */
-    RunList seeds[SOLVE_SEEDS] = { { 0 }, best, { 0 }, best, { 0 }, best, { 0 }, best };
+    /* the input order and the list found, alternately */
+    RunList seeds[TOURNAMENT_SEEDS] = { { 0 }, best, { 0 }, best, { 0 }, best, { 0 }, best };
     solve_tournament(s, solve_min_peak, LOWEST, s->effort / (s->task->n_nodes > 4000 ? 20 : 2), 0,
                      seeds, &best);
-    s->least = best;
+    s->min_peak = best;
 }
 
-/* Where a solver found nothing within the budget, annealing from nothing would hardly get there
- * either: it starts from a list of low peak instead, in turns from each that is within the budget.
- * They lie far from each other: near the least peak nothing leads from one valley to the next, so
- * the search must begin in several. */
-static void solve_fill(const Solve *s, int64_t budget, RunList seeds[SOLVE_SEEDS])
+/* If a quick solver found nothing within the budget, annealing from nothing rarely would. Its seed
+ * becomes a list with a small peak instead, a different one each time. These lists are far apart:
+ * near the smallest peak no edits lead from one local optimum to the next, so the search must begin
+ * at several. */
+static void solve_fill(const PlanSolve *s, int64_t budget, RunList seeds[TOURNAMENT_SEEDS])
 {
-    int32_t within[SOLVE_MANY], n = 0, next = 0;
+    int32_t within[TOURNAMENT_RUNS], n = 0, next = 0;
     for (int32_t k = s->n_low - 1; k >= 0; k--) {
         if (s->low[k].peak_bytes <= budget)
             within[n++] = k;
     }
-    for (int32_t i = 0; i < SOLVE_SEEDS && n > 0; i++) {
-        if (!seeds[i].node && i != SOLVE_PLAIN && i != SOLVE_PLAIN_2)
+    for (int32_t i = 0; i < TOURNAMENT_SEEDS && n > 0; i++) {
+        if (!seeds[i].node && i != SEED_INPUT_ORDER && i != SEED_INPUT_ORDER_2)
             seeds[i] = s->low[within[next++ % n]];
     }
 }
 
-static bool solve_large(const Solve *s) { return s->task->n_nodes > 2000; }
+static bool solve_large(const PlanSolve *s) { return s->task->n_nodes > 2000; }
 
-/* What needs no search. */
-static void solve_quick(Solve *s, int64_t budget, RunList *next_use, RunList *blocks,
+/* The solvers that do not search. */
+static void solve_quick(PlanSolve *s, int64_t budget, RunList *next_use, RunList *blocks,
                         RunList *segments)
 {
     SolverArgs seed = solve_args(s, budget, solve_large(s) ? 3 : 15, 0);
@@ -269,7 +275,7 @@ static void solve_quick(Solve *s, int64_t budget, RunList *next_use, RunList *bl
     solve_one(s, solve_segments, &seed, budget, segments);
 }
 
-void solve_seed(Solve *s, int64_t budget, RunList *best)
+void solve_seed(PlanSolve *s, int64_t budget, RunList *best)
 {
     RunList found[3];
     solve_quick(s, budget, &found[0], &found[1], &found[2]);
@@ -278,8 +284,8 @@ void solve_seed(Solve *s, int64_t budget, RunList *best)
         run_list_keep(s->pool, best, &found[i], budget);
 }
 
-/* The cheapest list within budget that the whole portfolio finds. */
-void solve_budget(Solve *s, int64_t budget, int64_t effort, const RunList *warm,
+/* The cheapest list within the budget that all solvers together find. */
+void solve_budget(PlanSolve *s, int64_t budget, int64_t effort, const RunList *warm,
                          RunList *best)
 {
     RunList next_use, blocks, segments;
@@ -294,10 +300,10 @@ void solve_budget(Solve *s, int64_t budget, int64_t effort, const RunList *warm,
     run_list_keep(s->pool, best, &next_use, budget);
     run_list_keep(s->pool, best, &blocks, budget);
     run_list_keep(s->pool, best, &segments, budget);
-    RunList seeds[SOLVE_SEEDS] = { *best,    next_use, { 0 }, blocks,
+    RunList seeds[TOURNAMENT_SEEDS] = { *best,    next_use, { 0 }, blocks,
                                    segments, next_use, { 0 }, *warm };
     if (best->cost >= warm->cost)
-        seeds[7] = (RunList){ 0 };           /* it is the first seed already */
+        seeds[7] = (RunList){ 0 };           /* already the first seed */
     if (solve_large(s))
         seeds[1] = *best;
     solve_fill(s, budget, seeds);
@@ -305,24 +311,24 @@ void solve_budget(Solve *s, int64_t budget, int64_t effort, const RunList *warm,
                      best);
 }
 
-static int64_t solve_rung_bytes(const Solve *s, int32_t k)
+static int64_t solve_rung_bytes(const PlanSolve *s, int32_t k)
 {
     int64_t peak = s->keep_all_bytes, n = s->rungs;
     return peak / n * k + (peak % n * k + n - 1) / n;      /* ceil(peak * k / n) */
 }
 
-static int32_t solve_lowest_rung(const Solve *s)
+static int32_t solve_lowest_rung(const PlanSolve *s)
 {
     int32_t lowest = 0;
-    while (lowest < s->rungs && solve_rung_bytes(s, lowest) < s->least.peak_bytes)
+    while (lowest < s->rungs && solve_rung_bytes(s, lowest) < s->min_peak.peak_bytes)
         lowest++;
     return lowest;
 }
 
-/* The effort of rung k. Low rungs are the hardest and the first to be asked for: the i-th from
- * below gets a share in proportion to 1 / (i + 4), all the effort together. Whatever budget was
- * asked for, the share is the same. */
-static int64_t solve_share(const Solve *s, int32_t k)
+/* The effort of rung k. Low rungs are the hardest and are needed by every budget above them: the
+ * i-th from below gets a share proportional to 1 / (i + 4). The share does not depend on the
+ * budget. */
+static int64_t solve_share(const PlanSolve *s, int32_t k)
 {
     int32_t lowest = solve_lowest_rung(s);
     double  sum = 0;
@@ -331,8 +337,7 @@ static int64_t solve_share(const Solve *s, int32_t k)
     return (int64_t)((double)s->effort / (k - lowest + 4) / sum);
 }
 
-/* Solve every rung up to budget. */
-void solve_ladder(Solve *s, int64_t budget)
+void solve_ladder(PlanSolve *s, int64_t budget)
 {
     int32_t lowest = solve_lowest_rung(s);
     if (s->n_rung < lowest) {
@@ -344,9 +349,9 @@ void solve_ladder(Solve *s, int64_t budget)
     for (int32_t k = s->n_rung; k < s->rungs && solve_rung_bytes(s, k) <= budget; k++) {
         if (solve_late(s))
             break;
-        const RunList *below = k > lowest ? &s->rung[k - 1] : &s->least;
+        const RunList *below = k > lowest ? &s->rung[k - 1] : &s->min_peak;
         if (below->n == s->task->n_nodes)
-            s->rung[k] = *below;             /* nothing runs twice already */
+            s->rung[k] = *below;             /* each node runs once: it cannot get cheaper */
         else
             solve_budget(s, solve_rung_bytes(s, k), solve_share(s, k), below, &s->rung[k]);
         s->n_rung = k + 1;
@@ -354,46 +359,45 @@ void solve_ladder(Solve *s, int64_t budget)
     }
 }
 
-const RunList *solve_highest(const Solve *s, int64_t budget)
+const RunList *solve_highest(const PlanSolve *s, int64_t budget)
 {
     for (int32_t k = s->n_rung - 1; k >= 0; k--) {
         if (s->rung[k].node && s->rung[k].peak_bytes <= budget)
             return &s->rung[k];
     }
-    return &s->least;
+    return &s->min_peak;
 }
 
-/* The best list for a budget: rungs below it, and the budget itself when it is not a rung. */
-void solve_asked(Solve *s, int64_t budget, RunList *best)
+void solve_asked(PlanSolve *s, int64_t budget, RunList *best)
 {
     solve_ladder(s, budget);
     solve_until(s, 0.95);
     *best = (RunList){ 0 };
-    run_list_keep(s->pool, best, &s->least, budget);
+    run_list_keep(s->pool, best, &s->min_peak, budget);
     bool is_rung = false;
     for (int32_t k = 0; k < s->n_rung; k++) {
         run_list_keep(s->pool, best, &s->rung[k], budget);
         is_rung |= !s->cut && s->rung[k].node && solve_rung_bytes(s, k) == budget;
     }
     if (!is_rung && best->n != s->task->n_nodes) {
-        RunList own;
+        RunList direct;
         int64_t effort = s->effort / (s->rungs == LADDER_MAX ? 8 : 3);
-        solve_budget(s, budget, effort, solve_highest(s, budget), &own);
-        run_list_keep(s->pool, best, &own, budget);
+        solve_budget(s, budget, effort, solve_highest(s, budget), &direct);
+        run_list_keep(s->pool, best, &direct, budget);
     }
 }
 
-void solve_begin(Solve *s, Pool *pool, const PGraph *graph, const PlanOptions *options,
+void solve_begin(PlanSolve *s, Pool *pool, const PGraph *graph, const PlanOptions *options,
                  const Plan *keep_all)
 {
-    *s = (Solve){ .pool = pool, .graph = graph, .options = *options, .task = task_new(pool, graph),
+    *s = (PlanSolve){ .pool = pool, .graph = graph, .options = *options, .task = task_new(pool, graph),
                   .keep_all_bytes = keep_all->live_bytes, .bound_bytes = keep_all->bound_bytes };
     s->rungs = graph->n_nodes <= 1000 ? LADDER_MAX : graph->n_nodes <= 4000 ? 10 : 4;
     s->effort = options->effort > 0 ? options->effort : plan_default_effort(s->task->n_nodes);
     s->begin_s = clock_now();
-    solve_tell(s, 0, "searching the least peak");
+    solve_tell(s, 0, "searching for the smallest peak");
     solve_minimum(s, 0.3);
-    if (s->cut && s->least.peak_bytes > options->budget_bytes)
-        solve_minimum(s, 0.95);                /* nothing else would find a plan */
+    if (s->cut && s->min_peak.peak_bytes > options->budget_bytes)
+        solve_minimum(s, 0.95);                /* no other search would find a plan */
     solve_tell(s, 0.2, "searching the ladder of budgets");
 }

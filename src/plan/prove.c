@@ -1,4 +1,4 @@
-/* prove.c -- lower bounds for a plan. See prove.h. */
+/* prove.c -- lower bounds for a plan (prove.h). */
 #include "plan/prove.h"
 
 #include "plan/proof/proof.h"
@@ -6,26 +6,27 @@
 
 #include <math.h>
 
-enum { PROVE_ALL_CUTS = 400, PROVE_PARTS = 12, PROVE_FULLEST = 16, PROVE_MOMENTS = 12,
+enum { PROVE_ALL_MOMENTS = 400, PROVE_RANGES = 12, PROVE_FULLEST = 16, PROVE_MOMENTS = 12,
        PROVE_COLUMNS = 3000 };
-#define PROVE_TERMS  20000000    /* of a program that is still built */
+#define PROVE_TERMS  20000000    /* a larger program is not built */
 #define PROVE_SECONDS 30.0
 
-/* Which moments to look at: all of a small graph's; of a large one the fullest few of each part.
- * Few, not one: the fullest run of a part may be one that hardly anything depends on. */
+/* Chooses the moments to look at: all of a small graph; of a large graph the fullest few in each of
+ * PROVE_RANGES ranges of the input order. Few, not one: hardly anything may depend on the fullest
+ * run. */
 static int32_t prove_choose(Pool *pool, const Task *task, int32_t *chosen)
 {
     Schedule *s = schedule_new(pool, task);
-    int32_t   n = task->n_nodes, parts = n <= PROVE_ALL_CUTS ? n : PROVE_PARTS, count = 0;
+    int32_t   n = task->n_nodes, ranges = n <= PROVE_ALL_MOMENTS ? n : PROVE_RANGES, count = 0;
     int64_t   live = task->fixed_bytes, *load = NEWN(pool, int64_t, n + 1);
     for (int32_t p = 0; p < s->after; p = schedule_next(s, p)) {
         live += s->begin[p];
         load[s->node_at[p]] = live + task->nodes[s->node_at[p]].workspace;
         live -= s->end[p];
     }
-    for (int32_t i = 0; i < parts; i++) {
-        int32_t from = (int32_t)((int64_t)n * i / parts);
-        int32_t to = (int32_t)((int64_t)n * (i + 1) / parts);
+    for (int32_t i = 0; i < ranges; i++) {
+        int32_t from = (int32_t)((int64_t)n * i / ranges);
+        int32_t to = (int32_t)((int64_t)n * (i + 1) / ranges);
         for (int32_t k = 0; k < PROVE_FULLEST && k < to - from; k++) {
             int32_t full = from;
             for (int32_t m = from; m < to; m++)
@@ -37,38 +38,38 @@ static int32_t prove_choose(Pool *pool, const Task *task, int32_t *chosen)
     return count;
 }
 
-/* The largest bound over moments. tight: moments at which memory costs something. */
-static void prove_cuts(const Task *task, int64_t budget, Proof *proof, bool *tight, int32_t *best)
+/* The largest bound over the moments. tight: moments at which memory costs something. */
+static void prove_min_cuts(const Task *task, int64_t budget, Proof *proof, bool *tight, int32_t *best)
 {
     Pool    *temp = pool_new(NULL, "prove");
     int32_t *chosen = NEWN(temp, int32_t, task->n_nodes + 1);
     int32_t  n = prove_choose(temp, task, chosen);
-    double   most = 0;
+    double   max_extra = 0;
     for (int32_t i = 0; i < n; i++) {
-        CutBound bound = cut_bound(temp, task, chosen[i], budget);
+        MinCutBound bound = min_cut_bound(temp, task, chosen[i], budget);
         tight[chosen[i]] = bound.cost > 0;
-        if (bound.cost > most) {
-            most  = bound.cost;
+        if (bound.cost > max_extra) {
+            max_extra  = bound.cost;
             *best = chosen[i];
         }
         proof->any_bytes = bound.bytes > proof->any_bytes ? bound.bytes : proof->any_bytes;
     }
-    proof->any_cost = task->base_cost + most;
+    proof->any_cost = task->base_cost + max_extra;
     pool_free(temp);
 }
 
-/* The same from several moments at once, where CBC is there to solve it. */
+/* A bound from several moments at once, if CBC is installed. */
 static Err prove_moments(Pool *temp, const Task *task, const Plan *plan, const bool *tight,
                          int32_t best, const ProveOptions *options, double seconds, Proof *proof)
 {
     Milp       milp;
     MilpAnswer answer;
     int32_t    size = task->n_nodes + task->n_values;
-    int32_t    most = PROVE_COLUMNS / size > PROVE_MOMENTS ? PROVE_MOMENTS : PROVE_COLUMNS / size;
+    int32_t    max_moments = PROVE_COLUMNS / size > PROVE_MOMENTS ? PROVE_MOMENTS : PROVE_COLUMNS / size;
     double     unit = task->base_cost > 0 ? task->base_cost / 10000 : 1;
     double     extra = plan->cost - task->base_cost;
-    if (most < 1 || !milp_can_solve()
-        || moments_build(temp, task, options->budget_bytes, tight, best, most, unit, &milp) == 0)
+    if (max_moments < 1 || !milp_can_solve()
+        || moments_build(temp, task, options->budget_bytes, tight, best, max_moments, unit, &milp) == 0)
         return OK;
     TRY(milp_solve(temp, &milp, extra / unit + 1e-4, seconds, &answer));
     proof->any_cost = fmax(proof->any_cost, task->base_cost + fmin(answer.bound * unit, extra));
@@ -80,8 +81,8 @@ static Err prove_any(Pool *temp, const Task *task, const Plan *plan, const Prove
 {
     bool   *tight = NEWN(temp, bool, task->n_nodes + 1);
     int32_t best = -1;
-    prove_cuts(task, options->budget_bytes, proof, tight, &best);
-    if (best < 0 || task->n_nodes > PROVE_ALL_CUTS)
+    prove_min_cuts(task, options->budget_bytes, proof, tight, &best);
+    if (best < 0 || task->n_nodes > PROVE_ALL_MOMENTS)
         return OK;
     return prove_moments(temp, task, plan, tight, best, options, seconds, proof);
 }
@@ -136,7 +137,7 @@ static Err prove_order(Pool *pool, Pool *temp, const PGraph *graph, const Task *
         return milp_write(&stages.milp, options->lp_path);
     }
     if (!milp_can_solve()) {
-        proof->order_note = "CBC is not installed (apt-get install coinor-libcbc3)";
+        proof->order_note = MILP_NO_SOLVER;
         return OK;
     }
     double extra = plan->cost - task->base_cost, cutoff = extra / stages.unit + 1e-4;
@@ -156,8 +157,8 @@ static Err prove_order(Pool *pool, Pool *temp, const PGraph *graph, const Task *
     return OK;
 }
 
-/* The bounds know one memory. A copy may stand where they see a second run, and a value that is
- * idle may lie on the host: every node once, and the largest node, is all that is sure. */
+/* The bounds ignore the host. A copy may replace a second run, and an idle value may lie on the
+ * host, so the only safe bounds are each node once and the largest node. */
 static Err prove_with_host(const PGraph *graph, const ProveOptions *options, Proof *proof)
 {
     *proof = (Proof){ .any_cost = pgraph_base_cost(graph),

@@ -1,7 +1,7 @@
-/* solve_int.h -- a search for lists of runs (solve.c), for those who make plans of them (answer.c).
+/* solve_int.h -- the search for lists of runs (plan_solve.c), for answer.c, which makes plans of them.
  *
- * A Solve is asked for several budgets in turn: the least peak and the rungs of the ladder that
- * were solved for one are there for the next. */
+ * A PlanSolve answers several budgets in turn: the smallest peak and the rungs of the ladder that were
+ * solved for one budget serve the next. */
 #ifndef PLAN_SOLVE_INT_H
 #define PLAN_SOLVE_INT_H
 
@@ -9,41 +9,46 @@
 #include "plan/solvers/solver.h"
 
 enum {
-    SOLVE_STAGES = 5,                /* of a tournament, at most */
-    SOLVE_MANY = 1 << SOLVE_STAGES,  /* runs of its widest stage */
+    TOURNAMENT_ROUNDS = 5,                /* at most */
+    TOURNAMENT_RUNS = 1 << TOURNAMENT_ROUNDS,  /* in the first round */
     LADDER_MAX = 20                 /* rungs */
 };
 
-typedef struct Solve {
-    Pool              *pool;         /* workspace */
+typedef struct PlanSolve {
+    Pool              *pool;         /* for what the search finds */
     const PGraph      *graph;
-    PlanOptions        options;      /* budget_bytes: of the answer that is being looked for */
+    PlanOptions        options;      /* budget_bytes: of the current request */
     const Task        *task;
-    double             begin_s, deadline_s;  /* of what is being searched; 0: none */
-    int64_t            effort;       /* all of it */
+    double             begin_s, deadline_s;  /* deadline of the current phase of the search; 0:
+                                              * none */
+    int64_t            effort;       /* for all searches together */
     int64_t            keep_all_bytes, bound_bytes;
     int32_t            rungs;        /* of the whole ladder */
-    RunList            least;
-    RunList            low[SOLVE_MANY];      /* what its search ended with, one list of each line
-                                              * of descent */
+    RunList            min_peak;
+    RunList            low[TOURNAMENT_RUNS];      /* the lists that the search for it ended with,
+                                                   * one for each line of descent */
     int32_t            n_low;
     RunList            rung[LADDER_MAX + 1];
-    int32_t            n_rung;       /* rungs solved so far */
+    int32_t            n_rung;       /* solved so far */
     bool               cut;
-} Solve;
+} PlanSolve;
 
-/* Finds the least peak; options->budget_bytes counts only where time ends that search. */
-void solve_begin(Solve *s, Pool *pool, const PGraph *graph, const PlanOptions *options,
+/* Finds the smallest peak. options->budget_bytes only matters if the time limit ends that
+ * search. */
+void solve_begin(PlanSolve *s, Pool *pool, const PGraph *graph, const PlanOptions *options,
                  const Plan *keep_all);
-void solve_ladder(Solve *s, int64_t budget);                 /* every rung up to budget */
-/* The best list for a budget: rungs below it, and the budget itself when it is not a rung. */
-void solve_asked(Solve *s, int64_t budget, RunList *best);
-/* With this effort, and with none; node NULL: nothing found. */
-void solve_budget(Solve *s, int64_t budget, int64_t effort, const RunList *warm, RunList *best);
-void solve_seed(Solve *s, int64_t budget, RunList *best);
-const RunList *solve_highest(const Solve *s, int64_t budget);    /* the best rung within it */
+void solve_ladder(PlanSolve *s, int64_t budget);                 /* solves every rung up to
+                                                                  * budget */
+/* The best list for a budget: from the rungs below it, and from a search of its own unless it is a
+ * rung. */
+void solve_asked(PlanSolve *s, int64_t budget, RunList *best);
+/* The best list with this effort; without any search. node NULL: nothing found. */
+void solve_budget(PlanSolve *s, int64_t budget, int64_t effort, const RunList *warm, RunList *best);
+void solve_seed(PlanSolve *s, int64_t budget, RunList *best);
+const RunList *solve_highest(const PlanSolve *s, int64_t budget);    /* the highest rung within
+                                                                      * it */
 
-bool solve_late(Solve *s);                                   /* past the deadline: sets cut */
-void solve_tell(const Solve *s, double done, const char *text);
+bool solve_late(PlanSolve *s);                                   /* past the deadline? Sets cut */
+void solve_tell(const PlanSolve *s, double done, const char *text);
 
 #endif

@@ -1,18 +1,17 @@
-/* staging.c -- values that are at home on the host come by for the runs that touch them.
+/* staging.c -- host-resident values are staged in around the nodes that use them.
  *
- * Solvers see a graph without them (pgraph_unhosted): runs that touch host-resident values have a workspace
- * of one window there. plan_stage then puts the copies into the plan that was found:
+ * Solvers see a graph without them (pgraph_for_solvers): nodes that use host-resident values have one
+ * window of additional workspace. plan_stage then adds the copies to the plan that was found:
  *
  *   to device   | load 0 | load 1 | load 2 |  ...
  *   run         |  ...   | wait 0, update 0 | wait 1, update 1 |  ...
  *   to host     |                  | save 0            | save 1 |  ...
  *   dropped                                       0, when its copy has ended or its room is needed
  *
- * The host-resident bytes on the device never exceed the window: what three runs that follow each other
- * touch (one on its way in, one being run, one on its way out), or, so that small values travel in
- * numbers, an eighth of all up to WINDOW_MAX. Loads start as late as the queue allows, with half
- * as much time again to spare; nothing but a run that needs its values, or the end, waits for a
- * copy. */
+ * Staged bytes on the device never exceed the window: what three consecutive such nodes use (one on its
+ * way in, one running, one on its way out), or an eighth of all host-resident bytes, up to WINDOW_MAX,
+ * so that many small values can be in flight. Loads start as late as the queue allows, with half as much
+ * time again to spare. Nothing waits for a copy except a run that needs its values, and the end. */
 #include "plan/staging.h"
 
 #include "base/text.h"
@@ -21,7 +20,7 @@
 
 enum { WINDOW_MAX = 32 << 20, STAGE_TRIES = 3 };
 
-static int64_t stage_home_bytes(const PGraph *graph)
+static int64_t stage_host_bytes(const PGraph *graph)
 {
     int64_t bytes = 0;
     for (int32_t v = 0; v < graph->n_values; v++)
@@ -37,7 +36,7 @@ bool pgraph_is_host_resident(const PGraph *graph)
     return false;
 }
 
-/* The n-th value of a node that is host-resident, outputs that are no inputs included; -1: there are no
+/* The n-th host-resident value of a node, counting inputs, then outputs that are not inputs; -1: no
  * more. */
 static int32_t stage_value(const PGraph *graph, const PNode *node, int32_t n)
 {
@@ -62,7 +61,7 @@ static int64_t stage_bytes(const PGraph *graph, const PNode *node)
 
 static int64_t stage_window(const PGraph *graph)
 {
-    int64_t last[3] = { 0 }, most = 0, all = 0;
+    int64_t last[3] = { 0 }, widest = 0, all = 0;
     for (int32_t n = 0; n < graph->n_nodes; n++) {
         int64_t bytes = stage_bytes(graph, &graph->nodes[n]);
         if (!bytes)
@@ -71,13 +70,13 @@ static int64_t stage_window(const PGraph *graph)
         last[1] = last[2];
         last[2] = bytes;
         all += bytes;
-        most = last[0] + last[1] + last[2] > most ? last[0] + last[1] + last[2] : most;
+        widest = last[0] + last[1] + last[2] > widest ? last[0] + last[1] + last[2] : widest;
     }
-    int64_t many = all / 8 < WINDOW_MAX ? all / 8 : WINDOW_MAX;
-    return most > many ? most : many;
+    int64_t batch = all / 8 < WINDOW_MAX ? all / 8 : WINDOW_MAX;
+    return widest > batch ? widest : batch;
 }
 
-PGraph *pgraph_unhosted(Pool *pool, const PGraph *graph)
+PGraph *pgraph_for_solvers(Pool *pool, const PGraph *graph)
 {
     PGraph *out = NEW(pool, PGraph);
     int64_t window = stage_window(graph);
@@ -98,24 +97,25 @@ PGraph *pgraph_unhosted(Pool *pool, const PGraph *graph)
     return out;
 }
 
-typedef struct Visit {           /* one run that touches host-resident values */
+typedef struct StagedRun {           /* one run of a node that uses host-resident values */
     int32_t node;
-    double  start;               /* of the run, in the time of runs alone */
-    double  saved;               /* when its values have left */
-    int64_t bytes;               /* of it, on the device from its loads until it is dropped */
-} Visit;
+    double  start;               /* start of the run, counting runs alone */
+    double  saved;               /* when its values are saved */
+    int64_t bytes;               /* of its values, on the device from load to drop */
+} StagedRun;
 
-typedef struct Stage {
+typedef struct Staging {
     const PGraph *graph;
     Pool         *pool;
     Plan         *plan;
-    Visit        *visits;
+    StagedRun        *staged;
     int32_t       n, cap;
-    int32_t       loaded, run, gone;     /* visits loaded, run and dropped so far, each in order */
-    bool         *here;          /* [value] on the device */
+    int32_t       loaded, run, dropped;     /* how many are loaded, run and dropped so far, each in
+                                             * order */
+    bool         *on_device;          /* [value] on the device */
     int64_t       window, held;
     double        now, in_queue, out_queue;
-} Stage;
+} Staging;
 
 static bool stage_writes(const PNode *node, int32_t value)
 {
@@ -125,28 +125,29 @@ static bool stage_writes(const PNode *node, int32_t value)
     return false;
 }
 
-/* The oldest visit's values leave the device. */
-static void stage_drop(Stage *s)
+/* Drops the values of the oldest staged run. */
+static void stage_drop(Staging *s)
 {
-    Visit       *visit = &s->visits[s->gone++];
-    const PNode *node = &s->graph->nodes[visit->node];
+    StagedRun       *current = &s->staged[s->dropped++];
+    const PNode *node = &s->graph->nodes[current->node];
     for (int32_t n = 0, v; (v = stage_value(s->graph, node, n)) >= 0; n++) {
         if (stage_writes(node, v))
             plan_add(s->pool, s->plan, STEP_WAIT, v);
         plan_add(s->pool, s->plan, STEP_DROP, v);
-        s->here[v] = false;
+        s->on_device[v] = false;
     }
-    s->held -= visit->bytes;
-    s->now = visit->saved > s->now ? visit->saved : s->now;
+    s->held -= current->bytes;
+    s->now = current->saved > s->now ? current->saved : s->now;
 }
 
-static bool stage_can_load(const Stage *s)
+static bool stage_can_load(const Staging *s)
 {
-    if (s->loaded == s->n || s->held + s->visits[s->loaded].bytes > s->window)
+    if (s->loaded == s->n || s->held + s->staged[s->loaded].bytes > s->window)
         return false;
-    const PNode *node = &s->graph->nodes[s->visits[s->loaded].node];
+    const PNode *node = &s->graph->nodes[s->staged[s->loaded].node];
     for (int32_t n = 0, v; (v = stage_value(s->graph, node, n)) >= 0; n++)
-        if (s->here[v])                          /* of an earlier visit: it must be saved first */
+        if (s->on_device[v])                          /* in use by an earlier run: it must be saved
+                                                       * first */
             return false;
     return true;
 }
@@ -156,53 +157,52 @@ static double stage_time(int64_t bytes, double bandwidth)
     return bandwidth > 0 ? (double)bytes / bandwidth : 0;
 }
 
-static void stage_load(Stage *s)
+static void stage_load(Staging *s)
 {
-    Visit       *visit = &s->visits[s->loaded++];
-    const PNode *node = &s->graph->nodes[visit->node];
+    StagedRun       *current = &s->staged[s->loaded++];
+    const PNode *node = &s->graph->nodes[current->node];
     for (int32_t n = 0, v; (v = stage_value(s->graph, node, n)) >= 0; n++) {
         plan_add(s->pool, s->plan, STEP_LOAD, v);
-        s->here[v] = true;
+        s->on_device[v] = true;
     }
-    s->held += visit->bytes;
+    s->held += current->bytes;
     s->in_queue = (s->in_queue > s->now ? s->in_queue : s->now) +
-                  stage_time(visit->bytes, s->graph->to_device);
+                  stage_time(current->bytes, s->graph->to_device);
 }
 
-/* Must the next loads start now to be there in time? `at` is the time of the runs so far. */
-static bool stage_due(const Stage *s, double at)
+/* Must the next loads start now to arrive in time? `at`: the time of the runs so far. */
+static bool stage_due(const Staging *s, double at)
 {
     if (s->loaded == s->n)
         return false;
-    const Visit *next = &s->visits[s->loaded];
+    const StagedRun *next = &s->staged[s->loaded];
     double       queued = s->in_queue > s->now ? s->in_queue - s->now : 0;
     return next->start - at <= 1.5 * (queued + stage_time(next->bytes, s->graph->to_device));
 }
 
-static void stage_ahead(Stage *s, double at)
+static void stage_ahead(Staging *s, double at)
 {
     while (stage_due(s, at) && stage_can_load(s))
         stage_load(s);
 }
 
-static void stage_visit(Stage *s, double at)
+static void stage_run(Staging *s, double at)
 {
-    Visit       *visit = &s->visits[s->run];
-    const PNode *node = &s->graph->nodes[visit->node];
-    while (s->loaded == s->run) {                /* not there yet: make room */
+    StagedRun       *current = &s->staged[s->run];
+    const PNode *node = &s->graph->nodes[current->node];
+    while (s->loaded == s->run) {                /* not loaded yet: make room */
         if (stage_can_load(s))
             stage_load(s);
         else
             stage_drop(s);
     }
-    /* The next one shall be on its way while this one runs; only older ones may stand in its
-     * way. */
-    while (s->loaded == s->run + 1 && s->gone < s->run && stage_due(s, at) && !stage_can_load(s))
+    /* The next one should be loading while this one runs; only older ones may be dropped for it. */
+    while (s->loaded == s->run + 1 && s->dropped < s->run && stage_due(s, at) && !stage_can_load(s))
         stage_drop(s);
     stage_ahead(s, at);
     for (int32_t n = 0, v; (v = stage_value(s->graph, node, n)) >= 0; n++)
         plan_add(s->pool, s->plan, STEP_WAIT, v);
-    plan_add(s->pool, s->plan, STEP_RUN, visit->node);
+    plan_add(s->pool, s->plan, STEP_RUN, current->node);
     s->run++;
     s->now += node->cost;
     for (int32_t n = 0, v; (v = stage_value(s->graph, node, n)) >= 0; n++)
@@ -211,19 +211,20 @@ static void stage_visit(Stage *s, double at)
             s->out_queue = (s->out_queue > s->now ? s->out_queue : s->now) +
                            stage_time(s->graph->values[v].bytes, s->graph->to_host);
         }
-    visit->saved = s->out_queue;
+    current->saved = s->out_queue;
 }
 
-static void stage_collect(Stage *s, const Plan *plan)
+static void stage_collect(Staging *s, const Plan *plan)
 {
     double time = 0;
     for (int32_t i = 0; i < plan->n_steps; i++) {
         const PNode *node = &s->graph->nodes[plan->steps[i].id];
         if (plan->steps[i].kind != STEP_RUN)
             continue;
-        if (stage_value(s->graph, node, 0) >= 0)         /* also one of no bytes must be loaded */
-            VEC_ADD(s->pool, s->visits, s->n, s->cap,
-                    ((Visit){ plan->steps[i].id, time, 0, stage_bytes(s->graph, node) }));
+        if (stage_value(s->graph, node, 0) >= 0)         /* a value of 0 bytes must be loaded,
+                                                          * too */
+            VEC_ADD(s->pool, s->staged, s->n, s->cap,
+                    ((StagedRun){ plan->steps[i].id, time, 0, stage_bytes(s->graph, node) }));
         time += node->cost;
     }
 }
@@ -232,26 +233,26 @@ Err plan_stage(Pool *pool, const PGraph *graph, const Plan *plan, Plan **out)
 {
     Pool *temp = pool_new(NULL, "plan_stage");
     Plan  steps = { 0 };
-    Stage s = { .graph = graph, .pool = temp, .plan = &steps, .window = stage_window(graph),
-                .here = NEWN(temp, bool, graph->n_values + 1) };
+    Staging s = { .graph = graph, .pool = temp, .plan = &steps, .window = stage_window(graph),
+                .on_device = NEWN(temp, bool, graph->n_values + 1) };
     double at = 0;
     stage_collect(&s, plan);
     for (int32_t i = 0; i < plan->n_steps; i++) {
         Step step = plan->steps[i];
         bool runs = step.kind == STEP_RUN;
-        while (runs && s.gone < s.run && s.visits[s.gone].saved <= s.now)
+        while (runs && s.dropped < s.run && s.staged[s.dropped].saved <= s.now)
             stage_drop(&s);
         if (runs)
             stage_ahead(&s, at);
-        if (runs && s.run < s.n && s.visits[s.run].node == step.id) {
-            stage_visit(&s, at);
+        if (runs && s.run < s.n && s.staged[s.run].node == step.id) {
+            stage_run(&s, at);
         } else {
             plan_add(temp, &steps, step.kind, step.id);
             s.now += runs ? graph->nodes[step.id].cost : 0;
         }
         at += runs ? graph->nodes[step.id].cost : 0;
     }
-    while (s.gone < s.n)
+    while (s.dropped < s.n)
         stage_drop(&s);
 
     Plan     *staged = *out = NEW(pool, Plan);
@@ -260,8 +261,9 @@ Err plan_stage(Pool *pool, const PGraph *graph, const Plan *plan, Plan **out)
     staged->steps = NEWN(pool, Step, steps.n_steps + 1);
     memcpy(staged->steps, steps.steps, sizeof *steps.steps * (size_t)steps.n_steps);
     staged->n_steps = staged->cap = steps.n_steps;
-    if (plan->host_budget_bytes > 0)         /* of copies alone: what lives there comes on top */
-        staged->host_budget_bytes += stage_home_bytes(graph);
+    if (plan->host_budget_bytes > 0)         /* the budget was for copies alone: add the
+                                              * host-resident values */
+        staged->host_budget_bytes += stage_host_bytes(graph);
     pool_free(temp);
     TRY(plan_simulate(NULL, graph, staged, &meter));
     staged->live_bytes = meter.live_bytes;
@@ -272,8 +274,8 @@ Err plan_stage(Pool *pool, const PGraph *graph, const Plan *plan, Plan **out)
     return plan_check(graph, staged, 0);
 }
 
-/* The search cannot see where windows really lie, so what it found is judged once the copies are in
- * it; where that is too large it is asked for as much less, and at last for its least. */
+/* The search does not know where the windows will lie, so its plan is measured after staging. If
+ * that is too large, the search is asked for as much less, and finally for its minimum. */
 Err plan_stage_within(Pool *pool, const PGraph *graph, PlanSearch *search, bool layout,
                       int64_t budget, Plan **plan)
 {
@@ -297,12 +299,12 @@ Err plan_stage_within(Pool *pool, const PGraph *graph, PlanSearch *search, bool 
             *plan = found;
             return plan_check(graph, found, layout ? 0 : budget);
         }
-        if (err)                                 /* that was the least already */
+        if (err)                                 /* that was the minimum already */
             break;
         aim -= plan_peak_bytes(found) - budget;
     }
     return fail(E_BUDGET,
-                "no plan fits %s (%lld bytes): the least peak found is %s (%lld bytes), and no "
+                "no plan fits %s (%lld bytes): the smallest peak found is %s (%lld bytes), and no "
                 "plan can do "
                 "with less than %s (%lld bytes)",
                 bytes_text(budget), (long long)budget, bytes_text(plan_peak_bytes(*plan)),

@@ -1,4 +1,4 @@
-/* device_open.c -- devices by name: this machine, or one that a profile describes. */
+/* devices.c -- devices by name: this machine, or one that a profile describes. */
 #include "profile/devices.h"
 
 #include "base/file.h"
@@ -40,7 +40,7 @@ Err device_cpu(Pool *pool, const DeviceOptions *options, Device **out)
     MemoryLimits limits = memory_limits();
 
     if (options->threads < 0 || options->threads > 4096)
-        return fail(E_USAGE, "%d threads make no sense; this machine has %d cores",
+        return fail(E_USAGE, "--threads must be from 1 to 4096, not %d; this machine has %d cores",
                     options->threads, cores);
     device->kind = DEVICE_CPU;
     device->name = "cpu";
@@ -69,7 +69,8 @@ Err device_cpu(Pool *pool, const DeviceOptions *options, Device **out)
     return OK;
 }
 
-/* This machine's own profile, if there is one and it was taken with what runs now. */
+/* This machine's profile, if there is one that was measured with the current libraries and
+ * threads. */
 static void device_local_profile(Pool *pool, Device *device)
 {
     const char *path = profile_home(pool, device->name);
@@ -77,7 +78,7 @@ static void device_local_profile(Pool *pool, Device *device)
     if (!path || !file_exists(path))
         return;
     if (profile_read(pool, path, &profile))
-        device->profile_note = pool_print(pool, "%s; write it anew with plimsoll probe",
+        device->profile_note = pool_print(pool, "%s; run plimsoll probe to write it again",
                                           err_text());
     else if (strcmp(profile->title, device->model))
         device->profile_note = pool_print(pool, "%s is of another %s (%s)", path,
@@ -96,16 +97,15 @@ static Err device_processor(Pool *pool, const Profile *profile, const DeviceOpti
     DeviceOptions with = *options;
     if (with.threads && profile->threads && with.threads != profile->threads)
         return fail(E_USAGE,
-                    "the profile %s holds for %lld threads, not %d; leave out --threads or probe "
-                    "again with "
-                    "it",
+                    "the profile %s holds for %lld threads, not %d; omit --threads, or run plimsoll "
+                    "probe with it",
                     profile->name, (long long)profile->threads, with.threads);
     with.threads = profile->threads ? (int)profile->threads : with.threads;
     TRY(device_cpu(pool, &with, out));
     Device *device = *out;
     device->described = strcmp(profile->title, device->model) != 0;
     device->profile = profile;
-    if (device->described) {                         /* of this machine, what is free now counts */
+    if (device->described) {                 /* for this machine, the memory free now counts */
         device->name = profile->name;
         device->model = profile->title;
         device->memory_bytes = profile->usable_bytes;
@@ -113,8 +113,8 @@ static Err device_processor(Pool *pool, const Profile *profile, const DeviceOpti
     return OK;
 }
 
-/* The GPU's own description, as cuDNN writes it, lies beside its profile, if we ever held such a
- * GPU. */
+/* The GPU's description, as cuDNN writes it, lies beside its profile if there was access to such
+ * a GPU. With it, algorithms and their workspaces can be chosen without the GPU. */
 static void device_described_kernels(Pool *pool, const Profile *profile, const DeviceOptions *options,
                                 Device *device)
 {
@@ -126,11 +126,11 @@ static void device_described_kernels(Pool *pool, const Profile *profile, const D
         file_read(pool, path, &json, &n))
         return;
     if (device_cuda_kernels(pool, options, json, device))
-        device->profile_note = pool_print(pool, "workspaces are not counted: %s", err_text());
+        device->profile_note = pool_print(pool, "workspaces are not included: %s", err_text());
 }
 
-/* Copies between GPU and host: at the profile's rates, or at those of the slowest bus in use (PCIe
- * 3.0 x16, about 12 GB/s). */
+/* Copies between GPU and host run at the profile's rates, or at that of the slowest bus in common
+ * use (PCIe 3.0 x16, about 12 GB/s). */
 static void device_transfers(Device *device)
 {
     const Profile *profile = device->profile;
@@ -154,26 +154,26 @@ static Device *device_described(Pool *pool, const Profile *profile, const Device
     return device;
 }
 
-/* Rates of the GPU that is here, from the shipped profile of its name: "NVIDIA H200" is h200. */
+/* The shipped profile with the name of this machine's GPU: "NVIDIA H200" is h200. */
 static void device_shipped_profile(Pool *pool, Device *device)
 {
-    static const char *const producers[] = { "NVIDIA ", "GeForce " };
+    static const char *const brands[] = { "NVIDIA ", "GeForce " };
     const char *model = device->model;
     Profile    *profile;
     for (int i = 0; i < 2; i++)
-        if (!strncmp(model, producers[i], strlen(producers[i])))
-            model += strlen(producers[i]);
+        if (!strncmp(model, brands[i], strlen(brands[i])))
+            model += strlen(brands[i]);
     char *name = pool_text(pool, model);
     for (char *c = name; *c; c++)
         *c = *c == ' ' ? '-' : (char)tolower((unsigned char)*c);
     if (!profile_open(pool, name, &profile) && profile->gpu)
         device->profile = profile;
     else
-        device->profile_note = pool_print(pool, "no profile is called %s", name);
+        device->profile_note = pool_print(pool, "there is no profile called %s", name);
 }
 
-/* Pinned pages cannot be swapped out: three quarters of what is free now, in whole GiB so that a
- * plan does not change with every program that starts. */
+/* Pinned pages cannot be swapped out, so at most three quarters of the free memory are used. Whole
+ * GiB, so that a plan does not change with every program that starts. */
 static int64_t device_pinnable(void)
 {
     MemoryLimits limits = memory_limits();
@@ -208,9 +208,9 @@ Err device_open(Pool *pool, const char *name, const DeviceOptions *options, Devi
     return OK;
 }
 
-/* A bound of what NVML counted on an H200 once the step was recorded: 2 MB more than at the start
- * for 57 launches (an edge processor), 5 for 280 (DiT3D-Tiny), 11 for 532 (DiT3D-S), 21 for 726
- * (lag-32x6), 27 for 1,250 (DiT3D-XL), 40 for 5,000, 118 with copies to the host among them
+/* An upper bound on the growth that NVML reported on an H200 once a step was captured: 2 MB for 57
+ * launches (an edge processor), 5 for 280 (DiT3D-Tiny), 11 for 532 (DiT3D-S), 21 for 726
+ * (lag-32x6), 27 for 1,250 (DiT3D-XL), 40 for 5,000, and 118 for those with copies to the host
  * (STDiff). */
 enum { CUDA_GRAPH_BYTES = 3 << 20, LAUNCH_BYTES = 24 << 10 };
 

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* A plain processor, for machines without a profile: nanoseconds at these rates of one thread. */
+/* A generic processor, for machines without a profile: rates of one thread. */
 static const double plain_flops_per_ns = 50, plain_bytes_per_ns = 10, plain_launch_ns = 1000;
 
 static uint64_t key_values(uint64_t key, const Node *node, const int32_t *ids, int32_t n)
@@ -38,15 +38,15 @@ OpTime node_call(const Device *device, const Node *node, const Choice *choice, u
     key = hash_bytes(key, node->op->name, strlen(node->op->name) + 1);
     key = key_values(key, node, node->in, node->n_in);
     key = key_values(key, node, node->out, node->n_out);
-    /* Attributes count by the work they make: as bytes they hold padding, which differs from run to
-     * run. */
+    /* Attributes enter through the work they cause. Their bytes contain padding, which differs from
+     * run to run. */
     Cost cost = node->op->cost(node);
     key = hash_bytes(key, &cost.flops, sizeof cost.flops);
     key = hash_bytes(key, &cost.bytes, sizeof cost.bytes);
     key = hash_bytes(key, algorithm, strlen(algorithm) + 1);
     key = hash_int(key, (int64_t)choice->workspace_bytes);
 
-    /* The type that decides the rate is what is read: a weight gradient is fp32 in every
+    /* The type that decides the rate is that of the input: a weight gradient is fp32 in every
      * precision. */
     Type type = F32;
     if (node->n_in && in_given(node, 0))
@@ -59,6 +59,7 @@ OpTime node_call(const Device *device, const Node *node, const Choice *choice, u
     return (OpTime){ .key = key,
                      .graph = graph,
                      .op = node->op->name,
+                     .rate = node->op->rate,
                      .kin = node->op->kin ? node->op->kin->name : NULL,
                      .type = name,
                      .flops = cost.flops,

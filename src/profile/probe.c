@@ -1,4 +1,4 @@
-/* probe.c -- rates of this processor, measured. */
+/* probe.c -- measures the rates of this processor. */
 #include "profile/probe.h"
 
 #include "base/clock.h"
@@ -23,8 +23,8 @@ static void prober_tell(Prober *p, const char *what)
         p->o.progress(p->o.progress_arg, (double)p->done / (double)(p->steps + 1), what);
 }
 
-/* Each thread has its own stretch: as the kernels divide their work. */
-static void stretch(int64_t n, int64_t *from, int64_t *to)
+/* The range of this thread: the kernels divide their work in the same way. */
+static void thread_range(int64_t n, int64_t *from, int64_t *to)
 {
     int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
     *from = n * thread / threads;
@@ -37,13 +37,13 @@ static double read_all(const double *a, int64_t n, int threads)
     #pragma omp parallel num_threads(threads) reduction(+ : sum)
     {
         int64_t from, to;
-        double  part[16] = { 0 };            /* enough chains to keep loads, not additions, busy */
-        stretch(n / 16, &from, &to);
+        double  sums[16] = { 0 };            /* enough chains that loads, not additions, limit */
+        thread_range(n / 16, &from, &to);
         for (int64_t i = from * 16; i < to * 16; i += 16)
             for (int k = 0; k < 16; k++)
-                part[k] += a[i + k];
+                sums[k] += a[i + k];
         for (int k = 0; k < 16; k++)
-            sum += part[k];
+            sum += sums[k];
     }
     return sum;
 }
@@ -53,7 +53,7 @@ static void write_all(double *a, int64_t n, int threads, double value)
     #pragma omp parallel num_threads(threads)
     {
         int64_t from, to;
-        stretch(n, &from, &to);
+        thread_range(n, &from, &to);
         for (int64_t i = from; i < to; i++)
             a[i] = value;
     }
@@ -64,7 +64,7 @@ static void copy_all(double *restrict a, const double *restrict b, int64_t n, in
     #pragma omp parallel num_threads(threads)
     {
         int64_t from, to;
-        stretch(n, &from, &to);
+        thread_range(n, &from, &to);
         memcpy(a + from, b + from, (size_t)(to - from) * sizeof *a);
     }
 }
@@ -116,8 +116,9 @@ static void probe_launch(Prober *p)
             best = ns;
     }
     p->profile->launch_ns = best > 1 ? best : 1;
-    p->profile->launch_origin = pool_print(p->pool, "%s: all threads begin and end, best of %d",
-                                           p->origin, TRIES);
+    p->profile->launch_origin = pool_print(p->pool,
+                                           "%s: an empty parallel region, best of %d", p->origin,
+                                           TRIES);
 }
 
 static Err prim_seconds(Prober *p, const Prim *prim, const PrimArgs *args, double *best)

@@ -1,9 +1,10 @@
-/* profile.c -- plimsoll-profile-1: read strictly, found by name, written whole. */
+/* profile.c -- plimsoll-profile-1: strict reading, lookup by name, writing. */
 #include "profile/profile.h"
 
 #include "base/file.h"
 #include "base/json_out.h"
 #include "base/shipped.h"
+#include "ops/ops.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,8 @@ static const char *const rate_types[] = { "f32", "tf32", "bf16", "f16" };
 #define KEYS(...)                                                                                  \
     (const char *const[]){ __VA_ARGS__ }, COUNT(((const char *const[]){ __VA_ARGS__ }))
 
-/* A number above zero (or from zero where `zero`) that later divisions and logarithms can bear. */
+/* A number above zero (with `zero`: at least zero), in a range safe for divisions and
+ * logarithms. */
 static Err need_amount(const Json *object, const char *key, bool zero, double *out)
 {
     TRY(json_need_number(object, key, out));
@@ -35,7 +37,7 @@ static Err need_bytes(const Json *object, const char *key, int64_t *out)
     return OK;
 }
 
-/* A text that says something: every number has an origin. */
+/* A text that is not empty: every number must name its origin. */
 static Err need_words(Pool *pool, const Json *object, const char *key, const char **out)
 {
     TRY(json_need_text(object, key, out));
@@ -98,7 +100,7 @@ static Err read_bandwidth(Pool *pool, const Json *root, Profile *profile)
         TRY(need_amount(row, "write", false, &b.write));
         TRY(need_amount(row, "copy", false, &b.copy));
         if (i && b.threads <= profile->bandwidth[i - 1].threads)
-            return json_fail(row, json_get(row, "threads"), "rows must stand by rising threads");
+            return json_fail(row, json_get(row, "threads"), "rows must be in order of 'threads'");
         VEC_ADD(pool, profile->bandwidth, profile->n_bandwidth, profile->cap_bandwidth, b);
     }
     return OK;
@@ -167,10 +169,19 @@ static Err read_tight(Pool *pool, const Json *ops, Profile *profile)
         TRY(need_amount(row, "saved", false, &tight.saved));
         TRY(need_amount(row, "ratio", false, &tight.ratio));
         if (tight.saved > 1)
-            return json_fail(row, json_get(row, "saved"), "'saved' is a share: at most 1");
+            return json_fail(row, json_get(row, "saved"), "'saved' is a share and at most 1");
         profile_add_tight(pool, profile, tight);
     }
     return OK;
+}
+
+/* An operator that this version does not have is never asked for: its rate does not matter. */
+static int rate_of(const char *op)
+{
+    for (int i = 0; i < OP_COUNT; i++)
+        if (!strcmp(ops_all[i]->name, op))
+            return ops_all[i]->rate;
+    return RATE_MATMUL;
 }
 
 static Err read_ops(Pool *pool, const Json *root, Profile *profile)
@@ -185,10 +196,11 @@ static Err read_ops(Pool *pool, const Json *root, Profile *profile)
     TRY(json_need_array(ops, "times", &rows));
     for (uint32_t i = 0; i < rows->n; i++) {
         const Json *row = &rows->items[i];
-        OpTime      op;
+        OpTime      op = { 0 };
         TRY(need_item(rows, i));
         TRY(json_check_keys(row, KEYS("op", "type", "key", "graph", "flops", "bytes", "ns")));
         TRY(need_words(pool, row, "op", &op.op));
+        op.rate = rate_of(op.op);
         TRY(need_words(pool, row, "type", &op.type));
         TRY(read_digest(row, "key", &op.key));
         TRY(read_digest(row, "graph", &op.graph));

@@ -1,12 +1,13 @@
-/* profile_time.c -- from a profile to the time of one call: measured, else of the same work in its
- * model by another algorithm or at another batch, else by its family, else a roofline.
+/* profile_time.c -- predicts the time of one call from a profile.
  *
- * A family is every measured call of one operator and type, in one model or (graph 0) in all. Its
- * points (roofline time, measured
- * time) are made non-decreasing by pooling neighbours that disagree (Ayer et al. 1955) and joined
- * by straight lines on logarithmic axes; outside the measured range time grows as the roofline
- * does. So a call that needs more work is never predicted to be faster, and the error of the
- * roofline is what is interpolated. */
+ * The first of these that exists is used: the measured time of this call; that of the same work in
+ * the same model by another algorithm or at another batch; the family; the roofline.
+ *
+ * A family is every measured call of one operator and type, in one model or (graph 0) in all
+ * models. Its points (roofline time, measured time) are made non-decreasing by pooling adjacent
+ * violators (Ayer et al. 1955) and joined by straight lines on logarithmic axes. Outside the
+ * measured range, time grows as the roofline does. So more work is never predicted to be faster,
+ * and what is interpolated is the error of the roofline. */
 #include "profile/profile.h"
 
 #include <math.h>
@@ -25,7 +26,7 @@ struct Family {
     int32_t     n;
 };
 
-/* Between two size classes the rate changes evenly with the logarithm of the work. */
+/* Between two size classes, the logarithm of the rate is linear in the logarithm of the work. */
 static double profile_rate(const Profile *profile, RateKind kind, const char *type, double flops)
 {
     const Rate *below = NULL, *above = NULL;
@@ -38,7 +39,7 @@ static double profile_rate(const Profile *profile, RateKind kind, const char *ty
         if (rate->flops > flops && (!above || rate->flops < above->flops))
             above = rate;
     }
-    if (!below && !above)        /* integers and types nobody rated: as fp32 */
+    if (!below && !above)        /* integers and types without a rate: as fp32 */
         return strcmp(type, "f32") ? profile_rate(profile, kind, "f32", flops) : 0;
     if (!below || !above || below->flops <= 0)
         return below ? below->flops_per_s : above->flops_per_s;
@@ -46,16 +47,20 @@ static double profile_rate(const Profile *profile, RateKind kind, const char *ty
     return below->flops_per_s * pow(above->flops_per_s / below->flops_per_s, share);
 }
 
-double profile_roofline_ns(const Profile *profile, const char *op, const char *type, double flops,
+double profile_roofline_ns(const Profile *profile, int rate, const char *type, double flops,
                            double bytes)
 {
-    bool   conv = !strncmp(op, "conv", 4) || !strncmp(op, "up_conv", 7);
-    double rate = profile_rate(profile, conv ? RATE_CONV : RATE_MATMUL, type, flops);
-    double by_flops = rate > 0 ? flops / rate : 0;
+    double flops_per_s = profile_rate(profile, (RateKind)rate, type, flops);
+    double by_flops = flops_per_s > 0 ? flops / flops_per_s : 0;
     double by_bytes = profile->n_bandwidth
                           ? bytes / profile->bandwidth[profile->n_bandwidth - 1].copy
                           : 0;
     return profile->launch_ns + 1e9 * (by_flops > by_bytes ? by_flops : by_bytes);
+}
+
+static double call_roofline_ns(const Profile *profile, const OpTime *call)
+{
+    return profile_roofline_ns(profile, call->rate, call->type, call->flops, call->bytes);
 }
 
 void profile_add_op(Pool *pool, Profile *profile, OpTime op)
@@ -95,7 +100,7 @@ static int op_order(const void *a, const void *b)
                             : (x->graph > y->graph) - (x->graph < y->graph);
 }
 
-typedef struct Member {          /* a call as one of a family */
+typedef struct Member {          /* of a family */
     const OpTime *op;
     uint64_t      graph;
 } Member;
@@ -120,7 +125,7 @@ static void point_pool(Point *a, const Point *b)
     a->weight += b->weight;
 }
 
-/* One point for each x; then neighbours whose y falls share their mean, until none falls. */
+/* Merges points of equal x, then pools neighbours whose y falls until none falls. */
 static int32_t points_rise(Pool *pool, Point *points, int32_t n)
 {
     int32_t kept = 0, n_levels = 0, *from = NEWN(pool, int32_t, n + 1);
@@ -165,8 +170,8 @@ void profile_ready(Pool *pool, Profile *profile)
                           NEWN(pool, Point, end - i), 0 };
         for (int32_t k = i; k < end; k++) {
             const OpTime *op = members[k].op;
-            double roofline = profile_roofline_ns(profile, op->op, op->type, op->flops, op->bytes);
-            family.points[family.n++] = (Point){ log(roofline), log(op->ns), 1 };
+            family.points[family.n++] = (Point){ log(call_roofline_ns(profile, op)), log(op->ns),
+                                                 1 };
         }
         family.n = points_rise(work, family.points, family.n);
         VEC_ADD(pool, profile->families, profile->n_families, profile->cap_families, family);
@@ -194,10 +199,10 @@ static const Family *family_find(const Profile *profile, const char *op, const c
     return NULL;
 }
 
-/* The calls of its own model first: how far they stay behind the roofline is what their parts and
- * multiples do, and a step by measured times is compared with one by times of the same origin. Then
- * those of all models; then, for an operator measured in other types only, those: their distance
- * from the roofline is the best guess there is. */
+/* The family in the call's own model first: its smaller and larger calls are as far from the
+ * roofline, and compared steps then have times of the same origin. Then the family over all models.
+ * Then, if the operator was measured in other types only, the family of one of those: its distance
+ * from the roofline is the best guess available. */
 static const Family *profile_family(const Profile *profile, const char *op, const char *type,
                                     uint64_t graph)
 {
@@ -216,7 +221,7 @@ static double family_ns(const Family *family, double roofline_ns)
     int32_t      i = 0;
     while (i < family->n && points[i].x < x)
         i++;
-    if (i == 0 || i == family->n) {          /* outside: as the roofline grows */
+    if (i == 0 || i == family->n) {          /* outside the range: as the roofline */
         const Point *edge = &points[i ? i - 1 : 0];
         return exp(edge->y + x - edge->x);
     }
@@ -224,7 +229,7 @@ static double family_ns(const Family *family, double roofline_ns)
     return exp(points[i - 1].y + share * (points[i].y - points[i - 1].y));
 }
 
-/* The call's time in its own graph, else its mean over the graphs it was measured in; 0: in
+/* The call's time in its own graph, else its mean over the graphs it was measured in; 0 if there is
  * none. */
 static double measured_ns(const Profile *profile, const OpTime *call)
 {
@@ -245,8 +250,8 @@ static double measured_ns(const Profile *profile, const OpTime *call)
     return n ? sum / n : 0;
 }
 
-/* The same work by another algorithm, as for a GPU whose kernels are not here to choose one: the
- * mean of those in its own graph; 0: there are none. */
+/* The mean time of the same work by other algorithms in the same graph; 0 if there is none. Needed
+ * for a described GPU whose kernels are not here to choose an algorithm. */
 static double alike_ns(const Profile *profile, const OpTime *call)
 {
     double  sum = 0;
@@ -262,14 +267,15 @@ static double alike_ns(const Profile *profile, const OpTime *call)
     return n ? sum / n : 0;
 }
 
-/* The same call of its own model at another batch: a whole part or multiple of the work, bytes as
- * near to that as can be (weights are read whole), and rather of nearly its size: updates of all
- * sizes share a launch, and what the smallest of them took says nothing about the largest. It is as
- * far behind its roofline as the one that was measured, so n parts are never predicted to be faster
- * than the whole; 0: there is none. */
+/* The time of the same call at another batch in the same model, scaled by the rooflines; 0 if there
+ * is none. Its work is an integer fraction or multiple of this call's, its bytes as near to that as
+ * possible (weights are always read whole). A call of nearly the same size is preferred: updates of
+ * all sizes share a launch, and the time of the smallest says nothing about the largest. The call
+ * is taken to be as far from its roofline as the measured one, so n shares of a call are never
+ * predicted to be faster than the whole. */
 static double scaled_ns(const Profile *profile, const OpTime *call, double roofline_ns)
 {
-    double nearest = log(4), ns = 0;             /* farther apart it is another call */
+    double nearest = log(4), ns = 0;             /* beyond this distance it is another call */
     for (int32_t i = 0; i < profile->n_ops; i++) {
         const OpTime *op = &profile->ops[i];
         if (op->graph != call->graph || strcmp(op->op, call->op) || strcmp(op->type, call->type))
@@ -281,15 +287,15 @@ static double scaled_ns(const Profile *profile, const OpTime *call, double roofl
         if (!(fabs(n - round(n)) <= 1e-6 * n && apart < nearest))
             continue;
         nearest = apart;
-        ns = op->ns * roofline_ns /
-             profile_roofline_ns(profile, op->op, op->type, op->flops, op->bytes);
+        ns = op->ns * roofline_ns / call_roofline_ns(profile, op);
     }
     return ns;
 }
 
-/* An operator that was never measured beside one that does the same and was: as far behind its
- * roofline, and no faster than any measured call of its kin that needs no more. Its own roofline is
- * a floor: beside measured times it would win by not having been tried. */
+/* The time of an operator that was never measured, by its kin, an operator that computes the same
+ * and was measured. It is as far from its roofline as the kin, and no faster than any measured call
+ * of the kin with no more work. Its own roofline would be a lower bound, and the operator would win
+ * against measured ones only because nobody measured it. */
 static double kin_ns(const Profile *profile, const OpTime *call, const Family *kin,
                      double roofline_ns)
 {
@@ -298,7 +304,7 @@ static double kin_ns(const Profile *profile, const OpTime *call, const Family *k
         const OpTime *op = &profile->ops[i];
         if (strcmp(op->op, call->kin) || strcmp(op->type, call->type) || op->ns <= ns)
             continue;
-        if (profile_roofline_ns(profile, op->op, op->type, op->flops, op->bytes) <= roofline_ns)
+        if (call_roofline_ns(profile, op) <= roofline_ns)
             ns = op->ns;
     }
     return ns;
@@ -314,7 +320,7 @@ double profile_ns(const Profile *profile, const OpTime *call, TimeBasis *basis)
     *basis = TIME_FAMILY;
     if (alike > 0)
         return alike;
-    double roofline = profile_roofline_ns(profile, call->op, call->type, call->flops, call->bytes);
+    double roofline = call_roofline_ns(profile, call);
     double scaled = scaled_ns(profile, call, roofline);
     if (scaled > 0)
         return scaled;

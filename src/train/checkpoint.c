@@ -1,4 +1,4 @@
-/* checkpoint.c -- saving and loading; see the header for the files. */
+/* checkpoint.c -- saves and loads checkpoints; the header describes the files. */
 #include "train/checkpoint.h"
 
 #include "base/checksum.h"
@@ -14,27 +14,27 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct Entry {           /* one tensor of the file */
-    int32_t param;               /* index, or -1: a saved state, bytes as they are */
+typedef struct CheckpointEntry {           /* one tensor of the file */
+    int32_t param;               /* index, or -1: saved state, written as it is */
     int32_t value;
-} Entry;
+} CheckpointEntry;
 
 struct Saver {
     Session    *session;
     const char *folder;
     int64_t     keep;
-    SafeTensor *tensors;         /* in file order; data points to its Entry */
+    SafeTensor *tensors;         /* in file order; `data` points to a CheckpointEntry */
     int32_t     n;
     const char *header;
     size_t      n_header;
-    float      *room;            /* the largest tensor in disk order */
+    float      *buffer;          /* for the largest tensor */
     FileOut     out;
 };
 
 static void entry_add(Pool *pool, SafeTensor **list, int32_t *n, int32_t *cap, const char *name,
-                      Shape shape, Type type, Entry entry)
+                      Shape shape, Type type, CheckpointEntry entry)
 {
-    Entry   *kept = NEW(pool, Entry);
+    CheckpointEntry   *kept = NEW(pool, CheckpointEntry);
     int64_t *dims = NEWN(pool, int64_t, MAX_RANK);
     *kept = entry;
     memcpy(dims, shape.dim, sizeof shape.dim);
@@ -46,7 +46,7 @@ static void entry_add(Pool *pool, SafeTensor **list, int32_t *n, int32_t *cap, c
                           .data = kept });
 }
 
-/* Everything a checkpoint holds; parameters and their state in disk order and fp32. */
+/* All tensors of a checkpoint. Parameters and their optimizer state are in disk order and fp32. */
 static void entries(Pool *pool, const Graph *graph, SafeTensor **list, int32_t *n)
 {
     int32_t cap = 0;
@@ -54,7 +54,7 @@ static void entries(Pool *pool, const Graph *graph, SafeTensor **list, int32_t *
     for (int32_t i = 0; i < graph->n_params; i++) {
         const Param *p = &graph->params[i];
         entry_add(pool, list, n, &cap, p->name, p->disk, F32,
-                  (Entry){ i, p->master >= 0 ? p->master : p->value });
+                  (CheckpointEntry){ i, p->master >= 0 ? p->master : p->value });
         if (p->master >= 0)
             done[p->master] = true;
         const int32_t     state[] = { p->m, p->v, p->ema };
@@ -62,7 +62,7 @@ static void entries(Pool *pool, const Graph *graph, SafeTensor **list, int32_t *
         for (int j = 0; j < 3; j++)
             if (state[j] >= 0) {
                 entry_add(pool, list, n, &cap, pool_print(pool, "%s/%s", word[j], p->name), p->disk,
-                          F32, (Entry){ i, state[j] });
+                          F32, (CheckpointEntry){ i, state[j] });
                 done[state[j]] = true;
             }
     }
@@ -71,7 +71,7 @@ static void entries(Pool *pool, const Graph *graph, SafeTensor **list, int32_t *
         const Value    *value = value_at(graph, c->value);
         if (c->saved && !done[c->value])
             entry_add(pool, list, n, &cap, value->name, value->shape, value->type,
-                      (Entry){ -1, c->value });
+                      (CheckpointEntry){ -1, c->value });
     }
 }
 
@@ -82,13 +82,14 @@ Err saver_new(Pool *pool, Session *session, const char *folder, int64_t keep, Sa
     int64_t      largest = 1;
     *saver = (Saver){ .session = session, .folder = folder, .keep = keep };
     entries(pool, graph, &saver->tensors, &saver->n);
-    const char *const *said = lengths_metadata(
+    const char *const *metadata = lengths_metadata(
         pool, graph, (const char *const[]){ "format", "plimsoll-checkpoint-1", NULL });
-    TRY(safetensors_header(pool, saver->tensors, saver->n, said, &saver->header, &saver->n_header));
+    TRY(safetensors_header(pool, saver->tensors, saver->n, metadata, &saver->header,
+                           &saver->n_header));
     for (int32_t i = 0; i < saver->n; i++)
         if ((int64_t)saver->tensors[i].n_bytes > largest)
             largest = (int64_t)saver->tensors[i].n_bytes;
-    saver->room = NEWN(pool, float, (largest + 3) / 4);
+    saver->buffer = NEWN(pool, float, (largest + 3) / 4);
     TRY(folder_make(folder));
     folder_tidy(folder);
     *out = saver;
@@ -101,8 +102,8 @@ static void checkpoint_path(char *to, size_t n, const char *folder, int64_t step
     snprintf(to, n, "%s/step-%06lld%s", folder, (long long)step, ending);
 }
 
-/* The step of a file that makes a checkpoint whole, or -1. */
-static int64_t checkpoint_named(const char *name)
+/* The step of a checkpoint's JSON file, or -1 if this is not one. */
+static int64_t checkpoint_step(const char *name)
 {
     long long step;
     char      again[32];
@@ -112,19 +113,19 @@ static int64_t checkpoint_named(const char *name)
     return strcmp(name, again) ? -1 : step;
 }
 
-static Err saver_forget(Saver *saver, int64_t newest)        /* all but the newest `keep` */
+static Err saver_remove_old(Saver *saver, int64_t newest)    /* all but the newest `keep` */
 {
     Pool   *pool = pool_new(NULL, "forget");
     char  **names, path[FILE_PATH_MAX];
     int     n, whole = 0;
     Err     err = folder_list(pool, saver->folder, &names, &n);
     for (int i = n - 1; !err && i >= 0; i--) {
-        int64_t step = checkpoint_named(names[i]);
+        int64_t step = checkpoint_step(names[i]);
         if (step < 0 || step > newest || ++whole <= saver->keep)
             continue;
         checkpoint_path(path, sizeof path, saver->folder, step, ".safetensors");
         err = file_remove(path);
-        /* last: it brings a killed run back here */
+        /* The JSON goes last: if the run is killed before, the next call finds it again. */
         checkpoint_path(path, sizeof path, saver->folder, step, ".json");
         if (!err)
             err = file_remove(path);
@@ -137,11 +138,11 @@ static Err saver_forget(Saver *saver, int64_t newest)        /* all but the newe
 
 static uint64_t hash_number(uint64_t hash, double number)
 {
-    number = isnan(number) ? (double)NAN : number;           /* of which there are many */
+    number = isnan(number) ? (double)NAN : number;           /* one bit pattern for all NaNs */
     return hash_bytes(hash, &number, sizeof number);
 }
 
-/* Of what the JSON says: the weights' checksum does not tell of a changed digit there. */
+/* A digest of the JSON's numbers, which the checksum of the weights does not cover. */
 static uint64_t state_digest(const RunState *state, const Plateau *p)
 {
     uint64_t hash = hash_int(HASH_EMPTY, state->step);
@@ -175,7 +176,7 @@ static void due_write(JsonOut *o, const RunState *state)
 {
     json_out_object_row(o, "due");
     json_out_string(o, "what", due_words[state->due]);
-    if (isfinite(state->loss))               /* JSON has no word for another */
+    if (isfinite(state->loss))               /* JSON cannot express others */
         json_out_number(o, "loss", state->loss);
     json_out_number(o, "ms", state->ms);
     json_out_end(o);
@@ -187,9 +188,10 @@ static Err due_read(const Json *checkpoint, RunState *state)
     const char *what;
     TRY(json_need_object(checkpoint, "due", &json));
     TRY(json_need_text(json, "what", &what));
-    state->due = !strcmp(what, due_words[DUE_LOOK]) ? DUE_LOOK : DUE_DRAW;
-    if (state->due == DUE_DRAW && strcmp(what, due_words[DUE_DRAW]))
-        return json_fail(json, json_get(json, "what"), "nothing known is called '%s'", what);
+    state->due = !strcmp(what, due_words[DUE_VALIDATE]) ? DUE_VALIDATE : DUE_SAMPLE;
+    if (state->due == DUE_SAMPLE && strcmp(what, due_words[DUE_SAMPLE]))
+        return json_fail(json, json_get(json, "what"), "'what' must be '%s' or '%s', not '%s'",
+                         due_words[DUE_VALIDATE], due_words[DUE_SAMPLE], what);
     state->loss = NAN;
     if (json_get(json, "loss"))
         TRY(json_need_number(json, "loss", &state->loss));
@@ -232,7 +234,7 @@ static void state_write(FileOut *out, const RunState *state, int32_t n_tensors,
     json_out_end(&o);
     json_out_hash(&o, "check", state_digest(state, p->on ? p : NULL));
     json_out_end(&o);
-    json_out_done(&o);                       /* file_out_done tells of what went wrong */
+    json_out_done(&o);                       /* file_out_done reports errors */
 }
 
 static Err plateau_read(const Json *checkpoint, Plateau *p)
@@ -252,21 +254,23 @@ static Err plateau_read(const Json *checkpoint, Plateau *p)
     return p->seen ? json_need_number(json, "best", &p->best) : OK;
 }
 
-/* A checkpoint of a version before the digest has none. */
+/* Checkpoints of older versions have no digest. */
 static Err state_check(const char *path, const Json *json, const RunState *state, const Plateau *p)
 {
-    const char *said;
+    const char *saved_digits;
     char        found[17];
     if (!json_get(json, "check"))
         return OK;
-    TRY(json_need_text(json, "check", &said));
+    TRY(json_need_text(json, "check", &saved_digits));
     hash_digits(state_digest(state, p), found);
-    if (strcmp(said, found))
-        return fail(E_FORMAT, "%s is damaged: its numbers are not those that were saved", path);
+    if (strcmp(saved_digits, found))
+        return fail(E_FORMAT, "%s is damaged: its numbers are not those that were saved "
+                    "(digest %s, expected %s)", path, found, saved_digits);
     return OK;
 }
 
-/* Step, place in the data, seed; a run whose schedule has only become a plateau begins it anew. */
+/* Reads step, position in the data, seed and schedule. If the checkpoint has no plateau, a plateau
+ * schedule starts from the beginning. */
 static Err state_read(Pool *pool, const char *path, int64_t step, RunState *state)
 {
     const Json *json;
@@ -294,7 +298,7 @@ static Err state_read(Pool *pool, const char *path, int64_t step, RunState *stat
     return OK;
 }
 
-/* What the JSON beside a weights file says of it, or NULL. */
+/* The entry "weights" of the JSON beside a weights file, or NULL. */
 static const Json *weights_saved(Pool *pool, const char *weights, const char **beside)
 {
     static const char ending[] = ".safetensors";
@@ -311,7 +315,7 @@ static const Json *weights_saved(Pool *pool, const char *weights, const char **b
 Err checkpoint_intact(Pool *pool, const char *weights)
 {
     Pool       *work = pool_new(pool, "intact");
-    const char *said, *beside;
+    const char *saved_digits, *beside;
     const Json *saved = weights_saved(work, weights, &beside);
     Checksum    sum = checksum_begin();
     int64_t     bytes;
@@ -322,15 +326,15 @@ Err checkpoint_intact(Pool *pool, const char *weights)
         return OK;
     }
     TRY(json_need_int(saved, "bytes", &bytes));
-    TRY(json_need_text(saved, "xxh64", &said));
+    TRY(json_need_text(saved, "xxh64", &saved_digits));
     TRY(file_map(work, weights, &file));
     checksum_add(&sum, file.bytes, file.n);
     hash_digits(checksum_end(&sum), found);
-    if ((int64_t)file.n != bytes || strcmp(found, said))
+    if ((int64_t)file.n != bytes || strcmp(found, saved_digits))
         return fail(E_FORMAT,
                     "%s is damaged: its %zu bytes have the checksum %s, and %lld with %s were "
-                    "saved; if it was changed on purpose, take \"weights\" out of %s",
-                    weights, file.n, found, (long long)bytes, said, beside);
+                    "saved; if it was changed on purpose, remove \"weights\" from %s",
+                    weights, file.n, found, (long long)bytes, saved_digits, beside);
     pool_free(work);
     return OK;
 }
@@ -349,12 +353,12 @@ Err saver_save(Saver *saver, const RunState *state)
     file_out_add(out, saver->header, saver->n_header);
     checksum_add(&sum, saver->header, saver->n_header);
     for (int32_t i = 0; i < saver->n && !err; i++) {
-        const Entry *entry = saver->tensors[i].data;
+        const CheckpointEntry *entry = saver->tensors[i].data;
         err = entry->param >= 0
-                  ? session_get_param(saver->session, entry->param, entry->value, saver->room)
-                  : session_read(saver->session, entry->value, saver->room);
-        file_out_add(out, saver->room, saver->tensors[i].n_bytes);
-        checksum_add(&sum, saver->room, saver->tensors[i].n_bytes);
+                  ? session_get_param(saver->session, entry->param, entry->value, saver->buffer)
+                  : session_read(saver->session, entry->value, saver->buffer);
+        file_out_add(out, saver->buffer, saver->tensors[i].n_bytes);
+        checksum_add(&sum, saver->buffer, saver->tensors[i].n_bytes);
     }
     TRY(file_out_done(out, err));
 
@@ -362,10 +366,10 @@ Err saver_save(Saver *saver, const RunState *state)
     TRY(file_out_init(out, path));
     state_write(out, state, saver->n, &sum);
     TRY(file_out_done(out, OK));
-    return saver_forget(saver, state->step);
+    return saver_remove_old(saver, state->step);
 }
 
-/* The newest of those before `end`, or -1. */
+/* The newest checkpoint before step `end`, or -1. */
 static Err checkpoint_before(Pool *pool, const char *folder, int64_t end, int64_t *step)
 {
     char **names;
@@ -373,7 +377,7 @@ static Err checkpoint_before(Pool *pool, const char *folder, int64_t end, int64_
     *step = -1;
     TRY(folder_list(pool, folder, &names, &n));
     for (int i = 0; i < n; i++) {
-        int64_t at = checkpoint_named(names[i]);
+        int64_t at = checkpoint_step(names[i]);
         if (at > *step && at < end)
             *step = at;
     }
@@ -387,7 +391,7 @@ Err checkpoint_newest(Pool *pool, const char *folder, int64_t *step)
                ? OK
                : fail(E_IO,
                       "%s holds no whole checkpoint: its run ended before the first was saved; "
-                      "begin it again with --out %s",
+                      "start again with --out %s",
                       folder, text_word(pool, folder));
 }
 
@@ -409,7 +413,7 @@ static Err checkpoint_put(Pool *pool, Session *session, const char *folder, int6
     TRY(lengths_same(path, &file, graph));
     entries(work, graph, &want, &n);
     for (int32_t i = 0; i < n; i++) {
-        const Entry      *entry = want[i].data;
+        const CheckpointEntry      *entry = want[i].data;
         const SafeTensor *t = safetensors_find(&file, want[i].name);
         Shape             shape = shape_of(want[i].shape, want[i].rank);
         if (!t)
@@ -438,14 +442,15 @@ Err checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t st
     while (!checkpoint_before(pool, folder, step, &step) && step >= 0)
         if (!checkpoint_put(pool, session, folder, step, &older))
             return fail(err,
-                        "%s; step %lld is whole: to go on from there, take the newer .json files "
-                        "out of %s",
+                        "%s; step %lld is whole: to continue from there, remove the newer .json "
+                        "files from %s",
                         why, (long long)step, folder);
     return fail(err, "%s", why);
 }
 
-/* A JSON that cannot be read cannot say what the weights should be either. */
-static Err weights_put(Pool *pool, Session *session, const char *folder, int64_t step, bool raw,
+/* The JSON is read too, although sampling needs only the weights: if it is damaged, their checksum
+ * cannot be trusted. */
+static Err checkpoint_put_weights(Pool *pool, Session *session, const char *folder, int64_t step, bool raw,
                        bool *averaged)
 {
     RunState state = { 0 };
@@ -460,13 +465,13 @@ static Err weights_put(Pool *pool, Session *session, const char *folder, int64_t
 Err checkpoint_weights(Pool *pool, Session *session, const char *folder, int64_t step, bool raw,
                        bool *averaged)
 {
-    Err err = weights_put(pool, session, folder, step, raw, averaged);
+    Err err = checkpoint_put_weights(pool, session, folder, step, raw, averaged);
     if (!err)
         return OK;
     const char *why = pool_text(pool, err_text());
     while (!checkpoint_before(pool, folder, step, &step) && step >= 0)
-        if (!weights_put(pool, session, folder, step, raw, averaged))
-            return fail(err, "%s; step %lld is whole: --checkpoint %lld takes it", why,
+        if (!checkpoint_put_weights(pool, session, folder, step, raw, averaged))
+            return fail(err, "%s; step %lld is whole: use --checkpoint %lld", why,
                         (long long)step, (long long)step);
     return fail(err, "%s", why);
 }

@@ -1,4 +1,4 @@
-/* drawing.c -- what a model's sampling loop may use, filled from a session. */
+/* drawing.c -- implements the Sampler of a model's sampling loop on a session. */
 #include "train/drawing.h"
 
 #include "base/clock.h"
@@ -12,14 +12,14 @@
 #include <unistd.h>
 
 struct Drawing {
-    Pool          *pool;         /* of the report's texts */
+    Pool          *pool;         /* for the report's texts */
     Session       *session;
     const Recipe  *recipe;
     DrawingOptions options;
-    Feeds          feeds[3];     /* of begin, step and end */
-    float        **wide;         /* per graph output that is not fp32: its numbers as fp32 */
-    double         shown;        /* time of the last word */
-    Pool          *work;         /* of drawing_again; kept */
+    Feeds          feeds[3];     /* of drawing_phases */
+    float        **wide;         /* per graph output: buffer for its conversion to fp32 */
+    double         shown;        /* time of the last progress message */
+    Pool          *work;         /* of drawing_again: reset, never freed */
 };
 
 enum { BEGIN, STEP, END };
@@ -37,7 +37,7 @@ static Err drawing_run(Sampler *s, Phase phase)
     if (s->dry)
         return OK;
     TRY(session_run(session, phase));
-    /* faults come out here, not in a later read */
+    /* device errors are reported here, not by a later read */
     return device_wait(session_engine(session)->device);
 }
 
@@ -47,7 +47,7 @@ static void *drawing_feed(Sampler *s, const char *name)
     FeedBuffer *feed = NULL;
     for (int i = 0; i < 3 && !feed; i++)
         feed = feeds_find(&d->feeds[i], name);
-    REQUIRE(feed);                           /* the sampling graph has a feed of that name */
+    REQUIRE(feed);                           /* the sampling graph must have it */
     return feed->bytes;
 }
 
@@ -59,18 +59,18 @@ static const float *drawing_output(Sampler *s, const char *name)
     while (i < graph->n_outputs &&
            (!drawing_has(graph->outputs[i].phase) || strcmp(graph->outputs[i].name, name)))
         i++;
-    REQUIRE(i < graph->n_outputs);           /* the sampling graph has an output of that name */
+    REQUIRE(i < graph->n_outputs);           /* the sampling graph must have it */
     if (s->dry)
         return d->wide[i];
     const Value *value = value_at(graph, graph->outputs[i].value);
-    const void  *data = session_output_at(d->session, i);    /* other parts may use the name too */
+    const void  *data = session_output_at(d->session, i);    /* other phases may use the name too */
     if (value->type == F32 || !data)
         return data;
     convert_rows(F32, d->wide[i], value->type, data, (size_t)shape_count(value->shape));
     return d->wide[i];
 }
 
-/* As the sampling graph has it: an average is rounded to the type its parameter computes in. */
+/* As the sampling graph uses it: an average is rounded to its parameter's type. */
 static const float *drawing_weight(Sampler *s, const char *name)
 {
     Drawing *d = s->own;
@@ -120,7 +120,7 @@ static void drawing_progress(Sampler *s, int64_t done, int64_t of)
             terminal && !last ? "   " : "\n");
 }
 
-/* As captions are judged: other bytes would be another text than any that was trained on. */
+/* Captions are checked in the same way: invalid bytes would match no text of the training data. */
 static Err drawing_prompt(const char *prompt)
 {
     size_t n = strlen(prompt), good = json_utf8_bytes(prompt, n);
@@ -129,8 +129,7 @@ static Err drawing_prompt(const char *prompt)
                             good);
 }
 
-/* What the first part starts from: the data, or what is given. A prompt takes the place of
- * texts. */
+/* Opens the inputs of the first phase: the recipe's data or --input. A prompt replaces texts. */
 static Err drawing_inputs(Pool *pool, Drawing *d)
 {
     const DrawingOptions *o = &d->options;
@@ -141,9 +140,9 @@ static Err drawing_inputs(Pool *pool, Drawing *d)
     if (o->prompt && !feeds_find(feeds, "text"))
         return fail(E_USAGE, "--prompt: %s takes no text", d->recipe->model->name);
     if (!feeds->source && o->input && o->prompt)
-        return fail(E_USAGE, "--prompt takes the place of what --input would say; leave one out");
+        return fail(E_USAGE, "--prompt replaces all that --input would provide; omit one of them");
     if (!feeds->source)
-        return o->input ? fail(E_USAGE, "--input: %s draws from nothing, so it takes no input",
+        return o->input ? fail(E_USAGE, "--input: %s samples from noise alone and takes no input",
                                d->recipe->model->name)
                         : OK;
     feeds->seed = (uint64_t)o->seed;
@@ -178,11 +177,12 @@ static Err drawing_about(Drawing *d, SampleReport *report)
         return OK;
     report->about = NEWN(d->pool, const char *, d->options.n);
     for (int64_t i = 0; i < d->options.n; i++) {
-        char    room[256];
+        char    buffer[256];
         int64_t id = d->options.input ? i % feeds->source->n_samples
                                       : source_order(feeds->source, feeds->seed, i);
         report->about[i] = pool_text(d->pool,
-                                     feeds->source->about(feeds->source, id, room, sizeof room));
+                                     feeds->source->about(feeds->source, id, buffer,
+                                                          sizeof buffer));
     }
     return OK;
 }
@@ -204,7 +204,7 @@ static Err drawing_write(Pool *pool, const Drawing *d, const char *folder,
     return results_write(pool, folder, result, report);
 }
 
-/* folder NULL: dry. */
+/* folder NULL: a dry run, which only allocates. */
 static Err drawing_once(Pool *pool, Drawing *d, const char *folder, SampleReport *report)
 {
     const Recipe *recipe = d->recipe;

@@ -1,4 +1,4 @@
-/* feeds.c -- filling input buffers. */
+/* feeds.c -- fills input buffers from a data source or a given file. */
 #include "train/feeds_int.h"
 
 #include "ops/elementwise/basic.h"
@@ -7,11 +7,11 @@
 #include <math.h>
 #include <string.h>
 
-/* Inputs that no data gives: how many targets count in all micro-batches of a step, and how many
- * places of `mask` are set in all pieces of one (docs/CONTRACT.md 2). */
+/* Inputs computed here: the number of targets that count in all micro-batches of a step, and the
+ * number of elements set in `mask` over the whole micro-batch before its split. */
 static const char DENOMINATOR[] = "denominator";
 static const char MASK_COUNT[] = "mask_count";
-/* 0: this row begins anew; the data says so where a file begins */
+/* 0 where a row starts without a carried state; the data sets it at the start of a file. */
 static const char CARRY[] = "carry";
 
 size_t feed_bytes(const FeedBuffer *feed)
@@ -56,7 +56,7 @@ Err feeds_from_file(Pool *pool, Feeds *feeds, const char *path, int64_t *n_rows)
         const SafeTensor *t = safetensors_find(&file, feed->name);
         SafeType want = feed->type == F32 ? SAFE_F32 : feed->type == I32 ? SAFE_I32 : SAFE_U8;
         if (!t)
-            return fail(E_USAGE, "%s lacks the input '%s' %s", path, feed->name,
+            return fail(E_USAGE, "%s has no input '%s' %s", path, feed->name,
                         shape_text(feed->shape));
         bool same = t->rank == feed->shape.rank + 1 && t->type == want;
         for (int a = 0; same && a < feed->shape.rank; a++)
@@ -82,14 +82,15 @@ static bool model_chose(const Recipe *recipe, const char *key, const char *word)
     return false;
 }
 
-static int64_t feeds_rows(const Feeds *feeds)        /* samples of a micro-batch, or piece of one */
+static int64_t feeds_rows(const Feeds *feeds)        /* samples of a micro-batch, after the split */
 {
     return feeds->n_served ? feeds->list[feeds->served[0]].shape.dim[0] : 0;
 }
 
-/* Where the held-out samples begin among n: a share of them, whole files or sequences where that is
- * about as many. A recipe that validates on files and names no share has one in twenty, and a
- * single sample for both. Drawn samples have no end, so none is taken from training. */
+/* Sets *from to the first held-out sample. They are a share of the samples at the end, rounded to
+ * whole files or sequences if that is about as many. A recipe that validates on files without
+ * naming a share holds out one in twenty; a single sample then serves for both. Generated samples
+ * are unlimited, so none are taken from training. */
 static Err held_from(const Recipe *recipe, const DataSource *source, int64_t *from)
 {
     const DataConfig *data = &recipe->data;
@@ -103,20 +104,20 @@ static Err held_from(const Recipe *recipe, const DataSource *source, int64_t *fr
         return OK;
     held = held < 1 ? 1 : held;
     if (held >= n)
-        return fail(E_USAGE, "data.holdout: %g of %lld samples leaves none to train on", share,
-                    (long long)n);
+        return fail(E_USAGE, "data.holdout: %g of %lld samples leaves none to train on; use a "
+                    "smaller share", share, (long long)n);
     *from = n - held;
     if (!source->group)
         return OK;
     int64_t start = source->group(source, *from);
-    if (start == 0)  /* training keeps the first whole, if there is a second */
+    if (start == 0)  /* the first file stays in training, if there is a second */
         for (start = *from; start < n && source->group(source, start) == 0; start++) { }
-    /* a file of that length is better cut */
+    /* a whole file of more than twice the share is divided instead */
     *from = start < n && n - start <= 2 * held ? start : *from;
     return OK;
 }
 
-/* Opens the data for the inputs in `wanted`; `held`: the samples that training does not see. */
+/* Opens the data for the inputs in `wanted`. held: the held-out samples. */
 static Err feeds_source(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input,
                         bool held, const DataFeed *wanted)
 {
@@ -134,14 +135,14 @@ static Err feeds_source(Pool *pool, Feeds *feeds, const Recipe *recipe, const ch
         .rate = recipe_number(recipe, "rate", 0),
         .mu_law = model_chose(recipe, "encoding", "mu_law"),
     };
-    /* drawn: nothing need be taken from training */
+    /* generated: none need be taken from training */
     bool more = held && !spec.path && data->holdout <= 0;
     if (more)
         spec.samples += rows;
     TRY(data_open(pool, &spec, &source));
     if (feeds_find(feeds, DENOMINATOR) && !source->counted)
         return fail(E_USAGE,
-                    "data kind '%s' cannot say how many targets count; set accumulate to 1",
+                    "data kind '%s' cannot count the targets of a step; set accumulate to 1",
                     source->name);
     from = source->n_samples;
     if (!input && !apart)
@@ -175,7 +176,8 @@ static Err feeds_serve(Pool *pool, Feeds *feeds, const Recipe *recipe, const cha
         wanted[feeds->n_served] = (DataFeed){ feed->name, feed->type, shape_drop(feed->shape, 0) };
         feeds->served[feeds->n_served++] = i;
         if (feed->shape.dim[0] != feeds_rows(feeds))
-            return fail(E_USAGE, "input '%s' %s has no row for each of %lld samples", feed->name,
+            return fail(E_USAGE, "input '%s' %s must have one row for each of %lld samples",
+                        feed->name,
                         shape_text(feed->shape), (long long)feeds_rows(feeds));
         if (feeds->split > 1) {
             feed->bytes = pool_alloc(pool, (size_t)feeds->split * feed_bytes(feed), 1);
@@ -202,10 +204,10 @@ Err feeds_open_held(Pool *pool, Feeds *feeds, const Recipe *recipe)
     return feeds_serve(pool, feeds, recipe, NULL, NULL, true);
 }
 
-/* The number of the sample at a place of the run. */
+/* The number of the sample at a position of the run. */
 static int64_t feeds_sample(const Feeds *feeds, int64_t place)
 {
-    if (feeds->follow) {  /* each row goes through all of the data, from a place of its own */
+    if (feeds->follow) {  /* each row reads all of the data, from its own starting point */
         int64_t rows = feeds_rows(feeds), n = feeds->source->n_samples;
         return (place % rows * n / rows + place / rows) % n;
     }
@@ -235,7 +237,7 @@ Err feeds_load_row(const Feeds *feeds, void *const *into, int64_t drawn, int64_t
     for (int32_t i = 0; feeds->follow && drawn + row < feeds_rows(feeds) && i < feeds->n_served;
          i++)
         if (!strcmp(feeds->list[feeds->served[i]].name, CARRY))
-            *(float *)to[i] = 0;             /* the first of all: nothing came before */
+            *(float *)to[i] = 0;             /* first micro-batch of the run: nothing to carry */
     return OK;
 }
 
@@ -265,19 +267,19 @@ static void feeds_count_mask(Feeds *feeds)
     int64_t     count = 0;
     if (!feed)
         return;
-    REQUIRE(mask && mask->type == U8);       /* a model that asks for the count has the mask */
+    REQUIRE(mask && mask->type == U8);       /* a model with this feed has the mask */
     for (size_t i = 0; i < (size_t)feeds->split * feed_bytes(mask); i++)
         count += ((const uint8_t *)mask->bytes)[i] != 0;
     *(float *)feed->bytes = (float)(count > 1 ? count : 1);
 }
 
-/* Gives the session one piece of what was loaded. */
-static Err feeds_hand_out(Feeds *feeds, int64_t piece)
+/* Points the session at slice i of what was loaded. */
+static Err feeds_use_slice(Feeds *feeds, int64_t slice)
 {
     for (int32_t i = 0; i < feeds->n_served; i++) {
         const FeedBuffer *feed = &feeds->list[feeds->served[i]];
         TRY(session_feed_phase(feeds->session, feeds->phase, feed->name,
-                              (const char *)feed->bytes + (size_t)piece * feed_bytes(feed)));
+                               (const char *)feed->bytes + (size_t)slice * feed_bytes(feed)));
     }
     return OK;
 }
@@ -289,18 +291,18 @@ Err feeds_fill(Feeds *feeds, int64_t micro_batch, int64_t drawn)
         size_t      bytes = feed_bytes(feed);
         if (!feed->given)
             continue;
-        REQUIRE(micro_batch < feed->given->shape[0]);    /* whoever opened it knows their number */
+        REQUIRE(micro_batch < feed->given->shape[0]);    /* the caller knows the file's n_rows */
         memcpy(feed->bytes, (const char *)feed->given->data + (size_t)micro_batch * bytes, bytes);
     }
     if (!feeds->source)
         return OK;
     feeds_count(feeds, micro_batch, drawn);
-    int64_t piece = micro_batch % feeds->split;
-    if (piece == 0) {
+    int64_t slice = micro_batch % feeds->split;
+    if (slice == 0) {
         TRY(feeds->prefetcher ? prefetch_take(feeds, drawn) : feeds_load(feeds, drawn, false));
         feeds_count_mask(feeds);
     }
-    return feeds_hand_out(feeds, piece);
+    return feeds_use_slice(feeds, slice);
 }
 
 Err feeds_fill_in_order(Feeds *feeds, int64_t first)

@@ -1,4 +1,4 @@
-/* lengths.c -- which length a parameter belongs to, and its change to another. */
+/* lengths.c -- the length that a parameter is valid for, and its conversion to another. */
 #include "train/lengths.h"
 
 #include "device/convert.h"
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The kernel whose C the parameter is, or NULL. */
-static const Node *kernel_of(const Graph *graph, const Param *param)
+/* The S4 kernel whose C this parameter is, or NULL. */
+static const Node *s4_kernel_of(const Graph *graph, const Param *param)
 {
     for (int32_t i = 0; i < graph->n_nodes; i++)
         if (graph->nodes[i].op == &op_s4_kernel && graph->nodes[i].in[S4_C] == param->value)
@@ -25,7 +25,7 @@ const char *const *lengths_metadata(Pool *pool, const Graph *graph, const char *
     for (; pairs && *pairs; pairs++)
         VEC_ADD(pool, all, n, cap, *pairs);
     for (int32_t i = 0; i < graph->n_params; i++) {
-        const Node *kernel = kernel_of(graph, &graph->params[i]);
+        const Node *kernel = s4_kernel_of(graph, &graph->params[i]);
         if (!kernel)
             continue;
         VEC_ADD(pool, all, n, cap, pool_print(pool, "length/%s", graph->params[i].name));
@@ -36,7 +36,7 @@ const char *const *lengths_metadata(Pool *pool, const Graph *graph, const char *
     return all;
 }
 
-/* The length the file gives the parameter, or `otherwise`. */
+/* The length in the file's metadata for this parameter, or `otherwise`. */
 static Err length_in(const char *path, const SafeFile *file, const char *name, int64_t otherwise,
                      int64_t *length)
 {
@@ -50,21 +50,21 @@ static Err length_in(const char *path, const SafeFile *file, const char *name, i
     TRY(err);
     *length = text ? strtoll(text, &end, 10) : otherwise;
     if (text && (end == text || *end || *length < 1 || *length > (int64_t)1 << 40))
-        return fail(E_FORMAT, "%s: the length of %s is '%s'; it should be a number of steps", path,
+        return fail(E_FORMAT, "%s: the length of %s is '%s'; it must be a number of steps", path,
                     name, text);
     return OK;
 }
 
-Err lengths_max(const char *path, const SafeFile *file, int64_t *most)
+Err lengths_max(const char *path, const SafeFile *file, int64_t *max)
 {
-    *most = 0;
+    *max = 0;
     for (uint32_t i = 0; file->metadata && i < file->metadata->n; i++) {
         const JsonMember *m = &file->metadata->members[i];
         int64_t           length;
         if (strncmp(m->key, "length/", 7))
             continue;
         TRY(length_in(path, file, m->key + 7, 0, &length));
-        *most = length > *most ? length : *most;
+        *max = length > *max ? length : *max;
     }
     return OK;
 }
@@ -72,16 +72,15 @@ Err lengths_max(const char *path, const SafeFile *file, int64_t *most)
 Err lengths_same(const char *path, const SafeFile *file, const Graph *graph)
 {
     for (int32_t i = 0; i < graph->n_params; i++) {
-        const Node *kernel = kernel_of(graph, &graph->params[i]);
+        const Node *kernel = s4_kernel_of(graph, &graph->params[i]);
         int64_t     has, wants = kernel ? ATTR(kernel, S4KernelAttr)->length : 0;
         if (!kernel)
             continue;
         TRY(length_in(path, file, graph->params[i].name, wants, &has));
         if (has != wants)
             return fail(E_USAGE,
-                        "%s: %s was trained at length %lld, the model has %lld there; a run keeps "
-                        "its "
-                        "length, but its weights can begin another run: --init %s --init-partial",
+                        "%s: %s was trained at length %lld, but the model has %lld; a run keeps "
+                        "its length, but its weights can start another: --init %s --init-partial",
                         path, graph->params[i].name, (long long)has, (long long)wants, path);
     }
     return OK;
@@ -111,11 +110,11 @@ Err tensor_f32(Pool *pool, const char *path, const SafeTensor *t, float **out)
     return OK;
 }
 
-/* The kernel's other parameters must be the file's too: they are what C~ was made with. */
+/* The kernel's other parameters are read from the same file: C~ was computed with them. */
 static Err kernel_params(Pool *pool, const char *path, const SafeFile *file, const Graph *graph,
                          const Node *kernel, S4Params *params)
 {
-    float *phase[S4_PARAMS] = { 0 };
+    float *data[S4_PARAMS] = { 0 };
     for (int i = 0; i < S4_PARAMS; i++) {
         const Param      *p = param_of(graph, kernel->in[i]);
         const SafeTensor *t = p ? safetensors_find(file, p->name) : NULL;
@@ -124,27 +123,27 @@ static Err kernel_params(Pool *pool, const char *path, const SafeFile *file, con
             n *= t->shape[a];
         if (!p || !t || n != shape_count(p->disk))
             return fail(E_FORMAT,
-                        "%s has a C of another length, but no %s of the same layer to convert it "
-                        "with",
+                        "%s has a C of another length, but not the %s of its layer that its "
+                        "conversion needs",
                         path, p ? p->name : "parameter");
-        TRY(tensor_f32(pool, path, t, &phase[i]));
+        TRY(tensor_f32(pool, path, t, &data[i]));
     }
     Shape c = param_of(graph, kernel->in[S4_C])->disk;
     *params = (S4Params){ .channels = c.dim[1],
                           .pairs = c.dim[2],
-                          .inv_dt = phase[S4_INV_DT],
-                          .c = phase[S4_C],
-                          .b = phase[S4_B],
-                          .p = phase[S4_P],
-                          .a_real = phase[S4_A_REAL],
-                          .a_imag = phase[S4_A_IMAG] };
+                          .inv_dt = data[S4_INV_DT],
+                          .c = data[S4_C],
+                          .b = data[S4_B],
+                          .p = data[S4_P],
+                          .a_real = data[S4_A_REAL],
+                          .a_imag = data[S4_A_IMAG] };
     return OK;
 }
 
 Err lengths_tensor(Pool *pool, const char *path, const SafeFile *file, const Graph *graph,
                    const Param *param, const SafeTensor *tensor, float **out)
 {
-    const Node *kernel = kernel_of(graph, param);
+    const Node *kernel = s4_kernel_of(graph, param);
     int64_t     from, to = kernel ? ATTR(kernel, S4KernelAttr)->length : 0;
     TRY(tensor_f32(pool, path, tensor, out));
     if (!kernel)

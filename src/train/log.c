@@ -1,4 +1,4 @@
-/* log.c -- the lines of log.jsonl. Writing one allocates nothing. */
+/* log.c -- writes log.jsonl. Adding an entry allocates nothing. */
 #include "train/log.h"
 
 #include "base/clock.h"
@@ -16,8 +16,8 @@ static void log_close(void *to)
     fclose(to);
 }
 
-/* Lines after `step` go, half a line too. */
-static Err log_cut(Pool *pool, const char *path, int64_t step)
+/* Removes the lines after `step`, and an incomplete last line. */
+static Err log_truncate(Pool *pool, const char *path, int64_t step)
 {
     static const char begin[] = "{\"step\": ";
     char  *text;
@@ -36,7 +36,7 @@ Err log_open(Pool *pool, RunLog *log, const char *folder, int64_t step)
 {
     *log = (RunLog){ .path = pool_print(pool, "%s/log.jsonl", folder) };
     if (step >= 0)
-        TRY(log_cut(pool, log->path, step));
+        TRY(log_truncate(pool, log->path, step));
     log->to = fopen(log->path, step >= 0 ? "a" : "w");
     if (!log->to)
         return file_fail("write", log->path, errno);
@@ -55,7 +55,7 @@ Err log_flush(const RunLog *log)
 
 static void log_number(FILE *to, const char *key, double number)
 {
-    /* JSON has no other word */
+    /* JSON has no infinity and no NaN */
     fprintf(to, isfinite(number) ? ", \"%s\": %.9g" : ", \"%s\": null", key, number);
 }
 
@@ -71,6 +71,6 @@ Err log_add(RunLog *log, const LogLine *line)
     fputs("}\n", log->to);
     if (clock_now() - log->flushed < 1)
         return OK;
-    log->flushed = clock_now();                      /* whoever follows the file sees it grow */
+    log->flushed = clock_now();                      /* so that the file can be followed */
     return log_flush(log);
 }

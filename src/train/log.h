@@ -1,7 +1,7 @@
-/* log.h -- RUN/log.jsonl: one line of JSON a step (docs/FORMATS.md).
+/* log.h -- RUN/log.jsonl: one line of JSON per step (docs/user/FORMATS.md).
  *
- * It reaches its file every second, and whenever a checkpoint is saved. A run that goes on first
- * cuts off what a killed one logged after its last checkpoint: those steps are done again. */
+ * The log is flushed every second and before every checkpoint. A resumed run first removes the
+ * entries after its checkpoint, because it repeats those steps. */
 #ifndef TRAIN_LOG_H
 #define TRAIN_LOG_H
 
@@ -11,18 +11,18 @@
 #include <stdio.h>
 
 typedef struct RunLog {
-    FILE       *to;              /* NULL: there is none */
+    FILE       *to;              /* NULL: no log */
     const char *path;
-    double      flushed;         /* when it last reached its file */
+    double      flushed;         /* time of the last flush */
 } RunLog;
 
 typedef struct LogLine {
     int64_t       step;
-    double        loss, lr, grad_norm, ms;   /* what is not finite, or not known, becomes null */
-    const double *validation;    /* NULL: there was none */
+    double        loss, lr, grad_norm, ms;   /* written as null if not finite or not known */
+    const double *validation;    /* NULL: none at this step */
 } LogLine;
 
-/* Closed with the pool. step: the last one that stays; -1: the log begins anew. */
+/* Closed with the pool. step: the last entry to keep; -1: starts a new log. */
 Err log_open(Pool *pool, RunLog *log, const char *folder, int64_t step);
 Err log_add(RunLog *log, const LogLine *line);
 Err log_flush(const RunLog *log);

@@ -1,4 +1,4 @@
-/* measure.c -- steps with a clock at every node. */
+/* measure.c -- runs steps and measures the time of every node. */
 #include "train/measure.h"
 
 #include "base/clock.h"
@@ -18,13 +18,13 @@ struct Stopwatch {
     Session      *session;
     Feeds         feeds;
     int64_t       micro;             /* micro-batches run so far */
-    double       *ns;                /* per node, of the last step that was timed; 0: did not run */
+    double       *ns;                /* per node, in the last timed step; 0: did not run */
     float        *samples;           /* per node: MEASURE_MAX times */
     int           n_samples;
-    double        plain_ms[MEASURE_MAX];    /* of the plain steps between them */
+    double        plain_ms[MEASURE_MAX];    /* of the plain steps between the timed ones */
     double        best_ms;           /* of all plain steps */
-    double        row_ms;            /* GPUs: of plain steps without a pause, the median; or 0 */
-    bool          filled;            /* one micro-batch serves all steps */
+    double        row_ms;            /* on a GPU: median of plain steps in a row; 0: none */
+    bool          filled;            /* all steps use the same micro-batch */
 };
 
 Err stopwatch_new(Pool *pool, const Recipe *recipe, const Device *device, const EngineOptions *plan,
@@ -52,9 +52,9 @@ Err stopwatch_new(Pool *pool, const Recipe *recipe, const Device *device, const 
 
 const Engine *stopwatch_engine(const Stopwatch *s) { return s->engine; }
 
-/* Small steps are taken, not none: where gates start at 0 (DiT) gradients would stay 0, and a GPU
- * multiplies zeros with less power and a higher clock (DiT3D-XL on an H200: 63 ms, and 70 with
- * numbers). */
+/* The learning rate is small but not 0. Otherwise, where gates start at 0 (DiT), gradients would
+ * stay 0, and a GPU multiplies zeros with less power and at a higher clock (DiT3D-XL on an H200: 63
+ * ms instead of 70). */
 static Err stopwatch_rates(Stopwatch *s)
 {
     float rates[RATE_GROUPS + 2] = { 0 };
@@ -64,9 +64,9 @@ static Err stopwatch_rates(Stopwatch *s)
     return session_write(s->session, s->graph.train.rates.id, rates);
 }
 
-/* With a clock at every node if `timed`; a node of the micro part then has its last micro-batch's
- * time. Loading samples takes the processor's time and belongs to its steps; a GPU must not wait
- * for them, or their time would be filed as its kernels'. */
+/* timed: measures every node; a node of phase `micro` has the time of its last micro-batch. On the
+ * CPU, loading samples takes processor time and is included. A GPU must not wait for samples, or
+ * the wait would count as kernel time. */
 static Err stopwatch_run(Stopwatch *s, bool timed)
 {
     int32_t counters[COUNTER_WORDS] = { 0 };
@@ -117,9 +117,9 @@ static double median(float *values, int n)
     return n % 2 ? (double)values[n / 2] : ((double)values[n / 2 - 1] + (double)values[n / 2]) / 2;
 }
 
-/* Steps without a pause, as in training: a GPU that works on end draws more power and has a lower
- * clock than one that is looked at between steps (DiT3D-XL on an H200: 69 ms and 63), and the host
- * is ahead of it. */
+/* Steps without a pause, as in training: under continuous load a GPU draws more power and has a
+ * lower clock than with a synchronisation after each step (DiT3D-XL on an H200: 69 ms against 63),
+ * and the host is ahead of it. */
 static Err measure_row(Stopwatch *s, double seconds)
 {
     float  row[MEASURE_MAX];
@@ -139,7 +139,7 @@ static Err measure_row(Stopwatch *s, double seconds)
 static Err measure_steps(Stopwatch *s, const MeasureOptions *o)
 {
     double begin = clock_now(), ms;
-    TRY(stopwatch_step(s, &ms));                     /* first touches, generated kernels */
+    TRY(stopwatch_step(s, &ms));                     /* warm-up: page faults, generated kernels */
     while (s->n_samples < MEASURE_MAX &&
            (s->n_samples < MEASURE_MIN || clock_now() - begin < o->seconds)) {
         TRY(stopwatch_sample(s));
@@ -157,11 +157,10 @@ static int call_order(const void *a, const void *b)
     return (x->key > y->key) - (x->key < y->key);
 }
 
-/* A node's share of the step is the median of its times, which no single interruption moves; the
- * shares are then scaled to the best plain step (other programs can only add to it; on a GPU, to
- * the median of a row of them), so that what lies between the nodes is counted and the clocks are
- * not. Equal nodes have one time, their mean:
- * what counts is that sums come out right. */
+/* A node's time is the median of its samples, which a single interruption does not change. The
+ * times are then scaled so that they sum to the best plain step (on a GPU, to the median of steps in
+ * a row): this includes the time between nodes and excludes the overhead of measuring. Equal nodes
+ * share one time, their mean, so that sums stay right. */
 void stopwatch_file(Pool *pool, const Stopwatch *s, Profile *profile, Measured *m)
 {
     const Graph *graph = s->graph.graph;
@@ -173,7 +172,7 @@ void stopwatch_file(Pool *pool, const Stopwatch *s, Profile *profile, Measured *
         m->step_ms = fmin(m->step_ms, s->plain_ms[i]);
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const Node *node = &graph->nodes[i];
-        if (s->ns[i] <= 0)                   /* a view, or a part that training does not run */
+        if (s->ns[i] <= 0)                   /* a view, or a phase that training does not run */
             continue;
         float times[MEASURE_MAX];
         memcpy(times, s->samples + (int64_t)i * MEASURE_MAX, sizeof times);
@@ -194,7 +193,7 @@ void stopwatch_file(Pool *pool, const Stopwatch *s, Profile *profile, Measured *
     pool_free(work);
 }
 
-/* The sum of the plan's runs by the profile's times. */
+/* The sum of the profile's times over the plan's runs. */
 static double nodes_ms(const Stopwatch *s, const Profile *profile)
 {
     const Engine *engine = s->engine;
@@ -224,30 +223,30 @@ double stopwatch_predict_ms(const Stopwatch *s, const Profile *profile)
                                                 engine_saved(s->engine));
 }
 
-void stopwatch_file_tight(Pool *pool, const Stopwatch *kept, const Stopwatch *least,
+void stopwatch_file_tight(Pool *pool, const Stopwatch *kept, const Stopwatch *tight,
                           Profile *profile)
 {
-    double measured = least->best_ms / kept->best_ms;
-    double summed = nodes_ms(least, profile) / nodes_ms(kept, profile);
-    if (engine_saved(least->engine) > 0)
+    double measured = tight->best_ms / kept->best_ms;
+    double summed = nodes_ms(tight, profile) / nodes_ms(kept, profile);
+    if (engine_saved(tight->engine) > 0)
         profile_add_tight(pool, profile,
-                          (Tightness){ graph_identity(least->engine->graph),
-                                       engine_saved(least->engine), measured / summed });
+                          (Tightness){ graph_identity(tight->engine->graph),
+                                       engine_saved(tight->engine), measured / summed });
 }
 
-/* The plan of least memory by turns with the one that keeps everything. */
+/* Alternates steps of the plan with the smallest arena and of the one that keeps everything. */
 static Err measure_tight(Pool *pool, Pool *work, Stopwatch *kept, Profile *profile)
 {
     EngineOptions options = { .budget_bytes = STOPWATCH_MIN, .effort = MEASURE_EFFORT };
-    Stopwatch    *least;
+    Stopwatch    *tight;
     double        ms;
-    TRY(stopwatch_new(work, kept->recipe, kept->engine->device, &options, &least));
+    TRY(stopwatch_new(work, kept->recipe, kept->engine->device, &options, &tight));
     for (int i = 0; i < MEASURE_MIN; i++) {
         TRY(stopwatch_step(kept, &ms));
-        TRY(stopwatch_step(least, &ms));
+        TRY(stopwatch_step(tight, &ms));
     }
     profile_ready(pool, profile);
-    stopwatch_file_tight(pool, kept, least, profile);
+    stopwatch_file_tight(pool, kept, tight, profile);
     return OK;
 }
 
@@ -263,7 +262,7 @@ Err measure_recipe(Pool *pool, const Recipe *recipe, const Device *device,
     if (!err) {
         stopwatch_file(pool, s, profile, measured);
         measured->runtime_bytes = device_runtime_bytes(device, s->engine->arena_bytes);
-        if (!options->budget_bytes && device->kind == DEVICE_CPU)    /* a GPU has no such caches */
+        if (!options->budget_bytes && device->kind == DEVICE_CPU)    /* GPU caches are too small */
             err = measure_tight(pool, work, s, profile);
     }
     pool_free(work);

@@ -1,4 +1,4 @@
-/* phases.c -- the parts of validation and sampling, and running them. */
+/* phases.c -- runs validation and sampling between training steps. */
 #include "train/phases.h"
 
 #include "base/file.h"
@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-/* Validation's numbers come from a step that training never takes. */
+/* Validation draws its random numbers at a step number that training never uses. */
 enum { VALIDATION_STEP = -1 };
 
 struct Phases {
@@ -16,12 +16,13 @@ struct Phases {
     const TrainingGraph *graph;
     Session             *session;
     Feeds                held;
-    Drawing             *drawing;            /* NULL: nothing is sampled */
+    Drawing             *drawing;            /* NULL: no sampling */
     const char          *folder;
     int32_t              counters[COUNTER_WORDS];
 };
 
-/* A run that was killed while it drew may have left half a file, in any of the folders. */
+/* Removes incomplete files: a run that was killed while it sampled may have left one in any of the
+ * folders. */
 static void phases_tidy(Pool *pool, const char *folder)
 {
     Pool  *work = pool_new(pool, "tidy");
@@ -86,7 +87,7 @@ Err phases_sample(Phases *p, int64_t step)
     char folder[FILE_PATH_MAX];
     if (!p->drawing)
         return OK;
-    /* as a session that only samples begins */
+    /* as in a session that only samples */
     p->counters[COUNTER_STEP] = p->counters[COUNTER_MICRO] = 0;
     TRY(session_write(p->session, p->graph->train.counters.id, p->counters));
     snprintf(folder, sizeof folder, "%s/%06lld", p->folder, (long long)step);

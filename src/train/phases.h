@@ -1,13 +1,13 @@
-/* phases.h -- what a recipe has done between steps: validation and sampling, in the training arena.
+/* phases.h -- validation and sampling between training steps, in the training arena.
  *
- * Both are parts of the training graph, planned like the rest of it: state stays where it is, and
- * all else of the arena is theirs while they run. They read the averaged weights where the recipe
- * has an average. They change nothing a step reads, so training gives the same bits with them or
- * without.
+ * Both are phases of the training graph and planned like the others: persistent values stay where
+ * they are, and the rest of the arena is free while they run. They use the averaged weights if the
+ * recipe keeps an average. They change nothing that a step reads, so training gives the same bits
+ * with and without them.
  *
- *   validate  the loss over held-out samples (data.holdout), the same samples and the same noise
- *             every time
- *   sample    results as `plimsoll sample` would draw them from a checkpoint of that step
+ *   validate  the loss over held-out samples (data.holdout), with the same samples and noise every
+ *             time
+ *   sample    the results that `plimsoll sample` would draw from a checkpoint of that step
  */
 #ifndef TRAIN_PHASES_H
 #define TRAIN_PHASES_H
@@ -18,10 +18,10 @@
 
 typedef struct Phases Phases;
 
-/* Takes all that the phases need; out: the run's folder, or NULL: nothing is sampled. */
+/* Allocates all that the phases need. out: the run's folder; NULL: no sampling. */
 Err phases_open(Pool *pool, Session *session, const Recipe *recipe, const TrainingGraph *graph,
                 const char *out, bool quiet, Phases **phases);
-int64_t phases_bytes(const Phases *phases);          /* of batch buffers on the host */
+int64_t phases_bytes(const Phases *phases);          /* of input buffers on the host */
 
 bool phase_due(const EveryConfig *every, int64_t step);
 Err  phases_validate(Phases *phases, double *loss);

@@ -1,9 +1,9 @@
-/* prefetch.c -- the next micro-batches, loaded by threads of their own while a step runs.
+/* prefetch.c -- threads that load the next micro-batches while a step runs.
  *
- * Sets of buffers stand in a ring, one micro-batch each, in the order of the run. Loaders take row
- * after row of all of them, whichever is free the next; who trains takes the oldest set, gives its
- * own buffers for it, and the ring moves on. A set is as many bytes as a micro-batch; there are so
- * many that every loader has a row, even where a micro-batch has one. */
+ * Sets of buffers form a ring, one micro-batch each, in the order of the run. Each idle loader takes
+ * the next row of the ring. The training loop takes the oldest set in exchange for its own buffers,
+ * and the ring advances. There are enough sets that every loader has a row to load, even if a
+ * micro-batch has only one. */
 #include "train/feeds_int.h"
 
 #include <pthread.h>
@@ -12,34 +12,34 @@
 #include <unistd.h>
 
 enum { LOADERS_MAX = 16 };
-static const int64_t ring_bytes = (int64_t)512 << 20;        /* at most, but for one set */
+static const int64_t ring_bytes = (int64_t)512 << 20;        /* limit; one set is always allowed */
 
 typedef struct Loader { Prefetcher *all; pthread_t thread; Work work; } Loader;
 
-typedef struct Set {             /* a micro-batch on its way */
+typedef struct PrefetchSet {     /* one micro-batch, before its split */
     void  **bytes;               /* per served feed */
-    int64_t done;                /* rows */
-    Err     err;                 /* of the first row that failed, whoever came first */
+    int64_t done;                /* rows loaded */
+    Err     err;                 /* of the failed row with the smallest number */
     int64_t err_row;
-    char    said[1024];
-} Set;
+    char    message[1024];
+} PrefetchSet;
 
 struct Prefetcher {
     Loader          loaders[LOADERS_MAX];
     int             n_loaders;
     Feeds          *feeds;
-    int64_t         rows;        /* of a micro-batch */
-    Set            *ring;
+    int64_t         rows;        /* of a set */
+    PrefetchSet            *ring;
     int64_t         n_sets;
-    pthread_mutex_t lock;        /* of all below, and of what is in a set but its bytes */
+    pthread_mutex_t lock;        /* guards all below, and everything in a set except its bytes */
     pthread_cond_t  changed;
-    int64_t         drawn;       /* the first micro-batch since the ring was begun; -1: none yet */
-    int64_t         taken;       /* micro-batches since */
-    int64_t         begun, done; /* rows since */
+    int64_t         drawn;       /* position of the ring's first row in the run; -1: not started */
+    int64_t         taken;       /* sets taken since then */
+    int64_t         begun, done; /* rows since then */
     bool            stop;
 };
 
-static Set *ring_at(Prefetcher *p, int64_t micro_batch)
+static PrefetchSet *ring_at(Prefetcher *p, int64_t micro_batch)
 {
     return &p->ring[micro_batch % p->n_sets];
 }
@@ -55,14 +55,14 @@ static void *loader_run(void *arg)
             continue;
         }
         int64_t at = p->begun++, row = at % p->rows, first = p->drawn + at - row;
-        Set    *set = ring_at(p, at / p->rows);
+        PrefetchSet    *set = ring_at(p, at / p->rows);
         pthread_mutex_unlock(&p->lock);
         Err err = feeds_load_row(p->feeds, set->bytes, first, row, false, me->work);
         pthread_mutex_lock(&p->lock);
         if (err && (!set->err || row < set->err_row)) {
             set->err = err;
             set->err_row = row;
-            snprintf(set->said, sizeof set->said, "%s", err_text());
+            snprintf(set->message, sizeof set->message, "%s", err_text());
         }
         set->done++;
         p->done++;
@@ -85,7 +85,7 @@ static void prefetch_stop(void *arg)
     pthread_mutex_destroy(&p->lock);
 }
 
-/* Beside kernels on the processor's own cores one thread; a GPU leaves them free. */
+/* On the CPU one loader, because kernels use the cores; a GPU leaves the cores free. */
 static int64_t loaders_max(const Feeds *feeds)
 {
     int64_t cores = feeds->loaders ? feeds->loaders : sysconf(_SC_NPROCESSORS_ONLN);
@@ -105,11 +105,11 @@ static int64_t feeds_set_bytes(const Feeds *feeds)
 static void ring_new(Pool *pool, Prefetcher *p, int64_t loaders)
 {
     Feeds  *feeds = p->feeds;
-    int64_t bytes = feeds_set_bytes(feeds), most = ring_bytes / (bytes > 0 ? bytes : 1);
+    int64_t bytes = feeds_set_bytes(feeds), max_sets = ring_bytes / (bytes > 0 ? bytes : 1);
     p->n_sets = (loaders + p->rows - 1) / p->rows;
-    p->n_sets = p->n_sets > most ? most : p->n_sets;
+    p->n_sets = p->n_sets > max_sets ? max_sets : p->n_sets;
     p->n_sets = p->n_sets < 1 ? 1 : p->n_sets;
-    p->ring = NEWN(pool, Set, p->n_sets);
+    p->ring = NEWN(pool, PrefetchSet, p->n_sets);
     for (int64_t s = 0; s < p->n_sets; s++) {
         p->ring[s].bytes = NEWN(pool, void *, feeds->n_served);
         for (int32_t i = 0; i < feeds->n_served; i++) {
@@ -125,16 +125,16 @@ Err feeds_prefetch(Pool *pool, Feeds *feeds)
     if (!feeds->n_served)
         return OK;
     Prefetcher *p = NEW(pool, Prefetcher);
-    int64_t     most = loaders_max(feeds);
+    int64_t     loaders = loaders_max(feeds);
     p->feeds = feeds;
     p->rows = feeds_rows_loaded(feeds);
     p->drawn = -1;
-    ring_new(pool, p, most);
-    most = most < p->n_sets * p->rows ? most : p->n_sets * p->rows;
+    ring_new(pool, p, loaders);
+    loaders = loaders < p->n_sets * p->rows ? loaders : p->n_sets * p->rows;
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->changed, NULL);
     pool_at_free(pool, prefetch_stop, p);
-    while (p->n_loaders < most) {
+    while (p->n_loaders < loaders) {
         Loader *loader = &p->loaders[p->n_loaders];
         *loader = (Loader){
             .all = p, .work = { .at = pool_alloc(pool, feeds->work.n, 1), .n = feeds->work.n }
@@ -149,13 +149,14 @@ Err feeds_prefetch(Pool *pool, Feeds *feeds)
     return OK;
 }
 
-/* The oldest set, or NULL if that is another micro-batch: then no loader is at work any more. */
-static Set *ring_wait(Prefetcher *p, int64_t drawn)
+/* Waits for the oldest set and returns it. Returns NULL if it is another micro-batch than the one
+ * wanted; all loaders are idle then. */
+static PrefetchSet *ring_wait(Prefetcher *p, int64_t drawn)
 {
-    Set *set = p->drawn >= 0 && p->drawn + p->taken * p->rows == drawn ? ring_at(p, p->taken)
+    PrefetchSet *set = p->drawn >= 0 && p->drawn + p->taken * p->rows == drawn ? ring_at(p, p->taken)
                                                                        : NULL;
     if (!set)
-        p->drawn = -1;                       /* nobody begins another row */
+        p->drawn = -1;                       /* no loader begins another row */
     while (set ? set->done < p->rows : p->done < p->begun)
         pthread_cond_wait(&p->changed, &p->lock);
     return set;
@@ -173,10 +174,10 @@ Err prefetch_take(Feeds *feeds, int64_t drawn)
 {
     Prefetcher *p = feeds->prefetcher;
     pthread_mutex_lock(&p->lock);
-    Set *set = ring_wait(p, drawn);
+    PrefetchSet *set = ring_wait(p, drawn);
     pthread_mutex_unlock(&p->lock);
     if (set && set->err)
-        return fail(set->err, "%s", set->said);
+        return fail(set->err, "%s", set->message);
     if (!set)
         TRY(feeds_load(feeds, drawn, false));
     for (int32_t i = 0; set && i < feeds->n_served; i++) {

@@ -1,4 +1,4 @@
-/* results.c -- images, clips and sound as files. */
+/* results.c -- writes images, clips and audio to files. */
 #include "train/sample.h"
 
 #include "data/png.h"
@@ -11,18 +11,18 @@ enum { GAP = 2, BACKDROP = 40, CELL_MIN = 64, SHEET_MAX = 4096 };
 
 static unsigned char level_of(float x)
 {
-    /* no number: black */
+    /* NaN becomes black */
     return (unsigned char)lrintf(255 * (x > -1 ? (x < 1 ? x * 0.5f + 0.5f : 1) : 0));
 }
 
-/* rows x columns cells of one image each; small images are enlarged by whole factors. */
+/* A sheet of cells, one image each; enlarge: small images are enlarged by integer factors. */
 static Err sheet_write(Pool *pool, const char *path, const float *data, int64_t n, int64_t columns,
                        Shape cell, bool enlarge)
 {
     int64_t h = cell.dim[0], w = cell.dim[1], c = cell.dim[2], shown = c == 3 ? 3 : 1;
     int64_t rows = (n + columns - 1) / columns;
-    int64_t least = h < w ? h : w,
-            scale = enlarge && least < CELL_MIN ? (CELL_MIN + least - 1) / least : 1;
+    int64_t side = h < w ? h : w,
+            scale = enlarge && side < CELL_MIN ? (CELL_MIN + side - 1) / side : 1;
     while (scale > 1 && columns * (w * scale + GAP) > SHEET_MAX)
         scale--;
     int64_t edge = n > 1 ? GAP : 0, step_y = h * scale + GAP, step_x = w * scale + GAP;
@@ -49,7 +49,7 @@ static void report_file(Pool *pool, SampleReport *report, const char *path)
     VEC_ADD(pool, report->files, report->n_files, report->cap_files, path);
 }
 
-/* folder/name, or nothing where there is no folder. */
+/* folder/name, or NULL if folder is NULL. */
 static const char *path_in(Pool *pool, const char *folder, const char *name)
 {
     return folder ? pool_print(pool, "%s/%s", folder, name) : NULL;
@@ -57,7 +57,7 @@ static const char *path_in(Pool *pool, const char *folder, const char *name)
 
 static int64_t square_side(int64_t n) { return (int64_t)ceil(sqrt((double)n)); }
 
-/* Frames side by side, or below each other where they are wide. */
+/* Frames side by side, or below each other if they are wide. */
 static int64_t strip_columns(Shape clip) { return clip.dim[2] > 2 * clip.dim[1] ? 1 : clip.dim[0]; }
 
 Err results_sheet(Pool *pool, const char *path, const float *data, Shape s, bool *written)
@@ -102,12 +102,12 @@ Err results_write(Pool *pool, const char *folder, const SampleResult *r, SampleR
 {
     if (r->kind != RESULT_AUDIO)
         return results_images(pool, folder, r, report);
-    const char *image = path_in(pool, folder, "sounds.png");
+    const char *image = path_in(pool, folder, "audio.png");
     TRY(results_audio_image(pool, image, r));
     report_file(pool, report, image);
     for (int64_t i = 0; i < r->shape.dim[0]; i++) {
         const char *path = path_in(pool, folder,
-                                   pool_print(pool, "sound-%03lld.wav", (long long)i));
+                                   pool_print(pool, "audio-%03lld.wav", (long long)i));
         TRY(wav_write_in(pool, path, r->data + i * r->shape.dim[1] * r->shape.dim[2],
                          r->shape.dim[1], r->shape.dim[2], r->rate));
         report_file(pool, report, path);

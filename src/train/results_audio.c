@@ -1,8 +1,8 @@
-/* results_audio.c -- sound as a image: of each, its waveform and below it its spectrogram.
+/* results_audio.c -- audio as an image: waveforms with their spectrograms below.
  *
- * Time runs to the right over the whole sound. The spectrogram shows 0 (below) to half the rate,
- * Hann windows of WINDOW samples, bright where loud: from FLOOR_DB below the loudest spot of the
- * sound. */
+ * The width shows the whole clip. The spectrogram goes from 0 (bottom) to half the sample rate, with
+ * Hann windows of WINDOW samples. Brightness is the level, from FLOOR_DB below the loudest point of
+ * the clip. */
 #include "train/sample.h"
 
 #include "data/png.h"
@@ -13,19 +13,19 @@
 enum { COLUMNS = 640, WAVE = 64, WINDOW = 256, BINS = WINDOW / 2, BAND_GAP = 4 };
 static const double FLOOR_DB = 60;
 
-typedef struct Sound { const float *data; int64_t length, channels; } Sound;
+typedef struct AudioClip { const float *data; int64_t length, channels; } AudioClip;
 
-static double audio_at(const Sound *s, int64_t i)    /* its first channel; silence around it */
+static double audio_at(const AudioClip *s, int64_t i)    /* first channel; 0 outside the clip */
 {
     return i < 0 || i >= s->length ? 0 : (double)s->data[i * s->channels];
 }
 
-static void draw_wave(const Sound *s, unsigned char *rows)
+static void draw_wave(const AudioClip *s, unsigned char *rows)
 {
     for (int64_t column = 0; column < COLUMNS; column++) {
         int64_t from = column * s->length / COLUMNS, to = (column + 1) * s->length / COLUMNS;
         double  low = audio_at(s, from), high = low;
-        for (int64_t i = from; i <= to; i++) {           /* the next column's first too: no holes */
+        for (int64_t i = from; i <= to; i++) {           /* one more than the column: no gaps */
             low = fmin(low, audio_at(s, i));
             high = fmax(high, audio_at(s, i));
         }
@@ -36,8 +36,8 @@ static void draw_wave(const Sound *s, unsigned char *rows)
     }
 }
 
-/* Power of every frequency around sample `middle`. */
-static void spectrum(const Sound *s, int64_t middle, const double *wave, double *power)
+/* The power spectrum of the window around sample `middle`. */
+static void spectrum(const AudioClip *s, int64_t middle, const double *wave, double *power)
 {
     double x[WINDOW];
     for (int64_t i = 0; i < WINDOW; i++)
@@ -52,7 +52,7 @@ static void spectrum(const Sound *s, int64_t middle, const double *wave, double 
     }
 }
 
-static void draw_spectrum(Pool *work, const Sound *s, unsigned char *rows)
+static void draw_spectrum(Pool *work, const AudioClip *s, unsigned char *rows)
 {
     double *power = NEWN(work, double, COLUMNS * BINS), wave[WINDOW], loudest = 1e-12;
     for (int i = 0; i < WINDOW; i++)
@@ -72,11 +72,11 @@ static void draw_spectrum(Pool *work, const Sound *s, unsigned char *rows)
 Err results_audio_image(Pool *pool, const char *path, const SampleResult *r)
 {
     int64_t n = r->shape.dim[0], band = WAVE + BINS + BAND_GAP, height = n * band - BAND_GAP;
-    Pool   *work = pool_new(pool, "sound image");
+    Pool   *work = pool_new(pool, "audio image");
     unsigned char *pixels = NEWN(work, unsigned char, height * COLUMNS);
     memset(pixels, 90, (size_t)(height * COLUMNS));
     for (int64_t i = 0; i < n; i++) {
-        Sound s = { r->data + i * r->shape.dim[1] * r->shape.dim[2], r->shape.dim[1],
+        AudioClip s = { r->data + i * r->shape.dim[1] * r->shape.dim[2], r->shape.dim[1],
                     r->shape.dim[2] };
         draw_wave(&s, pixels + i * band * COLUMNS);
         draw_spectrum(work, &s, pixels + (i * band + WAVE) * COLUMNS);

@@ -1,4 +1,4 @@
-/* sample.c -- `plimsoll sample`: a run's weights in a session of their own, then drawing.h. */
+/* sample.c -- `plimsoll sample`: loads a run's weights into a sampling session and draws. */
 #include "train/sample.h"
 
 #include "base/file.h"
@@ -25,10 +25,10 @@ static Err sample_open(Pool *pool, const Recipe *recipe, const Device *device,
                     (long long)engine->arena_bytes, bytes_text(o->budget_bytes),
                     o->n > 1 ? "take a smaller -n" : "give it at least that");
     TRY(session_new(pool, engine, session));
-    return session_init_state(*session, seed);       /* the checkpoint has all weights, or fails */
+    return session_init_state(*session, seed);       /* the checkpoint sets all weights, or fails */
 }
 
-/* An S4 layer's C holds for the length it was trained at, whatever else may be set for a sample. */
+/* An S4 layer's C is valid only for the length it was trained at. */
 static Err sample_length(Pool *pool, const char *run, int64_t step, const Recipe *recipe)
 {
     const char *path = pool_print(pool, "%s/step-%06lld.safetensors", run, (long long)step);
@@ -38,8 +38,8 @@ static Err sample_length(Pool *pool, const char *run, int64_t step, const Recipe
     TRY(lengths_max(path, &file, &has));
     if (has && wants && has != wants)
         return fail(E_USAGE,
-                    "model.length: %s was trained at %lld, not %lld; leave it, and say by "
-                    "sampler.length how much is to be drawn",
+                    "model.length: %s was trained at %lld, not %lld; leave it as it is, and set "
+                    "sampler.length to the number of steps to draw",
                     run, (long long)has, (long long)wants);
     return OK;
 }
@@ -67,7 +67,7 @@ static Err sample_checkpoint(Pool *pool, Session *session, const char *run, cons
         Err err = sample_load(pool, session, run, recipe, o, report);
         if (!err)
             return OK;
-        /* a run that is under way removes old checkpoints, and has a newer one then */
+        /* a run in progress may just have removed this checkpoint; it has a newer one then */
         const char *why = pool_text(pool, err_text());
         if (checkpoint_newest(pool, run, &newest) || newest <= report->step)
             return fail(err, "%s", why);
@@ -91,7 +91,7 @@ Err sample_run(Pool *pool, const char *run, const Recipe *recipe, const Device *
         &(DrawingOptions){
             .input = o->input, .prompt = o->prompt, .n = o->n, .seed = seed, .quiet = o->quiet },
         &drawing));
-    TRY(folder_make(o->out));        /* before hours of drawing, not after */
+    TRY(folder_make(o->out));        /* fails before hours of drawing, not after */
     folder_tidy(o->out);
     TRY(drawing_draw(drawing, o->out, report));
     report->planned_bytes = session_engine(session)->arena_bytes;

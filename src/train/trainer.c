@@ -1,4 +1,4 @@
-/* trainer.c -- the loop over steps. */
+/* trainer.c -- the training loop. */
 #include "train/trainer.h"
 
 #include "base/clock.h"
@@ -20,16 +20,16 @@
 #include <unistd.h>
 
 enum {
-    MAX_TIMES = 512,             /* newest step times kept for the median */
-    PACE_STEPS = 50              /* of these, for the time that is left */
+    MAX_TIMES = 512,             /* step times kept, for the median */
+    PACE_STEPS = 50              /* newest step times used to predict the time left */
 };
-/* Steps in a row that go wrong before an fp16 run ends. One may be a batch that goes beyond 65504:
- * its update is left out, and the next may do. */
-enum { FP16_PATIENCE = 8 };         /* the sentence says 8th */
+/* An fp16 run ends after so many bad steps in a row. A single one may be a batch with numbers
+ * beyond 65504: its update is skipped, and the next may succeed. */
+enum { FP16_PATIENCE = 8 };
 
 typedef struct Trainer {
-    const Recipe       *asked;   /* the recipe as it was given */
-    const Recipe       *recipe;  /* as it is run: a plan may move its levers */
+    const Recipe       *asked;   /* the recipe as given */
+    const Recipe       *recipe;  /* as run: a plan may change levers */
     const TrainOptions *options;
     FitResult           fit;
     TrainingGraph       graph;
@@ -37,16 +37,16 @@ typedef struct Trainer {
     Feeds               feeds;
     Phases             *phases;
     Saver              *saver;
-    Pool               *held;            /* the lock on the run's folder */
+    Pool               *held;        /* holds the lock on the run's folder */
     RunLog              log;
     RunState            state;
-    bool                begun;       /* the step after it: what a checkpoint holds may have moved */
-    int32_t             counters[COUNTER_WORDS];     /* what the next step is given */
+    bool                begun;       /* a step has begun: values of the checkpoint may have changed */
+    int32_t             counters[COUNTER_WORDS];     /* for the next step */
     float               rates[RATE_GROUPS + 2];
-    float               progress[PROGRESS_WORDS];    /* as the last step left it */
-    bool                moves_early;
-    int                 went_wrong;  /* steps in a row */
-    int64_t             ahead;       /* micro-batch of the run that is at its place already, + 1 */
+    float               progress[PROGRESS_WORDS];    /* after the last step */
+    bool                changes_early;   /* a micro-batch already changes saved state */
+    int                 bad_steps;   /* in a row */
+    int64_t             ahead;       /* number + 1 of the micro-batch already staged; 0: none */
     float               times_ms[MAX_TIMES];
     int64_t             n_times;
 } Trainer;
@@ -59,14 +59,15 @@ static void train_on_signal(int number)
     train_stop = 1;
 }
 
-/* What ends a run well. A terminal that is closed hangs up, unless nohup says otherwise. */
+/* Signals that end a run after a checkpoint. SIGHUP comes from a closed terminal; nohup ignores
+ * it. */
 static const int train_signals[] = { SIGINT, SIGTERM, SIGHUP };
 enum { N_SIGNALS = sizeof train_signals / sizeof *train_signals };
 
-static void signals_take(struct sigaction before[N_SIGNALS])
+static void signals_install(struct sigaction before[N_SIGNALS])
 {
     struct sigaction stop = { .sa_handler = train_on_signal, .sa_flags = SA_RESTART };
-    train_stop = 0;                          /* an earlier run of the process may have set it */
+    train_stop = 0;                          /* may be set by an earlier run of this process */
     for (int i = 0; i < N_SIGNALS; i++) {
         sigaction(train_signals[i], NULL, &before[i]);
         if (train_signals[i] != SIGHUP || before[i].sa_handler != SIG_IGN)
@@ -74,7 +75,7 @@ static void signals_take(struct sigaction before[N_SIGNALS])
     }
 }
 
-static void signals_give_back(const struct sigaction before[N_SIGNALS])
+static void signals_restore(const struct sigaction before[N_SIGNALS])
 {
     for (int i = 0; i < N_SIGNALS; i++)
         sigaction(train_signals[i], &before[i], NULL);
@@ -82,12 +83,12 @@ static void signals_give_back(const struct sigaction before[N_SIGNALS])
 
 static Err train_save(Trainer *t)
 {
-    TRY(log_flush(&t->log));         /* it reaches at least as far as the checkpoint */
+    TRY(log_flush(&t->log));         /* first: the log must not end before the checkpoint */
     return saver_save(t->saver, &t->state);
 }
 
-/* A new run may go there. */
-static Err train_free(Pool *pool, const char *out)
+/* Checks that the folder holds no run yet. */
+static Err train_check_new(Pool *pool, const char *out)
 {
     int64_t step;
     if (folder_exists(out) && !checkpoint_newest(pool, out, &step))
@@ -98,8 +99,8 @@ static Err train_free(Pool *pool, const char *out)
     return OK;
 }
 
-/* What would stop a run only after it was planned; nothing is changed yet. */
-static Err train_try(Pool *pool, const TrainOptions *o)
+/* Checks, before the long planning, what would fail only after it. Changes nothing. */
+static Err train_check_out(Pool *pool, const TrainOptions *o)
 {
     int64_t step;
     if (!o->out)
@@ -107,7 +108,7 @@ static Err train_try(Pool *pool, const TrainOptions *o)
     if (o->resume)
         return checkpoint_newest(pool, o->out, &step);
     TRY(folder_try(o->out));
-    return train_free(pool, o->out);
+    return train_check_new(pool, o->out);
 }
 
 static Err train_open(Pool *pool, Trainer *t)
@@ -118,7 +119,7 @@ static Err train_open(Pool *pool, Trainer *t)
         TRY(feeds_from_file(pool, &t->feeds, o->given, &rows));
         if (rows < needed)
             return fail(E_USAGE,
-                        "%s has inputs for %lld micro-batches, and %lld steps take %lld; ask for "
+                        "%s has inputs for %lld micro-batches, but %lld steps need %lld; ask for "
                         "--steps %lld",
                         o->given, (long long)rows, (long long)t->recipe->steps, (long long)needed,
                         (long long)(rows / accumulate));
@@ -128,7 +129,7 @@ static Err train_open(Pool *pool, Trainer *t)
         if (t->feeds.source && !o->quiet)
             fprintf(stderr, "data: %s, %s samples%s%s%s\n", t->feeds.source->name,
                     count_text(t->feeds.source->n_samples),
-                    t->recipe->data.path ? " from " : ", drawn by the program",
+                    t->recipe->data.path ? " from " : ", generated by the program",
                     t->recipe->data.path ? t->recipe->data.path : "",
                     t->feeds.held ? pool_print(pool, ", %s held out", count_text(t->feeds.held))
                                   : "");
@@ -136,11 +137,11 @@ static Err train_open(Pool *pool, Trainer *t)
             fprintf(stderr, "data: %s\n", t->feeds.source->unread);
     }
     if (o->init) {
-        const char *said;
+        const char *note;
         TRY(checkpoint_intact(pool, o->init));
-        TRY(weights_load(pool, t->session, o->init, o->init_partial, &said));
-        if (said && !o->quiet)
-            fprintf(stderr, "init: %s\n", said);
+        TRY(weights_load(pool, t->session, o->init, o->init_partial, &note));
+        if (note && !o->quiet)
+            fprintf(stderr, "init: %s\n", note);
     }
     int64_t samples = t->feeds.source ? t->feeds.source->n_samples : 0;
     t->state.seed = t->recipe->seed;
@@ -158,30 +159,31 @@ static Err train_open(Pool *pool, Trainer *t)
         TRY(checkpoint_newest(pool, o->out, &step));
         TRY(checkpoint_load(pool, t->session, o->out, step, &t->state));
         if (t->state.samples && samples && t->state.samples != samples && !o->quiet)
-            fprintf(stderr, "data: %s samples now, %s at step %lld: what follows is not what the "
-                    "run would have been with those\n", count_text(samples),
+            fprintf(stderr, "data: %s samples now, %s at step %lld: the run continues differently "
+                    "than it would have with those\n", count_text(samples),
                     count_text(t->state.samples), (long long)step);
         if (t->state.seed != t->recipe->seed)
             return fail(E_USAGE,
                         "%s was begun with seed %lld; with seed %lld it would not be the same run. "
-                        "Leave out --seed, or begin another with --init",
+                        "Leave out --seed, or start another run with --init",
                         o->out, (long long)t->state.seed, (long long)t->recipe->seed);
     } else {
-        TRY(train_free(pool, o->out));
+        TRY(train_check_new(pool, o->out));
     }
     t->state.samples = samples;
     TRY(saver_new(pool, t->session, o->out, t->recipe->save.keep, &t->saver));
     if (t->state.step >= t->recipe->steps && o->resume && !t->state.due)
-        return OK;                                           /* what does nothing changes nothing */
+        return OK;                                           /* no step to do: change no file */
     TRY(recipe_write(t->asked, pool_print(pool, "%s/recipe.yaml", o->out)));
     TRY(fit_write(pool_print(pool, "%s/plan.json", o->out), t->asked, &t->fit));
-    /* a step that was not looked at yet has its line to come */
-    int64_t logged = t->state.step - (t->state.due == DUE_LOOK);
+    /* a step that was not validated yet has no log entry yet */
+    int64_t logged = t->state.step - (t->state.due == DUE_VALIDATE);
     return log_open(pool, &t->log, o->out, o->resume ? logged : -1);
 }
 
-/* Batch-norm statistics and carried states move with every micro-batch, the rest by the update. */
-static bool train_moves_early(const TrainingGraph *g)
+/* Batch-norm statistics and carried states change with every micro-batch, all else only in the
+ * update. */
+static bool train_changes_early(const TrainingGraph *g)
 {
     const Graph *graph = g->graph;
     for (int32_t i = 0; i < graph->n_constants; i++) {
@@ -203,8 +205,8 @@ static Err train_feed(Trainer *t, int64_t micro)
     return feeds_fill(&t->feeds, number, t->state.drawn + micro * recipe->batch);
 }
 
-/* The first micro-batch of the next step comes to its place while a GPU is at this one. What goes
- * wrong is told when that step asks for it again. */
+/* Stages the first micro-batch of the next step while a GPU runs this one. An error here is
+ * ignored: that step fails with it when it loads the micro-batch again. */
 static void train_feed_ahead(Trainer *t)
 {
     const Recipe *recipe = t->recipe;
@@ -212,38 +214,44 @@ static void train_feed_ahead(Trainer *t)
     if (!session_engine(t->session)->device->api || t->state.step + 1 >= recipe->steps)
         return;
     if (!feeds_fill(&t->feeds, number, t->state.drawn + micro * recipe->batch) &&
-        !session_ready(t->session, PHASE_MICRO))
+        !session_stage(t->session, PHASE_MICRO))
         t->ahead = number + 1;
 }
 
-/* A gradient beyond fp16 is what the loss scale is for, until the scale cannot get smaller. */
-static bool train_went_wrong(const Trainer *t, double loss)
+/* In fp16, a gradient overflow is not an error while the loss scale can still be lowered. */
+static bool train_is_bad(const Trainer *t, double loss)
 {
     bool lost = t->progress[PROGRESS_FINITE] <= 0;
     return !isfinite(loss) ||
            (lost && (recipe_type(t->recipe) != F16 || t->progress[PROGRESS_SCALE] <= 1));
 }
 
-/* The weights have not moved. Runs the last micro-batch again to find where it began. */
+/* The weights are unchanged. Runs the last micro-batch again to find the first tensor that is not
+ * finite. */
 static Err train_not_finite(Trainer *t, double loss)
 {
     bool        half = recipe_type(t->recipe) == F16;
-    const char *what = isfinite(loss) ? "gradient" : "loss";
+    const char *what = isfinite(loss) ? "gradient" : "loss", *in_a_row = "";
+    char        count[32];
+    if (half) {
+        snprintf(count, sizeof count, ", the %dth in a row", FP16_PATIENCE);
+        in_a_row = count;
+    }
     t->ahead = 0;
     TRY(train_feed(t, t->recipe->accumulate - 1));
-    const char *where = session_first_bad(t->session, PHASE_MICRO);
+    const char *where = session_first_nonfinite(t->session, PHASE_MICRO);
     return fail(E_NUMBER,
                 "the %s is not finite at step %lld%s; the first tensor that is not is %s. The "
                 "weights are as they were before this step; a lower learning rate or clipping "
                 "usually helps%s",
-                what, (long long)t->state.step + 1, half ? ", the 8th in a row" : "",
+                what, (long long)t->state.step + 1, in_a_row,
                 where           ? where
                 : isfinite(loss) ? "the gradient's norm, of which no single number is too large"
                                  : "the loss itself",
                 half ? ", or bf16, which holds larger numbers than fp16" : "");
 }
 
-/* Of the step after so many. */
+/* Sets the learning rates and the EMA's decay for step number `step`. */
 static void train_rates(Trainer *t, int64_t step)
 {
     double factor = schedule_factor(t->recipe, step);
@@ -265,7 +273,7 @@ static Err train_step(Trainer *t, double *loss)
     train_rates(t, t->state.step);
     t->begun = false;
     TRY(train_feed(t, 0));
-    t->begun = t->moves_early;
+    t->begun = t->changes_early;
     TRY(session_write(t->session, g->rates.id, t->rates));
     for (int64_t micro = 0; micro < recipe->accumulate; micro++) {
         counters[COUNTER_MICRO] = (int32_t)micro;
@@ -275,22 +283,21 @@ static Err train_step(Trainer *t, double *loss)
         TRY(session_run(t->session, PHASE_MICRO));
     }
     t->begun = true;
-    TRY(session_run(t->session, PHASE_UPDATE));       /* which skips a step that is not finite */
+    TRY(session_run(t->session, PHASE_UPDATE));       /* changes nothing if the step is not finite */
     train_feed_ahead(t);
     TRY(session_read(t->session, g->loss.id, &loss_now));
     TRY(session_read(t->session, g->progress.id, t->progress));
     *loss = (double)loss_now;
-    t->went_wrong = train_went_wrong(t, *loss) ? t->went_wrong + 1 : 0;
-    if (t->went_wrong >= (recipe_type(recipe) == F16 ? FP16_PATIENCE : 1))
+    t->bad_steps = train_is_bad(t, *loss) ? t->bad_steps + 1 : 0;
+    if (t->bad_steps >= (recipe_type(recipe) == F16 ? FP16_PATIENCE : 1))
         return train_not_finite(t, *loss);
     t->state.step++;
     t->state.drawn += recipe->accumulate * recipe->batch;
-    t->begun = false;                /* all of a step: it can be saved */
+    t->begun = false;                /* the step is complete and can be saved */
     return OK;
 }
 
-/* What is due after a step, before its line of the log: looking at held-out samples, and what
- * follows from it. */
+/* Runs validation if it is due, and updates the schedule. Comes before the step's log entry. */
 static Err train_validate(Trainer *t, double loss, TrainResult *result, bool *done)
 {
     const ScheduleConfig *schedule = &t->recipe->schedule;
@@ -322,15 +329,14 @@ static Err train_log(Trainer *t, double loss, double ms, const double *validatio
 
 static int64_t train_measured(const Trainer *t)
 {
-    int64_t most = 0;
+    int64_t max = 0;
     for (int phase = 0; phase < PHASE_COUNT; phase++)
-        if (session_measured_bytes(t->session, (Phase)phase) > most)
-            most = session_measured_bytes(t->session, (Phase)phase);
-    return most;
+        if (session_measured_bytes(t->session, (Phase)phase) > max)
+            max = session_measured_bytes(t->session, (Phase)phase);
+    return max;
 }
 
-/* Mean of the newest steps: one alone says little of those to come. Without the very first, which
- * touches everything for the first time. */
+/* The mean time of the newest steps, without the very first, which includes page faults. */
 static double train_pace(const Trainer *t)
 {
     int64_t n = t->n_times > PACE_STEPS ? PACE_STEPS : t->n_times > 1 ? t->n_times - 1 : t->n_times;
@@ -359,7 +365,7 @@ static void train_show(const Trainer *t, double loss, const double *validation, 
             terminal && !last && !validation ? "   " : "\n");
 }
 
-static int order_floats(const void *a, const void *b)
+static int compare_floats(const void *a, const void *b)
 {
     float x = *(const float *)a, y = *(const float *)b;
     return (x > y) - (x < y);
@@ -371,37 +377,37 @@ static double train_median(Trainer *t)       /* without the first steps of this 
             skip = t->n_times > 8 && t->n_times < MAX_TIMES ? 3 : 0;
     if (n <= skip)
         return 0;
-    qsort(t->times_ms + skip, (size_t)(n - skip), sizeof *t->times_ms, order_floats);
+    qsort(t->times_ms + skip, (size_t)(n - skip), sizeof *t->times_ms, compare_floats);
     return (double)t->times_ms[skip + (n - skip) / 2];
 }
 
-/* A sample that cannot be read any more, or results that cannot be written, end a run; the steps
- * before stay. */
-static Err train_rescue(Trainer *t, Err err)
+/* If a sample can no longer be read or a result cannot be written, the run ends. Its steps so far
+ * are saved. */
+static Err train_save_failed(Trainer *t, Err err)
 {
     char why[512];
     snprintf(why, sizeof why, "%s", err_text());
     if (train_save(t))
         return fail(err, "%s", why);
-    return fail(err, "%s; step %lld is saved: mend it and go on with --resume %s", why,
+    return fail(err, "%s; step %lld is saved: correct this and continue with --resume %s", why,
                 (long long)t->state.step, text_word(t->held, t->options->out));
 }
 
-/* What is due after a step. Where it fails the state says how far it came, and is saved: the run
- * that goes on makes up for the rest before its first step, and so has the bits and the files of
- * one in which nothing failed. */
+/* Does what is due after a step. If it fails, the state records how far it came and is saved. The
+ * resumed run does the rest before its first step, and so gives the same bits and files as a run in
+ * which nothing failed. */
 static Err train_after(Trainer *t, TrainResult *result)
 {
     RunState *s = &t->state;
-    if (s->due == DUE_LOOK) {
-        bool looked;
-        TRY(train_validate(t, s->loss, result, &looked));
-        const double *validation = looked ? &result->validation_last : NULL;
-        s->due = DUE_DRAW;
+    if (s->due == DUE_VALIDATE) {
+        bool validated;
+        TRY(train_validate(t, s->loss, result, &validated));
+        const double *validation = validated ? &result->validation_last : NULL;
+        s->due = DUE_SAMPLE;
         TRY(train_log(t, s->loss, s->ms, validation));
         train_show(t, s->loss, validation, s->step == t->recipe->steps || train_stop);
     }
-    if (s->due == DUE_DRAW && t->phases && phase_due(&t->recipe->sample, s->step))
+    if (s->due == DUE_SAMPLE && t->phases && phase_due(&t->recipe->sample, s->step))
         TRY(phases_sample(t->phases, s->step));
     s->due = DUE_NOTHING;
     return OK;
@@ -413,7 +419,7 @@ static Err train_loop(Trainer *t, TrainResult *result)
     Err     err = OK;
     double  loss = 0;
     if (t->state.due) {
-        train_rates(t, t->state.step - 1);           /* for its line of the log */
+        train_rates(t, t->state.step - 1);           /* for its log entry */
         err = session_read(t->session, t->graph.train.progress.id, t->progress);
         err = err ? err : train_after(t, result);
     }
@@ -427,7 +433,7 @@ static Err train_loop(Trainer *t, TrainResult *result)
             result->loss_first = loss;
         result->loss_last = loss;
         t->times_ms[t->n_times++ % MAX_TIMES] = (float)ms;
-        t->state.due = DUE_LOOK;
+        t->state.due = DUE_VALIDATE;
         t->state.loss = loss;
         t->state.ms = ms;
         err = train_after(t, result);
@@ -437,9 +443,9 @@ static Err train_loop(Trainer *t, TrainResult *result)
         }
     }
     if (err && !t->begun && t->saver && saved != t->state.step)
-        return train_rescue(t, err);
-    /* A new run of no steps keeps its start: weights that were given can be sampled, and a run
-     * that was stopped before its first step can go on. */
+        return train_save_failed(t, err);
+    /* A new run of no steps is saved too: its starting weights can be sampled, and a run that was
+     * stopped before its first step can be resumed. */
     bool start = !t->options->resume && !t->state.step;
     if (!err && t->saver && (start || saved != t->state.step))
         err = train_save(t);
@@ -453,11 +459,11 @@ static Err train_phases(Pool *pool, Trainer *t)
     if (o->given || (!sample && !t->recipe->validate.every))
         return OK;
     if (sample && !o->out && !o->quiet)
-        fprintf(stderr, "nothing is sampled: without --out RUN there is nowhere to put it\n");
+        fprintf(stderr, "nothing is sampled: samples are written to RUN, and --out RUN is not set\n");
     return phases_open(pool, t->session, t->recipe, &t->graph, o->out, o->quiet, &t->phases);
 }
 
-/* The plan that was asked for, that of the run which goes on, or a new one. */
+/* Uses the given plan, else that of the resumed run, else makes a new one. */
 static Err train_plan(Pool *pool, Trainer *t, const Device *device)
 {
     const TrainOptions *o = t->options;
@@ -476,11 +482,11 @@ static Err train_plan(Pool *pool, Trainer *t, const Device *device)
     return fit_read(pool, path, t->asked, device, given, &t->fit);
 }
 
-static Err train_whole(Pool *pool, Trainer *t, const Device *device, TrainResult *result)
+static Err train_all(Pool *pool, Trainer *t, const Device *device, TrainResult *result)
 {
     const TrainOptions *options = t->options;
     const Recipe       *recipe;
-    TRY(train_try(pool, options));
+    TRY(train_check_out(pool, options));
     TRY(train_plan(pool, t, device));
     const Engine *engine = t->fit.engine;
     recipe = t->recipe = t->fit.recipe;
@@ -491,7 +497,7 @@ static Err train_whole(Pool *pool, Trainer *t, const Device *device, TrainResult
     TRY(train_open(pool, t));
     TRY(train_phases(pool, t));
     TRY(session_prepare(t->session));
-    t->moves_early = train_moves_early(&t->graph);
+    t->changes_early = train_changes_early(&t->graph);
     TRY(session_read(t->session, t->graph.train.counters.id, t->counters));
     TRY(session_read(t->session, t->graph.train.rates.id, t->rates));
     if (!options->quiet)
@@ -501,9 +507,9 @@ static Err train_whole(Pool *pool, Trainer *t, const Device *device, TrainResult
                 engine_step_ns(engine, recipe->accumulate) * 1e-6, engine_time_source(engine));
 
     struct sigaction before[N_SIGNALS];
-    signals_take(before);
+    signals_install(before);
     Err err = train_loop(t, result);
-    signals_give_back(before);
+    signals_restore(before);
 
     result->step = t->state.step;
     result->step_ms = train_median(t);
@@ -547,11 +553,11 @@ Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const Trai
     Trainer *t = NEW(pool, Trainer);
     *t = (Trainer){ .asked = recipe, .options = options, .held = pool_new(pool, "held") };
     *result = (TrainResult){ 0 };
-    /* a reader of the progress that has gone is no reason to stop */
+    /* do not stop when the reader of the progress messages has gone */
     struct sigaction ignore = { .sa_handler = SIG_IGN }, before;
     sigaction(SIGPIPE, &ignore, &before);
-    Err err = train_whole(pool, t, device, result);
+    Err err = train_all(pool, t, device, result);
     sigaction(SIGPIPE, &before, NULL);
-    pool_free(t->held);  /* the folder is free again, whatever the caller's pool does */
+    pool_free(t->held);  /* releases the folder now, not with the caller's pool */
     return err;
 }

@@ -1,8 +1,9 @@
-/* trainer.h -- the outer loop: data in, steps, log, validation, samples, checkpoints, a clean end.
+/* trainer.h -- the training loop: data, steps, log, validation, samples, checkpoints.
  *
- * Everything is taken before step 1; a step then allocates nothing. SIGINT, SIGTERM and SIGHUP
- * finish the step, save and end well. A loss that is not finite stops before the weights move,
- * names the first tensor that went wrong and keeps the last good checkpoint.
+ * All memory is allocated before step 1; a step allocates nothing. On SIGINT, SIGTERM or SIGHUP the
+ * current step is finished and saved, and the run ends without an error. If the loss is not finite,
+ * the run stops before the weights change, names the first tensor that is not finite and keeps the
+ * last checkpoint.
  */
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
@@ -12,14 +13,15 @@
 #include "exec/session.h"
 
 typedef struct TrainOptions {
-    const char *out;             /* run folder, or NULL: nothing is written */
-    bool        resume;          /* go on from out's newest checkpoint */
+    const char *out;             /* run folder; NULL: writes nothing */
+    bool        resume;          /* continues from out's newest checkpoint */
     const char *init;            /* starting weights, or NULL */
-    bool        init_partial;
-    const char *given;  /* inputs and noise from this safetensors file: (micro-batches, ...) each */
-    const char *plan;            /* this plan file; NULL: that of a resumed run, else plan anew */
-    int64_t     budget_bytes;    /* of the arena; 0: keep everything */
-    unsigned    allow;           /* numeric levers that may be moved for the budget (fit/fit.h) */
+    bool        init_partial;    /* init may lack tensors */
+    const char *given;           /* safetensors file with inputs and noise, (micro-batches, ...)
+                                  * each; or NULL */
+    const char *plan;            /* plan file; NULL: that of a resumed run, else a new plan */
+    int64_t     budget_bytes;    /* of the arena; 0: everything kept */
+    unsigned    allow;           /* numeric levers that may be used for the budget (fit/fit.h) */
     bool        quiet;
 } TrainOptions;
 
@@ -29,18 +31,19 @@ typedef struct TrainResult {
     double  loss_first, loss_last;
     double  validation_last;     /* the last of `validations` */
     int64_t validations;
-    double  step_ms;             /* median of all but the first few */
+    double  step_ms;             /* median without the first few */
     int64_t planned_bytes, measured_bytes;
-    int64_t phase_planned[PHASE_COUNT], phase_measured[PHASE_COUNT];   /* 0: not there; did not run */
+    /* per phase; planned 0: the graph has no such phase; measured 0: it did not run */
+    int64_t phase_planned[PHASE_COUNT], phase_measured[PHASE_COUNT];
     int64_t host_planned_bytes, host_measured_bytes;     /* of the host arena; 0: none */
-    int64_t loader_bytes;        /* batch buffers on the host, outside the arena */
-    int32_t recomputed;          /* nodes run a second time in a step */
-    int64_t batch, accumulate;   /* as run: a plan may cut the recipe's micro-batches */
-    double  slowdown;  /* predicted, against keeping everything with every lever at its default */
+    int64_t loader_bytes;        /* input buffers on the host, outside the arena */
+    int32_t recomputed;          /* nodes recomputed in a step */
+    int64_t batch, accumulate;   /* as run: a plan may split the recipe's micro-batches */
+    double  slowdown;            /* predicted, against everything kept and all levers at default */
     double  predicted_ms;        /* of a step, before the first */
     const char *time_source;     /* of that prediction: plan/engine.h */
-    int64_t runtime_bytes;       /* what lies outside the arena, measured at the end */
-    int64_t stated_bytes;        /* a GPU: what was said of it before; 0 on the CPU */
+    int64_t runtime_bytes;       /* memory outside the arena, measured at the end */
+    int64_t stated_bytes;        /* GPU: the same as predicted; CPU: 0 */
     bool    interrupted;
 } TrainResult;
 

@@ -1,4 +1,4 @@
-/* weights.c -- a file's tensors matched with a model's parameters and statistics, and put there. */
+/* weights.c -- matches a file's tensors with a model's parameters and statistics and loads them. */
 #include "train/weights.h"
 
 #include "base/text.h"
@@ -33,7 +33,7 @@ Err tensor_misfit(const char *path, const SafeTensor *t, Shape shape)
                 shape_text(shape));
 }
 
-/* A saved state that belongs to the model rather than to the run: batch-norm statistics. */
+/* Saved state that belongs to the model and not to the run: batch-norm statistics. */
 static const Value *state_find(const Graph *graph, const char *name)
 {
     for (int32_t i = 0; i < graph->n_constants; i++) {
@@ -45,7 +45,8 @@ static const Value *state_find(const Graph *graph, const char *name)
     return NULL;
 }
 
-static bool state_fits(const Value *value, const SafeTensor *t)  /* PyTorch's counts have rank 0 */
+/* Compares element counts only: PyTorch's batch counters have rank 0. */
+static bool state_fits(const Value *value, const SafeTensor *t)
 {
     int64_t n = 1;
     for (int i = 0; i < t->rank; i++)
@@ -53,7 +54,8 @@ static bool state_fits(const Value *value, const SafeTensor *t)  /* PyTorch's co
     return n == shape_count(value->shape);
 }
 
-/* Said here, where the tensor is known; the loss would only say that something is wrong. */
+/* Checked here, where the tensor is known. Later the loss would only show that something is
+ * wrong. */
 static Err weights_finite(const char *path, const char *name, const float *data, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
@@ -76,8 +78,8 @@ static Err weights_variance(const char *path, const char *name, const float *dat
     return OK;
 }
 
-/* Statistics come in any floating-point type, as parameters do. PyTorch counts batches in int64, we
- * in i32. */
+/* Statistics may have any floating-point type, as parameters may. PyTorch counts batches in int64,
+ * this program in int32. */
 static Err state_load(Pool *pool, Session *session, const char *path, const Value *value,
                       int32_t id, const SafeTensor *t)
 {
@@ -106,7 +108,7 @@ static Err state_load(Pool *pool, Session *session, const char *path, const Valu
     return session_write(session, id, narrow);
 }
 
-/* partial: one of another shape is left out, as a parameter is. */
+/* partial: ignores statistics of another shape. */
 static Err states_load(Pool *pool, Session *session, const char *path, const SafeFile *file,
                        bool partial)
 {
@@ -149,7 +151,7 @@ Err weights_load_run(Pool *pool, Session *session, const char *path, bool raw, b
     return OK;
 }
 
-/* A row that weight normalisation divides by its length must have one. */
+/* Weight normalisation divides each row by its length, so no row may be zero. */
 static Err weights_lengths(const char *path, const Graph *graph, const Param *param,
                            const float *data)
 {
@@ -163,27 +165,27 @@ static Err weights_lengths(const char *path, const Graph *graph, const Param *pa
             c++;
         if (c == width)
             return fail(E_FORMAT,
-                        "%s: row %lld of %s is all zeros; it is a direction (weight normalisation) "
-                        "and needs a length",
+                        "%s: row %lld of %s is all zeros; weight normalisation divides by its "
+                        "length, which must not be 0",
                         path, (long long)r, param->name);
     }
     return OK;
 }
 
-enum { MAX_NAMED = 4 };             /* of each list in a sentence */
+enum { MAX_NAMED = 4 };             /* names in a message */
 
-typedef struct Names {
+typedef struct NameList {
     Text text;
     int  n;
-} Names;
+} NameList;
 
-static void names_add(Names *names, const char *name)
+static void names_add(NameList *names, const char *name)
 {
     if (names->n++ < MAX_NAMED)
         text_add(&names->text, "%s%s", names->n > 1 ? ", " : "", name);
 }
 
-static const char *names_said(Pool *pool, const Names *names)        /* " (a, b and 3 more)" */
+static const char *names_text(Pool *pool, const NameList *names)        /* " (a, b and 3 more)" */
 {
     if (!names->n)
         return "";
@@ -192,7 +194,8 @@ static const char *names_said(Pool *pool, const Names *names)        /* " (a, b 
     return pool_print(pool, " (%s and %d more)", names->text.at, names->n - MAX_NAMED);
 }
 
-/* Fewer input channels than the model's, where those that are new have nothing to say yet. */
+/* True if the file has fewer input channels than the model and the parameter allows it; the
+ * weights of the new channels start at 0. */
 static bool tensor_widens(const SafeTensor *t, const Param *p)
 {
     Shape narrow = p->disk;
@@ -212,18 +215,18 @@ static float *tensor_widened(Pool *pool, const SafeTensor *t, const Param *p, co
     return wide;
 }
 
-/* The file's tensor for a parameter, or NULL: none, or, where that is allowed, of another shape. */
+/* The file's tensor for a parameter, or NULL if there is none that fits. */
 static const SafeTensor *tensor_for(const SafeFile *file, const Param *p)
 {
     const SafeTensor *t = safetensors_find(file, p->name);
     return t && (tensor_fits(t, p->disk) || tensor_widens(t, p)) ? t : NULL;
 }
 
-/* What of the file is used and what not; said NULL: all of both. */
+/* Compares the names and shapes of file and model. *note describes the differences; NULL: none. */
 static Err weights_match(Pool *pool, const Graph *graph, const char *path, const SafeFile *file,
-                         bool partial, const char **said)
+                         bool partial, const char **note)
 {
-    Names missing = { { .pool = pool }, 0 }, unused = { { .pool = pool }, 0 };
+    NameList missing = { { .pool = pool }, 0 }, unused = { { .pool = pool }, 0 };
     for (int32_t i = 0; i < graph->n_params; i++) {
         const Param      *p = &graph->params[i];
         const SafeTensor *t = safetensors_find(file, p->name);
@@ -241,19 +244,19 @@ static Err weights_match(Pool *pool, const Graph *graph, const char *path, const
             names_add(&unused, t->name);
     }
     if (missing.n == graph->n_params)
-        return fail(E_USAGE, "%s holds no parameter of this model%s%s; another file is meant", path,
+        return fail(E_USAGE, "%s holds no parameter of this model%s%s; give another file", path,
                     unused.n ? ", but for example " : "", unused.n ? unused.text.at : "");
-    *said = missing.n || unused.n
+    *note = missing.n || unused.n
                 ? pool_print(pool, "%d parameters missing%s, %d tensors unused%s", missing.n,
-                             names_said(pool, &missing), unused.n, names_said(pool, &unused))
+                             names_text(pool, &missing), unused.n, names_text(pool, &unused))
                 : NULL;
-    if (*said && !partial)
+    if (*note && !partial)
         return fail(E_USAGE, "%s does not match the model: %s; --init-partial takes what fits",
-                    path, *said);
+                    path, *note);
     return OK;
 }
 
-Err weights_load(Pool *pool, Session *session, const char *path, bool partial, const char **said)
+Err weights_load(Pool *pool, Session *session, const char *path, bool partial, const char **note)
 {
     const Graph *graph = session_engine(session)->graph;
     const char  *unused;
@@ -261,7 +264,7 @@ Err weights_load(Pool *pool, Session *session, const char *path, bool partial, c
     Pool        *work = pool_new(pool, "weights");
 
     TRY(safetensors_read(work, path, &file));
-    TRY(weights_match(pool, graph, path, &file, partial, said ? said : &unused));
+    TRY(weights_match(pool, graph, path, &file, partial, note ? note : &unused));
     for (int32_t i = 0; i < graph->n_params; i++) {
         const Param      *p = &graph->params[i];
         const SafeTensor *t = tensor_for(&file, p);

@@ -1,6 +1,6 @@
-/* budget.c -- a plan changes when and where, never what: at every budget from keep-everything down
- * to the minimum, three steps give the bits of keep-everything, within the budget; one byte below
- * the minimum is refused, and the minimum that the refusal names then works. */
+/* budget.c -- a plan changes when and where values are computed, never the values: at every budget
+ * from everything kept down to the minimum, three steps give the same bits within the budget. A
+ * budget below the minimum is refused, and the minimum that the message names works. */
 #include "test.h"
 
 #include "ops/optimizer/optim.h"
@@ -11,9 +11,9 @@
 
 enum { RUNGS = 4, STEPS = 3 };
 
-static int64_t named_minimum(void)           /* "... at least 1.2 MiB (1234567 bytes) ..." */
+static int64_t named_minimum(void)           /* "... at min 1.2 MiB (1234567 bytes) ..." */
 {
-    const char *at = strstr(err_text(), "at least"), *open = at ? strchr(at, '(') : NULL;
+    const char *at = strstr(err_text(), "at min"), *open = at ? strchr(at, '(') : NULL;
     return open ? strtoll(open + 1, NULL, 10) : -1;
 }
 
@@ -69,12 +69,12 @@ static void ladder(const char *const *sets, int n_sets)
     CHECK_OK(err);
     CHECK(!run(sets, n_sets, keep->persistent_bytes + 1, &err, &engine, pool));
     CHECK_INT(err, E_BUDGET);
-    int64_t least = named_minimum(), most = keep->arena_bytes;
-    CHECK(least > keep->persistent_bytes && least < most);
-    printf("  keep everything %lld, least %lld, state %lld\n", (long long)most, (long long)least,
+    int64_t min = named_minimum(), max = keep->arena_bytes;
+    CHECK(min > keep->persistent_bytes && min < max);
+    printf("  everything kept %lld, minimum %lld, state %lld\n", (long long)max, (long long)min,
            (long long)keep->persistent_bytes);
     for (int rung = 0; rung <= RUNGS; rung++) {
-        int64_t budget = least + (most - least) * (RUNGS - rung) / RUNGS;
+        int64_t budget = min + (max - min) * (RUNGS - rung) / RUNGS;
         Pool   *one = pool_new(pool, "rung");
         char   *got = run(sets, n_sets, budget, &err, &engine, one);
         CHECK_OK(err);
@@ -87,9 +87,9 @@ static void ladder(const char *const *sets, int n_sets)
         }
         pool_free(one);
     }
-    /* A rung below, not a byte: the named arena is the least that a search found, and another
-     * search may place a little less. */
-    CHECK(!run(sets, n_sets, least - (most - least) / RUNGS, &err, &engine, pool));
+    /* A rung below, not a byte: the minimum is the smallest arena that one search found, and another
+     * search may find a slightly smaller one. */
+    CHECK(!run(sets, n_sets, min - (max - min) / RUNGS, &err, &engine, pool));
     CHECK_INT(err, E_BUDGET);
     pool_free(pool);
 }

@@ -1,10 +1,10 @@
-/* host.c -- state and saved values on the host: the same bits as everything kept on the device, the
- * bytes planned in both spaces.
+/* host.c -- host-resident state and offloaded values: the same bits as with everything kept on the
+ * device, and the planned bytes in both memories.
  *
- * On the CPU a second space is played: `late` copies at the wait and fills what is being loaded
- * with NaNs until then, so that whoever reads early or writes what is being saved is found out;
- * `early` copies at once, so that whoever gives a slot away too soon is. With
- * PLIMSOLL_TEST_DEVICE=cuda the GPU's own queues run. */
+ * On the CPU a second memory is simulated. `late` copies at the wait and fills the destination of a
+ * load with NaNs until then, which exposes reads that are too early and writes to values being
+ * saved. `early` copies at once, which exposes slots that are reused too soon. With
+ * PLIMSOLL_TEST_DEVICE=cuda the GPU's copy queues run. */
 #include "test.h"
 
 #include "base/file.h"
@@ -17,47 +17,47 @@
 
 enum { STEPS = 3, EFFORT = 2000 };
 
-/* ---- a second space, played ---- */
+/* ---- a simulated second memory ---- */
 
-typedef struct Mark {
+typedef struct FakeEvent {
     bool        pending;
     void       *to;
     const void *from;
     size_t      bytes;
-} Mark;
+} FakeEvent;
 
 static int64_t copies_begun;
 
-static Err play_mark_new(const Device *device, void **mark)
+static Err fake_event_new(const Device *device, void **event)
 {
     (void)device;
-    *mark = calloc(1, sizeof(Mark));
+    *event = calloc(1, sizeof(FakeEvent));
     return OK;
 }
 
-static void play_mark_free(const Device *device, void *mark)
+static void fake_event_free(const Device *device, void *event)
 {
     (void)device;
-    free(mark);
+    free(event);
 }
 
 static Err late_copy(const Device *device, CopyWay way, void *to, const void *from, size_t bytes,
-                     void *mark)
+                     void *event)
 {
-    Mark *m = mark;
+    FakeEvent *m = event;
     (void)device;
     copies_begun++;
     CHECK(!m->pending);
-    *m = (Mark){ true, to, from, bytes };
+    *m = (FakeEvent){ true, to, from, bytes };
     if (way == COPY_TO_DEVICE)
         memset(to, 0xFF, bytes);
     return OK;
 }
 
 static Err early_copy(const Device *device, CopyWay way, void *to, const void *from, size_t bytes,
-                      void *mark)
+                      void *event)
 {
-    Mark *m = mark;
+    FakeEvent *m = event;
     (void)device, (void)way;
     copies_begun++;
     CHECK(!m->pending);
@@ -66,9 +66,9 @@ static Err early_copy(const Device *device, CopyWay way, void *to, const void *f
     return OK;
 }
 
-static Err late_join(const Device *device, void *mark)
+static Err late_join(const Device *device, void *event)
 {
-    Mark *m = mark;
+    FakeEvent *m = event;
     (void)device;
     CHECK(m->pending);
     memcpy(m->to, m->from, m->bytes);
@@ -76,16 +76,16 @@ static Err late_join(const Device *device, void *mark)
     return OK;
 }
 
-static Err early_join(const Device *device, void *mark)
+static Err early_join(const Device *device, void *event)
 {
     (void)device;
-    CHECK(((Mark *)mark)->pending);
-    ((Mark *)mark)->pending = false;
+    CHECK(((FakeEvent *)event)->pending);
+    ((FakeEvent *)event)->pending = false;
     return OK;
 }
 
-static const DeviceQueues late = { play_mark_new, play_mark_free, late_copy, late_join };
-static const DeviceQueues early = { play_mark_new, play_mark_free, early_copy, early_join };
+static const DeviceQueues late = { fake_event_new, fake_event_free, late_copy, late_join };
+static const DeviceQueues early = { fake_event_new, fake_event_free, early_copy, early_join };
 
 static bool on_gpu(void)
 {
@@ -93,7 +93,7 @@ static bool on_gpu(void)
     return name && !strcmp(name, "cuda");
 }
 
-/* bandwidth: bytes per nanosecond, played. */
+/* bandwidth: of the simulated copies, in bytes per nanosecond. */
 static Err host_device(Pool *pool, const DeviceQueues *queues, double bandwidth, Device **out)
 {
     if (on_gpu())
@@ -163,7 +163,7 @@ static Outcome train_once(Pool *parent, const FitResult *fit, bool one_lane)
                 out.state = hash_value(out.state, session, ids[j], value_at(graph, ids[j])->bytes);
     }
     for (int phase = 0; phase < PHASE_COUNT; phase++)
-        /* validation and sampling were not asked for */
+        /* validation and sampling did not run */
         if (session_measured_bytes(session, (Phase)phase))
             CHECK_INT(session_measured_bytes(session, (Phase)phase),
                       session_planned_bytes(session, (Phase)phase));
@@ -179,7 +179,7 @@ static void same(const Outcome *a, const Outcome *b)
     CHECK(a->state == b->state);
 }
 
-/* On a GPU also without branches in its recordings: the same bits. */
+/* On a GPU also with CUDA graphs of one lane: the same bits. */
 static Outcome train(Pool *parent, const FitResult *fit)
 {
     Outcome out = train_once(parent, fit, false);
@@ -248,7 +248,7 @@ static void state_keeps_bits(void)
     state_of("fp32", 1, true, &early);
 }
 
-/* A machine of one memory has no use for any of this. */
+/* A machine with one memory does not offload. */
 static void one_space(void)
 {
     Pool      *pool = pool_new(NULL, "one");
@@ -276,27 +276,28 @@ static int count_steps(const Engine *engine, StepKind kind)
     return n;
 }
 
-/* Below what recomputation alone reaches: state goes to the host. Through a file, as any plan. */
+/* Below what recomputation alone reaches, state becomes host-resident. The plan goes through a
+ * file. */
 static void fit_places_state(void)
 {
     Pool      *pool = pool_new(NULL, "fit");
     Recipe    *recipe = small(pool, 2, "fp32", 1, "1");
     Device    *device;
-    FitResult  keep, alone, least, fit, back;
+    FitResult  keep, alone, min, fit, back;
     FitOptions how = { .allow = ALLOW_NONE, .effort = EFFORT };
     CHECK_OK(host_device(pool, &late, 10, &device));
     CHECK_OK(fit_plan(pool, recipe, device, &how, &keep));
     Outcome want = train(pool, &keep);
     how.budget_bytes = 1;
     CHECK_INT(fit_plan(pool, recipe, device, &how, &alone), E_BUDGET);
-    CHECK_INT(fit_run(pool, recipe, device, &how, &least), E_BUDGET);
-    CHECK(least.minimum_bytes < alone.minimum_bytes);
-    printf("  everything kept %lld, least on the device alone %lld, with the host %lld\n",
+    CHECK_INT(fit_run(pool, recipe, device, &how, &min), E_BUDGET);
+    CHECK(min.minimum_bytes < alone.minimum_bytes);
+    printf("  everything kept %lld, minimum on the device alone %lld, with the host %lld\n",
            (long long)keep.default_bytes, (long long)alone.minimum_bytes,
-           (long long)least.minimum_bytes);
+           (long long)min.minimum_bytes);
     for (int i = 0; i < 3; i++) {
-        how.budget_bytes = least.minimum_bytes +
-                           (alone.minimum_bytes - least.minimum_bytes) * i / 4;
+        how.budget_bytes = min.minimum_bytes +
+                           (alone.minimum_bytes - min.minimum_bytes) * i / 4;
         CHECK_OK(fit_run(pool, recipe, device, &how, &fit));
         if (!fit.fits)
             continue;
@@ -310,17 +311,17 @@ static void fit_places_state(void)
         Outcome got = train(pool, &back);
         same(&got, &want);
     }
-    /* A host that cannot hold it is no help. */
+    /* A host with too little memory does not help. */
     device->host_bytes = 1 << 20;
-    how.budget_bytes = least.minimum_bytes;
+    how.budget_bytes = min.minimum_bytes;
     CHECK_INT(fit_run(pool, recipe, device, &how, &fit), E_BUDGET);
-    CHECK(fit.minimum_bytes > least.minimum_bytes);
+    CHECK(fit.minimum_bytes > min.minimum_bytes);
     unlink("host.plan.json");
     pool_free(pool);
 }
 
-/* The least there is, by a slow way to the host: copies that hide behind nothing are waited for and
- * change nothing. */
+/* The minimum with a slow connection to the host: kernels wait for copies, and the bits stay the
+ * same. */
 static void copies_are_waited_for(void)
 {
     Pool      *pool = pool_new(NULL, "waited");
@@ -340,14 +341,14 @@ static void copies_are_waited_for(void)
     CHECK(fit.engine->moved > 0);
     Outcome got = train(pool, &fit);
     same(&got, &want);
-    printf("  least %lld: arena %lld, %d values moved, %d recomputed, cost %.3g of %.3g\n",
+    printf("  minimum %lld: arena %lld, %d values offloaded, %d recomputed, cost %.3g of %.3g\n",
            (long long)how.budget_bytes, (long long)fit.engine->arena_bytes, fit.engine->moved,
            fit.engine->recomputed, fit.engine->cost_ns, keep.engine->cost_ns);
     pool_free(pool);
 }
 
-/* A fast way to the host: values are saved and loaded instead of being made again. */
-static void values_are_moved(void)
+/* A fast connection to the host: values are offloaded instead of recomputed. */
+static void values_are_offloaded(void)
 {
     static const DeviceQueues *const both[] = { &late, &early };
     Pool      *pool = pool_new(NULL, "moved");
@@ -374,12 +375,12 @@ static void values_are_moved(void)
         CHECK_INT(back.engine->host_bytes, fit.engine->host_bytes);
         Outcome got = train(pool, &back);
         same(&got, &want);
-        printf("  budget %lld: arena %lld, %d values moved, %d recomputed, host %lld\n",
+        printf("  budget %lld: arena %lld, %d values offloaded, %d recomputed, host %lld\n",
                (long long)how.budget_bytes, (long long)fit.engine->arena_bytes, fit.engine->moved,
                fit.engine->recomputed, (long long)fit.engine->host_bytes);
     }
 
-    /* A file whose slots overlap is not believed. */
+    /* A file whose slots overlap is refused. */
     char  *text, *at;
     size_t n;
     CHECK_OK(file_read(pool, "moved.plan.json", &text, &n));
@@ -394,7 +395,7 @@ static void values_are_moved(void)
         CHECK_OK(file_write("moved.plan.json", text, n));
         CHECK(fit_read(pool, "moved.plan.json", recipe, device, false, &back) != OK);
     }
-    /* One memory space: such a plan is refused in words. */
+    /* On a device with one memory, such a plan is refused with a message. */
     Device plain = *device;
     plain.to_host = plain.to_device = 0;
     CHECK_OK(fit_write("moved.plan.json", recipe, &fit));
@@ -409,7 +410,7 @@ int main(void)
     RUN(state_keeps_bits);
     RUN(one_space);
     RUN(fit_places_state);
-    RUN(values_are_moved);
+    RUN(values_are_offloaded);
     RUN(copies_are_waited_for);
     return test_end();
 }

@@ -1,29 +1,29 @@
-/* lanes.c -- launches side by side: what must wait waits, what need not does not, and the judge
- * sees a wrong place. */
+/* lanes.c -- concurrent launches: they wait where they must and only there, and the checker refuses
+ * wrong places. */
 #include "exec/lanes.h"
 
 #include "test.h"
 
-enum { MOST = 400, EACH = 4 };
+enum { MAX_ITEMS = 400, EACH = 4 };
 
-typedef struct Case {
+typedef struct LaneCase {
     Pool     *pool;
-    LaneItem  items[MOST];
-    Extent    extents[MOST][EACH];
-    LanePlace places[MOST];
+    LaneItem  items[MAX_ITEMS];
+    Extent    extents[MAX_ITEMS][EACH];
+    LanePlace places[MAX_ITEMS];
     int32_t   n;
-} Case;
+} LaneCase;
 
-static Case *case_new(void)
+static LaneCase *case_new(void)
 {
     Pool *pool = pool_new(NULL, "lanes");
-    Case *c = NEW(pool, Case);
+    LaneCase *c = NEW(pool, LaneCase);
     c->pool = pool;
     return c;
 }
 
 /* A launch of 20 us that reads two places of 100 bytes and writes one; -1: none. */
-static void add(Case *c, int read, int read2, int write)
+static void add(LaneCase *c, int read, int read2, int write)
 {
     LaneItem *item = &c->items[c->n];
     Extent   *e = c->extents[c->n++];
@@ -34,14 +34,14 @@ static void add(Case *c, int read, int read2, int write)
             e[item->n_extents++] = (Extent){ 100 * at[i], 100, i == 2 };
 }
 
-static void assign(Case *c)
+static void assign(LaneCase *c)
 {
     lanes_assign(c->pool, c->items, c->n, c->places);
     CHECK_OK(lanes_check(c->items, c->n, c->places));
 }
 
 /* The one launch of the other lanes that it waits for; -1: none, -2: several. */
-static int32_t after(const Case *c, int32_t i)
+static int32_t after(const LaneCase *c, int32_t i)
 {
     int32_t found = -1;
     for (int32_t lane = 0; lane < LANES; lane++)
@@ -60,7 +60,7 @@ static LanePlace place(int32_t lane, int32_t of, int32_t launch)
 
 static void a_chain_has_one_lane(void)
 {
-    Case *c = case_new();
+    LaneCase *c = case_new();
     for (int i = 0; i < 20; i++)
         add(c, i, -1, i + 1);
     assign(c);
@@ -71,10 +71,10 @@ static void a_chain_has_one_lane(void)
     pool_free(c->pool);
 }
 
-/* dy -> dw (added to what is there), dx: the weights' gradients leave the chain. */
-static void gradients_part(void)
+/* dy -> dw (accumulated), dx: the weight gradients run beside the chain. */
+static void gradients_leave_the_chain(void)
 {
-    Case *c = case_new();
+    LaneCase *c = case_new();
     add(c, -1, -1, 0);
     for (int i = 0; i < 10; i++) {
         add(c, i, 50, 50);               /* dw += x dy */
@@ -91,10 +91,10 @@ static void gradients_part(void)
     pool_free(c->pool);
 }
 
-/* Two chains that lie one behind the other in the plan and meet at the end. */
+/* Two chains, one after the other in the plan, that meet at the end. */
 static void chains_overlap(void)
 {
-    Case *c = case_new();
+    LaneCase *c = case_new();
     add(c, -1, -1, 0);
     for (int i = 0; i < 8; i++)
         add(c, i ? 10 + i : 0, -1, 11 + i);
@@ -111,10 +111,10 @@ static void chains_overlap(void)
     pool_free(c->pool);
 }
 
-/* The same, but the second chain's first result lies where the first chain's last one is read. */
+/* The same, but the second chain's first result overwrites what the first chain's last one reads. */
 static void a_shared_place_holds_back(void)
 {
-    Case *c = case_new();
+    LaneCase *c = case_new();
     add(c, -1, -1, 0);
     for (int i = 0; i < 8; i++)
         add(c, i ? 10 + i : 0, -1, 11 + i);
@@ -128,11 +128,11 @@ static void a_shared_place_holds_back(void)
     pool_free(c->pool);
 }
 
-/* Two short launches and the next of the chain read the same bytes: the chain does not wait for
- * what nothing on its way needs, though that comes first. */
-static void the_long_way_goes_first(void)
+/* Two short launches and the next of the chain read the same bytes: the chain does not wait for the
+ * short ones, although they come first in the plan. */
+static void the_critical_path_goes_first(void)
 {
-    Case *c = case_new();
+    LaneCase *c = case_new();
     add(c, -1, -1, 0);
     for (int i = 0; i < 30; i++) {
         add(c, i, -1, 100 + 2 * i);
@@ -142,7 +142,7 @@ static void the_long_way_goes_first(void)
     for (int i = 0; i < c->n; i++)
         c->items[i].ns = 2000;
     assign(c);
-    for (int i = 0; i < 20; i++) {       /* where the end is near, less is left to wait for */
+    for (int i = 0; i < 20; i++) {       /* not the last ones: near the end it does not matter */
         CHECK_INT(c->places[1 + 3 * i].lane, 1);
         CHECK_INT(c->places[3 + 3 * i].lane, 0);
         CHECK_INT(after(c, 3 + 3 * i), -1);
@@ -150,9 +150,9 @@ static void the_long_way_goes_first(void)
     pool_free(c->pool);
 }
 
-static void the_checker_sees(void)
+static void the_checker_refuses(void)
 {
-    Case *c = case_new();
+    LaneCase *c = case_new();
     add(c, -1, -1, 0);
     add(c, 0, -1, 1);
     add(c, 1, -1, 0);
@@ -163,7 +163,7 @@ static void the_checker_sees(void)
         { first, place(1, 0, 1), place(0, 1, 1) },       /* waits for itself */
         { first, place(0, 0, 0), place(0, 1, -1) },      /* waits within its lane */
         { first, place(1, 2, 0), place(0, 1, 1) },       /* launch 0 is not of lane 2 */
-        { first, place(2, 0, 0), place(0, 2, 1) },       /* among the copies */
+        { first, place(2, 0, 0), place(0, 2, 1) },       /* in a lane for copies */
         { first, place(LANES, 0, 0), place(0, 1, 1) },
         { first, place(-1, 0, 0), place(0, 1, 1) },
     };
@@ -174,10 +174,10 @@ static void the_checker_sees(void)
     pool_free(c->pool);
 }
 
-/* Bytes that only touch at their ends are not shared; one byte is. */
+/* Adjacent extents do not conflict; one shared byte does. */
 static void ends_do_not_meet(void)
 {
-    Case *c = case_new();
+    LaneCase *c = case_new();
     add(c, -1, -1, 0);
     add(c, -1, -1, 1);
     LanePlace apart[2] = { place(0, 1, -1), place(1, 0, -1) };
@@ -189,11 +189,11 @@ static void ends_do_not_meet(void)
     pool_free(c->pool);
 }
 
-/* Everything that a launch must follow, by a closure over all pairs: what lanes order, and what
- * bytes demand. */
-static bool ordered(const Case *c)
+/* Compares the order that the lanes give, by a closure over all pairs, with what shared bytes
+ * require. */
+static bool ordered(const LaneCase *c)
 {
-    static bool before[MOST][MOST];
+    static bool before[MAX_ITEMS][MAX_ITEMS];
     memset(before, 0, sizeof before);
     for (int i = 0; i < c->n; i++) {
         for (int j = 0; j < i; j++) {
@@ -221,9 +221,9 @@ static void any_programs(void)
 {
     int beside = 0;
     for (uint32_t seed = 1; seed <= 60; seed++) {
-        Case    *c = case_new();
+        LaneCase    *c = case_new();
         uint32_t x = seed * 2654435761u;
-        c->n = seed <= 50 ? 120 : MOST;          /* the long ones pass the look-back */
+        c->n = seed <= 50 ? 120 : MAX_ITEMS;     /* the long ones exceed LOOK_BACK */
         for (int i = 0; i < c->n; i++) {
             LaneItem *item = &c->items[i];
             *item = (LaneItem){ .extents = c->extents[i], .n_extents = 1 + (int)(seed % EACH) };
@@ -235,7 +235,7 @@ static void any_programs(void)
             }
             x = x * 1664525u + 1013904223u;
             item->ns = (x >> 8) % 130000;
-            if (seed % 2 && (x >> 25) % 4 == 0)  /* among them copies, of both ways */
+            if (seed % 2 && (x >> 25) % 4 == 0)  /* some are copies, in both directions */
                 item->lane = LANE_COPIES + (int32_t)(x >> 24) % 2;
         }
         assign(c);
@@ -250,7 +250,7 @@ static void any_programs(void)
 /* Inputs arrive in lane 1, in order, and their readers wait for no more than they read. */
 static void inputs_come_aside(void)
 {
-    Case *c = case_new();
+    LaneCase *c = case_new();
     for (int i = 0; i < 4; i++) {
         add(c, -1, -1, i);
         c->items[i].lane = LANE_ASIDE;
@@ -268,7 +268,7 @@ static void inputs_come_aside(void)
     pool_free(c->pool);
 }
 
-static void copy(Case *c, CopyWay way, int at)
+static void copy(LaneCase *c, CopyWay way, int at)
 {
     if (way == COPY_TO_HOST)
         add(c, at, -1, 1000 + at);
@@ -278,18 +278,18 @@ static void copy(Case *c, CopyWay way, int at)
     c->items[c->n - 1].ns = 500000;
 }
 
-/* A value goes to the host and comes back: the chain waits where it needs the bytes, and nothing of
- * either lane of kernels stands between two copies, nor a copy between two kernels. */
+/* A value is offloaded and loaded again: the chain waits only where it needs the bytes, no kernel
+ * delays a copy, and no copy delays a kernel without need. */
 static void copies_keep_to_themselves(void)
 {
-    Case *c = case_new();
+    LaneCase *c = case_new();
     add(c, -1, -1, 0);                   /* 0 */
     copy(c, COPY_TO_HOST, 0);            /* 1 */
     for (int i = 0; i < 30; i++)
         add(c, i ? 10 + i : 0, -1, 11 + i);      /* 2 to 31; the first reads what is being saved */
-    add(c, 40, -1, 0);                   /* 32: into its place, which must be on the host by now */
+    add(c, 40, -1, 0);                   /* 32: overwrites it: the save must have ended */
     add(c, 0, -1, 41);                   /* 33 */
-    copy(c, COPY_TO_DEVICE, 0);          /* 34: back, once that has been read */
+    copy(c, COPY_TO_DEVICE, 0);          /* 34: loads it, once that has been read */
     add(c, 41, -1, 42);                  /* 35 */
     add(c, 42, 0, 43);                   /* 36 */
     assign(c);
@@ -299,7 +299,7 @@ static void copies_keep_to_themselves(void)
         CHECK_INT(after(c, i), -1);
     CHECK_INT(after(c, 32), 1);
     CHECK_INT(c->places[34].lane, LANE_COPIES + COPY_TO_DEVICE);
-    CHECK_INT(after(c, 34), 33);         /* 33 came after 32, and that after the copy */
+    CHECK_INT(after(c, 34), 33);         /* 33 comes after 32, and 32 after the save */
     CHECK_INT(after(c, 35), -1);
     CHECK_INT(after(c, 36), 34);
     c->places[36].after[LANE_COPIES + COPY_TO_DEVICE] = -1;
@@ -307,12 +307,12 @@ static void copies_keep_to_themselves(void)
     pool_free(c->pool);
 }
 
-/* What goes aside does not pile up there: beyond so much it stays where there is room. */
+/* LANE_ASIDE does not collect everything: launches stay in lane 0 if that starts them earlier. */
 static void both_lanes_work(void)
 {
-    Case  *c = case_new();
+    LaneCase  *c = case_new();
     double busy[2] = { 0 };
-    lanes_assign(c->pool, c->items, 0, c->places);       /* none is no case */
+    lanes_assign(c->pool, c->items, 0, c->places);       /* no launches at all */
     CHECK_OK(lanes_check(c->items, 0, c->places));
     for (int i = 0; i < 60; i++) {
         add(c, -1, -1, i);
@@ -328,11 +328,11 @@ static void both_lanes_work(void)
 int main(void)
 {
     RUN(a_chain_has_one_lane);
-    RUN(gradients_part);
+    RUN(gradients_leave_the_chain);
     RUN(chains_overlap);
     RUN(a_shared_place_holds_back);
-    RUN(the_long_way_goes_first);
-    RUN(the_checker_sees);
+    RUN(the_critical_path_goes_first);
+    RUN(the_checker_refuses);
     RUN(ends_do_not_meet);
     RUN(any_programs);
     RUN(inputs_come_aside);

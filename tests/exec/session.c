@@ -1,6 +1,6 @@
-/* session.c -- the arena keeps its word (contract section 6): nothing is allocated from the second
- * step on, every pointer handed out lies where the plan says, bytes the plan never assigns stay
- * untouched, and the process holds little more than the arena. */
+/* session.c -- what a session promises (docs/dev/MEMORY_MODEL.md): nothing is allocated from the
+ * second step on, every pointer given to a kernel is where the plan says, bytes that the plan never
+ * assigns stay untouched, and the process holds little more than the arena. */
 #include "linalg/linalg.h"
 #include "profile/devices.h"
 #include "alloc_count.h"
@@ -106,7 +106,7 @@ static void onednn(void)
     }
 }
 
-/* Bytes that belong to no buffer keep what they had; those of buffers are written. */
+/* Bytes that belong to no buffer keep their content; those of buffers are written. */
 static void canary(void)
 {
     Run r;
@@ -139,7 +139,7 @@ static void canary(void)
     pool_free(r.pool);
 }
 
-/* The same step twice from the same state, and in another arena, gives the same bits. */
+/* The same steps in another arena give the same bits. */
 static void repeats(void)
 {
     Run   a, b;

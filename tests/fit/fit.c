@@ -298,7 +298,7 @@ static void chunks(void)
 }
 
 /* fit predicts the same time as train and explain for the same plan, with the profile's correction
- * for tight arenas, also when the plan is read from its file. */
+ * for tight arenas (docs/dev/TIME.md), also when the plan is read from its file. */
 static void forecasts(void)
 {
     Pool      *pool = pool_new(NULL, "forecasts");

@@ -1,5 +1,5 @@
-/* gpu_plans.c -- plans for an H200, made without one, have the arenas that runs on an H200 then used.
- * Skips where the CUDA plugin was not built or has another cuDNN. */
+/* gpu_plans.c -- plans for an H200, made without one, have the arenas that runs on an H200 then used
+ * (docs/dev/CUDA.md). Skips where the CUDA plugin was not built or has another cuDNN. */
 #include "test.h"
 
 #include "base/file.h"

@@ -1,4 +1,4 @@
-/* check.c -- the checker must find every planted fault, and nothing where there is none. */
+/* layout_check.c -- the checker finds every planted fault, and agrees with a plain check of every pair. */
 #include "test.h"
 
 #include "base/random.h"
@@ -35,8 +35,8 @@ static void refuses(void)
     PLANT(b[0].upper = 0, "buffer 0 has 10 bytes in times [0, 0); both must be positive");
 }
 
-/* Every pair, the slow way. */
-static bool plain(const Buffer *b, int n)
+/* The reference: looks at every pair of buffers. */
+static bool reference(const Buffer *b, int n)
 {
     for (int i = 0; i < n; i++)
         for (int j = 0; j < i; j++)
@@ -59,7 +59,7 @@ static void agrees_with_all_pairs(void)
                 u[k] = (int)random_below_at(key, draw++, k == 0 ? 12 : k == 3 ? 16 : 4);
             b[i] = (Buffer){ u[0], u[0] + 1 + u[1], 1 + u[2], 1, u[3], 0 };
         }
-        bool ok = plain(b, 6);
+        bool ok = reference(b, 6);
         CHECK_INT(layout_check(b, 6, -1) == OK, ok);
         good += ok;
         bad += !ok;
@@ -67,7 +67,7 @@ static void agrees_with_all_pairs(void)
     CHECK(good > 1000 && bad > 1000);
 }
 
-/* Few of so many overlap, and where they do is far from any edge of 64. */
+/* Many buffers, few overlaps, away from the word borders of the checker's bit set. */
 static void agrees_on_many(void)
 {
     enum { N = 300 };
@@ -81,7 +81,7 @@ static void agrees_on_many(void)
             b[i] = (Buffer){ born, born + 1 + life, 3, 1,
                              (int64_t)random_below_at(key, draw++, 1 << 15), 0 };
         }
-        bool ok = plain(b, N);
+        bool ok = reference(b, N);
         CHECK_INT(layout_check(b, N, -1) == OK, ok);
         good += ok;
         bad += !ok;
@@ -89,8 +89,47 @@ static void agrees_on_many(void)
     CHECK(good > 50 && bad > 50);
 }
 
-/* All alive at once, in an order of their own. */
-static void judges_very_many(void)
+/* Valid layouts from the solver, then with one buffer moved, grown or kept longer by one unit. */
+static void agrees_on_changed_layouts(void)
+{
+    enum { N = 60 };
+    uint64_t  draw = 0;
+    int       good = 0, bad = 0;
+    RandomKey key = { .seed = 13 };
+    for (int round = 0; round < 300; round++) {
+        Pool         *pool = pool_new(NULL, "test");
+        Buffer        b[N];
+        LayoutResult  result;
+        LayoutOptions greedy = { .max_nodes = -1 };
+        for (int i = 0; i < N; i++) {
+            int64_t born = random_below_at(key, draw++, 50);
+            b[i] = (Buffer){ .lower = born, .upper = born + 1 + random_below_at(key, draw++, 12),
+                             .size = 1 + random_below_at(key, draw++, 9) };
+        }
+        CHECK_OK(layout_solve(pool, b, N, &greedy, &result));
+        CHECK(reference(b, N));
+        CHECK_OK(layout_check(b, N, result.arena_bytes));
+        for (int change = 0; change < 40; change++) {
+            Buffer *changed = &b[random_below_at(key, draw++, N)], old = *changed;
+            switch (change % 4) {
+            case 0: changed->offset++; break;
+            case 1: changed->offset -= changed->offset > 0; break;
+            case 2: changed->size++; break;
+            default: changed->upper++; break;
+            }
+            bool ok = reference(b, N);
+            CHECK_INT(layout_check(b, N, -1) == OK, ok);
+            good += ok;
+            bad += !ok;
+            *changed = old;
+        }
+        pool_free(pool);
+    }
+    CHECK(good > 1000 && bad > 1000);
+}
+
+/* All live at the same time, in no particular order. */
+static void checks_very_many(void)
 {
     enum { N = 300007 };
     Pool   *pool = pool_new(NULL, "many");
@@ -115,6 +154,7 @@ int main(void)
     RUN(refuses);
     RUN(agrees_with_all_pairs);
     RUN(agrees_on_many);
-    RUN(judges_very_many);
+    RUN(agrees_on_changed_layouts);
+    RUN(checks_very_many);
     return test_end();
 }

@@ -1,4 +1,4 @@
-/* solve.c -- the layout solver against hand cases, brute force and its checker. */
+/* layout_solve.c -- the layout solver against cases by hand, brute force and its checker. */
 #include "test.h"
 
 #include "base/random.h"
@@ -12,7 +12,7 @@ static int below(int n)
     return (int)random_below_at((RandomKey){ .seed = 7 }, draws++, (uint32_t)n);
 }
 
-/* Solves a copy, checks it, returns the arena. */
+/* Solves a copy and checks it. */
 static LayoutResult solved(const Buffer *buffers, int n, LayoutOptions options)
 {
     Pool        *pool = pool_new(NULL, "test");
@@ -60,7 +60,8 @@ static void by_hand(void)
     CHECK(none.proved);
 }
 
-/* Buffers whose least arena is above the largest live sum: only an exhaustive search can know. */
+/* Buffers whose smallest arena is above the largest live sum: only an exhaustive search can
+ * know. */
 static void gap_is_proved(void)
 {
     int found = 0;
@@ -81,14 +82,15 @@ static void gap_is_proved(void)
             CHECK(again.proved);
             CHECK_INT(again.arena_bytes, r.arena_bytes);
             CHECK_OK(layout_check(b, 10, again.arena_bytes));
-            CHECK(strstr(err_text(), "least arena possible") != NULL);
+            CHECK(strstr(err_text(), "smallest arena possible") != NULL);
             pool_free(pool);
         }
     }
     CHECK(found);
 }
 
-/* True optimum: in some order, every buffer lies at the lowest place free among those before it. */
+/* The true optimum: in some order, every buffer lies at the lowest offset that those before it
+ * leave free. */
 static int64_t brute_best;
 static void brute(Buffer *b, bool *done, int n, int left, int64_t top)
 {
@@ -118,13 +120,13 @@ static void brute(Buffer *b, bool *done, int n, int left, int64_t top)
     }
 }
 
-static void against_brute_force(int rounds, int most, bool aligned, bool fixed)
+static void against_brute_force(int rounds, int max_buffers, bool aligned, bool fixed)
 {
     int above = 0;
     for (int round = 0; round < rounds; round++) {
         Buffer  b[8], copy[8];
         bool    done[8] = { 0 };
-        int     n = 1 + below(most), left = n, times = 3 + below(8), sizes = 1 + below(12);
+        int     n = 1 + below(max_buffers), left = n, times = 3 + below(8), sizes = 1 + below(12);
         int64_t top = 0;
         for (int i = 0; i < n; i++) {
             int lower = below(times);
@@ -206,16 +208,16 @@ static void bad_input(void)
 
 static void huge_sizes(void)
 {
-    const int64_t most = (int64_t)1 << 62;
-    Buffer fits[] = { { 0, 2, most, 1, 0, 0 }, { 1, 3, most - 2, 1, 0, 0 }, { 3, 9, most, 1, 0,
+    const int64_t max_size = (int64_t)1 << 62;
+    Buffer fits[] = { { 0, 2, max_size, 1, 0, 0 }, { 1, 3, max_size - 2, 1, 0, 0 }, { 3, 9, max_size, 1, 0,
         0 } };
     CHECK_INT(SOLVE(fits, .capacity = 0).arena_bytes, INT64_MAX - 1);
 
     Pool        *pool = pool_new(NULL, "test");
     LayoutResult r;
-    Buffer over[] = { { 0, 2, most, 1, 0, 0 }, { 1, 3, most, 1, 0, 0 } };
+    Buffer over[] = { { 0, 2, max_size, 1, 0, 0 }, { 1, 3, max_size, 1, 0, 0 } };
     CHECK_INT(layout_solve(pool, over, 2, NULL, &r), E_FORMAT);
-    Buffer aligned[] = { { 0, 2, most, most, 0, 0 }, { 1, 3, 1, 3, 0, 0 } };
+    Buffer aligned[] = { { 0, 2, max_size, max_size, 0, 0 }, { 1, 3, 1, 3, 0, 0 } };
     CHECK_OK(layout_solve(pool, aligned, 2, NULL, &r));
     CHECK_OK(layout_check(aligned, 2, -1));
     pool_free(pool);
@@ -281,7 +283,7 @@ static void same_again(void)
     pool_free(pool);
 }
 
-/* A remembered answer is the answer, and only of the question it was given to. */
+/* A remembered answer equals the searched one, and is only given for the same input. */
 static void remembered(void)
 {
     enum { N = 120, OTHERS = 80 };       /* more than are kept */
@@ -303,10 +305,10 @@ static void remembered(void)
             CHECK(got.arena_bytes == want.arena_bytes && got.bound_bytes == want.bound_bytes &&
                   got.n_nodes == want.n_nodes && got.proved == want.proved && !got.cut);
         }
-        how.capacity = want.bound_bytes - 1;     /* another question, and no arena is so small */
+        how.capacity = want.bound_bytes - 1;     /* another capacity, and no arena is so small */
         CHECK_INT(layout_solve(pool, again, N, &how, &new), E_BUDGET);
         how.capacity = 0;
-        for (int k = 0; k < 4; k++) {            /* and others, by one figure each */
+        for (int k = 0; k < 4; k++) {            /* other inputs that differ in one number */
             memcpy(again, b, sizeof b);
             again[round].upper += k == 0;
             again[round].size += k == 1;
@@ -318,7 +320,7 @@ static void remembered(void)
         }
         b[N - 1 - round].size += 1 + below(900);
     }
-    CHECK(searches > OTHERS / 2);                /* where greedy placement is enough none is kept */
+    CHECK(searches > OTHERS / 2);                /* greedy results are not kept */
     pool_free(pool);
 }
 
@@ -341,15 +343,15 @@ static void capacity_too_small(void)
     LayoutResult  r;
     LayoutOptions options = { .capacity = 19 };
     CHECK_INT(layout_solve(pool, b, 2, &options, &r), E_BUDGET);
-    CHECK_TEXT(err_text(), "2 buffers do not fit 19 bytes: the least arena possible is 20 bytes "
+    CHECK_TEXT(err_text(), "2 buffers do not fit 19 bytes: the smallest arena possible takes 20 bytes "
                         "(20 B), and no layout can be below 20 bytes");
     CHECK_INT(r.arena_bytes, 20);
     CHECK_OK(layout_check(b, 2, 20));
     pool_free(pool);
 }
 
-/* The arena that a search for the least ends with, or that a refusal names, is reached when it is
- * asked for with the same effort. */
+/* The arena that a search or a refusal names is reached when it is requested with the same
+ * effort. */
 static void what_is_named_is_found_again(void)
 {
     enum { N = 100 };
@@ -357,7 +359,7 @@ static void what_is_named_is_found_again(void)
     int   helped = 0;
     for (int round = 0; round < 40; round++) {
         Buffer        buffers[N], copy[N];
-        LayoutResult  least, result;
+        LayoutResult  smallest, result;
         LayoutOptions how = { .max_nodes = 4000 };
         for (int i = 0; i < N; i++) {
             int lower = below(55);
@@ -365,15 +367,15 @@ static void what_is_named_is_found_again(void)
                                    .size = 1 + below(199), .align = 1 + (int64_t)below(3) * 3 };
         }
         memcpy(copy, buffers, sizeof buffers);
-        CHECK_OK(layout_solve(pool, copy, N, &how, &least));
-        how.capacity = least.arena_bytes;
+        CHECK_OK(layout_solve(pool, copy, N, &how, &smallest));
+        how.capacity = smallest.arena_bytes;
         memcpy(copy, buffers, sizeof buffers);
         helped += layout_solve(pool, copy, N, &how, &result) == E_BUDGET;
         memcpy(copy, buffers, sizeof buffers);
         CHECK_OK(layout_within(pool, copy, N, &how, &result));
-        CHECK_OK(layout_check(copy, N, least.arena_bytes));
-        for (int part = 1; part < 4; part++) {
-            how.capacity = least.bound_bytes + (least.arena_bytes - least.bound_bytes) * part / 4;
+        CHECK_OK(layout_check(copy, N, smallest.arena_bytes));
+        for (int quarter = 1; quarter < 4; quarter++) {
+            how.capacity = smallest.bound_bytes + (smallest.arena_bytes - smallest.bound_bytes) * quarter / 4;
             memcpy(copy, buffers, sizeof buffers);
             Err err = layout_within(pool, copy, N, &how, &result);
             CHECK(err == OK || err == E_BUDGET);
@@ -386,7 +388,7 @@ static void what_is_named_is_found_again(void)
             CHECK_OK(layout_within(pool, copy, N, &how, &result));
         }
     }
-    printf("asked for what was found: %d of 40 need the search for the least again\n", helped);
+    printf("asked for what was found: %d of 40 need the search for the smallest again\n", helped);
     CHECK(helped > 0);
     pool_free(pool);
 }

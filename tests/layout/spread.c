@@ -1,12 +1,12 @@
-/* spread.c -- buffers moved apart within their arena: still valid, the same top, fewer that move in
- * right behind another. */
+/* spread.c -- buffers moved apart within their arena: still valid, the same top, fewer that
+ * directly follow another in the same place. */
 #include "layout/layout.h"
 
 #include "test.h"
 
-enum { MOST = 300 };
+enum { N = 300 };
 
-/* Pairs that share bytes and of which one begins within `near` after the other ends. */
+/* Pairs that share bytes where one begins within `near` after the other ends. */
 static int close_pairs(const Buffer *b, int n, int64_t near)
 {
     int pairs = 0;
@@ -19,10 +19,10 @@ static int close_pairs(const Buffer *b, int n, int64_t near)
 
 static int64_t top(const Buffer *b, int n)
 {
-    int64_t most = 0;
+    int64_t end = 0;
     for (int i = 0; i < n; i++)
-        most = b[i].offset + b[i].size > most ? b[i].offset + b[i].size : most;
-    return most;
+        end = b[i].offset + b[i].size > end ? b[i].offset + b[i].size : end;
+    return end;
 }
 
 static void workspace_moves_apart(void)
@@ -71,22 +71,22 @@ static void any_layout(void)
     int before = 0, after = 0;
     for (uint32_t seed = 1; seed <= 40; seed++) {
         Pool        *pool = pool_new(NULL, "test");
-        Buffer       b[MOST];
+        Buffer       b[N];
         LayoutResult result;
         uint32_t     x = seed * 2654435761u;
-        for (int i = 0; i < MOST; i++) {
+        for (int i = 0; i < N; i++) {
             x = x * 1664525u + 1013904223u;
             b[i] = (Buffer){ .lower = (x >> 8) % 1000, .size = 1 + (x >> 4) % 5000,
                              .align = seed % 2 ? 256 : 0 };
             x = x * 1664525u + 1013904223u;
             b[i].upper = b[i].lower + 1 + (x >> 8) % (i % 5 ? 10 : 500);
         }
-        CHECK_OK(layout_solve(pool, b, MOST, &(LayoutOptions){ .max_nodes = -1 }, &result));
-        before += close_pairs(b, MOST, 8);
-        layout_spread(pool, b, MOST, result.arena_bytes);
-        after += close_pairs(b, MOST, 8);
-        CHECK_OK(layout_check(b, MOST, result.arena_bytes));
-        CHECK_INT(top(b, MOST), result.arena_bytes);
+        CHECK_OK(layout_solve(pool, b, N, &(LayoutOptions){ .max_nodes = -1 }, &result));
+        before += close_pairs(b, N, 8);
+        layout_spread(pool, b, N, result.arena_bytes);
+        after += close_pairs(b, N, 8);
+        CHECK_OK(layout_check(b, N, result.arena_bytes));
+        CHECK_INT(top(b, N), result.arena_bytes);
         pool_free(pool);
     }
     CHECK(after < before / 2);

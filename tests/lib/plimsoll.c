@@ -1,4 +1,5 @@
-/* plimsoll.c -- the library's calls: answers judged here by plain loops, wrong arguments said. */
+/* plimsoll.c -- the library's calls: answers checked here by plain loops, wrong arguments
+ * reported. */
 #include "test.h"
 
 #include "lib/plimsoll.h"
@@ -43,7 +44,7 @@ static void a_capacity_may_be_too_small(void)
     CHECK_INT(plimsoll_place(b, 2, &tight, &arena, &error), PLIMSOLL_DOES_NOT_FIT);
     says("30");
     CHECK_INT(arena.bytes, 30);
-    CHECK(b[0].offset != b[1].offset);               /* the smallest found is there all the same */
+    CHECK(b[0].offset != b[1].offset);               /* the smallest layout found is filled in */
     tight.capacity = 30;
     CHECK_INT(plimsoll_place(b, 2, &tight, NULL, NULL), PLIMSOLL_OK);
 }
@@ -81,8 +82,8 @@ static void places_that_make_no_sense(void)
 
 /* ---- plans ---- */
 
-/* A forward chain of n values of 100 bytes, a backward one that reads each: the usual step. The
- * parameters are updated by a node of their own. */
+/* A forward chain of n values of 100 bytes and a backward chain that reads each of them, as in a
+ * training step. A last node updates the parameters. */
 static plimsoll_graph *step(int n)
 {
     plimsoll_graph *g = plimsoll_graph_new();
@@ -103,13 +104,13 @@ static plimsoll_graph *step(int n)
     return g;
 }
 
-/* Plays the steps: what a run reads must be there; the most that is there at once is returned. */
+/* Runs the steps: what a run reads must be live. Returns the largest sum of live bytes. */
 static int64_t played(const plimsoll_plan *plan, int n)
 {
     int     nodes = 2 * n + 1, values = 2 * n + 1;
     bool   *live = calloc((size_t)values, 1);
     int    *runs = calloc((size_t)nodes, sizeof *runs);
-    int64_t most = 0, now = 50;
+    int64_t peak = 0, now = 50;
     live[0] = true;
     for (size_t s = 0; s < plan->n_steps; s++) {
         int32_t id = plan->steps[s].id;
@@ -131,25 +132,25 @@ static int64_t played(const plimsoll_plan *plan, int n)
             now += 100;
         }
         int64_t at = now + (back >= 0 && back < n ? 30 : 0);
-        most = at > most ? at : most;
+        peak = at > peak ? at : peak;
     }
     for (int i = 0; i < nodes; i++)
         CHECK(runs[i] >= 1);
     CHECK_INT(runs[2 * n], 1);                       /* an update is never repeated */
     free(live);
     free(runs);
-    return most;
+    return peak;
 }
 
 static void live_ranges_lie_apart(const plimsoll_plan *plan)
 {
     int64_t top = 0;
-    for (size_t i = 0; i < plan->n_ranges; i++) {
-        const plimsoll_live_range *a = &plan->ranges[i];
+    for (size_t i = 0; i < plan->n_live_ranges; i++) {
+        const plimsoll_live_range *a = &plan->live_ranges[i];
         top = a->offset + a->bytes > top ? a->offset + a->bytes : top;
         CHECK((a->value < 0) != (a->node < 0));
         for (size_t j = 0; j < i; j++) {
-            const plimsoll_live_range *b = &plan->ranges[j];
+            const plimsoll_live_range *b = &plan->live_ranges[j];
             CHECK(a->last_step < b->first_step || b->last_step < a->first_step ||
                   a->offset + a->bytes <= b->offset || b->offset + b->bytes <= a->offset);
         }
@@ -169,7 +170,7 @@ static void plans_keep_within_budgets(void)
     CHECK_NEAR(plan->cost, plan->base_cost, 0);
     CHECK_NEAR(plan->cost, 30 * N + 5, 1e-9);
     CHECK_INT(plan->arena_bytes, 0);
-    CHECK(!plan->ranges && plan->n_ranges == 0);
+    CHECK(!plan->live_ranges && plan->n_live_ranges == 0);
     CHECK_INT(played(plan, N), all);
     plimsoll_plan_free(plan);
     double last = 30 * N + 5;
@@ -183,7 +184,7 @@ static void plans_keep_within_budgets(void)
         live_ranges_lie_apart(plan);
         plimsoll_plan_free(plan);
     }
-    CHECK(last > 30 * N + 5);                        /* it did run nodes again */
+    CHECK(last > 30 * N + 5);                        /* it did recompute */
     plimsoll_graph_free(g);
 }
 
@@ -196,7 +197,7 @@ static void what_does_not_fit_names_the_minimum(void)
     says("300");
     CHECK(plan->arena_bytes > 300 && plan->bound_bytes > 300);
     live_ranges_lie_apart(plan);
-    o.budget_bytes = plan->arena_bytes;              /* asking for that works */
+    o.budget_bytes = plan->arena_bytes;              /* that budget is accepted */
     plimsoll_plan_free(plan);
     CHECK_INT(plimsoll_find_plan(g, &o, &plan, &error), PLIMSOLL_OK);
     CHECK_INT(plan->arena_bytes, o.budget_bytes);
@@ -204,7 +205,8 @@ static void what_does_not_fit_names_the_minimum(void)
     plimsoll_graph_free(g);
 }
 
-/* x is made, a view of it read, taken over in place; the host may hold what is idle. */
+/* x is produced, a view of it is read, then x is taken over in place; the host may hold idle
+ * values. */
 static void graphs_can_say_more(void)
 {
     plimsoll_graph *g = plimsoll_graph_new();
@@ -222,17 +224,17 @@ static void graphs_can_say_more(void)
     CHECK_TEXT(error.text, "");
     CHECK_INT(plan->live_bytes, 72);                 /* y has x's bytes */
     CHECK_INT(plan->arena_bytes, 80);
-    CHECK_INT(plan->n_ranges, 3);
-    CHECK_INT(plan->ranges[0].value, in);
-    CHECK_INT(plan->ranges[1].offset, 16);
-    CHECK_INT(plan->ranges[2].offset, 16);
+    CHECK_INT(plan->n_live_ranges, 3);
+    CHECK_INT(plan->live_ranges[0].value, in);
+    CHECK_INT(plan->live_ranges[1].offset, 16);
+    CHECK_INT(plan->live_ranges[2].offset, 16);
     plimsoll_plan_free(plan);
     plimsoll_graph_free(g);
 
     g = plimsoll_graph_new();                        /* as tests/plan/offload.c has it */
     int32_t a = plimsoll_value(g, 10, 0), b = plimsoll_value(g, 20, 0);
     int32_t c = plimsoll_value(g, 20, 0), d = plimsoll_value(g, 1, PLIMSOLL_FINAL);
-    plimsoll_node(g, 300, 0, NULL, 0, &a, 1);        /* dear: moved, not made again */
+    plimsoll_node(g, 300, 0, NULL, 0, &a, 1);        /* expensive: offloaded, not recomputed */
     plimsoll_node(g, 40, 0, &a, 1, &b, 1);
     plimsoll_node(g, 40, 0, &b, 1, &c, 1);
     plimsoll_node(g, 1, 0, (int32_t[]){ a, c }, 2, &d, 1);
@@ -246,7 +248,7 @@ static void graphs_can_say_more(void)
         copies += plan->steps[s].kind == PLIMSOLL_SAVE || plan->steps[s].kind == PLIMSOLL_LOAD;
     CHECK_INT(copies, 2);
     CHECK_INT(plan->host_bytes, 10);
-    CHECK_NEAR(plan->cost, plan->base_cost + 2, 1e-9);   /* only the way back is waited for */
+    CHECK_NEAR(plan->cost, plan->base_cost + 2, 1e-9);   /* only the load is waited for */
     plimsoll_plan_free(plan);
     plimsoll_graph_free(g);
 }
@@ -270,7 +272,7 @@ static void wrong_graphs_are_said(void)
     plimsoll_graph_free(g);
 
     g = plimsoll_graph_new();
-    plimsoll_value(g, 8, 0);                         /* nobody makes it */
+    plimsoll_value(g, 8, 0);                         /* no node produces it */
     CHECK_INT(plimsoll_find_plan(g, NULL, &plan, &error), PLIMSOLL_FAILED);
     says("must be persistent");
     plimsoll_graph_free(g);
@@ -296,7 +298,7 @@ static void wrong_graphs_are_said(void)
               PLIMSOLL_USAGE);
     CHECK(plimsoll_value_name(g, 99) == NULL && plimsoll_node_name(g, -1) == NULL);
 
-    /* no pointer where one is needed: a graph that could not be read, say */
+    /* missing pointers, such as a graph that could not be read */
     CHECK_INT(plimsoll_place(NULL, 3, NULL, NULL, &error), PLIMSOLL_USAGE);
     CHECK_INT(plimsoll_find_plan(NULL, NULL, &plan, &error), PLIMSOLL_USAGE);
     CHECK(plan == NULL && strstr(error.text, "the graph is NULL") != NULL);
@@ -339,7 +341,8 @@ static void files_hold_the_same_graph(void)
         CHECK(a->steps[s].kind == b->steps[s].kind && a->steps[s].id == b->steps[s].id);
     plimsoll_plan_free(a);
     plimsoll_plan_free(b);
-    int32_t more = plimsoll_value(read, 10, PLIMSOLL_FINAL);     /* what was read can be added to */
+    int32_t more = plimsoll_value(read, 10, PLIMSOLL_FINAL);     /* a graph that was read can be
+                                                                  * extended */
     plimsoll_node(read, 1, 0, (int32_t[]){ 1 }, 1, &more, 1);
     CHECK_INT(plimsoll_find_plan(read, NULL, &a, &error), PLIMSOLL_OK);
     plimsoll_plan_free(a);

@@ -1,4 +1,4 @@
-/* dit3d.c -- settings that DiT3D refuses, and with which words; the shapes it builds. */
+/* dit3d.c -- settings that DiT3D refuses, with their messages; the shapes it builds; its sampler. */
 #include "test.h"
 
 #include "base/random.h"
@@ -54,11 +54,11 @@ static void settings(void)
     m.patch = (Ints){ { 5 }, 1 };
     refuses(&m, "64 does not divide by 5");
     m = defaults(DIT3D_FRAMES);
-    m.width = 12;                            /* four heads fit, eight in time do not */
+    m.width = 12;                            /* 4 heads divide it, 8 temporal heads do not */
     refuses(&m, "temporal_heads");
 }
 
-/* Sides that differ, an odd number of channels; sampling after training, with the same weights. */
+/* Different height and width, an odd number of channels; the sampling graph uses the same weights. */
 static void odd_sizes(void)
 {
     for (int reading = 0; reading < 2; reading++)
@@ -91,8 +91,8 @@ static void odd_sizes(void)
         }
 }
 
-/* A predictor that knows the clip, as a network does: it names less noise than there is, and never
- * more than it has seen in training. */
+/* A predictor that knows the clip and errs as a network does: it predicts less noise than there is,
+ * and never more than in training. */
 typedef struct Knowing {
     const Dit3d  *m;
     const double *bar;
@@ -138,8 +138,8 @@ static void knowing_progress(Sampler *s, int64_t done, int64_t of)
     (void)of;
 }
 
-/* How far a drawn clip is from the one that is known, as a root mean square; the share at the ends
- * of the scale. */
+/* The root mean square distance of a drawn clip from the known one; the share of numbers at the ends
+ * of the range. */
 static double knowing_error(int reading, bool clip, double *ends)
 {
     Pool   *pool = pool_new(NULL, "known");
@@ -182,8 +182,8 @@ static double knowing_error(int reading, bool clip, double *ends)
     return sqrt(sum / (double)count);
 }
 
-/* The published chain divides what is wrong with a prediction by ever smaller numbers: it ends far
- * off, at the ends of the scale. The recipes keep each predicted clip in range. */
+/* The published chain divides the error of a prediction by ever smaller numbers and ends far off, at
+ * the ends of the range. The recipes clip each predicted clip. */
 static void clipped_chains_hold(void)
 {
     double ends, error = knowing_error(DIT3D_PATCHES, true, &ends);

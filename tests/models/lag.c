@@ -1,5 +1,5 @@
-/* lag.c -- what the lag system is for, without a reference: an image's context never sees that
- * image, sets do not see each other, and training on a few sets brings the loss down. */
+/* lag.c -- properties of the lag system, without a reference: an image's context does not depend on
+ * that image, sets do not depend on each other, and training on a few sets lowers the loss. */
 #include "test.h"
 
 #include "base/random.h"
@@ -54,8 +54,8 @@ static const float *context_of(Run *run, float *copy, int64_t n)
     return copy;
 }
 
-/* Change one image: every context of its set moves but its own; those of the other set stay, to the
- * bit. */
+/* If one image changes, every context of its set changes except its own; those of the other set keep
+ * their bits. */
 static void leave_one_out(void)
 {
     enum { SETS = 2, IMAGES = 3, ROW = 16 * 64, IMAGE = 16 * 16 * 3 };
@@ -82,7 +82,8 @@ static void leave_one_out(void)
     pool_free(run.pool);
 }
 
-/* Four sets, each of one colour: the mean loss of the last updates against that of the first. */
+/* Four sets, each of one colour: compares the mean loss of the last updates with that of the
+ * first. */
 static void loss_falls(void)
 {
     enum { STEPS = 150, PART = 25 };

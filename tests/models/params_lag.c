@@ -1,5 +1,5 @@
-/* params_lag.c -- the lag recipes: names, shapes and counts of the parameters, what is trained,
- * where weights start, the size of the context, and settings that cannot be. */
+/* params_lag.c -- the lag recipes: names, shapes and counts of the parameters, which are trained,
+ * starting values, the size of the context, and settings that must be refused. */
 #include "params_list.h"
 
 #include "base/file.h"
@@ -11,12 +11,12 @@
 static const struct {
     const char *recipe;
     int64_t     total, trained, sets, images, context_bytes;
-    const char *list;            /* in ../shared/facts/params */
+    bool        listed;          /* in tests/models/params */
 } rows[] = {
-    { "lag-32x6",  33780798, 33594686, 32, 6, 50331648, "2_fsdm_jax_lag.txt" },
-    { "lag-8x4",   33774606, 33588494,  8, 4,  8388608, NULL },
-    { "lag-4x3",   33771510, 33585398,  4, 3,  3145728, NULL },
-    { "lag-small",  1454066,  1447474,  8, 3,    98304, NULL },
+    { "lag-32x6",  33780798, 33594686, 32, 6, 50331648, true },
+    { "lag-8x4",   33774606, 33588494,  8, 4,  8388608, false },
+    { "lag-4x3",   33771510, 33585398,  4, 3,  3145728, false },
+    { "lag-small",  1454066,  1447474,  8, 3,    98304, false },
 };
 
 static const char small[] = SOURCE_DIR "/recipes/lag-small.yaml";
@@ -66,13 +66,13 @@ static void recipes(void)
         CHECK_INT(trained, rows[i].trained);
         CHECK_INT(recipe->batch, rows[i].sets);
         CHECK_INT(recipe->accumulate, 1);
-        if (rows[i].list)
-            params_compare(train.graph, rows[i].list, NULL);
+        if (rows[i].listed)
+            params_compare(train.graph, rows[i].recipe);
         pool_free(pool);
     }
 }
 
-/* Mean and deviation of a parameter as it starts. */
+/* Mean and deviation of a parameter's starting values. */
 static void check_start(Session *session, const char *name, double mean, double deviation)
 {
     Graph *graph = session_engine(session)->graph;
@@ -138,7 +138,7 @@ static void starts(void)
     pool_free(pool);
 }
 
-/* Sizes away from the seed's: two images, one channel, patches of four, another schedule. */
+/* Sizes unlike the seed's: two images, one channel, patches of four, another schedule. */
 static void odd_sizes(void)
 {
     static const char *const sets[] = {
@@ -157,7 +157,7 @@ static void odd_sizes(void)
     pool_free(pool);
 }
 
-static void cannot_be(void)
+static void refused(void)
 {
     static const struct { const char *set, *says; } wrong[] = {
         { "model.patch=3", "model.patch" },          { "model.heads=5", "model.heads" },
@@ -183,6 +183,6 @@ int main(void)
     RUN(recipes);
     RUN(starts);
     RUN(odd_sizes);
-    RUN(cannot_be);
+    RUN(refused);
     return test_end();
 }

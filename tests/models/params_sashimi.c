@@ -1,5 +1,5 @@
-/* params_sashimi.c -- the SaShiMi recipes: names, shapes and counts of the parameters, which learn
- * slowly, where they start, and lengths that cannot be. */
+/* params_sashimi.c -- the SaShiMi recipes: names, shapes and counts of the parameters, which have
+ * the slow learning rate, starting values, and lengths that must be refused. */
 #include "params_list.h"
 
 #include "exec/session.h"
@@ -11,16 +11,15 @@
 
 static const struct {
     const char *recipe, *set;
-    int64_t     count, slow;         /* slow: 192 numbers a layer, and dt of each channel */
-    const char *list;                /* in ../shared/facts/params */
+    int64_t     count, slow;         /* slow: 192 numbers per layer, and dt of each channel */
+    bool        listed;              /* in tests/models/params */
 } rows[] = {
-    { "sashimi-24576",      NULL,                     4735602, 24 * 192 + 8 * 448,
-      "3_sashimi_dml.txt" },
-    { "sashimi-24576",      "model.bits=16",          8913522, 24 * 192 + 8 * 448, NULL },
+    { "sashimi-24576",      NULL,                     4735602, 24 * 192 + 8 * 448, true },
+    { "sashimi-24576",      "model.bits=16",          8913522, 24 * 192 + 8 * 448, false },
     { "sashimi-24576",      "model.head=categorical", 4735602 + 238 * 65, 24 * 192 + 8 * 448,
-      NULL },
-    { "sashimi-24576-lean", NULL,                     3638228, 18 * 192 + 6 * 448, NULL },
-    { "sashimi-small",      NULL,                     382756, 6 * 192 + 2 * 224, NULL },
+      false },
+    { "sashimi-24576-lean", NULL,                     3638228, 18 * 192 + 6 * 448, false },
+    { "sashimi-small",      NULL,                     382756, 6 * 192 + 2 * 224, false },
 };
 
 static Recipe *recipe_named(Pool *pool, const char *name, const char *const *sets, int n)
@@ -50,13 +49,13 @@ static void recipes(void)
         CHECK_INT(slow, rows[i].slow);
         CHECK_NEAR(train.groups[0].lr, 1e-3, 1e-9);
         CHECK_NEAR(train.groups[1].lr, 4e-3, 1e-9);
-        if (rows[i].list)
-            params_compare(train.graph, rows[i].list, NULL);
+        if (rows[i].listed)
+            params_compare(train.graph, rows[i].recipe);
         pool_free(pool);
     }
 }
 
-/* S4's own parameters are fp32 in every precision, the others are rounded and have masters. */
+/* S4's parameters are fp32 in every precision; the others are rounded and have master copies. */
 static void precisions(void)
 {
     const char   *set = "precision=bf16";
@@ -161,7 +160,7 @@ static void starts(void)
     float *b = start_of(pool, session, KERNEL "B", &n),
           *p = start_of(pool, session, KERNEL "P", &n);
     float *c = start_of(pool, session, KERNEL "C", &n), *c2 = start_of(pool, other, KERNEL "C", &n);
-    CHECK_NEAR(hypot(b[0], b[1]), 2.0001, 1e-3);     /* its imaginary part is cut to 2 */
+    CHECK_NEAR(hypot(b[0], b[1]), 2.0001, 1e-3);     /* its imaginary part is clipped to 2 */
     CHECK_NEAR(hypot(p[0], p[1]), 28.8159, 1e-3);
     start_of(pool, session, KERNEL "inv_dt", &channels);
     CHECK(memcmp(c, c2, (size_t)n * 4) != 0);
@@ -174,7 +173,7 @@ static void starts(void)
     pool_free(pool);
 }
 
-/* ---- settings that cannot be ---- */
+/* ---- settings that must be refused ---- */
 
 static void cannot_be(void)
 {
@@ -200,7 +199,7 @@ static void cannot_be(void)
             fprintf(stderr, "  said: %s\n", err_text());
         pool_free(pool);
     }
-    /* Every length that is named is one that works. */
+    /* Every length that a message suggests is valid. */
     for (int64_t length = 1; length < 700; length++) {
         Pool       *pool = pool_new(NULL, "near");
         const char *set = pool_print(pool, "model.length=%lld", (long long)length), *said;

@@ -1,6 +1,6 @@
-/* params_stablesr.c -- StableSR's recipes: names, shapes and counts of parameters, by module too;
- * what is trained; the maps that made the seed run out of memory; odd sizes that must build, wrong
- * ones that must be refused with a sentence. */
+/* params_stablesr.c -- StableSR's recipes: names, shapes and counts of parameters, also by module;
+ * which are trained; the maps that made the seed run out of memory; odd sizes that must build, wrong
+ * ones that must be refused with a message. */
 #include "params_list.h"
 #include "train_sizes.h"
 
@@ -30,7 +30,7 @@ static int forward_nodes(const Graph *graph, const OpDef *op)
     return n;
 }
 
-/* Backward nodes of a module: of a frozen, unsteered part there are none. */
+/* Backward nodes of a module; there are none if it is frozen and depends on nothing trained. */
 static int backward_nodes(const Graph *graph, const char *start)
 {
     int n = 0;
@@ -50,7 +50,7 @@ static void counts_after(Graph *g)
     CHECK_INT(sizes_count(g, "structcond_stage_model.", ""), 52494080);
     CHECK_INT(sizes_count(g, "first_stage_model.", ""), 83653863);
     CHECK_INT(count_trained(g), 107544276);
-    params_compare(g, "1_stablesr_edge.txt", "cond_stage_model.");
+    params_compare(g, "stablesr-edge-after");
 }
 
 static void after(void)
@@ -81,7 +81,7 @@ static void after(void)
     CHECK_INT(count_trained(train.graph), 1057097023 - 83653863);
 }
 
-/* "Tried to allocate 6.00 GiB": each map of the first stage. */
+/* PyTorch's "Tried to allocate 6.00 GiB": the size of each map of the first stage. */
 static void before(void)
 {
     TrainingGraph train;
@@ -117,7 +117,7 @@ static void small(void)
     CHECK_INT(forward_nodes(train.graph, &op_random_normal), 0);
 }
 
-/* The context comes from a file of the right shape, or is refused by name. */
+/* The context is read from a file; one of the wrong shape is refused by name. */
 static void context_file(void)
 {
     TrainingGraph train;

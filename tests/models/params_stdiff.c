@@ -1,5 +1,5 @@
-/* params_stdiff.c -- STDiff's recipes: names, shapes and counts of parameters, by module too; the
- * skips; odd sizes that must build and wrong ones that must be refused with a sentence. */
+/* params_stdiff.c -- STDiff's recipes: names, shapes and counts of parameters, also by module; the
+ * skips; odd sizes that must build and wrong ones that must be refused with a message. */
 #include "params_list.h"
 #include "train_sizes.h"
 
@@ -36,7 +36,7 @@ static void full_size(void)
         CHECK_INT(sizes_count(g, "tde_model.conv_gru_cell.", ""), 3539712);
         CHECK_INT(sizes_count(g, "tde_model.diff_unet.diff_unet_f.", ""), 2360320);
         CHECK_INT(sizes_count(g, "tde_model.diff_unet.diff_unet_g.", ""), 2360320);
-        params_compare(g, "0_stdiff.txt", NULL);
+        params_compare(g, "stdiff-64x2048");
 
         int64_t skips = 0, bytes = 0, parameters = 0;
         for (int32_t i = 0; i < g->n_values; i++) {

@@ -1,6 +1,6 @@
-/* sashimi_carry.c -- chunks that follow each other: outputs are those of the recurrence over the
- * whole sound, a row that begins anew forgets; data in files' order; a run goes on to the same
- * bits. */
+/* sashimi_carry.c -- SaShiMi with carried state: outputs of consecutive chunks are those of the
+ * recurrence over the whole file, a row that starts again forgets; data comes in the order of the
+ * files; a resumed run gives the same bits. */
 #include "folder.h"
 #include "test.h"
 
@@ -60,7 +60,7 @@ static int32_t token_at(int64_t row, int64_t t, int64_t levels)
                                     (uint32_t)levels);
 }
 
-/* Row 1 begins anew with chunk 2, the others go on. */
+/* Row 1 starts again with chunk 2, the others continue. */
 static float carried(int64_t row, int chunk) { return chunk > 0 && !(row == 1 && chunk == 2); }
 
 static void as_the_recurrence(void)
@@ -121,7 +121,7 @@ static void as_the_recurrence(void)
         printf("%s, %s: off by %.3g over %d chunks (each alone: %.3g)\n", sizes[i][0], sizes[i][1],
                worst, CHUNKS, alone);
         CHECK(worst < 3e-4);
-        CHECK(alone > 100 * worst);          /* what came before is heard */
+        CHECK(alone > 100 * worst);          /* the carried state matters */
         pool_free(r.pool);
     }
 }
@@ -129,7 +129,7 @@ static void as_the_recurrence(void)
 /* ---- data ---- */
 
 /* Three files of 3, 1 and 4 chunks of 64 frames and a rest. */
-static void sounds(void)
+static void write_audio(void)
 {
     static const int chunks[] = { 3, 1, 4 };
     float            wave[5 * 64];
@@ -143,15 +143,15 @@ static void sounds(void)
     }
 }
 
-#define SOUND                                                                                      \
+#define AUDIO                                                                                      \
     "model.length=64", "model.width=8", "model.layers=1", "data.kind=audio", "data.path=carry_audio"
 
-/* Rows go through the chunks in order; a file's first is not carried; tokens join up. */
+/* Rows read the chunks in order; carry is 0 at the first of a file; tokens are contiguous. */
 static void files_in_order(void)
 {
     static const int64_t first_of[] = { 0, 0, 0, 3, 4, 4, 4, 4 };
-    sounds();
-    Run     r = run_new((const char *const[]){ SOUND, "batch=2", NULL });
+    write_audio();
+    Run     r = run_new((const char *const[]){ AUDIO, "batch=2", NULL });
     Feeds   feeds;
     int32_t last[2] = { 0 };
     CHECK_OK(feeds_new(r.pool, r.session, PHASE_MICRO, &feeds));
@@ -178,17 +178,18 @@ static void files_in_order(void)
 
 /* ---- runs ---- */
 
-/* Stopped and gone on, with a validation that must not touch the states; and with less memory. */
+/* A stopped and resumed run, with a validation that must not change the states; and with less
+ * memory. */
 static void goes_on(void)
 {
     Pool       *pool = pool_new(NULL, "on");
-    Run r = run_new((const char *const[]){ SOUND, "batch=2", "accumulate=2", "data.holdout=0.4",
+    Run r = run_new((const char *const[]){ AUDIO, "batch=2", "accumulate=2", "data.holdout=0.4",
                                            "save.every=0", NULL });
     Device     *device;
     TrainResult result;
     char       *a, *b, *c;
     size_t      n, m, k;
-    FitResult   least;
+    FitResult   tight;
     r.recipe->validate = (EveryConfig){ .every = 2, .batches = 2 };
     CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2, .backend = "builtin" }, &device));
     for (int i = 0; i < 3; i++)
@@ -202,24 +203,24 @@ static void goes_on(void)
                        &result));
     r.recipe->steps = 6;
     r.recipe->validate.every = 0;
-    unlink("carry_1/plan.json");             /* it has the validation's phase */
+    unlink("carry_1/plan.json");             /* it includes phase `validate` */
     CHECK_OK(train_run(pool, r.recipe, device,
                        &(TrainOptions){ .out = "carry_1", .resume = true, .quiet = true },
                        &result));
     CHECK_INT(fit_run(pool, r.recipe, device,
                       &(FitOptions){ .budget_bytes = 1, .effort = 300, .allow = ALLOW_DEFAULT },
-                      &least),
+                      &tight),
               E_BUDGET);
-    CHECK_INT(least.recipe->batch, 2);       /* never cut */
+    CHECK_INT(tight.recipe->batch, 2);       /* never split */
     CHECK_INT(fit_run(pool, r.recipe, device,
                       &(FitOptions){ .budget_bytes = 1, .effort = 300, .allow = ALLOW_NONE },
-                      &least),
+                      &tight),
               E_BUDGET);
     CHECK_INT(recipe_split(recipe_copy(pool, r.recipe), 2), E_USAGE);
     CHECK(strstr(err_text(), "state_carry") != NULL);
     CHECK_OK(train_run(pool, r.recipe, device,
                        &(TrainOptions){ .out = "carry_2",
-                                        .budget_bytes = least.minimum_bytes,
+                                        .budget_bytes = tight.minimum_bytes,
                                         .allow = ALLOW_NONE,
                                         .quiet = true },
                        &result));

@@ -1,5 +1,5 @@
-/* sashimi_step.c -- SaShiMi one sample at a time against the training form over the whole sequence:
- * the same outputs for odd sizes too; and what is drawn from them. */
+/* sashimi_step.c -- compares SaShiMi's recurrent form with the training form over whole sequences,
+ * also at odd sizes; and checks what is drawn from its outputs. */
 #include "test.h"
 
 #include "base/random.h"
@@ -101,13 +101,13 @@ static void picks(void)
     float   even[2] = { 0.5f, 0.5f }, tilted[2] = { 0.01f, 0.99f };
     float   out[6] = { 1, 0, 0.25f, -0.25f, -3, -3 };            /* logits, means, log scales */
     CHECK_INT(sashimi_pick(&m, 1, out, even, 0.5), 160);         /* (0.25 + 1) 128 */
-    CHECK_INT(sashimi_pick(&m, 1, out, tilted, 0.5), 96);        /* chance prefers the second */
-    CHECK_INT(sashimi_pick(&m, 0, out, tilted, 0.5), 160);  /* without temperature it does not */
-    out[2] = 0.25f + 0.6f / 128;                                 /* 160.6: rounded or cut */
+    CHECK_INT(sashimi_pick(&m, 1, out, tilted, 0.5), 96);        /* noise prefers the second */
+    CHECK_INT(sashimi_pick(&m, 0, out, tilted, 0.5), 160);       /* temperature 0: no noise */
+    out[2] = 0.25f + 0.6f / 128;                                 /* 160.6: nearest or floor */
     CHECK_INT(sashimi_pick(&m, 1, out, even, 0.5), 161);
     m.dml_round = ROUND_FLOOR;
     CHECK_INT(sashimi_pick(&m, 1, out, even, 0.5), 160);
-    out[2] = 5;  /* far outside: the last and first levels */
+    out[2] = 5;                                                  /* out of range: last level */
     CHECK_INT(sashimi_pick(&m, 1, out, even, 0.5), 255);
     out[2] = -5;
     CHECK_INT(sashimi_pick(&m, 1, out, even, 0.5), 0);
@@ -122,7 +122,7 @@ static void picks(void)
     CHECK_INT(sashimi_pick(&m, 1, some, any, 0.5), 2);
 }
 
-/* Sound: stereo in pairs, mu-law expanded, never outside [-1,1], the same again from the same
+/* Audio: stereo in pairs, mu-law expanded, never outside [-1,1], the same for the same random
  * numbers. */
 static void run_uniform(Sampler *s, const char *name, int64_t index, float *to, int64_t n)
 {
@@ -139,7 +139,7 @@ static void run_progress(Sampler *s, int64_t done, int64_t of)
     progress_done = done;
 }
 
-static void sound(void)
+static void audio_results(void)
 {
     static const char *const sets[] = { "model.length=32", "model.width=4", "model.channels=2",
                                         "model.encoding=mu_law", "sampler.length=601" };
@@ -166,7 +166,7 @@ static void sound(void)
         small += fabsf(a.data[i]) < 1.0f / 255;
     }
     CHECK_INT(outside, 0);
-    CHECK(small > 0);  /* mu-law has levels that linear 8-bit sound does not */
+    CHECK(small > 0);                        /* levels that linear 8-bit audio does not have */
     s.config = &(SamplerConfig){ .length = 1 };
     CHECK_INT(r.recipe->model->sample(&s, r.recipe->config, &a), E_USAGE);
     pool_free(r.pool);
@@ -176,6 +176,6 @@ int main(void)
 {
     RUN(both_forms);
     RUN(picks);
-    RUN(sound);
+    RUN(audio_results);
     return test_end();
 }

@@ -107,7 +107,7 @@ static inline PGraph *tiny(Pool *pool, uint64_t seed)
 }
 
 /* The same over plans that keep the input order of first runs and run a node at most once between
- * two of them: moment after moment (stage, node), the least cost of every set of live values. */
+ * two of them: for each moment (stage, node), the smallest cost of every set of live values. */
 static inline double brute_order(const PGraph *g, int64_t budget)
 {
     int     nv = g->n_values, nn = g->n_nodes, sets = 1 << nv, start = 0, must = 0;

@@ -1,5 +1,6 @@
-/* families.c -- training steps of many kinds of networks, none of them in any collection: does the
- * search meet what integer programs find, does every rung hold, is it never worse than plain
+/* families.c -- training steps of many kinds of networks, generated here.
+ *
+ * Does the search find what integer programs find? Does every budget hold? Is it never worse than plain
  * checkpointing? Seeds are fixed, graphs small, efforts far below the default. */
 #include "test.h"
 
@@ -22,10 +23,11 @@ static int64_t min_bytes(Pool *pool, const PGraph *graph, int64_t effort)
 static void small_ones_meet_the_program(void)
 {
     int optimal = 0, compared = 0;
-    if (!milp_can_solve())
-        printf("skipped: the comparison with integer programs; CBC is not there "
-               "(apt-get install coinor-libcbc3)\n");
-    for (int f = 0; f < N_FAMILIES && milp_can_solve(); f++) {
+    if (!milp_can_solve()) {
+        SKIP(MILP_NO_SOLVER);
+        return;
+    }
+    for (int f = 0; f < N_FAMILIES; f++) {
         Pool   *pool = pool_new(NULL, "test");
         PGraph *g = families[f].build(pool, families[f].small, 11);
         Plan   *all, *plan;
@@ -33,8 +35,8 @@ static void small_ones_meet_the_program(void)
         CHECK_OK(pgraph_check(g));
         CHECK(g->n_nodes <= 40);
         CHECK_OK(plan_keep_all(pool, g, &all));
-        int64_t      least = min_bytes(pool, g, 1000000);
-        PlanOptions  options = { .budget_bytes = least + (all->live_bytes - least) * 4 / 10,
+        int64_t      minimum = min_bytes(pool, g, 1000000);
+        PlanOptions  options = { .budget_bytes = minimum + (all->live_bytes - minimum) * 4 / 10,
                                  .effort = 1000000 };
         ProveOptions how = { .budget_bytes = options.budget_bytes, .time_limit_s = 2 };
         CHECK_OK(plan_solve(pool, g, &options, &plan));
@@ -52,18 +54,19 @@ static void small_ones_meet_the_program(void)
            compared);
 }
 
-/* The named least works, one byte less does not; every rung between is checked, none is dearer. */
+/* The minimum that is named works, one byte less does not; every budget between is checked, and
+ * none is more expensive than a smaller one. */
 static void every_rung_holds(void)
 {
     for (int f = 0; f < N_FAMILIES; f++) {
         Pool   *pool = pool_new(NULL, "test");
         PGraph *g = families[f].build(pool, families[f].medium, 3);
         Plan   *all, *plans[6], *plan;
-        int64_t budgets[6], least = min_bytes(pool, g, 30000);
+        int64_t budgets[6], minimum = min_bytes(pool, g, 30000);
         CHECK_OK(plan_keep_all(pool, g, &all));
-        CHECK(least < all->live_bytes);
+        CHECK(minimum < all->live_bytes);
         for (int i = 0; i < 6; i++)
-            budgets[i] = least + (all->live_bytes - least) * i / 5;
+            budgets[i] = minimum + (all->live_bytes - minimum) * i / 5;
         PlanOptions options = { .effort = 30000 };
         CHECK_OK(plan_curve(pool, g, &options, budgets, 6, plans));
         for (int i = 0; i < 6; i++) {
@@ -72,15 +75,15 @@ static void every_rung_holds(void)
             CHECK(!plans[i] || plan_check(g, plans[i], budgets[i]) == OK);
             CHECK(i == 0 || !plans[i] || !plans[i - 1] || plans[i]->cost <= plans[i - 1]->cost);
         }
-        options.budget_bytes = least - 1;
+        options.budget_bytes = minimum - 1;
         CHECK_INT(plan_solve(pool, g, &options, &plan), E_BUDGET);
-        CHECK_INT(plan->live_bytes, least);
+        CHECK_INT(plan->live_bytes, minimum);
         pool_free(pool);
     }
 }
 
-/* Seeds alone, hardly any search: at every budget that plain checkpointing of k blocks needs, and
- * below what it can reach at all. 690 blocks are 20,000 nodes; bench/plan.c does them. */
+/* Almost without search: at every budget that plain checkpointing of k blocks needs, and below what
+ * it can reach at all. 690 blocks are 20,000 nodes; bench/plan.c plans them. */
 static void never_worse_than_per_block(void)
 {
     static const int32_t sizes[] = { 12, 60 };
@@ -100,15 +103,15 @@ static void never_worse_than_per_block(void)
                    100 * (plain->cost / plain->base_cost - 1),
                    100 * (plan->cost / plan->base_cost - 1));
             if (k == sizes[i]) {
-                int64_t least = min_bytes(pool, g, 3000);
-                CHECK(least < plain->live_bytes);
+                int64_t minimum = min_bytes(pool, g, 3000);
+                CHECK(minimum < plain->live_bytes);
             }
         }
         pool_free(pool);
     }
 }
 
-/* Borders by dynamic programming alone, without any search after it. */
+/* Borders by dynamic programming alone, without any search afterwards. */
 static void segments_are_valid(void)
 {
     int lower = 0;
@@ -126,7 +129,7 @@ static void segments_are_valid(void)
                 args.budget_bytes = all->live_bytes * (10 - 2 * k) / 10;
             solve_segments(pool, &args, &list);
             if (!list.node)
-                continue;                    /* no training step: there may be no such plan */
+                continue;                    /* not a training step: there may be no such plan */
             task_runs(pool, task, list.node, list.n, &runs, &n);
             CHECK_OK(plan_from_runs(pool, g, runs, n, &plan));
             CHECK_OK(plan_check(g, plan, k ? args.budget_bytes : 0));

@@ -1,10 +1,10 @@
-/* families.h -- training steps of the kinds of networks people plan, made on the spot: a forward
- * graph of any shape, and its backward graph by rule.
+/* families.h -- training steps of common kinds of networks, generated: a forward graph of any shape, and
+ * its backward graph by rule.
  *
- * Each operator has one output. Its gradient node reads the gradient of the output and, as the
- * operator says, its inputs and its output; it makes one gradient for each input. Gradients of a
- * value with several readers are summed pairwise, in a fixed order. Costs and sizes are random
- * within the range that such layers have; the seed fixes them. */
+ * Each operator has one output. Its gradient node reads the gradient of the output and, as the operator
+ * says, its inputs and its output; it produces one gradient for each input. Gradients of a value with
+ * several readers are summed pairwise, in a fixed order. Costs and sizes are random within the range that
+ * such layers have; the seed fixes them. */
 #ifndef TESTS_PLAN_FAMILIES_H
 #define TESTS_PLAN_FAMILIES_H
 
@@ -132,7 +132,7 @@ static inline PGraph *family_vgg(Pool *pool, int32_t size, uint64_t seed)
     return net_train(&net);
 }
 
-/* Residual blocks: two convolutions with norm and rectifier, and the way around them. */
+/* Residual blocks: two convolutions with norm and rectifier, and a skip connection. */
 static inline PGraph *family_resnet(Pool *pool, int32_t size, uint64_t seed)
 {
     Net     net = net_begin(pool, seed);
@@ -175,7 +175,7 @@ static inline PGraph *family_mobilenet(Pool *pool, int32_t size, uint64_t seed)
     return net_train(&net);
 }
 
-/* Down, across, up; every level's map is kept for the way up. */
+/* Down, across, up; the map of every level is kept for the way up. */
 static inline PGraph *family_unet(Pool *pool, int32_t size, uint64_t seed)
 {
     Net     net = net_begin(pool, seed);
@@ -224,7 +224,7 @@ static inline PGraph *family_transformer(Pool *pool, int32_t size, uint64_t seed
     return net_train(&net);
 }
 
-/* A random block, the same again and again. */
+/* A random block, repeated. */
 static inline PGraph *family_blocks(Pool *pool, int32_t size, uint64_t seed)
 {
     enum { INNER = 6 };
@@ -265,7 +265,7 @@ static inline PGraph *family_recurrence(Pool *pool, int32_t size, uint64_t seed)
     return net_train(&net);
 }
 
-/* Each of a set is told by all the others. */
+/* Each element is predicted from all others. */
 static inline PGraph *family_leave_one_out(Pool *pool, int32_t size, uint64_t seed)
 {
     Net     net = net_begin(pool, seed);

@@ -1,4 +1,4 @@
-/* make.h -- graphs made on the spot, for tests and the bench: a transformer's training step, random
+/* make.h -- generates graphs for tests and benchmarks: a transformer's training step, random
  * layered graphs, small random graphs. */
 #ifndef TESTS_PLAN_MAKE_H
 #define TESTS_PLAN_MAKE_H
@@ -148,8 +148,8 @@ static inline PGraph *make_transformer(Pool *pool, int32_t n_blocks, int64_t uni
     return m.graph;
 }
 
-/* Plain per-block checkpointing: the first k blocks keep their input only and run again, whole,
- * before their backward. */
+/* Plain per-block checkpointing: the first k blocks keep only their input and are recomputed as a
+ * whole before their backward pass. */
 static inline Err make_per_block(Pool *pool, const PGraph *graph, const MakeBlocks *blocks,
                                  int32_t k,
                                  Plan **plan)
@@ -157,7 +157,7 @@ static inline Err make_per_block(Pool *pool, const PGraph *graph, const MakeBloc
     int32_t *runs = NEWN(pool, int32_t, 2 * graph->n_nodes), n = 0, block = blocks->n_blocks - 1;
     for (int32_t node = 0; node < graph->n_nodes; node++) {
         if (block >= 0 && node == blocks->backward[block]) {
-            if (block < k)                    /* not its last node: nobody reads that again */
+            if (block < k)                    /* except its last nodes, which nothing reads again */
                 for (int32_t f = blocks->forward[block]; f < blocks->forward[block + 1] - 2; f++)
                     runs[n++] = f;
             block--;
@@ -167,7 +167,7 @@ static inline Err make_per_block(Pool *pool, const PGraph *graph, const MakeBloc
     return plan_from_runs(pool, graph, runs, n, plan);
 }
 
-/* Random layered graph in the manner of Moccasin's RL instances: edges to the next few layers. */
+/* A random layered graph after Moccasin's RL instances: edges to the next few layers. */
 static inline PGraph *make_layered(Pool *pool, int32_t n, uint64_t seed)
 {
     Make m = make_begin(pool, seed);

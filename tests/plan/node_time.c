@@ -1,5 +1,5 @@
-/* Keys of nodes: equal work, equal key; any difference that can change the time, another key. Times
- * come from the profile if there is one. */
+/* node_time.c -- keys of nodes: equal work has an equal key, and any difference that can change the
+ * time another key. Times come from the profile if there is one. */
 #include "plan/engine.h"
 #include "profile/node_time.h"
 
@@ -43,7 +43,7 @@ static void keys(void)
                                   none, (LinearAttr){ 0 }),
                         NULL));
     CHECK(key_of(silu(x), NULL) != key_of(gelu(x), NULL));  /* another operator */
-    /* numbers make no difference */
+    /* attribute values do not matter */
     CHECK(key_of(affine(x, 1, 2), NULL) == key_of(affine(x, 1, 3), NULL));
     Tensor image = in(g, "image", F32, SHAPE(1, 8, 8, 4)), k = in(g, "k", F32, SHAPE(3, 3, 4, 4));
     CHECK(key_of(conv_op(image, k, none, conv_attr(1, 1)), NULL) !=

@@ -1,4 +1,5 @@
-/* offload.c -- copies to the host and back: added up by hand, judged, and chosen by the planner. */
+/* offload.c -- copies to the host and back: added up by hand, checked, and chosen by the
+ * planner. */
 #include "test.h"
 
 #include "plan/make.h"
@@ -6,7 +7,7 @@
 
 #include <unistd.h>
 
-/* a (10 bytes) is made, idle while b, c run, then read by d. Bandwidths: 2 out, 5 back. */
+/* a (10 bytes) is produced, idle while b and c run, then read by d. Bandwidths: 2 out, 5 back. */
 typedef struct Case {
     PGraph *graph;
     int32_t a, b, c, d;      /* values; node ids are the same here */
@@ -64,7 +65,7 @@ static void waits_add_up_by_hand(void)
     CHECK_INT(plan_check(k.graph, &plan, 40), E_PLAN);
     CHECK(strstr(err_text(), "on the host") != NULL);
 
-    PlanBuffers buffers;                         /* two stays of a: two buffers */
+    PlanBuffers buffers;                         /* two live ranges of a: two buffers */
     CHECK_OK(plan_buffers(pool, k.graph, &plan, &buffers));
     CHECK_INT(buffers.n_buffers, 5);
     pool_free(pool);
@@ -87,16 +88,16 @@ static void queues_are_in_order(void)
     plan_add(pool, &plan, STEP_WAIT, b);         /* waits 3 */
     plan_add(pool, &plan, STEP_DROP, b);
     plan_add(pool, &plan, STEP_LOAD, b);         /* 5 to 8, the other queue */
-    plan_add(pool, &plan, STEP_WAIT, a);         /* long there */
+    plan_add(pool, &plan, STEP_WAIT, a);         /* arrived long ago */
     plan_add(pool, &plan, STEP_DROP, a);
     plan_add(pool, &plan, STEP_LOAD, a);         /* 8 to 9 */
-    plan_add(pool, &plan, STEP_WAIT, a);         /* waits 4: b is there as well */
+    plan_add(pool, &plan, STEP_WAIT, a);         /* waits 4: b has arrived as well */
     plan_add(pool, &plan, STEP_WAIT, b);
     plan_add(pool, &plan, STEP_RUN, 2);
     CHECK_OK(plan_simulate(NULL, m.graph, &plan, &meter));
     CHECK_NEAR(meter.waited, 7, 1e-12);
     CHECK_NEAR(meter.cost, 10, 1e-12);
-    CHECK_INT(meter.host_bytes, 40);             /* slots stay until they are freed */
+    CHECK_INT(meter.host_bytes, 40);             /* slots are occupied until they are freed */
     plan.cost = meter.cost;
     plan.host_bytes = meter.host_bytes;
     CHECK_OK(plan_check(m.graph, &plan, 0));
@@ -104,7 +105,7 @@ static void queues_are_in_order(void)
     pool_free(pool);
 }
 
-/* With a fast host the planner moves instead of running again; with none it cannot. */
+/* With a fast host the planner offloads instead of recomputing; without one it cannot. */
 static void planner_uses_the_host(void)
 {
     Pool      *pool = pool_new(NULL, "test");
@@ -138,26 +139,27 @@ static void planner_uses_the_host(void)
     CHECK_NEAR(read->to_device, g->to_device, 1e-9);
     unlink(path);
 
-    options.host_budget_bytes = 1 << 16;                     /* room for one value: runs again */
+    options.host_budget_bytes = 1 << 16;                     /* room for one value: the rest is
+                                                              * recomputed */
     CHECK_OK(plan_solve(pool, g, &options, &with));
     CHECK(with->host_bytes <= options.host_budget_bytes);
     CHECK(with->cost <= without->cost);
     options.host_budget_bytes = 0;
 
-    g->to_host = g->to_device = 1;                           /* far too slow to be of use */
+    g->to_host = g->to_device = 1;                           /* far too slow to help */
     CHECK_OK(plan_solve(pool, g, &options, &with));
     CHECK_NEAR(with->cost, without->cost, 1e-9);
     pool_free(pool);
 }
 
-/* Below what any recomputation reaches, the host still helps; and by arena as well. */
+/* The host helps even below what recomputation can reach; also when arenas are compared. */
 static void below_the_min_peak(void)
 {
     Pool   *pool = pool_new(NULL, "test");
     Make    m = make_begin(pool, 1);
     Plan   *plan;
     int32_t kept[8], x;
-    for (int i = 0; i < 8; i++) {                            /* these may not run again */
+    for (int i = 0; i < 8; i++) {                            /* these may not be recomputed */
         kept[i] = make_act(&m, 50, 100, i > 0 ? kept[i - 1] : -1, -1, -1);
         m.graph->nodes[m.graph->n_nodes - 1].once = true;
     }
@@ -179,7 +181,7 @@ static void below_the_min_peak(void)
     pool_free(pool);
 }
 
-/* One run is all the time that a can be away: no copy hides behind it, so both are waited for. */
+/* a is idle for only one run: no copy hides behind it, so both are waited for. */
 static void what_does_not_hide_is_waited_for(void)
 {
     Pool   *pool = pool_new(NULL, "test");
@@ -191,7 +193,8 @@ static void what_does_not_hide_is_waited_for(void)
     m.graph->values[d].final = true;
     m.graph->to_host   = 2;
     m.graph->to_device = 5;
-    CHECK_OK(plan_offload(pool, m.graph, runs, 4, 50, 0, NULL, &plan));  /* nothing need move */
+    CHECK_OK(plan_offload(pool, m.graph, runs, 4, 50, 0, NULL, &plan));  /* nothing need be
+                                                                          * offloaded */
     CHECK(plan && plan->host_bytes == 0);
     CHECK_OK(plan_offload(pool, m.graph, runs, 4, 40, 0, NULL, &plan));
     if (CHECK(plan != NULL)) {
@@ -199,12 +202,13 @@ static void what_does_not_hide_is_waited_for(void)
         CHECK_INT(plan->host_bytes, 10);
         CHECK_NEAR(plan->cost, 12 + 1 + 2, 1e-12);   /* out by time 8, not 7; back 2 */
     }
-    CHECK_OK(plan_offload(pool, m.graph, runs, 4, 39, 0, NULL, &plan));        /* b and c at once */
+    CHECK_OK(plan_offload(pool, m.graph, runs, 4, 39, 0, NULL, &plan));        /* b and c are live
+                                                                                * together */
     CHECK(plan == NULL);
     pool_free(pool);
 }
 
-/* Random graphs, bandwidths and budgets: whatever is made passes the checker. */
+/* Random graphs, bandwidths and budgets: every plan passes the checker. */
 static void random_graphs_pass_the_checker(void)
 {
     int moved = 0;
@@ -213,7 +217,7 @@ static void random_graphs_pass_the_checker(void)
         PGraph  *g = make_layered(pool, 20 + (int32_t)seed, seed);
         Plan    *all, *plan, *again;
         int32_t *runs = NEWN(pool, int32_t, g->n_nodes);
-        OffloadMinimum least = { 0 };
+        OffloadMinimum minimum = { 0 };
         for (int32_t n = 0; n < g->n_nodes; n++)
             runs[n] = n;
         g->to_host   = 1 + (double)(seed * 7 % 23);
@@ -222,8 +226,8 @@ static void random_graphs_pass_the_checker(void)
         for (int64_t k = 3; k < 10; k++) {
             int64_t budget = all->live_bytes * k / 10;
             CHECK_OK(plan_offload(pool, g, runs, g->n_nodes, budget, 0, NULL, &plan));
-            /* what is remembered from lower budgets changes no answer */
-            CHECK_OK(plan_offload(pool, g, runs, g->n_nodes, budget, 0, &least, &again));
+            /* what was learned at lower budgets changes no answer */
+            CHECK_OK(plan_offload(pool, g, runs, g->n_nodes, budget, 0, &minimum, &again));
             CHECK_INT(again != NULL, plan != NULL);
             if (plan && again) {
                 CHECK_INT(again->n_steps, plan->n_steps);
@@ -242,7 +246,7 @@ static void random_graphs_pass_the_checker(void)
     CHECK(moved > 200);
 }
 
-/* Each node takes over an input that nobody reads after it, where that is as large. */
+/* Each node takes over an input that nothing reads later, if that is large enough. */
 static void take_over(Pool *pool, PGraph *g)
 {
     int32_t *last = NEWN(pool, int32_t, g->n_values + 1);
@@ -264,7 +268,8 @@ static void take_over(Pool *pool, PGraph *g)
     }
 }
 
-/* What takes over bytes, and what is taken over, moves too, unless it holds more than its own. */
+/* Values that take over bytes, or are taken over, can be offloaded too, unless they hold more than
+ * their own bytes. */
 static void values_in_place_are_moved(void)
 {
     int moved = 0, taken = 0;
@@ -305,29 +310,29 @@ static void values_in_place_are_moved(void)
     CHECK(moved > 100 && taken > 100);
 }
 
-/* What a refusal names counts copies: it works, and nothing below it does. */
+/* The minimum that a refusal names includes copies: it works, and nothing below it does. */
 static void the_minimum_counts_copies(void)
 {
     int lower = 0;
     for (uint64_t seed = 1; seed <= 12; seed++) {
         Pool   *pool = pool_new(NULL, "test");
         PGraph *g = make_layered(pool, 24 + (int32_t)seed, seed);
-        Plan   *without, *least, *plan;
+        Plan   *without, *minimum, *plan;
         PlanOptions options = { .budget_bytes = 1, .effort = 20000, .layout = seed % 2 };
         CHECK_INT(plan_solve(pool, g, &options, &without), E_BUDGET);
         g->to_host   = 1 + (double)(seed * 7 % 23);
         g->to_device = 1 + (double)(seed * 5 % 19);
-        CHECK_INT(plan_solve(pool, g, &options, &least), E_BUDGET);
-        CHECK(plan_peak_bytes(least) <= plan_peak_bytes(without));
-        CHECK(plan_peak_bytes(least) >= plan_bound_bytes(g));
-        lower += plan_peak_bytes(least) < plan_peak_bytes(without);
-        options.budget_bytes = plan_peak_bytes(least);
+        CHECK_INT(plan_solve(pool, g, &options, &minimum), E_BUDGET);
+        CHECK(plan_peak_bytes(minimum) <= plan_peak_bytes(without));
+        CHECK(plan_peak_bytes(minimum) >= plan_bound_bytes(g));
+        lower += plan_peak_bytes(minimum) < plan_peak_bytes(without);
+        options.budget_bytes = plan_peak_bytes(minimum);
         CHECK_OK(plan_solve(pool, g, &options, &plan));
-        CHECK(plan_peak_bytes(plan) <= options.budget_bytes && plan->cost <= least->cost);
+        CHECK(plan_peak_bytes(plan) <= options.budget_bytes && plan->cost <= minimum->cost);
         for (int64_t less = 1; less < 2000; less *= 7) {
-            options.budget_bytes = plan_peak_bytes(least) - less;
+            options.budget_bytes = plan_peak_bytes(minimum) - less;
             CHECK_INT(plan_solve(pool, g, &options, &plan), E_BUDGET);
-            CHECK_INT(plan_peak_bytes(plan), plan_peak_bytes(least));
+            CHECK_INT(plan_peak_bytes(plan), plan_peak_bytes(minimum));
         }
         pool_free(pool);
     }
@@ -335,7 +340,7 @@ static void the_minimum_counts_copies(void)
     CHECK(lower >= 6);
 }
 
-/* One search that is asked for several budgets gives what each fresh search would, or better. */
+/* One search for several budgets gives what a fresh search for each would, or better. */
 static void one_search_many_budgets(void)
 {
     for (uint64_t seed = 1; seed <= 4; seed++) {
@@ -359,8 +364,8 @@ static void one_search_many_budgets(void)
     }
 }
 
-/* A forward chain whose values come back in the other order, each copy hidden under the runs; on a
- * machine a quarter faster than forecast nothing is waited for either. */
+/* A forward chain whose values are read back in reverse order, with each copy hidden under runs; on
+ * a machine a quarter faster than predicted nothing waits either. */
 static void forecasts_may_err(void)
 {
     enum { LONG = 40, BYTES = 100 };
@@ -388,8 +393,8 @@ static void forecasts_may_err(void)
     pool_free(pool);
 }
 
-/* A limit on the host is one on copies: state that lives there has its slots besides. */
-static void state_at_home_leaves_the_slots_their_room(void)
+/* A limit on the host limits copies: host-resident state has its slots besides. */
+static void host_resident_state_leaves_the_slots_their_room(void)
 {
     Pool   *pool = pool_new(NULL, "test");
     Make    m = make_begin(pool, 1);
@@ -397,7 +402,7 @@ static void state_at_home_leaves_the_slots_their_room(void)
     int32_t kept[8], back = -1, state = make_value(&m, 150, false);
     m.graph->values[state].host_resident = true;
     m.graph->to_host = m.graph->to_device = 1e6;
-    for (int i = 0; i < 8; i++) {                            /* these may not run again */
+    for (int i = 0; i < 8; i++) {                            /* these may not be recomputed */
         kept[i] = make_act(&m, 1, 100, i ? kept[i - 1] : -1, -1, -1);
         m.graph->nodes[m.graph->n_nodes - 1].once = true;
     }
@@ -414,7 +419,7 @@ static void state_at_home_leaves_the_slots_their_room(void)
     pool_free(pool);
 }
 
-/* A curve knows copies as a budget asked for alone does, host-resident values included; costs fall. */
+/* A curve uses copies as a single budget does, with host-resident values, too; costs fall. */
 static void curves_use_the_host(void)
 {
     enum { POINTS = 5 };
@@ -463,7 +468,7 @@ int main(void)
     RUN(values_in_place_are_moved);
     RUN(the_minimum_counts_copies);
     RUN(one_search_many_budgets);
-    RUN(state_at_home_leaves_the_slots_their_room);
+    RUN(host_resident_state_leaves_the_slots_their_room);
     RUN(curves_use_the_host);
     return test_end();
 }

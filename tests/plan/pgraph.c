@@ -1,4 +1,5 @@
-/* pgraph.c -- graph.json and plan.json: there and back, and every way a file can be wrong. */
+/* pgraph.c -- graph.json and plan.json: write and read back, and every kind of mistake in a
+ * file. */
 #include "test.h"
 
 #include "base/file.h"
@@ -135,7 +136,7 @@ static const Bad graphs[] = {
            "\"bytes\": 1}], \"nodes\": [{\"id\": \"a\", \"cost\": 1, \"inputs\": [\"u\"], "
            "\"outputs\": [\"v\"]}, {\"id\": \"b\", \"cost\": 1, \"inputs\": [\"v\"], "
            "\"outputs\": [\"u\"]}]}" },
-    { "makes it itself", HEAD "\"values\": [{\"id\": \"v\", \"bytes\": 1}], \"nodes\": [{\"id\": "
+    { "produces it itself", HEAD "\"values\": [{\"id\": \"v\", \"bytes\": 1}], \"nodes\": [{\"id\": "
                               "\"a\", \"cost\": 1, \"inputs\": [\"v\"], \"outputs\": [\"v\"]}]}" },
     { "add up", HEAD "\"values\": [], \"nodes\": [{\"id\": \"a\", \"cost\": 1e308}, {\"id\": "
                      "\"b\", "

@@ -1,5 +1,5 @@
-/* buffers.c -- the buffers of a plan: as many stays as makings, one buffer for joined values, and a
- * largest live sum that equals what the simulator says. */
+/* plan_buffers.c -- the buffers of a plan: one for each live range, one for joined values, and a
+ * largest live sum that equals the simulator's. */
 #include "test.h"
 
 #include "plan/make.h"
@@ -7,14 +7,14 @@
 
 static int64_t live_at_most(const PlanBuffers *b, int32_t n_steps)
 {
-    int64_t most = 0;
+    int64_t peak = 0;
     for (int32_t t = 0; t < n_steps; t++) {
         int64_t sum = 0;
         for (int32_t i = 0; i < b->n_buffers; i++)
             sum += b->buffers[i].lower <= t && t < b->buffers[i].upper ? b->buffers[i].size : 0;
-        most = sum > most ? sum : most;
+        peak = sum > peak ? sum : peak;
     }
-    return most;
+    return peak;
 }
 
 static void sums_agree(void)
@@ -25,7 +25,8 @@ static void sums_agree(void)
         int32_t     runs[120], n = 0;
         Plan       *plan;
         PlanBuffers b;
-        for (int32_t i = 0; i < 40; i++) {    /* some nodes run twice, their inputs still there */
+        for (int32_t i = 0; i < 40; i++) {    /* some nodes are recomputed while their inputs are
+                                               * live */
             runs[n++] = i;
             if (i % 5 == 4)
                 runs[n++] = i;

@@ -1,4 +1,5 @@
-/* check.c -- plant every kind of fault in a good plan: the checker must find each, and say so. */
+/* plan_check.c -- plants every kind of fault in a good plan: the checker must find each and name
+ * it. */
 #include "test.h"
 
 #include "plan/make.h"
@@ -34,9 +35,9 @@ static Case case_new(void)
     return c;
 }
 
-/* steps: pairs (kind, id), ended by -1. says: what the sentence must hold; NULL: the plan is
- * good. */
-static void judge(const Case *c, const char *says, const int32_t *steps)
+/* steps: pairs (kind, id), ended by -1. says: words that the message must contain; NULL: the plan
+ * is good. */
+static void check_steps_of(const Case *c, const char *says, const int32_t *steps)
 {
     Plan plan = { 0 };
     for (int i = 0; steps[2 * i] >= 0; i++)
@@ -51,54 +52,54 @@ static void judge(const Case *c, const char *says, const int32_t *steps)
 
 #define R(x) STEP_RUN, c.x
 #define D(x) STEP_DROP, c.x
-#define JUDGE(says, ...) judge(&c, says, (const int32_t[]){ __VA_ARGS__, -1, -1 })
+#define CHECK_PLAN(says, ...) check_steps_of(&c, says, (const int32_t[]){ __VA_ARGS__, -1, -1 })
 
 static void faults_are_found(void)
 {
     Case c = case_new();
-    JUDGE(NULL, R(na), R(nb), R(nview), R(nsum), D(view), D(a), R(update), D(b), R(nout), D(sum));
-    JUDGE(NULL, R(na), R(nb), D(a), R(na), R(nview), R(nsum), R(update), R(nout));   /* a again */
-    JUDGE("not live", R(nb));
-    JUDGE("not live", R(na), D(a), R(nb));
-    JUDGE("is not live", R(na), R(nb), R(nview), D(view), R(nsum));
-    JUDGE("again", R(na), R(nb), R(update), R(update));
-    JUDGE("version", R(na), R(nb), R(nview), R(nsum), R(update), R(na));      /* reads w too late */
+    CHECK_PLAN(NULL, R(na), R(nb), R(nview), R(nsum), D(view), D(a), R(update), D(b), R(nout), D(sum));
+    CHECK_PLAN(NULL, R(na), R(nb), D(a), R(na), R(nview), R(nsum), R(update), R(nout));   /* a again */
+    CHECK_PLAN("not live", R(nb));
+    CHECK_PLAN("not live", R(na), D(a), R(nb));
+    CHECK_PLAN("is not live", R(na), R(nb), R(nview), D(view), R(nsum));
+    CHECK_PLAN("again", R(na), R(nb), R(update), R(update));
+    CHECK_PLAN("version", R(na), R(nb), R(nview), R(nsum), R(update), R(na));      /* reads w too late */
     /* reads w too early */
-    JUDGE("version", R(na), R(nb), R(nview), R(nsum), R(nout));
-    JUDGE("persistent", R(na), D(w));
-    JUDGE("drops", D(a));
-    JUDGE("drops", R(na), D(a), D(a));
-    JUDGE("views", R(na), R(nview), D(a));
-    JUDGE("never runs", R(na), R(nb), R(nview), R(nsum), R(update));
-    JUDGE("final", R(na), R(nb), R(nview), R(nsum), R(update), R(nout), D(out));
-    JUDGE("not live", R(na), R(nb), D(a), R(nview));
-    JUDGE("nothing of this graph", STEP_RUN, 77);
-    JUDGE("nothing of this graph", STEP_DROP, 77);
-    JUDGE("nothing of this graph", 99, 0);
+    CHECK_PLAN("version", R(na), R(nb), R(nview), R(nsum), R(nout));
+    CHECK_PLAN("persistent", R(na), D(w));
+    CHECK_PLAN("drops", D(a));
+    CHECK_PLAN("drops", R(na), D(a), D(a));
+    CHECK_PLAN("views", R(na), R(nview), D(a));
+    CHECK_PLAN("never runs", R(na), R(nb), R(nview), R(nsum), R(update));
+    CHECK_PLAN("final", R(na), R(nb), R(nview), R(nsum), R(update), R(nout), D(out));
+    CHECK_PLAN("not live", R(na), R(nb), D(a), R(nview));
+    CHECK_PLAN("nothing of this graph", STEP_RUN, 77);
+    CHECK_PLAN("nothing of this graph", STEP_DROP, 77);
+    CHECK_PLAN("nothing of this graph", 99, 0);
     pool_free(c.pool);
 }
-static void copies_are_judged(void)
+static void copies_are_checked(void)
 {
     Case c = case_new();
 #define S(kind, x) STEP_##kind, c.x
-    JUDGE(NULL, R(na), S(SAVE, a), R(nb), S(WAIT, a), D(a), S(LOAD, a), S(WAIT, a), R(nview),
+    CHECK_PLAN(NULL, R(na), S(SAVE, a), R(nb), S(WAIT, a), D(a), S(LOAD, a), S(WAIT, a), R(nview),
           R(nsum),
           S(FREE_HOST, a), R(update), R(nout));
-    JUDGE("pending", R(na), S(SAVE, a), D(a));
-    JUDGE("pending", R(na), S(SAVE, a), S(SAVE, a));
-    JUDGE("pending", R(na), S(SAVE, a), R(na));
-    JUDGE("not on the host", R(na), S(LOAD, a));
-    JUDGE("live already", R(na), S(SAVE, a), S(WAIT, a), S(LOAD, a));
-    JUDGE("still being loaded", R(na), S(SAVE, a), S(WAIT, a), D(a), S(LOAD, a), R(nb));
-    JUDGE("no copy pending", R(na), S(WAIT, a));
-    JUDGE("host slot", R(na), S(FREE_HOST, a));
-    JUDGE("is not live", S(SAVE, a));
-    JUDGE("view", R(na), R(nview), S(SAVE, view));
-    JUDGE("never waited", R(na), R(nb), R(nview), R(nsum), R(update), R(nout), S(SAVE, out));
+    CHECK_PLAN("pending", R(na), S(SAVE, a), D(a));
+    CHECK_PLAN("pending", R(na), S(SAVE, a), S(SAVE, a));
+    CHECK_PLAN("pending", R(na), S(SAVE, a), R(na));
+    CHECK_PLAN("not on the host", R(na), S(LOAD, a));
+    CHECK_PLAN("live already", R(na), S(SAVE, a), S(WAIT, a), S(LOAD, a));
+    CHECK_PLAN("still being loaded", R(na), S(SAVE, a), S(WAIT, a), D(a), S(LOAD, a), R(nb));
+    CHECK_PLAN("no copy pending", R(na), S(WAIT, a));
+    CHECK_PLAN("host slot", R(na), S(FREE_HOST, a));
+    CHECK_PLAN("is not live", S(SAVE, a));
+    CHECK_PLAN("view", R(na), R(nview), S(SAVE, view));
+    CHECK_PLAN("never waited", R(na), R(nb), R(nview), R(nsum), R(update), R(nout), S(SAVE, out));
     pool_free(c.pool);
 }
 
-static void takeovers_are_judged(void)
+static void takeovers_are_checked(void)
 {
     Case    c = { .pool = pool_new(NULL, "test") };
     int32_t pair[1][2];
@@ -114,10 +115,11 @@ static void takeovers_are_judged(void)
     c.m.graph->nodes[c.nb].inplace   = pair;
     c.m.graph->nodes[c.nb].n_inplace = 1;
     CHECK_OK(pgraph_check(c.m.graph));
-    JUDGE(NULL, R(na), R(nout), R(nb), D(b));
-    JUDGE("not live", R(na), R(nb), R(nout));
-    JUDGE("not live", R(na), R(nout), R(nb), D(a));
-    JUDGE(NULL, R(na), R(nb), R(na), R(nout), R(nb));       /* b made again while it is live */
+    CHECK_PLAN(NULL, R(na), R(nout), R(nb), D(b));
+    CHECK_PLAN("not live", R(na), R(nb), R(nout));
+    CHECK_PLAN("not live", R(na), R(nout), R(nb), D(a));
+    CHECK_PLAN(NULL, R(na), R(nb), R(na), R(nout), R(nb));       /* b is recomputed while it is
+                                                                  * live */
     Plan plan = { 0 };
     for (int i = 0; i < 2; i++) {
         plan_add(c.pool, &plan, STEP_RUN, c.na);
@@ -133,7 +135,7 @@ static void takeovers_are_judged(void)
     pool_free(c.pool);
 }
 
-static void figures_are_judged(void)
+static void figures_are_checked(void)
 {
     Case  c = case_new();
     Plan *plan;
@@ -153,8 +155,8 @@ static void figures_are_judged(void)
 int main(void)
 {
     RUN(faults_are_found);
-    RUN(copies_are_judged);
-    RUN(takeovers_are_judged);
-    RUN(figures_are_judged);
+    RUN(copies_are_checked);
+    RUN(takeovers_are_checked);
+    RUN(figures_are_checked);
     return test_end();
 }

@@ -1,4 +1,4 @@
-/* simulate.c -- the meter, on plans small enough to add up by hand. */
+/* plan_simulate.c -- the meter, on plans small enough to add up by hand. */
 #include "test.h"
 
 #include "plan/make.h"
@@ -60,7 +60,8 @@ static void takeover_and_views(void)
     CHECK_OK(plan_keep_all(pool, m.graph, &plan));
     CHECK_OK(plan_check(m.graph, plan, 0));
     CHECK_INT(plan->live_bytes, 21);          /* the 16 bytes pass on whole, and 5 of workspace */
-    CHECK_INT(plan->n_steps, 3);              /* nothing to drop: a and v ended with the takeover */
+    CHECK_INT(plan->n_steps, 3);              /* nothing to drop: a and v ended when they were taken
+                                               * over */
     CHECK_OK(plan_simulate(NULL, m.graph, plan, &meter));
     CHECK_INT(plan_bound_bytes(m.graph), 21);
     pool_free(pool);
@@ -73,12 +74,12 @@ static void drops_come_at_once(void)
     Plan   *plan;
     int32_t a = make_act(&m, 1, 10, -1, -1, -1), b = make_act(&m, 1, 10, a, -1, -1);
     int32_t c = make_act(&m, 1, 10, b, -1, -1);
-    int32_t runs[] = { 0, 1, 0, 2 };          /* the second making of a is read by nobody */
+    int32_t runs[] = { 0, 1, 0, 2 };          /* the second production of a is not read */
     m.graph->values[c].final = true;
     CHECK_OK(plan_from_runs(pool, m.graph, runs, 4, &plan));
     CHECK_OK(plan_check(m.graph, plan, 0));
     CHECK_INT(plan->live_bytes, 20);
-    CHECK_INT(plan->n_steps, 7);              /* four runs, a twice dropped, b once, c stays */
+    CHECK_INT(plan->n_steps, 7);              /* four runs; a is dropped twice, b once, c remains */
     CHECK_NEAR(plan->cost, 4, 0);
     CHECK_NEAR(plan->base_cost, 3, 0);
     pool_free(pool);

@@ -1,6 +1,6 @@
-/* solve.c -- are the plans valid, cheap, repeatable and monotone? Against brute force on small
- * graphs, published optima, and plain per-block checkpointing. Efforts are small, so that this
- * takes seconds. */
+/* plan_solve.c -- are the plans valid, cheap, repeatable and monotone? Compared with brute force on small
+ * graphs, published optima, and plain per-block checkpointing. Efforts are small, so that this takes
+ * seconds. */
 #include "test.h"
 
 #include "base/clock.h"
@@ -11,17 +11,18 @@
 #include <math.h>
 #include <unistd.h>
 
-/* What small graphs get is exact; the annealer that larger ones get must rarely miss it. */
+/* Small graphs are solved exactly; the annealer, which solves larger ones, must rarely miss that
+ * optimum. */
 static void annealer_is_close(void)
 {
     int equal = 0, all_seeds = 0;
     for (uint64_t seed = 101; seed <= 130; seed++) {
         Pool   *pool = pool_new(NULL, "test");
         PGraph *g = tiny(pool, seed);
-        Plan   *least;
+        Plan   *minimum;
         PlanOptions options = { .budget_bytes = 1 };
-        if (plan_solve(pool, g, &options, &least) == E_BUDGET) {
-            int64_t    budget = least->live_bytes + 2;
+        if (plan_solve(pool, g, &options, &minimum) == E_BUDGET) {
+            int64_t    budget = minimum->live_bytes + 2;
             double     best = brute(g, budget), cost = DBL_MAX;
             SolverArgs args = { .task = task_new(pool, g), .budget_bytes = budget,
                                 .effort = 50000 };
@@ -52,15 +53,15 @@ static void brute_force_agrees(void)
         CHECK_OK(plan_keep_all(pool, g, &all));
         PlanOptions options = { .effort = 1000000, .budget_bytes = 1 };
         Err     err = plan_solve(pool, g, &options, &plan);
-        int64_t least = plan->live_bytes;
+        int64_t minimum = plan->live_bytes;
         if (err == E_BUDGET) {
-            CHECK(brute(g, least) < DBL_MAX);
-            if (!CHECK(brute(g, least - 1) == DBL_MAX))
+            CHECK(brute(g, minimum) < DBL_MAX);
+            if (!CHECK(brute(g, minimum - 1) == DBL_MAX))
                 fprintf(stderr, "  seed %llu: least %lld\n", (unsigned long long)seed,
-                        (long long)least);
+                        (long long)minimum);
         }
-        for (int64_t k = 0; k < 4 && least > 0; k++) {
-            options.budget_bytes = least + (all->live_bytes - least) * k / 4;
+        for (int64_t k = 0; k < 4 && minimum > 0; k++) {
+            options.budget_bytes = minimum + (all->live_bytes - minimum) * k / 4;
             if (!CHECK_INT(plan_solve(pool, g, &options, &plan), OK))
                 continue;
             CHECK_OK(plan_check(g, plan, options.budget_bytes));
@@ -76,8 +77,8 @@ static void brute_force_agrees(void)
 
 typedef struct Known { const char *graph; double fraction; int extra; } Known;
 
-/* Extra cost of proved optima (instances/README.md); ours may be lower where another order
- * helps. */
+/* Extra cost of proved optima (../shared/instances/README.md); ours may be lower where another
+ * order helps. */
 static void published_optima(void)
 {
     static const Known known[] = {
@@ -93,7 +94,7 @@ static void published_optima(void)
         PGraph *g;
         Plan   *plan;
         if (access(path, R_OK)) {
-            printf("skipped: no %s\n", path);
+            SKIP(pool_print(pool, "%s is not there", path));
         } else if (CHECK_INT(pgraph_read(pool, path, &g), OK)) {
             PlanOptions options = {
                 .budget_bytes = (int64_t)ceil(known[i].fraction * (double)g->base_peak_bytes),
@@ -118,25 +119,25 @@ static void more_memory_is_never_slower(void)
     CHECK_OK(plan_keep_all(pool, g, &all));
     PlanOptions options = { .effort = 400000, .budget_bytes = 1, .seed = 3 };
     CHECK_INT(plan_solve(pool, g, &options, &plan), E_BUDGET);
-    int64_t least = plan->live_bytes;
-    options.budget_bytes = least;             /* the minimum that was named works when asked for */
+    int64_t minimum = plan->live_bytes;
+    options.budget_bytes = minimum;             /* the minimum that was named is accepted */
     CHECK_OK(plan_solve(pool, g, &options, &plan));
-    CHECK(plan->live_bytes <= least);
-    options.budget_bytes = least - 1;
+    CHECK(plan->live_bytes <= minimum);
+    options.budget_bytes = minimum - 1;
     CHECK_INT(plan_solve(pool, g, &options, &plan), E_BUDGET);
-    CHECK_INT(plan->live_bytes, least);
+    CHECK_INT(plan->live_bytes, minimum);
     for (int k = 1; k <= 20; k++) {
         options.budget_bytes = (all->live_bytes * k + 19) / 20;
-        if (options.budget_bytes < least)
+        if (options.budget_bytes < minimum)
             continue;
         CHECK_OK(plan_solve(pool, g, &options, &plan));
         CHECK(plan->live_bytes <= options.budget_bytes);
         CHECK(plan->cost <= before);
         before = plan->cost;
     }
-    CHECK_NEAR(before, all->cost, 0);         /* keep-everything at the top */
+    CHECK_NEAR(before, all->cost, 0);         /* everything kept at the top */
 
-    options.budget_bytes = (least + all->live_bytes) / 2;
+    options.budget_bytes = (minimum + all->live_bytes) / 2;
     CHECK_OK(plan_solve(pool, g, &options, &plan));
     CHECK_OK(plan_solve(pool, g, &options, &again));
     CHECK_INT(plan->n_steps, again->n_steps);
@@ -164,7 +165,7 @@ static void curve_falls(void)
     pool_free(pool);
 }
 
-/* 690 blocks are 20,000 nodes; here a tenth, for time. bench/plan.c does them all. */
+/* 690 blocks are 20,000 nodes; here a tenth, for time. bench/plan.c plans them all. */
 static void no_worse_than_per_block(void)
 {
     Pool      *pool = pool_new(NULL, "test");
@@ -182,8 +183,8 @@ static void no_worse_than_per_block(void)
     pool_free(pool);
 }
 
-/* Views, takeovers, updates of persistent values and runs that may not be repeated, all at once:
- * what the solvers make must pass the checker at every budget. */
+/* Views, takeovers, updates of persistent values and nodes that may not be recomputed, all at once:
+ * every plan must pass the checker at every budget. */
 static PGraph *mixed(Pool *pool, uint64_t seed)
 {
     Make    m = make_begin(pool, seed);
@@ -254,10 +255,10 @@ static void odd_graphs_are_planned(void)
         PlanOptions options = { .effort = 60000, .budget_bytes = 1, .seed = seed };
         CHECK_INT(plan_solve(pool, g, &options, &plan), E_BUDGET);
         CHECK_OK(plan_check(g, plan, 0));
-        int64_t least = plan->live_bytes;
-        saved += least < all->live_bytes;
+        int64_t minimum = plan->live_bytes;
+        saved += minimum < all->live_bytes;
         for (int k = 0; k < 3; k++) {
-            options.budget_bytes = least + (all->live_bytes - least) * k / 3;
+            options.budget_bytes = minimum + (all->live_bytes - minimum) * k / 3;
             options.layout = k == 1;
             Err err = plan_solve(pool, g, &options, &plan);
             CHECK(err == OK || (options.layout && err == E_BUDGET));
@@ -269,7 +270,7 @@ static void odd_graphs_are_planned(void)
     CHECK(saved > 8);
 }
 
-static void layout_is_judged(void)
+static void arenas_are_checked(void)
 {
     Pool   *pool = pool_new(NULL, "test");
     PGraph *g = make_layered(pool, 80, 21);
@@ -282,11 +283,11 @@ static void layout_is_judged(void)
     CHECK(plan->arena_bytes <= options.budget_bytes);
     options.budget_bytes = 1;
     CHECK_INT(plan_solve(pool, g, &options, &plan), E_BUDGET);
-    int64_t least = plan->arena_bytes;
-    CHECK(least >= plan->live_bytes);
-    options.budget_bytes = least;
+    int64_t minimum = plan->arena_bytes;
+    CHECK(minimum >= plan->live_bytes);
+    options.budget_bytes = minimum;
     CHECK_OK(plan_solve(pool, g, &options, &plan));
-    CHECK(plan->arena_bytes <= least);
+    CHECK(plan->arena_bytes <= minimum);
     pool_free(pool);
 }
 
@@ -312,9 +313,9 @@ static void edges(void)
     Make    m = make_begin(pool, 1);
     Plan   *plan;
     PlanOptions options = { .budget_bytes = 5, .effort = 1000 };
-    CHECK_OK(plan_solve(pool, m.graph, &options, &plan));            /* nothing at all */
+    CHECK_OK(plan_solve(pool, m.graph, &options, &plan));            /* an empty graph */
     CHECK_INT(plan->n_steps, 0);
-    make_act(&m, 0, 10, -1, -1, -1);                                 /* one node, free of charge */
+    make_act(&m, 0, 10, -1, -1, -1);                                 /* one node of cost 0 */
     CHECK_INT(plan_solve(pool, m.graph, &options, &plan), E_BUDGET);
     CHECK_INT(plan->live_bytes, 10);
     CHECK(strstr(err_text(), "10") != NULL);
@@ -326,8 +327,8 @@ static void edges(void)
     pool_free(pool);
 }
 
-/* Views that nodes make beside their work, views of those, and two views of which one is final:
- * found by trying random graphs. Every budget gets a plan that is what it says. */
+/* Views that nodes produce beside their work, views of those, and two views of which one is final:
+ * found by random graphs. Every budget gets a plan with the figures that it states. */
 static void odd_views_are_planned(void)
 {
     for (int kind = 0; kind < 2; kind++) {
@@ -362,15 +363,14 @@ static void odd_views_are_planned(void)
                 fprintf(stderr, "  kind %d, budget %d: %s\n", kind, k, err_text());
             CHECK(err || plan->live_bytes <= options.budget_bytes);
             if (k == 0 && kind)
-                CHECK_INT(plan->live_bytes, 870);    /* the root is not there when it is full */
+                CHECK_INT(plan->live_bytes, 870);    /* the root is not live at the peak */
         }
         pool_free(pool);
     }
 }
 
-/* Groups of runs change their places: the list stays one that a schedule accepts, its bytes are
- * those of the same list set anew, nothing runs more or less often, and undoing brings all of it
- * back. */
+/* Groups of runs move: the list remains valid, its bytes are those of the same list set anew, every
+ * node runs as often as before, and undo restores everything. */
 static void groups_keep_the_schedule_true(void)
 {
     Pool       *pool = pool_new(NULL, "test");
@@ -378,9 +378,9 @@ static void groups_keep_the_schedule_true(void)
     const Task *task = task_new(pool, g);
     SolverArgs  args = { .task = task, .budget_bytes = LOWEST, .effort = 20000, .seed = 5 };
     RunList     start;
-    Search      x;
+    ScheduleSearch      x;
     int         moved = 0;
-    solve_min_peak(pool, &args, &start);           /* some nodes run several times */
+    solve_min_peak(pool, &args, &start);           /* some nodes are recomputed */
     args.start = start;
     search_init(&x, pool, &args);
     Schedule *anew = schedule_new(pool, task);
@@ -413,8 +413,8 @@ static void groups_keep_the_schedule_true(void)
     pool_free(pool);
 }
 
-/* Irregular graphs, where another order is a change of many runs at once. One run at a time gave
- * 28, 17 and 13 %. */
+/* Irregular graphs, where another order means moving many runs at once. Moving one run at a time
+ * gave 28, 17 and 13 %. */
 static void irregular_orders_are_found(void)
 {
     static const struct { int32_t nodes; uint64_t seed; } graphs[] = { { 90, 5 }, { 120, 14 },
@@ -448,7 +448,7 @@ int main(void)
     RUN(odd_graphs_are_planned);
     RUN(more_memory_is_never_slower);
     RUN(curve_falls);
-    RUN(layout_is_judged);
+    RUN(arenas_are_checked);
     RUN(no_worse_than_per_block);
     RUN(time_only_cuts);
     RUN(published_optima);

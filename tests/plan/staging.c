@@ -1,4 +1,4 @@
-/* stage.c -- host-resident values: judged by hand, staged into plans, within a window, and chosen under a
+/* staging.c -- host-resident values: added up by hand, staged into plans, within the window and the
  * budget. */
 #include "test.h"
 
@@ -8,9 +8,9 @@
 
 #include <unistd.h>
 
-/* n parameters of 10 bytes with a gradient each, made one after the other, then an update each that
- * reads and writes the parameter and a host-resident state of 40 bytes. Gradients take 5, updates 1; 4
- * bytes a unit of time. */
+/* n parameters of 10 bytes with a gradient each, produced one after the other, then an update each
+ * that reads and writes the parameter and a host-resident state of 40 bytes. Gradients take 5,
+ * updates 1; bandwidth 4 bytes per unit of time. */
 static PGraph *steps_of(Pool *pool, int n)
 {
     Make    m = make_begin(pool, 1);
@@ -33,7 +33,7 @@ static PGraph *steps_of(Pool *pool, int n)
     return m.graph;
 }
 
-static void judged(void)
+static void added_up_by_hand(void)
 {
     Pool     *pool = pool_new(NULL, "test");
     PGraph   *graph = steps_of(pool, 1);
@@ -59,13 +59,13 @@ static void judged(void)
     CHECK_OK(plan_check(graph, &plan, 60));
     CHECK_INT(plan_check(graph, &plan, 59), E_PLAN);
 
-    PlanBuffers slots;                           /* its slot is its home: none is taken */
+    PlanBuffers slots;                           /* a host-resident value takes no further slot */
     CHECK_OK(plan_slots(pool, graph, &plan, &slots));
     CHECK_INT(slots.n_buffers, 0);
 
     plan_add(pool, &plan, STEP_FREE_HOST, 1);
     CHECK_INT(plan_check(graph, &plan, 0), E_PLAN);
-    CHECK(strstr(err_text(), "at home") != NULL);
+    CHECK(strstr(err_text(), "host-resident") != NULL);
     plan.n_steps--;
     plan.cost = 0;
     /* written and dropped, but not saved: an old state on the host */
@@ -83,14 +83,14 @@ static void judged(void)
     pool_free(pool);
 }
 
-/* Eight updates in a row: in, run and out overlap; never more than three states on the device. */
+/* Eight updates in a row: load, run and save overlap, with at most three states on the device. */
 static void a_pipeline(void)
 {
     Pool     *pool = pool_new(NULL, "test");
     PGraph   *graph = steps_of(pool, 8);
     Plan     *plan;
     PlanMeter meter;
-    int64_t   held = 0, most = 0;
+    int64_t   held = 0, peak = 0;
     int       loads = 0, saves = 0;
     CHECK_OK(plan_keep_all(pool, graph, &plan));
     CHECK_OK(plan_check(graph, plan, 0));
@@ -102,19 +102,19 @@ static void a_pipeline(void)
         held += host_resident && plan->steps[s].kind == STEP_LOAD   ? 40
                 : host_resident && plan->steps[s].kind == STEP_DROP ? -40
                                                              : 0;
-        most = held > most ? held : most;
+        peak = held > peak ? held : peak;
     }
     CHECK_INT(loads, 8);
     CHECK_INT(saves, 8);
     CHECK_INT(held, 0);
-    CHECK(most <= 120 && most >= 80);
+    CHECK(peak <= 120 && peak >= 80);
     CHECK_INT(plan->host_bytes, 320);
     /* Gradients take 40; 8 copies of 10 each way. One after the other it would be 40 + 8 * 21 =
      * 208. */
     CHECK(meter.cost < 140);
     CHECK(meter.cost >= 48);
     printf("  eight updates: %.0f of at least %.0f, %lld bytes at most\n", meter.cost, 48.0,
-           (long long)most);
+           (long long)peak);
     pool_free(pool);
 }
 
@@ -134,8 +134,8 @@ static void no_bytes(void)
     }
 }
 
-/* Random backward passes with updates anywhere: every staged plan passes the checker and stays in
- * its window. */
+/* Random backward passes with updates anywhere: every staged plan passes the checker and keeps
+ * within its window. */
 static void random_graphs(void)
 {
     for (uint64_t seed = 1; seed <= 60; seed++) {
@@ -147,7 +147,7 @@ static void random_graphs(void)
                                     -1);
             if (make_random(&m, 3) == 0) {
                 int32_t param = make_value(&m, 8, true);
-                if (state < 0 || make_random(&m, 4)) {  /* else: two updates share one state */
+                if (state < 0 || make_random(&m, 4)) {  /* otherwise two updates share one state */
                     state = make_value(&m, 1 + make_random(&m, 100), false);
                     m.graph->values[state].host_resident = true;
                 }
@@ -170,12 +170,13 @@ static void random_graphs(void)
         CHECK_OK(plan_check(m.graph, keep, keep->live_bytes));
         how.budget_bytes = 1;
         CHECK_INT(plan_solve(pool, m.graph, &how, &plan), E_BUDGET);
-        int64_t least = plan->live_bytes;
-        CHECK(least <= keep->live_bytes);
-        how.budget_bytes = least;                                /* what is named is found again */
+        int64_t minimum = plan->live_bytes;
+        CHECK(minimum <= keep->live_bytes);
+        how.budget_bytes = minimum;                                /* the minimum that was named is
+                                                                    * found again */
         CHECK_OK(plan_solve(pool, m.graph, &how, &plan));
-        CHECK(plan->live_bytes <= least);
-        CHECK_OK(plan_check(m.graph, plan, least));
+        CHECK(plan->live_bytes <= minimum);
+        CHECK_OK(plan_check(m.graph, plan, minimum));
         pool_free(pool);
     }
 }
@@ -193,7 +194,8 @@ static void through_a_file(void)
     CHECK_OK(plan_read(pool, "stage.plan.json", back, &read));
     CHECK_OK(plan_check(back, read, 0));
     CHECK_INT(read->n_steps, plan->n_steps);
-    graph->values[1].persistent = true;                          /* either the one or the other */
+    graph->values[1].persistent = true;                          /* persistent and host-resident
+                                                                  * exclude each other */
     CHECK_INT(pgraph_check(graph), E_FORMAT);
     unlink("stage.graph.json");
     unlink("stage.plan.json");
@@ -202,7 +204,7 @@ static void through_a_file(void)
 
 int main(void)
 {
-    RUN(judged);
+    RUN(added_up_by_hand);
     RUN(a_pipeline);
     RUN(no_bytes);
     RUN(random_graphs);

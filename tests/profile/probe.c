@@ -1,5 +1,5 @@
-/* The probe of rates, at tiny sizes: every number is there, above zero and says where it comes
- * from. */
+/* probe.c -- the probe of rates at tiny sizes: every number is there, is above zero and has an
+ * origin. */
 #include "profile/devices.h"
 #include "profile/probe.h"
 
@@ -39,7 +39,7 @@ static void tiny(const char *backend, int threads)
         CHECK(strstr(profile->rates[i].origin, "measured on") != NULL);
         classes += profile->rates[i].kind == RATE_MATMUL && !strcmp(profile->rates[i].type, "bf16");
     }
-    CHECK_INT(classes, 2);  /* 32^3 and 64^3; 128^3 is above the largest */
+    CHECK_INT(classes, 2);  /* 32^3 and 64^3; 128^3 exceeds largest_flops */
     profile->total_bytes = profile->usable_bytes = 1;
     profile->memory_origin = "not asked";
     profile_ready(pool, profile);

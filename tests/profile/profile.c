@@ -1,5 +1,5 @@
-/* Profiles: every shipped one loads and says where its numbers come from; bad files are refused by
- * line; a written profile reads back the same; predicted time never falls as work grows. */
+/* profile.c -- every shipped profile loads and names the origin of its numbers; bad files are refused
+ * with the line; a written profile reads back the same; predicted time never falls as work grows. */
 #include "profile/profile.h"
 
 #include "base/file.h"
@@ -92,7 +92,7 @@ static void bad_files(void)
     refused("\"ratio\": 0.8", "\"ration\": 0.8", "did you mean 'ratio'");
     refused("[{\"graph\": \"0000000000000001\", \"saved\"", "[3, {\"saved\"", "must be an object");
     refused("\"launch\"", "\"lunch\"", "did you mean 'launch'");
-    for (size_t n = 0; n + 2 < sizeof small; n++)  /* cut short anywhere: an error, never a crash */
+    for (size_t n = 0; n + 2 < sizeof small; n++)  /* truncated anywhere: an error, never a crash */
         CHECK(profile_parse(pool, "cut", small, n, &profile) == E_FORMAT);
 }
 
@@ -123,7 +123,7 @@ static double time_of(const Profile *p, const char *op, uint64_t key, double flo
         p, &(OpTime){ .key = key, .op = op, .type = "f32", .flops = flops, .bytes = 10 }, basis);
 }
 
-/* Nothing known of a model: its nodes' sum. Else a straight line, level beyond what was seen. */
+/* A model without a measurement: factor 1. Otherwise linear, and constant beyond what was measured. */
 static void tight_arenas(void)
 {
     Profile *p;
@@ -146,7 +146,7 @@ static void times(void)
     Profile  *p;
     TimeBasis basis;
     CHECK_OK(parse(small, &p));
-    CHECK_NEAR(time_of(p, "linear", 0xac, 1, &basis), 70000, 0);  /* measured: the very number */
+    CHECK_NEAR(time_of(p, "linear", 0xac, 1, &basis), 70000, 0);  /* measured: that number */
     CHECK_INT(basis, TIME_MEASURED);
     double before = 0;
     for (double flops = 1; flops < 1e12; flops *= 1.07) {
@@ -156,7 +156,7 @@ static void times(void)
         before = ns;
     }
     CHECK_NEAR(time_of(p, "linear", 1, 1e4, &basis), 5000, 1e-6);     /* through the points */
-    double pooled = sqrt(90000.0 * 70000.0);  /* two that fall share their mean */
+    double pooled = sqrt(90000.0 * 70000.0);  /* two points that fall are pooled */
     CHECK_NEAR(time_of(p, "linear", 1, 1e6, &basis), pooled, 1e-4);
     CHECK_NEAR(time_of(p, "linear", 1, 2e6, &basis), pooled, 1e-4);
     OpTime alike = p->ops[0];  /* the same work by another algorithm */
@@ -176,11 +176,11 @@ static void times(void)
     double roofline = time_of(p, "gelu", 1, 1e9, &basis);
     CHECK_INT(basis, TIME_ROOFLINE);
     CHECK_NEAR(roofline, 100 + 1e9 / 1e11 * 1e9, 1);
-    CHECK_NEAR(profile_roofline_ns(p, "gelu", "f32", 0, 1000), 100 + 1000, 1e-6);
-    CHECK_NEAR(profile_roofline_ns(p, "gelu", "i32", 0, 0), 100, 1e-9);
+    CHECK_NEAR(profile_roofline_ns(p, RATE_MATMUL, "f32", 0, 1000), 100 + 1000, 1e-6);
+    CHECK_NEAR(profile_roofline_ns(p, RATE_MATMUL, "i32", 0, 0), 100, 1e-9);
     before = 0;
     for (double flops = 1; flops < 1e12; flops *= 1.07) {
-        double ns = profile_roofline_ns(p, "linear", "f32", flops, 10);
+        double ns = profile_roofline_ns(p, RATE_MATMUL, "f32", flops, 10);
         CHECK(ns >= before);
         before = ns;
     }
@@ -209,13 +209,13 @@ static void times(void)
     CHECK_NEAR(profile_ns(p, &op, &basis), 85000, 0);
     op.graph = 1;
     CHECK_NEAR(profile_ns(p, &op, &basis), 95000, 0);
-    op.graph = 3;                                                     /* in neither: their mean */
+    op.graph = 3;                                                     /* in neither: the mean */
     CHECK_NEAR(profile_ns(p, &op, &basis), 90000, 1e-6);
     CHECK_INT(basis, TIME_MEASURED);
 }
 
-/* An alternative that nobody measured, beside the operator it could replace: a roofline is a floor,
- * so it must not win by that. */
+/* An operator that was not measured, and its kin that was: the roofline is a lower bound, and must
+ * not make the operator win. */
 static void kin(void)
 {
     Profile  *p;
@@ -229,7 +229,7 @@ static void kin(void)
     CHECK_NEAR(profile_ns(p, &call, &basis), floor_ns, 0);
     CHECK_INT(basis, TIME_ROOFLINE);
     call.kin = "linear";
-    CHECK_NEAR(profile_ns(p, &call, &basis), 5000, 1e-6);    /* as far behind as its kin */
+    CHECK_NEAR(profile_ns(p, &call, &basis), 5000, 1e-6);    /* as far from its roofline as the kin */
     CHECK_INT(basis, TIME_FAMILY);
     double before = 0;
     for (double flops = 1; flops < 1e12; flops *= 1.07) {
@@ -237,18 +237,18 @@ static void kin(void)
         double ns = profile_ns(p, &call, &basis);
         CHECK(ns >= before * (1 - 1e-12));
         before = ns;
-        for (int32_t i = 0; i < p->n_ops; i++)  /* pooled points lie below some calls */
+        for (int32_t i = 0; i < p->n_ops; i++)  /* pooled points may be below some calls */
             CHECK(strcmp(p->ops[i].op, "linear") || p->ops[i].flops > flops || ns >= p->ops[i].ns);
     }
     call.flops = 1e4;
     profile_add_op(pool, p, (OpTime){ .key = 7, .graph = 1, .op = "linear_other", .type = "f32",
                                       .flops = 1e4, .bytes = 10, .ns = 300 });
     profile_ready(pool, p);
-    CHECK_NEAR(profile_ns(p, &call, &basis), 300, 1e-9);     /* measured itself: its own word */
+    CHECK_NEAR(profile_ns(p, &call, &basis), 300, 1e-9);     /* measured itself */
 }
 
-/* Other batches of a measured call keep its distance from the roofline, whatever other calls of the
- * family do: cut in pieces it is not faster, and a multiple is no slower than its pieces. */
+/* Other batches of a measured call keep its distance from the roofline, whatever the family does:
+ * n shares of it are not faster than the whole, and a multiple is not slower than its shares. */
 static void batches(void)
 {
     Profile  *p;
@@ -259,22 +259,22 @@ static void batches(void)
     profile_add_op(pool, p, slow);
     profile_ready(pool, p);
     for (int n = 2; n <= 16; n++) {
-        OpTime part = slow, many = slow;
-        part.key = many.key = 1;
-        part.flops /= n;
-        part.bytes = part.bytes / n + 50;                    /* weights are read by every piece */
+        OpTime share = slow, many = slow;
+        share.key = many.key = 1;
+        share.flops /= n;
+        share.bytes = share.bytes / n + 50;                    /* every share reads the weights */
         many.flops *= n;
         many.bytes = many.bytes * n - 50 * (n - 1);
-        CHECK(n * profile_ns(p, &part, &basis) >= slow.ns * (1 - 1e-12));
+        CHECK(n * profile_ns(p, &share, &basis) >= slow.ns * (1 - 1e-12));
         CHECK_INT(basis, TIME_FAMILY);
         CHECK(profile_ns(p, &many, &basis) <= n * slow.ns * (1 + 1e-12));
-        part.graph = 9;                          /* a model nobody measured: the family's word */
-        CHECK(n * profile_ns(p, &part, &basis) < slow.ns);
+        share.graph = 9;                          /* a model that was not measured: the family */
+        CHECK(n * profile_ns(p, &share, &basis) < slow.ns);
     }
 }
 
-/* Updates share a launch, so the smallest took next to nothing. A large one that keeps an average
- * as well is timed by the large one that does not, not by a small one that does. */
+/* Updates share a launch, so the smallest have times near 0. A large one that also keeps an average
+ * is predicted from the large one without, not from a small one with an average. */
 static void updates(void)
 {
     Profile  *p;
@@ -310,7 +310,7 @@ static void shipped(void)
               strlen(p->launch_origin) > 20);
         for (int32_t r = 0; r < p->n_rates; r++)
             CHECK(strlen(p->rates[r].origin) > 20);
-        if (p->gpu && strcmp(p->name, "h200"))          /* the one GPU we had */
+        if (p->gpu && strcmp(p->name, "h200"))          /* the one measured GPU */
             CHECK(!strstr(p->memory_origin, "measured on an") &&
                   strstr(p->memory_origin, "not measured"));
         seen++;

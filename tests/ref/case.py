@@ -61,7 +61,7 @@ CASES["stdiff-l1"][1]["accumulate"] = 1
 # The autoencoder: with seed 5 decoder.mid.block_2.norm1.weight is off by 0.06 to 0.10 in runs of PyTorch and, by
 # the processor's bf16 instructions, 0.08 or 0.15 here; with 6, 7 and 8 it is off by 0.03 to 0.06 either way.
 SEEDS = {"lag": 12, "stdiff": 3, "stdiff-l1": 18, "stablesr-before": 6, "vae": 7}
-# The graph of another case with fewer gradients: fp32 tells which, the rest is judged there.
+# The graph of another case with fewer gradients: fp32 shows which, the rest is compared in that case.
 FP32_ONLY = {"stablesr-published"}
 UPDATES = 3
 
@@ -171,8 +171,8 @@ def own_errors(module, model, weights, micro, precision, truth):
 
 
 def outliers(draws):
-    """How many tensors of one run of PyTorch fail when the others judge it as they judge us: of several hundred
-    tensors a few do (stdiff-l1: 5 of 728 in one run of 12). As many of ours may."""
+    """How many tensors of one run of PyTorch fail when compared with the other runs as ours are: a few of several
+    hundred do (stdiff-l1: 5 of 728 in one run of 12). As many of ours may."""
     def failed(i):
         others = draws[:i] + draws[i + 1:]
         return sum(e > 1.5 * max(d[k] for d in others) + 5e-3 for k, e in draws[i].items())

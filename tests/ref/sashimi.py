@@ -2,7 +2,7 @@
 
 Tokens (B, L) -> (B, L, H); down by 4 twice, S4 and feed-forward blocks at each rate on the way up,
 additive skips. The S4 kernel is written with plain Cauchy sums. Also here: the recurrent form that
-generates sample by sample, and the dense state-space matrices that judge both.
+generates sample by sample, and the dense state-space matrices that both are checked against.
 """
 import math
 

@@ -1,7 +1,7 @@
-/* jpeg.c -- images as the program reads them, for tests/py/test_jpeg.py to compare.
+/* jpeg.c -- decodes images with the program's reader, for comparison by tests/py/test_jpeg.py.
  *
- * Paths come in, a line each. What goes out is, for each, "width height channels seconds\n" and
- * its samples, or "- why it is not read\n". The work is exactly as large as looking says. */
+ * Reads one path per line. Writes for each "width height channels seconds\n" and the samples, or
+ * "- reason\n" if it is refused. The work memory has exactly the size that the header requires. */
 #include "base/clock.h"
 #include "data/image.h"
 

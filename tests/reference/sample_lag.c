@@ -1,4 +1,4 @@
-/* sample_lag.c -- lag's sampling against PyTorch in fp64, step by step, from the same noise.
+/* sample_lag.c -- compares lag's sampling with PyTorch in fp64, step by step, from the same noise.
  *
  *   sample_lag CASE_FOLDER        (tests/ref/case.py makes it)
  *
@@ -8,27 +8,27 @@
 
 enum { IMAGE_AXES = 2 };         /* (..., C,H,W) in the file, (..., H,W,C) here */
 
-typedef struct Judge {
+typedef struct LagTest {
     SampleCase  c;
     const char *trace;           /* the chain of the file: out.ddim or out.ddpm; NULL: none */
-} Judge;
+} LagTest;
 
-static void compare(Judge *j, const float *x, int64_t step, Shape shape)
+static void compare(LagTest *test, const float *x, int64_t step, Shape shape)
 {
     int64_t n = shape_count(shape);
-    case_near(&j->c, x, case_numbers(&j->c, j->trace, step, n, shape, IMAGE_AXES), n, 2e-5);
+    case_near(&test->c, x, case_numbers(&test->c, test->trace, step, n, shape, IMAGE_AXES), n, 2e-5);
 }
 
-static Err judge_run(Sampler *s, Phase phase)
+static Err run_compared(Sampler *s, Phase phase)
 {
-    Judge      *j = s->own;
-    FeedBuffer *x = case_feed(&j->c, "x");
-    if (phase == PHASE_SAMPLE && j->trace && j->c.done)
-        compare(j, x->bytes, j->c.done - 1, x->shape);
+    LagTest      *test = s->own;
+    FeedBuffer *x = case_feed(&test->c, "x");
+    if (phase == PHASE_SAMPLE && test->trace && test->c.done)
+        compare(test, x->bytes, test->c.done - 1, x->shape);
     return sampler_run(s, phase);
 }
 
-static void judge_normal(Sampler *s, const char *name, int64_t index, float *to, int64_t n)
+static void normal_from_file(Sampler *s, const char *name, int64_t index, float *to, int64_t n)
 {
     SampleCase *c = s->own;
     Shape       shape = case_feed(c, "x")->shape;
@@ -36,54 +36,54 @@ static void judge_normal(Sampler *s, const char *name, int64_t index, float *to,
     sampler_numbers(c, name, index, shape, IMAGE_AXES, to, n);
 }
 
-static Err judge_sample(Judge *j, SamplerConfig *config, const char *trace, SampleResult *result)
+static Err sample_compared(LagTest *test, SamplerConfig *config, const char *trace, SampleResult *result)
 {
-    case_give(&j->c, "support", "in.support", IMAGE_AXES);
-    j->c.worst = 0;
-    j->trace = trace;
-    return case_sample(&j->c, config, NULL, judge_run, judge_normal, result);
+    case_give(&test->c, "support", "in.support", IMAGE_AXES);
+    test->c.worst = 0;
+    test->trace = trace;
+    return case_sample(&test->c, config, NULL, run_compared, normal_from_file, result);
 }
 
-static void same_images(Judge *j, SamplerKind kind, const char *trace)
+static void same_images(LagTest *test, SamplerKind kind, const char *trace)
 {
     SampleResult  result;
-    SamplerConfig config = j->c.recipe->sampler;
+    SamplerConfig config = test->c.recipe->sampler;
     config.kind = kind;
-    CHECK_OK(judge_sample(j, &config, trace, &result));
-    CHECK_INT(j->c.done, config.steps);
+    CHECK_OK(sample_compared(test, &config, trace, &result));
+    CHECK_INT(test->c.done, config.steps);
     CHECK_INT(result.kind, RESULT_IMAGES);
-    compare(j, result.data, config.steps - 1, result.shape);
-    printf("%s: %lld steps, the images are off by %.3g at most\n", trace, (long long)j->c.done,
-           j->c.worst);
+    compare(test, result.data, config.steps - 1, result.shape);
+    printf("%s: %lld steps, the images are off by %.3g at most\n", trace, (long long)test->c.done,
+           test->c.worst);
 }
 
-static void other_ways(Judge *j)
+static void other_ways(LagTest *test)
 {
     SampleResult  result;
-    SamplerConfig config = j->c.recipe->sampler;
+    SamplerConfig config = test->c.recipe->sampler;
     config.steps = 1;
-    CHECK_OK(judge_sample(j, &config, NULL, &result));
+    CHECK_OK(sample_compared(test, &config, NULL, &result));
     CHECK_INT(count_outside(&result), 0);
-    config.steps = 0;                        /* the system's own: every time */
-    CHECK_OK(judge_sample(j, &config, NULL, &result));
-    CHECK_INT(j->c.done, 250);
+    config.steps = 0;                        /* the default: all timesteps */
+    CHECK_OK(sample_compared(test, &config, NULL, &result));
+    CHECK_INT(test->c.done, 250);
     config.steps = 251;
-    CHECK_INT(judge_sample(j, &config, NULL, &result), E_USAGE);
+    CHECK_INT(sample_compared(test, &config, NULL, &result), E_USAGE);
     config.steps = 2;
     config.kind = SAMPLER_RECURRENT;
-    CHECK_INT(judge_sample(j, &config, NULL, &result), E_USAGE);
+    CHECK_INT(sample_compared(test, &config, NULL, &result), E_USAGE);
 }
 
-static void judge(SampleCase *c)
+static void compare_case(SampleCase *c)
 {
-    Judge *j = (Judge *)c;
-    same_images(j, SAMPLER_DDIM, "out.ddim");
-    same_images(j, SAMPLER_DDPM, "out.ddpm");
-    other_ways(j);
+    LagTest *test = (LagTest *)c;
+    same_images(test, SAMPLER_DDIM, "out.ddim");
+    same_images(test, SAMPLER_DDPM, "out.ddpm");
+    other_ways(test);
 }
 
 int main(int argc, char **argv)
 {
-    Judge j = { 0 };
-    return case_judge(argc, argv, &j.c, false, judge);
+    LagTest test = { 0 };
+    return case_main(argc, argv, &test.c, false, compare_case);
 }

@@ -1,27 +1,28 @@
-/* sample_sashimi.c -- SaShiMi's generation against PyTorch in fp64, step by step, from the same
- * noise.
+/* sample_sashimi.c -- compares SaShiMi's generation with PyTorch in fp64, step by step, from the
+ * same noise.
  *
  *   sample_sashimi CASE_FOLDER        (tests/ref/case.py makes it)
  *
- * First with the reference's tokens fed back: the head's output of every step, and the token picked
- * from it. Then on its own. A token may differ where x lies on a bin's edge, within rounding. */
+ * First feeds the reference's tokens back and compares the output of every step and the token
+ * picked from it; a token may differ if x is on the edge of a bin, within rounding. Then feeds its
+ * own tokens back. */
 #include "sampler.h"
 
 #include "models/sashimi.h"
 
 #include <stdlib.h>
 
-typedef struct Judge {
+typedef struct SashimiTest {
     SampleCase    c;
     const Sashimi *m;
     const float  *gumbel, *uniform, *heads;  /* (n,B,choices), (n,B), (B,n,outputs) */
     const int64_t *tokens;                   /* (B,n) */
     int64_t       n;
-} Judge;
+} SashimiTest;
 
-static const void *tensor(Judge *j, const char *name, SafeType type, int64_t count)
+static const void *tensor(SashimiTest *test, const char *name, SafeType type, int64_t count)
 {
-    const SafeTensor *t = safetensors_find(&j->c.file, name);
+    const SafeTensor *t = safetensors_find(&test->c.file, name);
     int64_t           n = 1;
     for (int a = 0; t && a < t->rank; a++)
         n *= t->shape[a];
@@ -32,52 +33,52 @@ static const void *tensor(Judge *j, const char *name, SafeType type, int64_t cou
     return t->data;
 }
 
-static const float *judge_weight(Sampler *s, const char *name)
+static const float *weight_of(Sampler *s, const char *name)
 {
-    static float *last;                      /* good only until the next call, as the form allows */
-    Judge *j = s->own;
-    Graph *graph = session_engine(j->c.session)->graph;
+    static float *last;                      /* valid only until the next call, as Sampler allows */
+    SashimiTest *test = s->own;
+    Graph *graph = session_engine(test->c.session)->graph;
     Param *p = param_find(graph, name);
     if (!p)
         return NULL;
     free(last);
     last = calloc((size_t)shape_count(p->disk), sizeof *last);
-    session_get_param(j->c.session, (int32_t)(p - graph->params), p->value, last);
+    session_get_param(test->c.session, (int32_t)(p - graph->params), p->value, last);
     return last;
 }
 
-/* As a number in (0,1) whose -log(-log) is the file's. */
-static void judge_uniform(Sampler *s, const char *name, int64_t index, float *to, int64_t n)
+/* Converts the file's Gumbel numbers to numbers in (0,1) whose -log(-log) they are. */
+static void uniform_from_file(Sampler *s, const char *name, int64_t index, float *to, int64_t n)
 {
-    Judge *j = s->own;
+    SashimiTest *test = s->own;
     bool   gumbel = !strcmp(name, "gumbel");
     CHECK(gumbel || !strcmp(name, "uniform"));
-    CHECK_INT(n, j->c.recipe->batch * (gumbel ? sashimi_choices(j->m) : 1));
+    CHECK_INT(n, test->c.recipe->batch * (gumbel ? sashimi_choices(test->m) : 1));
     for (int64_t i = 0; i < n; i++)
-        to[i] = gumbel ? (float)exp(-exp(-(double)j->gumbel[index * n + i]))
-                       : j->uniform[index * n + i];
+        to[i] = gumbel ? (float)exp(-exp(-(double)test->gumbel[index * n + i]))
+                       : test->uniform[index * n + i];
 }
 
-static void judge_progress(Sampler *s, int64_t done, int64_t of)
+static void progress_grows(Sampler *s, int64_t done, int64_t of)
 {
-    Judge *j = s->own;
-    CHECK(done > j->c.done && done <= of);
-    j->c.done = done;
+    SashimiTest *test = s->own;
+    CHECK(done > test->c.done && done <= of);
+    test->c.done = done;
 }
 
-static void forced(Judge *j, Sampler *s)
+static void forced(SashimiTest *test, Sampler *s)
 {
-    int64_t batch = j->c.recipe->batch, outputs = sashimi_outputs(j->m),
-            choices = sashimi_choices(j->m), same = 0;
+    int64_t batch = test->c.recipe->batch, outputs = sashimi_outputs(test->m),
+            choices = sashimi_choices(test->m), same = 0;
     double  worst = 0;
     SashimiNet *net;
-    float  *out = NEWN(j->c.pool, float, outputs), *choice = NEWN(j->c.pool, float, choices);
-    CHECK_OK(sashimi_net_new(j->c.pool, j->m, s, &net));
+    float  *out = NEWN(test->c.pool, float, outputs), *choice = NEWN(test->c.pool, float, choices);
+    CHECK_OK(sashimi_net_new(test->c.pool, test->m, s, &net));
     for (int64_t b = 0; b < batch; b++) {
-        SashimiState *state = sashimi_state_new(j->c.pool, net);
-        int64_t       token = sashimi_levels(j->m) / 2;
-        for (int64_t t = 0; t < j->n; t++) {
-            const float *want = j->heads + (b * j->n + t) * outputs;
+        SashimiState *state = sashimi_state_new(test->c.pool, net);
+        int64_t       token = sashimi_levels(test->m) / 2;
+        for (int64_t t = 0; t < test->n; t++) {
+            const float *want = test->heads + (b * test->n + t) * outputs;
             double       apart = 0, size = 0;
             sashimi_step(net, state, token, out);
             for (int64_t i = 0; i < outputs; i++) {
@@ -86,55 +87,55 @@ static void forced(Judge *j, Sampler *s)
             }
             worst = fmax(worst, sqrt(apart / size));
             for (int64_t i = 0; i < choices; i++)
-                choice[i] = (float)exp(-exp(-(double)j->gumbel[(t * batch + b) * choices + i]));
-            token = j->tokens[b * j->n + t];
-            same += sashimi_pick(j->m, j->c.recipe->sampler.temperature, out, choice,
-                                 (double)j->uniform[t * batch + b]) == token;
+                choice[i] = (float)exp(-exp(-(double)test->gumbel[(t * batch + b) * choices + i]));
+            token = test->tokens[b * test->n + t];
+            same += sashimi_pick(test->m, test->c.recipe->sampler.temperature, out, choice,
+                                 (double)test->uniform[t * batch + b]) == token;
         }
     }
     printf("%lld steps: outputs are off by %.3g at most, %lld of %lld tokens are the same\n",
-           (long long)j->n, worst, (long long)same, (long long)(batch * j->n));
+           (long long)test->n, worst, (long long)same, (long long)(batch * test->n));
     CHECK_NEAR(worst, 0, 1e-5);
-    CHECK(same >= batch * j->n * 39 / 40);
+    CHECK(same >= batch * test->n * 39 / 40);
 }
 
-static void alone(Judge *j, Sampler *s)
+static void alone(SashimiTest *test, Sampler *s)
 {
-    int64_t batch = j->c.recipe->batch, levels = sashimi_levels(j->m), same = 0;
+    int64_t batch = test->c.recipe->batch, levels = sashimi_levels(test->m), same = 0;
     SampleResult r;
-    CHECK_OK(j->c.recipe->model->sample(s, j->m, &r));
+    CHECK_OK(test->c.recipe->model->sample(s, test->m, &r));
     CHECK_INT(r.kind, RESULT_AUDIO);
-    CHECK_TEXT(shape_text(r.shape), shape_text(SHAPE(batch, j->n, 1)));
-    CHECK_INT(j->c.done, j->n);
-    for (int64_t i = 0; i < batch * j->n; i++)
-        same += llround(((double)r.data[i] + 1) * (double)levels / 2) == j->tokens[i];
-    printf("alone: %lld of %lld tokens are the same\n", (long long)same, (long long)(batch * j->n));
-    CHECK_INT(same, batch * j->n);
+    CHECK_TEXT(shape_text(r.shape), shape_text(SHAPE(batch, test->n, 1)));
+    CHECK_INT(test->c.done, test->n);
+    for (int64_t i = 0; i < batch * test->n; i++)
+        same += llround(((double)r.data[i] + 1) * (double)levels / 2) == test->tokens[i];
+    printf("alone: %lld of %lld tokens are the same\n", (long long)same, (long long)(batch * test->n));
+    CHECK_INT(same, batch * test->n);
 }
 
-static void judge(SampleCase *c)
+static void compare_case(SampleCase *c)
 {
-    Judge  *j = (Judge *)c;
+    SashimiTest  *test = (SashimiTest *)c;
     int64_t batch = c->recipe->batch;
-    j->m = c->recipe->config;
-    j->n = c->recipe->sampler.length;
-    j->gumbel = tensor(j, "noise.gumbel", SAFE_F32, j->n * batch * sashimi_choices(j->m));
-    j->uniform = tensor(j, "noise.uniform", SAFE_F32, j->n * batch);
-    j->heads = tensor(j, "out.heads", SAFE_F32, batch * j->n * sashimi_outputs(j->m));
-    j->tokens = tensor(j, "out.tokens", SAFE_I64, batch * j->n);
+    test->m = c->recipe->config;
+    test->n = c->recipe->sampler.length;
+    test->gumbel = tensor(test, "noise.gumbel", SAFE_F32, test->n * batch * sashimi_choices(test->m));
+    test->uniform = tensor(test, "noise.uniform", SAFE_F32, test->n * batch);
+    test->heads = tensor(test, "out.heads", SAFE_F32, batch * test->n * sashimi_outputs(test->m));
+    test->tokens = tensor(test, "out.tokens", SAFE_I64, batch * test->n);
     Sampler s = { .pool = c->pool,
                   .n = batch,
                   .config = &c->recipe->sampler,
-                  .own = j,
-                  .weight = judge_weight,
-                  .uniform = judge_uniform,
-                  .progress = judge_progress };
-    forced(j, &s);
-    alone(j, &s);
+                  .own = test,
+                  .weight = weight_of,
+                  .uniform = uniform_from_file,
+                  .progress = progress_grows };
+    forced(test, &s);
+    alone(test, &s);
 }
 
 int main(int argc, char **argv)
 {
-    Judge j = { 0 };
-    return case_judge(argc, argv, &j.c, false, judge);
+    SashimiTest test = { 0 };
+    return case_main(argc, argv, &test.c, false, compare_case);
 }

@@ -10,33 +10,33 @@
 
 enum { IMAGE_AXES = 2 };         /* (...,C,H,W) in the file, (...,H,W,C) here */
 
-typedef struct Judge {
+typedef struct StablesrTest {
     SampleCase  c;
     const char *trace;           /* what to compare latents with; NULL: nothing */
-} Judge;
+} StablesrTest;
 
-static void compare(Judge *j, const float *x, const char *name, int64_t index, Shape shape)
+static void compare(StablesrTest *test, const float *x, const char *name, int64_t index, Shape shape)
 {
     int64_t n = shape_count(shape);
-    case_near(&j->c, x, case_numbers(&j->c, name, index, n, shape, IMAGE_AXES), n, 1e-4);
+    case_near(&test->c, x, case_numbers(&test->c, name, index, n, shape, IMAGE_AXES), n, 1e-4);
 }
 
-static Err judge_run(Sampler *s, Phase phase)
+static Err run_compared(Sampler *s, Phase phase)
 {
-    Judge      *j = s->own;
-    int64_t     run = j->c.runs[1];
-    FeedBuffer *x = case_feed(&j->c, phase == PHASE_SAMPLE_END ? "result" : "x");
-    if (phase == PHASE_SAMPLE && j->trace) {
-        int32_t t = *(int32_t *)case_feed(&j->c, "t")->bytes;
+    StablesrTest      *test = s->own;
+    int64_t     run = test->c.runs[1];
+    FeedBuffer *x = case_feed(&test->c, phase == PHASE_SAMPLE_END ? "result" : "x");
+    if (phase == PHASE_SAMPLE && test->trace) {
+        int32_t t = *(int32_t *)case_feed(&test->c, "t")->bytes;
         CHECK_INT(t, nearbyint((double)(s->config->steps - 1 - run) * 999 /
                                (double)(s->config->steps - 1)));
     }
-    if (phase != PHASE_SAMPLE_BEGIN && j->trace)
-        compare(j, x->bytes, run ? j->trace : "noise.x", run ? run - 1 : 0, x->shape);
+    if (phase != PHASE_SAMPLE_BEGIN && test->trace)
+        compare(test, x->bytes, run ? test->trace : "noise.x", run ? run - 1 : 0, x->shape);
     return sampler_run(s, phase);
 }
 
-static void judge_normal(Sampler *s, const char *name, int64_t index, float *to, int64_t n)
+static void normal_from_file(Sampler *s, const char *name, int64_t index, float *to, int64_t n)
 {
     SampleCase *c = s->own;
     Shape       shape = case_feed(c, "x")->shape;
@@ -44,18 +44,18 @@ static void judge_normal(Sampler *s, const char *name, int64_t index, float *to,
     sampler_numbers(c, name, index, shape, IMAGE_AXES, to, n);
 }
 
-static Err judge_sample(Judge *j, const SamplerConfig *config, const char *trace,
+static Err sample_compared(StablesrTest *test, const SamplerConfig *config, const char *trace,
                         SampleResult *result)
 {
-    case_give(&j->c, "image_lq", "in.image_lq", IMAGE_AXES);
-    case_give(&j->c, "edge", "in.edge", IMAGE_AXES);
-    case_give(&j->c, "vae_lq", "noise.vae_lq", IMAGE_AXES);
-    case_give(&j->c, "context", "in.context", 0);
-    j->trace = trace;
-    return case_sample(&j->c, config, NULL, judge_run, judge_normal, result);
+    case_give(&test->c, "image_lq", "in.image_lq", IMAGE_AXES);
+    case_give(&test->c, "edge", "in.edge", IMAGE_AXES);
+    case_give(&test->c, "vae_lq", "noise.vae_lq", IMAGE_AXES);
+    case_give(&test->c, "context", "in.context", 0);
+    test->trace = trace;
+    return case_sample(&test->c, config, NULL, run_compared, normal_from_file, result);
 }
 
-static void same_images(Judge *j)
+static void same_images(StablesrTest *test)
 {
     static const struct { int kind, colour; const char *trace, *image; } rows[] = {
         { SAMPLER_DDPM, COLOUR_NONE,    "out.ddpm", "out.image" },
@@ -65,51 +65,51 @@ static void same_images(Judge *j)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         SampleResult  result;
-        SamplerConfig config = j->c.recipe->sampler;
+        SamplerConfig config = test->c.recipe->sampler;
         config.kind = rows[i].kind;
         config.colour = rows[i].colour;
-        CHECK_OK(judge_sample(j, &config, rows[i].trace, &result));
+        CHECK_OK(sample_compared(test, &config, rows[i].trace, &result));
         CHECK_INT(result.kind, RESULT_IMAGES);
-        CHECK_INT(j->c.runs[0], 1);
-        CHECK_INT(j->c.runs[1], config.steps);
-        CHECK_INT(j->c.runs[2], 1);
-        CHECK_INT(j->c.done, config.steps);
+        CHECK_INT(test->c.runs[0], 1);
+        CHECK_INT(test->c.runs[1], config.steps);
+        CHECK_INT(test->c.runs[2], 1);
+        CHECK_INT(test->c.done, config.steps);
         if (rows[i].image)
-            compare(j, result.data, rows[i].image, 0, result.shape);
+            compare(test, result.data, rows[i].image, 0, result.shape);
     }
-    printf("largest error %.3g\n", j->c.worst);
+    printf("largest error %.3g\n", test->c.worst);
 }
 
-/* Twice from the same noise gives the same bits; what cannot be done is said. */
-static void other_ways(Judge *j)
+/* The same noise gives the same bits; impossible settings are refused. */
+static void other_ways(StablesrTest *test)
 {
     SampleResult  first, second;
-    SamplerConfig config = j->c.recipe->sampler;
+    SamplerConfig config = test->c.recipe->sampler;
     config.steps = 1;
     config.kind = SAMPLER_DDIM;
     config.eta = 0;
-    CHECK_OK(judge_sample(j, &config, NULL, &first));
-    CHECK_INT(j->c.runs[1], 1);
-    CHECK_OK(judge_sample(j, &config, NULL, &second));
+    CHECK_OK(sample_compared(test, &config, NULL, &first));
+    CHECK_INT(test->c.runs[1], 1);
+    CHECK_OK(sample_compared(test, &config, NULL, &second));
     CHECK(!memcmp(first.data, second.data, (size_t)shape_count(first.shape) * 4));
     config.steps = 1001;
-    CHECK_INT(judge_sample(j, &config, NULL, &second), E_USAGE);
+    CHECK_INT(sample_compared(test, &config, NULL, &second), E_USAGE);
     config.steps = 2;
     config.guidance = 3;
-    CHECK_INT(judge_sample(j, &config, NULL, &second), E_USAGE);
+    CHECK_INT(sample_compared(test, &config, NULL, &second), E_USAGE);
     config.guidance = 1;
     config.kind = SAMPLER_RECURRENT;
-    CHECK_INT(judge_sample(j, &config, NULL, &second), E_USAGE);
+    CHECK_INT(sample_compared(test, &config, NULL, &second), E_USAGE);
 }
 
-static void judge(SampleCase *c)
+static void compare_case(SampleCase *c)
 {
-    same_images((Judge *)c);
-    other_ways((Judge *)c);
+    same_images((StablesrTest *)c);
+    other_ways((StablesrTest *)c);
 }
 
 int main(int argc, char **argv)
 {
-    Judge j = { 0 };
-    return case_judge(argc, argv, &j.c, true, judge);
+    StablesrTest test = { 0 };
+    return case_main(argc, argv, &test.c, true, compare_case);
 }

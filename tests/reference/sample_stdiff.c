@@ -1,4 +1,5 @@
-/* sample_stdiff.c -- STDiff's sampling against PyTorch in fp64, step by step, from the same noise.
+/* sample_stdiff.c -- compares STDiff's sampling with PyTorch in fp64, step by step, from the same
+ * noise.
  *
  *   sample_stdiff CASE_FOLDER       (tests/ref/case.py makes it)
  *
@@ -8,12 +9,12 @@
 
 enum { FRAME_AXES = 2 };         /* (...,C,H,W) in the file, (...,H,W,C) here */
 
-typedef struct Judge {
+typedef struct StdiffTest {
     SampleCase c;
     bool       compare;
-} Judge;
+} StdiffTest;
 
-/* x before step i of frame k: the reference's after the step before, or the frame's own noise. */
+/* x before step i of frame k: the reference's after the previous step, or the frame's noise. */
 static void check_step(SampleCase *c)
 {
     int64_t     steps = c->recipe->sampler.steps, k = c->runs[1] / steps, i = c->runs[1] % steps;
@@ -37,34 +38,34 @@ static void check_step(SampleCase *c)
     case_near(c, before->bytes, want, n, 1e-4);
 }
 
-static Err judge_run(Sampler *s, Phase phase)
+static Err run_compared(Sampler *s, Phase phase)
 {
-    Judge *j = s->own;
-    if (phase == PHASE_SAMPLE && j->compare)
-        check_step(&j->c);
+    StdiffTest *test = s->own;
+    if (phase == PHASE_SAMPLE && test->compare)
+        check_step(&test->c);
     return sampler_run(s, phase);
 }
 
-static void judge_normal(Sampler *s, const char *name, int64_t index, float *to, int64_t n)
+static void normal_from_file(Sampler *s, const char *name, int64_t index, float *to, int64_t n)
 {
-    Judge *j = s->own;
-    Shape  shape = case_feed(&j->c, !strcmp(name, "z") ? "x" : name)->shape;
-    sampler_numbers(&j->c, name, j->compare ? index : 0, shape, FRAME_AXES, to, n);
+    StdiffTest *test = s->own;
+    Shape  shape = case_feed(&test->c, !strcmp(name, "z") ? "x" : name)->shape;
+    sampler_numbers(&test->c, name, test->compare ? index : 0, shape, FRAME_AXES, to, n);
 }
 
-static Err judge_sample(Judge *j, SamplerConfig *config, bool compare, SampleResult *result)
+static Err sample_compared(StdiffTest *test, SamplerConfig *config, bool compare, SampleResult *result)
 {
-    case_give(&j->c, "observed", "in.observed", FRAME_AXES);
-    j->compare = compare;
-    return case_sample(&j->c, config, NULL, judge_run, judge_normal, result);
+    case_give(&test->c, "observed", "in.observed", FRAME_AXES);
+    test->compare = compare;
+    return case_sample(&test->c, config, NULL, run_compared, normal_from_file, result);
 }
 
-static void same_clips(Judge *j)
+static void same_clips(StdiffTest *test)
 {
-    SampleCase   *c = &j->c;
+    SampleCase   *c = &test->c;
     SampleResult  result;
     SamplerConfig config = c->recipe->sampler;
-    CHECK_OK(judge_sample(j, &config, true, &result));
+    CHECK_OK(sample_compared(test, &config, true, &result));
     int64_t n = shape_count(result.shape), frames = result.shape.dim[1];
     CHECK_INT(result.kind, RESULT_CLIPS);
     CHECK_INT(c->runs[0], 1);
@@ -79,32 +80,32 @@ static void same_clips(Judge *j)
     printf("largest error %.3g over %lld steps\n", c->worst, (long long)c->runs[1]);
 }
 
-/* Twice from the same noise gives the same bits; other lengths run; what cannot be done is said. */
-static void other_ways(Judge *j)
+/* The same noise gives the same bits; other lengths run; impossible settings are refused. */
+static void other_ways(StdiffTest *test)
 {
     SampleResult  first, second;
-    SamplerConfig config = j->c.recipe->sampler;
+    SamplerConfig config = test->c.recipe->sampler;
     config.steps = 1;
-    CHECK_OK(judge_sample(j, &config, false, &first));
-    CHECK_INT(j->c.runs[1], first.shape.dim[1]);
-    CHECK_OK(judge_sample(j, &config, false, &second));
+    CHECK_OK(sample_compared(test, &config, false, &first));
+    CHECK_INT(test->c.runs[1], first.shape.dim[1]);
+    CHECK_OK(sample_compared(test, &config, false, &second));
     CHECK(!memcmp(first.data, second.data, (size_t)shape_count(first.shape) * 4));
     CHECK_INT(count_outside(&first), 0);
     config.steps = 1001;
-    CHECK_INT(judge_sample(j, &config, false, &second), E_USAGE);
+    CHECK_INT(sample_compared(test, &config, false, &second), E_USAGE);
     config.steps = 2;
     config.kind = SAMPLER_DDIM;
-    CHECK_INT(judge_sample(j, &config, false, &second), E_USAGE);
+    CHECK_INT(sample_compared(test, &config, false, &second), E_USAGE);
 }
 
-static void judge(SampleCase *c)
+static void compare_case(SampleCase *c)
 {
-    same_clips((Judge *)c);
-    other_ways((Judge *)c);
+    same_clips((StdiffTest *)c);
+    other_ways((StdiffTest *)c);
 }
 
 int main(int argc, char **argv)
 {
-    Judge j = { 0 };
-    return case_judge(argc, argv, &j.c, false, judge);
+    StdiffTest test = { 0 };
+    return case_main(argc, argv, &test.c, false, compare_case);
 }

@@ -1,10 +1,10 @@
-/* sampler.h -- what the judges of sampling share: a case's weights in a session, and a sampler that
- * takes its noise from the case's file.
+/* sampler.h -- shared by the tests of sampling: loads a case's weights into a session, and makes a
+ * sampler that takes its noise from the case's file.
  *
- * A judge's own record begins with a SampleCase, so that Sampler.own leads to both. It brings its
- * own `run`, which compares what is fed before each step, and its own `normal`. */
-#ifndef JUDGE_SAMPLER_H
-#define JUDGE_SAMPLER_H
+ * A test's own struct begins with a SampleCase, so that Sampler.own points to both. The test brings
+ * a `run` that compares what is fed before each step, and a `normal`. */
+#ifndef REFERENCE_SAMPLER_H
+#define REFERENCE_SAMPLER_H
 
 #include "test.h"
 
@@ -19,8 +19,8 @@ typedef struct SampleCase {
     Session *session;
     Feeds    feeds[3];           /* of PHASE_SAMPLE_BEGIN, PHASE_SAMPLE, PHASE_SAMPLE_END */
     SafeFile file;
-    int64_t  runs[3];            /* of the same parts, in this chain */
-    bool     ran[3];             /* in any */
+    int64_t  runs[3];            /* of the same phases, in this chain */
+    bool     ran[3];             /* in any chain */
     int64_t  done;               /* steps reported */
     double   worst;              /* error */
 } SampleCase;
@@ -31,7 +31,7 @@ static inline Err case_open(SampleCase *c, const char *folder, bool given_noise)
 {
     Device *device;
     Engine *engine;
-    c->pool = pool_new(NULL, "judge");
+    c->pool = pool_new(NULL, "sample case");
     TRY(recipe_read(c->pool, pool_print(c->pool, "%s/config.json", folder), NULL, 0, &c->recipe));
     TRY(safetensors_read(c->pool, pool_print(c->pool, "%s/sample.safetensors", folder), &c->file));
     TRY(device_cpu(c->pool, &(DeviceOptions){ .threads = 2 }, &device));
@@ -48,10 +48,10 @@ static inline Err case_open(SampleCase *c, const char *folder, bool given_noise)
     return OK;
 }
 
-/* No case: 77, skipped. Otherwise `judge` looks at it, every part must have kept to its plan, and
- * the test's exit code is returned. */
-static inline int case_judge(int argc, char **argv, SampleCase *c, bool given_noise,
-                             void (*judge)(SampleCase *))
+/* Returns the exit status: 77, skipped, if no case is given. Otherwise calls `compare` and checks
+ * that every phase used the planned bytes. */
+static inline int case_main(int argc, char **argv, SampleCase *c, bool given_noise,
+                             void (*compare)(SampleCase *))
 {
     if (argc < 2) {
         printf("skipped: no case given\n");
@@ -61,7 +61,7 @@ static inline int case_judge(int argc, char **argv, SampleCase *c, bool given_no
         fprintf(stderr, "%s\n", err_text());
         return 1;
     }
-    judge(c);
+    compare(c);
     for (int phase = 0; phase < 3; phase++) {
         int64_t planned = session_planned_bytes(c->session, (Phase)(PHASE_SAMPLE_BEGIN + phase));
         CHECK_INT(session_measured_bytes(c->session, (Phase)(PHASE_SAMPLE_BEGIN + phase)),
@@ -71,8 +71,8 @@ static inline int case_judge(int argc, char **argv, SampleCase *c, bool given_no
     return test_end();
 }
 
-/* Part `index` of n numbers of a tensor of the file, as ours. There the channels stand before the
- * last `axes` axes, here after them, the last of `shape`. */
+/* Slice `index`, of n numbers, of a tensor of the file, in our order. In the file the channels come
+ * before the last `axes` axes; here they come after them, as the last axis of `shape`. */
 static inline const float *case_numbers(SampleCase *c, const char *name, int64_t index, int64_t n,
                                         Shape shape, int axes)
 {
@@ -94,8 +94,8 @@ static inline const float *case_numbers(SampleCase *c, const char *name, int64_t
     return to;
 }
 
-/* ||a - b|| / ||b|| is at most `most`; the largest is kept. */
-static inline void case_near(SampleCase *c, const float *a, const float *b, int64_t n, double most)
+/* Checks that ||a - b|| / ||b|| is at most `max`, and keeps the largest. */
+static inline void case_near(SampleCase *c, const float *a, const float *b, int64_t n, double max)
 {
     double apart = 0, size = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -104,7 +104,7 @@ static inline void case_near(SampleCase *c, const float *a, const float *b, int6
     }
     double off = sqrt(apart / (size + 1e-300));
     c->worst = fmax(c->worst, off);
-    CHECK_NEAR(off, 0, most);
+    CHECK_NEAR(off, 0, max);
 }
 
 static inline FeedBuffer *case_feed(SampleCase *c, const char *name)
@@ -118,7 +118,7 @@ static inline FeedBuffer *case_feed(SampleCase *c, const char *name)
     return NULL;
 }
 
-/* The feed's numbers from the file's tensor. */
+/* Fills the feed from the file's tensor. */
 static inline void case_give(SampleCase *c, const char *feed, const char *tensor, int axes)
 {
     FeedBuffer *f = case_feed(c, feed);
@@ -157,8 +157,7 @@ static inline void sampler_progress(Sampler *s, int64_t done, int64_t of)
     CHECK(done <= of);
 }
 
-/* A chain from its beginning. `normal` gives noise; `run` is sampler_run, or compares and calls
- * it. */
+/* Runs a chain. `normal` provides noise; `run` is sampler_run, or compares and calls it. */
 static inline Err case_sample(SampleCase *c, const SamplerConfig *config, const char *prompt,
                               Err (*run)(Sampler *, Phase),
                               void (*normal)(Sampler *, const char *, int64_t, float *, int64_t),
@@ -179,7 +178,7 @@ static inline Err case_sample(SampleCase *c, const SamplerConfig *config, const 
     return c->recipe->model->sample(&s, c->recipe->config, result);
 }
 
-/* How many numbers lie outside [-1,1], or are none. */
+/* How many numbers are outside [-1,1] or NaN. */
 static inline int64_t count_outside(const SampleResult *r)
 {
     int64_t outside = 0;

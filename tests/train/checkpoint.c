@@ -1,5 +1,5 @@
-/* checkpoint.c -- checkpoints that are whole, damaged or not one at all: which one counts, what is
- * said of a damaged one, and that the older one it names is good. */
+/* checkpoint.c -- complete, damaged and missing checkpoints: which one is used, what the message for
+ * a damaged one says, and that the older one it names can be loaded. */
 #include "folder.h"
 #include "test.h"
 
@@ -44,7 +44,7 @@ static const char *in_folder(const char *name)
     return pool_print(pool, "%s/%s", folder, name);
 }
 
-/* Half of a file is what a full disk or a broken copy leaves. */
+/* A full disk or a broken copy leaves a truncated file. */
 static void cut_file(const char *name, size_t left)
 {
     char  *bytes;
@@ -71,7 +71,7 @@ static void state_comes_back(void)
     CHECK_INT(state.due, DUE_NOTHING);
 }
 
-/* What a step left undone, with a loss that may be no number. */
+/* What is still due for a step, with a loss that may be NaN. */
 static void due_comes_back(void)
 {
     RunState state = { 0 };
@@ -96,7 +96,7 @@ static void which_is_newest(void)
     folder_clear(pool, folder);
     CHECK_INT(checkpoint_newest(pool, folder, &step), E_IO);
     save(100, 9);
-    save(1000000, 9);                        /* longer than six digits counts as a number */
+    save(1000000, 9);                        /* compared as a number: more than six digits */
     static const char *const others[] = {    /* none of these is a checkpoint */
         "step-2000000.safetensors", "step-3000000.json.tmp", "step-4000000", "step-+5000000.json",
         "step- 6000000.json", "step-7.json", "step-99999999999999999999.json"
@@ -105,7 +105,7 @@ static void which_is_newest(void)
         CHECK_OK(file_write(in_folder(others[i]), "{}", 2));
     CHECK_OK(checkpoint_newest(pool, folder, &step));
     CHECK_INT(step, 1000000);
-    save(1000001, 2);                        /* keeps two, and what is none of its own */
+    save(1000001, 2);                        /* keeps two, and all files that are no checkpoints */
     CHECK(!file_exists(in_folder("step-000100.json")));
     CHECK(!file_exists(in_folder("step-000100.safetensors")));
     CHECK(file_exists(in_folder("step-1000000.safetensors")));
@@ -137,7 +137,7 @@ static void damaged_names_an_older(void)
     save(30, 9);
     save(40, 9);
     cut_file("step-000040.safetensors", 5000);
-    refused(40, "step 30 is whole: to go on from there", "--checkpoint 30 takes it");
+    refused(40, "step 30 is whole: to continue from there", "use --checkpoint 30");
     CHECK(strstr(err_text(), "step-000040.safetensors") != NULL);
     cut_file("step-000030.safetensors", 4);
     CHECK_OK(file_remove(in_folder("step-000020.safetensors")));
@@ -147,7 +147,7 @@ static void damaged_names_an_older(void)
     CHECK_OK(checkpoint_weights(pool, session, folder, 10, false, &averaged));
     CHECK(averaged);
 
-    cut_file("step-000010.safetensors", 100);    /* now there is none */
+    cut_file("step-000010.safetensors", 100);    /* now none is complete */
     refused(40, "step-000040.safetensors is damaged: its 5000 bytes",
             "step-000040.safetensors is damaged: its 5000 bytes");
     CHECK(!strstr(err_text(), "is whole"));
@@ -160,7 +160,7 @@ static void damaged_names_an_older(void)
     refused(60, "damaged or was renamed", NULL);
 }
 
-/* One byte changed anywhere, in numbers of any tensor or in the header; one digit of the JSON. */
+/* One byte changed in any tensor or in the header, or one digit of the JSON. */
 static void every_byte_counts(void)
 {
     static const char weights[] = "step-000020.safetensors", json[] = "step-000020.json";
@@ -174,7 +174,7 @@ static void every_byte_counts(void)
     for (size_t at = n - 1, i = 0; i < 5; i++, at = at * 2 / 3) {
         bytes[at] ^= 4;
         CHECK_OK(file_write(in_folder(weights), bytes, n));
-        refused(20, "step 10 is whole: to go on from there", "--checkpoint 10 takes it");
+        refused(20, "step 10 is whole: to continue from there", "use --checkpoint 10");
         CHECK(checkpoint_intact(pool, in_folder(weights)) == E_FORMAT);
         CHECK(strstr(err_text(), "step-000020.safetensors is damaged") != NULL);
         bytes[at] ^= 4;
@@ -189,7 +189,7 @@ static void every_byte_counts(void)
     }
 }
 
-/* A checkpoint of an older version says nothing of its bytes, and counts as before. */
+/* A checkpoint of an older version has no checksum and is accepted. */
 static void without_checksums(void)
 {
     static const char older[] = "{\"step\": 20, \"drawn\": 200, \"seed\": 3}";
@@ -203,7 +203,7 @@ static void without_checksums(void)
     CHECK_OK(checkpoint_intact(pool, in_folder("nothing.safetensors")));
 }
 
-/* The same shape is not enough: bytes of another type would be taken for numbers. */
+/* The type must match too, not only the shape. */
 static void another_type(void)
 {
     static const char json[] = "{\"step\": 1, \"drawn\": 1, \"seed\": 3}";      /* no checksum */

@@ -1,5 +1,5 @@
-/* feeds.c -- loading ahead of time: the same numbers as loading when asked, errors passed on,
- * nothing allocated once it runs; and the count of targets of a step. */
+/* feeds.c -- prefetching: the same numbers as without it, errors are reported, nothing is allocated
+ * once it runs; and the count of targets of a step. */
 #include "alloc_count.h"
 #include "test.h"
 
@@ -18,7 +18,7 @@ typedef struct Run {
     Feeds    feeds;
 } Run;
 
-/* ahead: threads that load; 0: none */
+/* ahead: number of prefetching threads; 0: none */
 static Err run_new(Run *r, const char *recipe, const char *const *sets, int n, int ahead)
 {
     Device       *device;
@@ -59,14 +59,14 @@ static void images(int n)
     }
 }
 
-/* With more threads than rows several micro-batches are under way. */
+/* With more threads than rows, several micro-batches are loaded at once. */
 static void so_many_ahead(const char *recipe, const char *const *sets, int n, int threads)
 {
     Run a, b;
     CHECK_OK(run_new(&a, recipe, sets, n, 0));
     CHECK_OK(run_new(&b, recipe, sets, n, threads));
     int64_t batch = a.recipe->batch;
-    /* On, then back (as after a resume), then a jump. */
+    /* Forward, then back (as after a resume), then a jump. */
     const int64_t places[] = { 0, 1, 2, 3, 4, 2, 3, 50, 51, 52 };
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         CHECK_OK(feeds_fill(&a.feeds, places[i], places[i] * batch));
@@ -115,7 +115,7 @@ static void an_error_comes_from(int threads)
     }
     CHECK_OK(run_new(&r, "unet-small", sets, 2, threads));
     CHECK_OK(feeds_fill(&r.feeds, 0, 0));
-    CHECK_OK(feeds_fill(&r.feeds, 1, 2));    /* the thread now has the third in hand, or done */
+    CHECK_OK(feeds_fill(&r.feeds, 1, 2));    /* the thread is loading the third, or has loaded it */
     CHECK_OK(file_write("feeds_test/1.png", "gone", 4));
     Err err = OK;
     int i = 2;
@@ -123,7 +123,7 @@ static void an_error_comes_from(int threads)
         err = feeds_fill(&r.feeds, i, 2 * i);
     CHECK_INT(err, E_FORMAT);
     CHECK(strstr(err_text(), "feeds_test/1.png") != NULL);
-    CHECK_INT(feeds_fill(&r.feeds, i - 1, 2 * (i - 1)), E_FORMAT);   /* asked again, told again */
+    CHECK_INT(feeds_fill(&r.feeds, i - 1, 2 * (i - 1)), E_FORMAT);   /* the same error again */
     pool_free(r.pool);
 }
 
@@ -133,7 +133,7 @@ static void an_error_is_passed_on(void)
     an_error_comes_from(4);
 }
 
-/* Padded targets do not count; every micro-batch of a step is given the count of the whole step. */
+/* Padded targets do not count; every micro-batch of a step gets the count of the whole step. */
 static void targets_are_counted(void)
 {
     Run         r;

@@ -1,6 +1,6 @@
-/* lengths.c -- SaShiMi's weights at another length: what was trained at 64 steps gives the same
- * outputs over its first 64 steps in a model of 240, or of 48 over all of those; a run that goes on
- * keeps its length. */
+/* lengths.c -- SaShiMi's weights at another length: weights trained at 64 steps give the same outputs
+ * over the first 64 steps of a model of length 240, and over all steps of one of length 48. A resumed
+ * run keeps its length. */
 #include "test.h"
 
 #include "base/file.h"
@@ -31,7 +31,7 @@ static Session *at_length(int length)
     CHECK_OK(recipe_graph(pool, recipe, false, &train));
     CHECK_OK(engine_new(pool, train.graph, device, NULL, &engine));
     CHECK_OK(session_new(pool, engine, &session));
-    CHECK_OK(session_init(session, (uint64_t)length));       /* other weights for each */
+    CHECK_OK(session_init(session, (uint64_t)length));       /* different weights for each */
     CHECK_OK(session_feed(session, "tokens", tokens));
     CHECK_OK(session_feed(session, "target", tokens));
     return session;
@@ -53,7 +53,7 @@ static double farthest(const float *a, const float *b, int64_t n)
     return most;
 }
 
-/* Weight normalisation divides by a row's length: one that has none is refused by name. */
+/* Weight normalisation divides by a row's length: a row of zeros is refused by name. */
 static void row_without_length(Session *session)
 {
     static const char name[] = "model.d_layers.0.linear.weight_v";
@@ -78,7 +78,7 @@ int main(void)
     pool = pool_new(NULL, "test");
     for (int i = 0; i < 1024; i++)
         tokens[i] = (int32_t)random_below_at((RandomKey){ .seed = 9 }, (uint64_t)i, 256);
-    enum { FROM = 64, OUT = 12 };            /* four components of three numbers a step */
+    enum { FROM = 64, OUT = 12 };            /* per step: four components of three numbers */
     Saver   *saver;
     Session *from = at_length(FROM);
     CHECK_OK(saver_new(pool, from, "lengths_test", 1, &saver));

@@ -1,5 +1,4 @@
-/* log.c -- lines of a run's log: what is written, what a run that goes on cuts off, and a disk that
- * is full. */
+/* log.c -- a run's log: what is written, what a resumed run removes, and a full disk. */
 #include "folder.h"
 #include "test.h"
 
@@ -12,7 +11,8 @@
 static Pool      *pool;
 static const char folder[] = "log_test", path[] = "log_test/log.jsonl";
 
-static void add(int64_t from, int64_t to, int64_t step)      /* steps from..to to a log cut there */
+/* Opens the log, keeping entries up to `step`, and adds steps from..to. */
+static void add(int64_t from, int64_t to, int64_t step)
 {
     Pool  *run = pool_new(pool, "run");
     RunLog log;
@@ -23,7 +23,7 @@ static void add(int64_t from, int64_t to, int64_t step)      /* steps from..to t
     pool_free(run);
 }
 
-/* "1 2 3": the steps that are there, each on a line of its own; '?' stands for any other line. */
+/* "1 2 3": the steps in the log, one per line; '?' for any other line. */
 static const char *steps(void)
 {
     Text   text = { .pool = pool };
@@ -54,7 +54,7 @@ static void lines(void)
     CHECK_OK(log_open(run, &log, folder, -1));
     CHECK_OK(log_add(&log, &(LogLine){ 7, 0.5, 1e-3, 2, 1.25, NULL }));
     CHECK_OK(log_add(&log, &(LogLine){ 8, NAN, 0, INFINITY, 0, &seen }));
-    pool_free(run);                          /* closes it, and so writes all of it */
+    pool_free(run);                          /* closes and flushes it */
     CHECK_OK(file_read(pool, path, &bytes, &n));
     CHECK_TEXT(bytes,
                "{\"step\": 7, \"loss\": 0.5, \"lr\": 0.001, \"grad_norm\": 2, \"ms\": 1.250}\n"
@@ -65,7 +65,7 @@ static void lines(void)
 static void going_on(void)
 {
     folder_clear(pool, folder);
-    add(1, 5, 0);                            /* nothing to cut: there is no file */
+    add(1, 5, 0);                            /* nothing to remove: there is no file */
     CHECK_TEXT(steps(), "1 2 3 4 5");
     add(4, 6, 3);
     CHECK_TEXT(steps(), "1 2 3 4 5 6");
@@ -81,15 +81,15 @@ static void going_on(void)
     static const char torn[] =
         "{\"step\": 1, \"loss\": 2}\nsomething\n{\"step\": 2, \"loss\": 2}\n";
     CHECK_OK(file_write(path, torn, sizeof torn - 1));
-    add(2, 2, 9);                            /* what is no line of a log ends it */
+    add(2, 2, 9);                            /* all after a line that is no log entry is removed */
     CHECK_TEXT(steps(), "1 2");
-    add(1, 1, 0);                            /* all of it */
+    add(1, 1, 0);                            /* all entries are removed */
     CHECK_TEXT(steps(), "1");
     add(1, 2, -1);
     CHECK_TEXT(steps(), "1 2");
 }
 
-/* Lines wait in a buffer: the failure comes out when they reach the disk, and is not forgotten. */
+/* Lines are buffered: the failure is reported when they are flushed, and every time after. */
 static void full_disk(void)
 {
     RunLog log;

@@ -1,5 +1,6 @@
-/* Times of a recipe's operators, filed and found again: a plan made with them rests on measurements
- * alone, and its predicted step is the step that was measured. No assertion is about speed. */
+/* measure.c -- times of a recipe's operators, written to a profile and found again: a plan made with
+ * them uses measurements alone, and its predicted step is the measured one. No check is about
+ * speed. */
 #include "train/measure.h"
 
 #include "profile/probe.h"
@@ -33,19 +34,19 @@ static void found_again(const char *name, const char *set)
     Stopwatch    *plan;
     TrainingGraph graph;
     Engine       *engine;
-    CHECK_OK(recipe_graph(pool, recipe, false, &graph));  /* keys hold for the graph built anew */
+    CHECK_OK(recipe_graph(pool, recipe, false, &graph));  /* the same keys in another graph */
     CHECK_OK(engine_new(pool, graph.graph, device, NULL, &engine));
     CHECK_NEAR(engine_time_share(engine, TIME_MEASURED), 1, 1e-12);
     CHECK_NEAR(engine_step_ns(engine, recipe->accumulate) * 1e-6 / m.step_ms, 1, 1e-6);
     CHECK_TEXT(engine_time_source(engine), "profile cpu");
 
-    /* Nodes that run twice: the same keys. */
-    int64_t least = engine->persistent_bytes +
+    /* Recomputed nodes have the same keys. */
+    int64_t tight = engine->persistent_bytes +
                     (engine->arena_bytes - engine->persistent_bytes) * 17 / 20;
-    EngineOptions budget = { .budget_bytes = least, .effort = 200 };
+    EngineOptions budget = { .budget_bytes = tight, .effort = 200 };
     double        ms;
     CHECK_OK(stopwatch_new(pool, recipe, device, &budget, &plan));
-    CHECK(stopwatch_engine(plan)->arena_bytes <= least);
+    CHECK(stopwatch_engine(plan)->arena_bytes <= tight);
     CHECK_NEAR(engine_time_share(stopwatch_engine(plan), TIME_MEASURED), 1, 1e-12);
     CHECK(stopwatch_engine(plan)->cost_ns >= stopwatch_engine(plan)->keep_all_ns * (1 - 1e-9));
     CHECK_OK(stopwatch_step(plan, &ms));
@@ -53,7 +54,7 @@ static void found_again(const char *name, const char *set)
     CHECK_NEAR(stopwatch_predict_ms(plan, profile) /
                    (engine_step_ns(stopwatch_engine(plan), recipe->accumulate) * 1e-6), 1, 1e-9);
 
-    /* The least plan: asked for by its name, found again by its bytes. */
+    /* The plan with the smallest arena: requested by STOPWATCH_MIN, found again by its bytes. */
     Stopwatch *tight;
     budget.budget_bytes = STOPWATCH_MIN;
     CHECK_OK(stopwatch_new(pool, recipe, device, &budget, &tight));
@@ -61,10 +62,10 @@ static void found_again(const char *name, const char *set)
     budget.budget_bytes = stopwatch_engine(tight)->arena_bytes;
     CHECK_OK(stopwatch_new(pool, recipe, device, &budget, &plan));
     CHECK(stopwatch_engine(plan)->arena_bytes <= budget.budget_bytes);
-    budget.budget_bytes = 2;                 /* any other budget that cannot be met is refused */
+    budget.budget_bytes = 2;                 /* any other budget that is too small is refused */
     CHECK_INT(stopwatch_new(pool, recipe, device, &budget, &plan), E_BUDGET);
 
-    /* Another batch: no call is known, most operators are. */
+    /* Another batch: no call was measured, but most operators were. */
     if (!set)
         CHECK_OK(recipe_read(pool, name, (const char *[]){ "batch=3" }, 1, &recipe));
     CHECK_OK(recipe_graph(pool, recipe, false, &graph));

@@ -1,6 +1,6 @@
-/* phases.c -- validation and sampling between steps: training keeps its bits, every phase its
- * bytes, a run that was killed its course; nothing is allocated while validating; what is held out
- * is not trained on. */
+/* phases.c -- validation and sampling between steps: training gives the same bits, every phase uses
+ * its planned bytes, a killed run continues as if it had not been; validation allocates nothing;
+ * held-out samples are not trained on. */
 #include "alloc_count.h"
 #include "folder.h"
 #include "test.h"
@@ -23,7 +23,7 @@
 #define PHASES                                                                                     \
     "validate.every=2", "validate.batches=3", "validate.batch=5", "sample.every=4", "sample.n=3"
 
-enum { MOST = 32 };
+enum { MAX_SETS = 32 };
 
 static int count(const char *const *list)
 {
@@ -37,7 +37,7 @@ static int count(const char *const *list)
 static Recipe *recipe_with(Pool *pool, const char *name, const char *const *some,
                            const char *const *more)
 {
-    const char *sets[MOST];
+    const char *sets[MAX_SETS];
     Recipe     *recipe;
     int         n = 0;
     for (int i = 0; i < count(some); i++)
@@ -114,7 +114,7 @@ static void nothing_changes(const char *name, const char *const *some)
     CHECK_INT(result.validations, 2);
     CHECK(isfinite(result.validation_last));
     for (int phase = 0; phase < PHASE_COUNT; phase++)
-        /* drawn on the host: the part holds weights */
+        /* drawn on the host: the phase only holds weights */
         if (phase != PHASE_SAMPLE || strcmp(name, "sashimi-small"))
             CHECK_INT(result.phase_measured[phase], result.phase_planned[phase]);
     CHECK(result.phase_planned[PHASE_VALIDATE] > 0);
@@ -159,7 +159,7 @@ static void in_every_system(void)
     nothing_changes("stablesr-vae-small", vae);
 }
 
-/* A phase larger than the step: it is the peak, the budget counts it, and its plan is followed. */
+/* A phase larger than the step: it is the peak, and it must fit the budget. */
 static void counts_in_budgets(void)
 {
     static const char *const some[] = { SMALL, NULL }, *const more[] = {
@@ -174,7 +174,7 @@ static void counts_in_budgets(void)
     CHECK_INT(
         fit_run(pool, recipe, cpu(pool), &(FitOptions){ .budget_bytes = 1, .effort = 300 }, &least),
         E_BUDGET);
-    CHECK(strstr(err_text(), "validate") != NULL);           /* says which phase it is */
+    CHECK(strstr(err_text(), "validate") != NULL);           /* names the phase */
     CHECK(least.minimum_bytes < kept.engine->arena_bytes);
     CHECK_OK(fit_run(pool, recipe, cpu(pool),
                      &(FitOptions){ .budget_bytes = least.minimum_bytes, .effort = 300 }, &fit));
@@ -188,8 +188,8 @@ static void counts_in_budgets(void)
     pool_free(pool);
 }
 
-/* A cut micro-batch cuts a validation too, over the same samples: its loss differs only by noise
- * and rounding. */
+/* Where micro-batches are split, validation is split too, over the same samples: its loss differs
+ * only by noise and rounding. */
 static void is_cut_with_the_step(void)
 {
     Pool      *pool = pool_new(NULL, "cut");
@@ -204,7 +204,7 @@ static void is_cut_with_the_step(void)
     CHECK_INT(v.batch, 2);
     CHECK_INT(v.batches, 6);
     CHECK_INT(v.split, 3);
-    recipe->validate.batch = 4;                              /* does not divide: stays whole */
+    recipe->validate.batch = 4;                              /* not divisible: not split */
     v = recipe_validation(recipe);
     CHECK_INT(v.batch, 4);
     CHECK_INT(v.batches, 2);
@@ -212,9 +212,8 @@ static void is_cut_with_the_step(void)
     pool_free(pool);
 }
 
-/* A run that was killed after a validation and before the checkpoint that would have kept it goes
- * on to the same log, rates, samples and weights; so does one stopped between any other two
- * steps. */
+/* A run that was killed between a validation and the next checkpoint is resumed to the same log,
+ * rates, samples and weights; so is one stopped between any other two steps. */
 static void goes_on(const char *watch)
 {
     Pool        *pool = pool_new(NULL, "on");
@@ -240,12 +239,12 @@ static void goes_on(const char *watch)
     train(pool, recipe, "phases_a", false, 0);
     CHECK_OK(file_read(pool, "phases_a/step-000014.json", &text, &n));
     CHECK(strstr(text, "plateau") != NULL);
-    /* it was cut on the way */
+    /* the plateau lowered it on the way */
     CHECK(strstr(log_text(pool, "phases_a"), "\"lr\": 0.000500000") != NULL);
 
     recipe->steps = 7;
     train(pool, recipe, "phases_b", false, 0);
-    CHECK_OK(file_remove("phases_b/step-000007.json"));      /* as if killed before it was whole */
+    CHECK_OK(file_remove("phases_b/step-000007.json"));      /* as if killed while saving */
     CHECK_OK(file_remove("phases_b/step-000007.safetensors"));
     folder_clear(pool, "phases_b/samples/000006");
     recipe->steps = 13;
@@ -293,11 +292,11 @@ static void allocates_none(const char *name, const char *const *some)
     CHECK_OK(phases_sample(p, 1));
     CHECK_OK(phases_sample(p, 2));
     CHECK_INT(atomic_load(&alloc_calls) - before, 0);
-    const char *file = strcmp(name, "sashimi-small") ? "samples.png" : "sound-002.wav";
+    const char *file = strcmp(name, "sashimi-small") ? "samples.png" : "audio-002.wav";
     CHECK(same_files(pool, pool_print(pool, "phases_d/samples/000001/%s", file),
                      pool_print(pool, "phases_d/samples/000002/%s", file)));
     CHECK_OK(phases_open(pool, session, recipe, &graph, NULL, true, &p));
-    CHECK_OK(phases_sample(p, 3));                           /* no folder: nothing to do */
+    CHECK_OK(phases_sample(p, 3));                           /* no folder: does nothing */
     CHECK(!folder_exists("phases_d/samples/000003"));
     pool_free(pool);
 }
@@ -313,8 +312,7 @@ static void allocates_nothing(void)
     allocates_none("lag-small", lag);
 }
 
-/* The validation's loss is that of the averaged weights: with other averages it is another one,
- * with other weights the same. */
+/* Validation uses the averaged weights: its loss changes with the averages, not with the weights. */
 static void reads_the_average(void)
 {
     static const char *const some[] = { SMALL, NULL }, *const phases[] = { "validate.every=1",
@@ -340,12 +338,12 @@ static void reads_the_average(void)
         CHECK_OK(session_write(session, bias->ema, ones));
         CHECK_OK(phases_validate(p, &loss[2]));
         CHECK(loss[1] == loss[0]);
-        CHECK_NEAR(loss[2], loss[0] + 1, 0.2);               /* a prediction near 0 is now 1 away */
+        CHECK_NEAR(loss[2], loss[0] + 1, 0.2);               /* predictions near 0 are now off by 1 */
     }
     pool_free(pool);
 }
 
-/* ---- what is held out ---- */
+/* ---- held-out samples ---- */
 
 static Err held_open(Pool *pool, const char *name, const char *const *sets, Feeds *train_feeds,
                      Feeds *held, Recipe **out)
@@ -368,7 +366,7 @@ static Err held_open(Pool *pool, const char *name, const char *const *sets, Feed
 }
 
 /* Four files of 5, 5, 5 and 9 chunks of 64 steps. */
-static void sounds(void)
+static void write_audio(void)
 {
     float wave[9 * 64];
     CHECK_OK(folder_make("phases_audio"));
@@ -381,7 +379,7 @@ static void sounds(void)
     }
 }
 
-#define SOUND                                                                                      \
+#define AUDIO                                                                                      \
     "model.length=64", "data.kind=audio", "data.path=phases_audio", "validate.every=1",            \
         "validate.batches=1"
 
@@ -389,22 +387,22 @@ static void whole_files(void)
 {
     Pool *pool = pool_new(NULL, "held");
     Feeds trained, held;
-    sounds();
+    write_audio();
     /* A fifth of 24 chunks is 5, inside the last file: all 9 of it are held out. */
     CHECK_OK(held_open(pool, "sashimi-small",
-                       (const char *const[]){ SOUND, "data.holdout=0.2", NULL }, &trained, &held,
+                       (const char *const[]){ AUDIO, "data.holdout=0.2", NULL }, &trained, &held,
                        NULL));
     CHECK_INT(trained.source->n_samples, 15);
     CHECK_INT(held.first, 15);
     CHECK_OK(held_open(pool, "sashimi-small",
-                       (const char *const[]){ SOUND, "data.holdout_path=phases_audio/3.wav", NULL },
+                       (const char *const[]){ AUDIO, "data.holdout_path=phases_audio/3.wav", NULL },
                        &trained, &held, NULL));
     CHECK_INT(trained.source->n_samples, 24);
     CHECK_INT(held.first, 0);
-    /* Fewer than asked for: again from the first. */
+    /* Fewer than asked for: starts again with the first. */
     CHECK_OK(
         held_open(pool, "sashimi-small",
-                  (const char *const[]){ SOUND, "data.holdout=0.2", "validate.batches=3", NULL },
+                  (const char *const[]){ AUDIO, "data.holdout=0.2", "validate.batches=3", NULL },
                   &trained, &held, NULL));
     int32_t first[4 * 64];
     CHECK_OK(feeds_fill(&held, 0, 0));
@@ -413,7 +411,7 @@ static void whole_files(void)
     CHECK(!memcmp(first, feeds_find(&held, "tokens")->bytes, sizeof first));
     CHECK_OK(feeds_fill(&held, 1, 8));
     CHECK(memcmp(first, feeds_find(&held, "tokens")->bytes, sizeof first) != 0);
-    /* One file alone is cut where the share says. */
+    /* A single file is divided at the share. */
     CHECK_OK(held_open(pool, "sashimi-small",
                        (const char *const[]){ "model.length=64", "data.kind=audio",
                                               "data.path=phases_audio/3.wav", "validate.every=1",
@@ -421,13 +419,13 @@ static void whole_files(void)
                        &trained, &held, NULL));
     CHECK_INT(trained.source->n_samples, 4);
     CHECK_INT(held.first, 4);
-    /* Most of them: training keeps a whole file. */
+    /* A share of most samples: training keeps one file. */
     CHECK_OK(held_open(pool, "sashimi-small",
-                       (const char *const[]){ SOUND, "data.holdout=0.97", NULL }, &trained, &held,
+                       (const char *const[]){ AUDIO, "data.holdout=0.97", NULL }, &trained, &held,
                        NULL));
     CHECK_INT(trained.source->n_samples, 5);
-    /* Not said: one in twenty, of a long file its end; the one sample there is serves both. */
-    CHECK_OK(held_open(pool, "sashimi-small", (const char *const[]){ SOUND, NULL }, &trained, &held,
+    /* No share given: one in twenty, at the end of a long file; a single sample serves both. */
+    CHECK_OK(held_open(pool, "sashimi-small", (const char *const[]){ AUDIO, NULL }, &trained, &held,
                        NULL));
     CHECK_INT(trained.source->n_samples, 23);
     CHECK_INT(trained.held, 1);
@@ -442,7 +440,7 @@ static void whole_files(void)
     pool_free(pool);
 }
 
-/* Samples the program draws: training keeps all of its own, validation has the next ones. */
+/* Generated samples: training keeps all of its own, validation uses the next ones. */
 static void drawn_ones(void)
 {
     Pool   *pool = pool_new(NULL, "drawn");
@@ -468,7 +466,7 @@ static void drawn_ones(void)
     pool_free(pool);
 }
 
-typedef struct Bad { const char *sets[MOST]; const char *says; } Bad;
+typedef struct Bad { const char *sets[MAX_SETS]; const char *says; } Bad;
 
 static void bad_values(void)
 {
@@ -492,10 +490,10 @@ static void bad_values(void)
           "did you mean 'validation'" },
         { { "schedule.factor=1" }, "factor must be from 0" },
         { { "schedule.patience=-1" }, "patience must be from 0" },
-        { { SOUND, "data.holdout=0.99" }, "leaves none" },
-        { { SOUND, "data.holdout_path=phases_nowhere" }, "phases_nowhere" },
+        { { AUDIO, "data.holdout=0.99" }, "leaves none" },
+        { { AUDIO, "data.holdout_path=phases_nowhere" }, "phases_nowhere" },
     };
-    sounds();
+    write_audio();
     for (size_t i = 0; i < sizeof bads / sizeof *bads; i++) {
         Pool *pool = pool_new(NULL, "bad");
         Feeds trained, held;

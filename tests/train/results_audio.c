@@ -1,20 +1,20 @@
-/* results_audio.c -- the image of a sound shows its pitch where it should, and takes odd
- * sounds. */
+/* results_audio.c -- the image of audio shows tones at their pitch, and silent or very short clips
+ * are drawn too. */
 #include "test.h"
 
 #include "base/file.h"
 #include "data/png.h"
 #include "train/sample.h"
 
-enum { WIDE = 640, WAVE = 64, BINS = 128, BAND = WAVE + BINS + 4, RATE = 8000, MOST = 8000 };
+enum { WIDE = 640, WAVE = 64, BINS = 128, BAND = WAVE + BINS + 4, RATE = 8000, MAX_SAMPLES = 8000 };
 
-static float sound[2 * MOST];
+static float audio[2 * MAX_SAMPLES];
 
-/* Draws `n` sounds of one length and gives the image back. */
+/* Draws n clips of one length and reads the image. */
 static void image_of(Pool *pool, int64_t n, int64_t length, int64_t channels, Raster *out)
 {
     SampleResult r = {
-        .kind = RESULT_AUDIO, .shape = SHAPE(n, length, channels), .data = sound, .rate = RATE
+        .kind = RESULT_AUDIO, .shape = SHAPE(n, length, channels), .data = audio, .rate = RATE
     };
     char        *bytes;
     size_t       size;
@@ -44,16 +44,16 @@ static void pitch(void)
 {
     Pool  *pool = pool_new(NULL, "test");
     Raster r;
-    int    tones[2] = { 1000, 3000 };        /* bins 32 and 96, counted from below */
+    int    tones[2] = { 1000, 3000 };        /* bins 32 and 96 from the bottom */
     for (int k = 0; k < 2; k++)
-        for (int i = 0; i < MOST; i++)
-            sound[k * MOST + i] = (float)(0.9 * sin(2 * acos(-1) * tones[k] * i / RATE));
-    image_of(pool, 2, MOST, 1, &r);
+        for (int i = 0; i < MAX_SAMPLES; i++)
+            audio[k * MAX_SAMPLES + i] = (float)(0.9 * sin(2 * acos(-1) * tones[k] * i / RATE));
+    image_of(pool, 2, MAX_SAMPLES, 1, &r);
     for (int64_t column = 20; column < WIDE - 20; column += 100) {
         CHECK_INT(brightest_row(&r, WAVE, column), BINS - 1 - 32);
         CHECK_INT(brightest_row(&r, BAND + WAVE, column), BINS - 1 - 96);
     }
-    const unsigned char *at = r.at;          /* the wave fills 0.9 of its band, and no more */
+    const unsigned char *at = r.at;          /* the wave fills exactly 0.9 of its band */
     CHECK(at[WAVE / 2 * WIDE + 300] > 200 && at[6 * WIDE + 300] > 200);
     CHECK(at[1 * WIDE + 300] < 100 && at[(WAVE - 2) * WIDE + 300] < 100);
     pool_free(pool);
@@ -63,13 +63,13 @@ static void odd_audio(void)
 {
     Pool  *pool = pool_new(NULL, "test");
     Raster r;
-    memset(sound, 0, sizeof sound);
-    image_of(pool, 1, MOST, 1, &r);        /* silence is dark */
+    memset(audio, 0, sizeof audio);
+    image_of(pool, 1, MAX_SAMPLES, 1, &r);        /* silence is dark */
     CHECK_INT(((const unsigned char *)r.at)[(WAVE + 60) * WIDE + 300], 0);
-    sound[0] = 1;
+    audio[0] = 1;
     image_of(pool, 3, 1, 1, &r);           /* one sample, far fewer than columns */
     image_of(pool, 1, 100, 2, &r);
-    sound[5] = NAN;
+    audio[5] = NAN;
     image_of(pool, 1, 100, 1, &r);
     pool_free(pool);
 }

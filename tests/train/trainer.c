@@ -1,6 +1,5 @@
-/* trainer.c -- every small recipe learns: after a few steps its loss lies clearly below that of the
- * same weights left as they were, on the same samples and the same noise. Also what a run
- * reports. */
+/* trainer.c -- every small recipe learns: after a few steps its loss is clearly below that of the
+ * untrained weights, on the same samples and noise. Also checks what a run reports. */
 #include "folder.h"
 #include "test.h"
 
@@ -13,9 +12,9 @@ enum { MAX_SETS = 6 };
 
 typedef struct Lesson {
     const char *recipe;
-    int         steps, last;                 /* the mean over the last so many counts */
-    double      most;                        /* of the untrained weights' loss */
-    const char *sets[MAX_SETS];             /* what makes it cheaper still */
+    int         steps, last;                 /* the mean loss of the `last` last steps is used */
+    double      max;                         /* of that mean, as a share of the untrained loss */
+    const char *sets[MAX_SETS];              /* settings that make it smaller */
 } Lesson;
 
 /* Mean loss over the last steps of the run in `folder`. */
@@ -82,7 +81,7 @@ static void each_recipe_learns(void)
         double still = run_mean(&lessons[i], "0"), run = run_mean(&lessons[i], NULL);
         printf("%-20s untrained %.4f, after %d steps %.4f: %.2f of it\n", lessons[i].recipe, still,
                lessons[i].steps, run, run / still);
-        CHECK(run < lessons[i].most * still);
+        CHECK(run < lessons[i].max * still);
     }
 }
 

@@ -1,5 +1,5 @@
-/* weights.c -- starting weights that do not fit: what is said, what --init-partial leaves out, and
- * a pretrained input convolution that has seen latents only. */
+/* weights.c -- starting weights that do not fit: the messages, what --init-partial ignores, and a
+ * pretrained input convolution that has the latent's channels only. */
 #include "test.h"
 
 #include "base/file.h"
@@ -40,21 +40,21 @@ static const float *now(Session *session, int64_t *n)
     return data;
 }
 
-/* (32,4,3,3) of a file for (32,8,3,3): with concat it is the latent's half, and edges begin unheard
- * as contract section 5 has it; with a fusion convolution it does not fit. */
+/* (32,4,3,3) in a file for (32,8,3,3): with concat it is the latent's half, and the weights of the
+ * edge channels start at 0; with a fusion convolution it does not fit. */
 static void pretrained_input(void)
 {
     enum { ROWS = 32, HAS = 4 * 9, WIDE = 8 * 9 };
     float      *given = NEWN(pool, float, ROWS * HAS);
     SafeTensor  t = { .name = input, .type = SAFE_F32, .rank = 4,
                       .shape = (int64_t[]){ ROWS, 4, 3, 3 }, .data = given };
-    const char *said;
+    const char *note;
     int64_t     n;
     for (int i = 0; i < ROWS * HAS; i++)
         given[i] = (float)(i + 1);
     CHECK_OK(safetensors_write(path, &t, 1, NULL));
     Session *concat = stablesr("model.fusion=concat");
-    CHECK_OK(weights_load(pool, concat, path, true, &said));
+    CHECK_OK(weights_load(pool, concat, path, true, &note));
     const float *got = now(concat, &n);
     CHECK_INT(n, ROWS * WIDE);
     int wrong = 0;
@@ -64,14 +64,14 @@ static void pretrained_input(void)
 
     Session     *conv = stablesr("model.fusion=conv");
     const float *before = now(conv, &n);
-    CHECK_INT(weights_load(pool, conv, path, false, &said), E_FORMAT);
+    CHECK_INT(weights_load(pool, conv, path, false, &note), E_FORMAT);
     CHECK(strstr(err_text(), "is (32,4,3,3), the model has (32,8,3,3)") != NULL);
-    CHECK_INT(weights_load(pool, conv, path, true, &said), E_USAGE);     /* nothing else is there */
+    CHECK_INT(weights_load(pool, conv, path, true, &note), E_USAGE);     /* no other tensor fits */
     SafeTensor both[] = { t, { .name = "model.diffusion_model.input_blocks.0.0.bias",
                                .type = SAFE_F32, .rank = 1, .shape = (int64_t[]){ ROWS },
                                .data = given } };
     CHECK_OK(safetensors_write(path, both, 2, NULL));
-    CHECK_OK(weights_load(pool, conv, path, true, &said));
+    CHECK_OK(weights_load(pool, conv, path, true, &note));
     CHECK(!memcmp(before, now(conv, &n), (size_t)n * sizeof *before));
 }
 
@@ -80,7 +80,7 @@ static void names_are_listed(void)
     static const int64_t shape[] = { 32 };
     float       x[32] = { 1 };
     SafeTensor  t[6];
-    const char *said;
+    const char *note;
     for (int i = 0; i < 6; i++)
         t[i] = (SafeTensor){ .name = i ? pool_print(pool, "other.%d", i)
                                        : "model.diffusion_model.input_blocks.0.0.bias",
@@ -90,11 +90,12 @@ static void names_are_listed(void)
     CHECK_INT(weights_load(pool, session, path, false, NULL), E_USAGE);
     CHECK(strstr(err_text(), "5 tensors unused (other.1, other.2, other.3, other.4 and 1 more)") !=
           NULL);
-    CHECK_OK(weights_load(pool, session, path, true, &said));
-    CHECK(said && strstr(said, "parameters missing (") && strstr(said, "and 1 more)"));
+    CHECK_OK(weights_load(pool, session, path, true, &note));
+    CHECK(note && strstr(note, "parameters missing (") && strstr(note, "and 1 more)"));
 }
 
-/* Batch-norm statistics: of any floating-point type, finite, and left out where they do not fit. */
+/* Batch-norm statistics may have any floating-point type, must be finite, and are ignored if they do
+ * not fit. */
 static void statistics(void)
 {
     static const char var[] = "model.diffusion_model.edge_fusion.fusion_conv.1.running_var";
@@ -102,7 +103,7 @@ static void statistics(void)
     Session          *session = stablesr("model.fusion=conv");
     const Graph      *graph = session_engine(session)->graph;
     int32_t           id = -1;
-    const char       *said;
+    const char       *note;
     float             x[32] = { 0 };
     for (int32_t i = 0; i < graph->n_constants; i++) {
         const Constant *c = &graph->constants[i];
@@ -120,24 +121,24 @@ static void statistics(void)
                          .data = x },
                        { .name = var, .type = SAFE_BF16, .rank = 1, .shape = &n, .data = half } };
     CHECK_OK(safetensors_write(path, t, 2, NULL));
-    CHECK_OK(weights_load(pool, session, path, true, &said));
+    CHECK_OK(weights_load(pool, session, path, true, &note));
     CHECK_OK(session_read(session, id, got));
     CHECK(got[0] == 2 && got[n - 1] == 2);
 
     int64_t more = n + 1;
     t[1] = (SafeTensor){ .name = var, .type = SAFE_F32, .rank = 1, .shape = &more, .data = wide };
     CHECK_OK(safetensors_write(path, t, 2, NULL));
-    CHECK_OK(weights_load(pool, session, path, true, &said));
-    CHECK(strstr(said, "1 tensors unused (model.diffusion_model.edge_fusion.fusion_conv.1."
+    CHECK_OK(weights_load(pool, session, path, true, &note));
+    CHECK(strstr(note, "1 tensors unused (model.diffusion_model.edge_fusion.fusion_conv.1."
                        "running_var of another shape)") != NULL);
     t[1].shape = &n;
     wide[n - 1] = NAN;
     CHECK_OK(safetensors_write(path, t, 2, NULL));
-    CHECK_INT(weights_load(pool, session, path, true, &said), E_FORMAT);
+    CHECK_INT(weights_load(pool, session, path, true, &note), E_FORMAT);
     CHECK(strstr(err_text(), "running_var is not finite") != NULL);
     wide[n - 1] = -1;
     CHECK_OK(safetensors_write(path, t, 2, NULL));
-    CHECK_INT(weights_load(pool, session, path, true, &said), E_FORMAT);
+    CHECK_INT(weights_load(pool, session, path, true, &note), E_FORMAT);
     CHECK(strstr(err_text(), "running_var is -1, and a variance is never below 0") != NULL);
     CHECK_OK(session_read(session, id, got));
     CHECK(got[0] == 2);                      /* as it was */

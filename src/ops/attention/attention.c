@@ -16,26 +16,27 @@ static Err attention_check_slice(const Node *n, const AttentionAttr *a, Attentio
     Shape   s = in_shape(n, slice.source);
     int64_t end = slice.column + (a->heads - 1) * slice.head_stride + a->width;
     if (slice.column < 0 || slice.head_stride < a->width || end > dim(s, -1))
-        return fail(E_SHAPE, "%s: %s of %lld heads of %lld columns does not lie within %s",
+        return fail(E_SHAPE, "%s: %s with %lld heads of %lld columns does not fit into %s",
                     n->op->name, what, (long long)a->heads, (long long)a->width, shape_text(s));
     return OK;
 }
 
-/* Every column of every source belongs to exactly one of q, k, v: gradients leave nothing unset. */
+/* Every column of every source belongs to exactly one of q, k, v, so that gradients are
+ * complete. */
 static Err attention_check(const Node *n)
 {
     const AttentionAttr *a = ATTR(n, AttentionAttr);
     const AttentionSlice slice[3] = { a->q, a->k, a->v };
     int64_t              used[3] = { 0 };
     if (a->heads < 1 || a->width < 1 || a->width > ATTENTION_MAX_WIDTH)
-        return fail(E_SHAPE, "%s: %lld heads of width %lld", n->op->name, (long long)a->heads,
-                    (long long)a->width);
+        return fail(E_SHAPE, "%s: %lld heads of width %lld; both must be at least 1, the width at most %d",
+                    n->op->name, (long long)a->heads, (long long)a->width, ATTENTION_MAX_WIDTH);
     for (int i = 0; i < 3; i++) {
         int source = slice[i].source;
         if (source < 0 || source > 2 || !in_given(n, source))
             return fail(E_SHAPE, "%s: input %d is missing", n->op->name, source);
         if (in_shape(n, source).rank < 3 || !type_is_float(in_type(n, source)))
-            return fail(E_SHAPE, "%s: input %s of %s is not (batch, sequence, channels) of floats",
+            return fail(E_SHAPE, "%s: input %s of %s must be floats of shape (batch, sequence, channels)",
                         n->op->name, shape_text(in_shape(n, source)),
                         type_name(in_type(n, source)));
         if (in_type(n, source) != in_type(n, a->q.source))
@@ -46,8 +47,8 @@ static Err attention_check(const Node *n)
     }
     for (int i = 0; i < 3; i++)
         if (in_given(n, i) && used[i] != dim(in_shape(n, i), -1))
-            return fail(E_SHAPE, "%s: %lld of the columns of %s are used", n->op->name,
-                        (long long)used[i], shape_text(in_shape(n, i)));
+            return fail(E_SHAPE, "%s: q, k and v use %lld columns of %s; they must use all, each once",
+                        n->op->name, (long long)used[i], shape_text(in_shape(n, i)));
     Shape q = in_shape(n, a->q.source), k = in_shape(n, a->k.source), v = in_shape(n, a->v.source);
     if (dim(k, 0) != dim(q, 0) || dim(v, 0) != dim(q, 0) ||
         attention_length(k) != attention_length(v))
@@ -60,10 +61,11 @@ static Err attention_check(const Node *n)
     bool learned = in_given(n, ATTENTION_TEMPERATURE);
     if (learned && (shape_count(in_shape(n, ATTENTION_TEMPERATURE)) != 1 ||
                     !type_is_float(in_type(n, ATTENTION_TEMPERATURE))))
-        return fail(E_SHAPE, "%s: the temperature %s is not one number", n->op->name,
+        return fail(E_SHAPE, "%s: the temperature must be one number, not %s", n->op->name,
                     shape_text(in_shape(n, ATTENTION_TEMPERATURE)));
     if (!learned && !(isfinite(a->scale) && a->scale != 0))
-        return fail(E_SHAPE, "%s: scale %g", n->op->name, (double)a->scale);
+        return fail(E_SHAPE, "%s: the scale is %g; it must be finite and not 0", n->op->name,
+                    (double)a->scale);
     return OK;
 }
 
@@ -90,7 +92,7 @@ static Err attention_shape_with(Node *n, bool stored)
 static Err attention_shape(Node *n)        { return attention_shape_with(n, false); }
 static Err attention_stored_shape(Node *n) { return attention_shape_with(n, true); }
 
-/* Multiply-adds of one product of all scores: 2 B heads Lq Lk width. */
+/* Operations of one matrix product over all scores: 2 B heads Lq Lk width. */
 static double attention_flops(const Node *n)
 {
     const AttentionAttr *a = ATTR(n, AttentionAttr);
@@ -114,8 +116,8 @@ static Cost attention_stored_grad_cost(const Node *n)
     return (Cost){ .flops = 6 * attention_flops(n), .bytes = node_bytes(n) };
 }
 
-/* Inputs of a gradient: those of the forward, then what it kept, then dy. Outputs: one gradient per
- * forward input, packed as that input is. */
+/* Inputs: those of the forward operator, then what it kept, then dy. Outputs: one gradient per
+ * forward input, packed like that input. */
 static Err attention_grad_shape(Node *n)
 {
     const AttentionAttr *a = ATTR(n, AttentionAttr);
@@ -141,7 +143,7 @@ static void attention_grad_with(Grad *g, const OpDef *op)
         in[n_in++] = grad_in(g, i);
         attr.wants[i] = grad_wants(g, i);
     }
-    if (op->n_in == ATTENTION_INPUTS + 3)            /* the stored one does without the output */
+    if (op->n_in == ATTENTION_INPUTS + 3)        /* attention_stored's gradient does not read y */
         in[n_in++] = grad_out(g, 0);
     in[n_in++] = grad_out(g, 1);
     in[n_in++] = grad_dy(g, 0);
@@ -153,7 +155,7 @@ static void attention_grad_with(Grad *g, const OpDef *op)
 static void attention_grad(Grad *g)        { attention_grad_with(g, &op_attention_grad); }
 static void attention_stored_grad(Grad *g) { attention_grad_with(g, &op_attention_stored_grad); }
 
-/* The scores of all heads, which softmax(q k^T) v written plainly keeps. */
+/* The scores of all heads, which a plain softmax(q k^T) v would store. */
 static int64_t attention_scores_bytes(const Node *n)
 {
     const AttentionAttr *a = ATTR(n, AttentionAttr);
@@ -163,16 +165,16 @@ static int64_t attention_scores_bytes(const Node *n)
 }
 
 OPERATOR(attention,
-    .doc = "softmax(scale q k^T) v by tiles; also the log-sum-exp of each row",
+    .doc = "softmax(scale q k^T) v, tile by tile; also the log-sum-exp of each row",
     .never_stored = { "attention scores", "softmax(q k^T) is computed tile by tile, forward and backward; "
-                      "one number a row is kept", attention_scores_bytes },
+                      "one number per row is kept", attention_scores_bytes },
     .chunk = { CHUNK_SAMPLES, INPUT(0) | INPUT(1) | INPUT(2) },
     .attr_bytes = sizeof(AttentionAttr), .n_in = ATTENTION_INPUTS, .n_out = 2,
     .shape = attention_shape, .grad = attention_grad, .cost = attention_cost,
     .cpu = { .choose = attention_choose, .run = attention_cpu })
 
 OPERATOR_INTERNAL(attention_grad,
-    .doc = "gradients of attention, scores computed again by tiles",
+    .doc = "gradients of attention; recomputes the scores tile by tile",
     .attr_bytes = sizeof(AttentionAttr), .n_in = ATTENTION_INPUTS + 3, .n_out = ATTENTION_INPUTS,
     .shape = attention_grad_shape, .cost = attention_grad_cost,
     .cpu = { .choose = attention_grad_choose, .run = attention_grad_cpu })
@@ -192,24 +194,24 @@ OPERATOR_INTERNAL(attention_stored_grad,
     .kin = &op_attention_grad,
     .cpu = { .choose = attention_stored_grad_choose, .run = attention_stored_grad_cpu })
 
-/* The width of one head when `parts` of q, k, v share the columns of t; 0, and the graph poisoned,
- * if they do not (or t is poisoned already: then the first cause stays). */
-static int64_t attention_width(Tensor t, int parts, int heads)
+/* The width of one head when n of q, k, v share the columns of t. Returns 0 and poisons the graph
+ * if the columns do not divide; if t is poisoned already, the first cause is kept. */
+static int64_t attention_width(Tensor t, int n, int heads)
 {
     Shape s = tensor_shape(t);
-    if (s.rank >= 3 && heads >= 1 && dim(s, -1) % ((int64_t)parts * heads) == 0)
-        return dim(s, -1) / (parts * heads);
+    if (s.rank >= 3 && heads >= 1 && dim(s, -1) % ((int64_t)n * heads) == 0)
+        return dim(s, -1) / (n * heads);
     graph_poison(t.graph, E_SHAPE, "attention: %s does not divide into %d heads of %s",
                  shape_text(s), heads,
-                 parts == 3 ? "q, k and v" : parts == 2 ? "k and v" : "equal width");
+                 n == 3 ? "q, k and v" : n == 2 ? "k and v" : "equal width");
     return 0;
 }
 
-/* Part i of `parts` in one source. */
-static AttentionSlice attention_slice(int source, int i, int parts, const AttentionAttr *a,
+/* The i-th of n slices that share one source. */
+static AttentionSlice attention_slice(int source, int i, int n, const AttentionAttr *a,
                                       bool by_head)
 {
-    return by_head ? (AttentionSlice){ source, i * a->width, parts * a->width }
+    return by_head ? (AttentionSlice){ source, i * a->width, n * a->width }
                    : (AttentionSlice){ source, i * a->heads * a->width, a->width };
 }
 

@@ -1,12 +1,14 @@
-/* attention.h -- y = softmax(scale * q k^T) v for every head, without ever storing the scores.
+/* attention.h -- y = softmax(scale * q k^T) v for every head.
  *
- * q, k and v may lie in one packed tensor, in two or in three; each is described by where its
- * columns are, so packed tensors are read and their gradients written as they lie, without copies.
- * Tensors are (B, ..., C): whatever lies between is the sequence, so an image needs no reshape.
+ * q, k and v may be packed into one, two or three tensors. Each is described by its columns, so
+ * packed tensors are read, and their gradients written, in place, without copies. Tensors are
+ * (B, ..., C): all axes between the first and the last form the sequence, so an image needs no
+ * reshape.
  *
- *   attention          tiles (Dao et al. 2022, FlashAttention; 2023 for the order of the backward
- *                      loops): keeps q, k, v, y and one log-sum-exp per row
- *   attention_stored   keeps the probabilities instead of y and the log-sum-exp: the plain form
+ *   attention          tile by tile, without storing the scores (Dao et al. 2022, FlashAttention;
+ *                      2023 for the order of the backward loops): keeps q, k, v, y and one
+ *                      log-sum-exp per row
+ *   attention_stored   the plain form: keeps the probabilities instead of y and the log-sum-exp
  */
 #ifndef OPS_ATTENTION_ATTENTION_H
 #define OPS_ATTENTION_ATTENTION_H
@@ -30,12 +32,12 @@ typedef struct AttentionAttr {
     AttentionSlice q, k, v;
     float          scale;            /* without a temperature */
     bool           mask_diagonal;    /* position i does not see position i */
-    bool           wants[ATTENTION_INPUTS];   /* gradient operators: which inputs' */
+    bool           wants[ATTENTION_INPUTS];   /* gradient operators: wanted gradients */
 } AttentionAttr;
 
 typedef struct AttentionOptions {
-    float  scale;                /* 0: 1/sqrt(width) */
-    Tensor temperature;          /* if given: scale = exp(temperature), learned */
+    float  scale;                /* 0 stands for 1/sqrt(width) */
+    Tensor temperature;          /* if given, scale = exp(temperature), which is learned */
     bool   mask_diagonal;
     bool   by_head;              /* packed as [head][q|k|v][width], not as [q|k|v][head][width] */
     bool   stored;               /* keep the probabilities */
@@ -46,7 +48,7 @@ Tensor attention_qkv(Tensor qkv, int heads, const AttentionOptions *options);
 Tensor attention_q_kv(Tensor q, Tensor kv, int heads, const AttentionOptions *options);
 Tensor attention(Tensor q, Tensor k, Tensor v, int heads, const AttentionOptions *options);
 
-int64_t attention_length(Shape s);   /* of the sequence: all but the first and the last axis */
+int64_t attention_length(Shape s);   /* of the sequence: all axes but the first and the last */
 
 Err attention_choose(const Node *n, const Device *device, Choice *choice);
 Err attention_cpu(const Call *call);

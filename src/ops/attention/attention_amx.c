@@ -1,10 +1,10 @@
 /* attention_amx.c -- attention's operands in the forms of linalg/amx.h. In words of 32 bits:
  *
- *   rows of B's lanes     words of a row are its pairs: turn words
- *   columns               pair two rows, word by word
- *   columns of A's rows   pair two rows, then turn
+ *   rows as lanes of B      each word of a row is a pair already: transpose the words
+ *   columns                 pair two rows, word by word
+ *   columns as rows of A    pair two rows, then transpose
  *
- * Operands are filled up with zeros to whole tiles; a product writes whole tiles of C.
+ * Operands are padded with zeros to whole tiles; a product writes whole tiles of C.
  */
 #include "ops/attention/attention_tile.h"
 
@@ -28,34 +28,34 @@ void amx_a_rows(const HeadRows *x, int64_t first, int64_t n, int64_t width, uint
         }
 }
 
-void amx_a_columns(const HeadRows *x, int64_t first, int64_t n, int64_t width, uint32_t *stage,
+void amx_a_columns(const HeadRows *x, int64_t first, int64_t n, int64_t width, uint32_t *staging,
                    uint32_t *a)
 {
     int64_t wide = gemm_round_up(width, 16);
-    memset(stage, 0, (size_t)(16 * wide) * 4);
-    for (int64_t k = 0; k < n; k += 32) {                /* 16 pairs of rows, then turned */
+    memset(staging, 0, (size_t)(16 * wide) * 4);
+    for (int64_t k = 0; k < n; k += 32) {                /* 16 pairs of rows, then transpose */
         for (int64_t j = 0; j < 16; j++) {
             int64_t i = k + 2 * j;
             if (i < n)
-                amx_pair(stage + j * wide, amx_row(x, first + i),
+                amx_pair(staging + j * wide, amx_row(x, first + i),
                          i + 1 < n ? amx_row(x, first + i + 1) : NULL, width);
             else
-                memset(stage + j * wide, 0, (size_t)wide * 4);
+                memset(staging + j * wide, 0, (size_t)wide * 4);
         }
         for (int64_t c = 0; c < wide; c += 16)
-            amx_turn(a + amx_tile_at(c, k, n) / 2, 16, stage + c, wide);
+            amx_turn(a + amx_tile_at(c, k, n) / 2, 16, staging + c, wide);
     }
 }
 
-void amx_b_rows(const HeadRows *x, int64_t first, int64_t n, int64_t width, uint16_t *stage,
+void amx_b_rows(const HeadRows *x, int64_t first, int64_t n, int64_t width, uint16_t *staging,
                 uint32_t *b)
 {
     int64_t wide = gemm_round_up(width, 32);
-    memset(stage, 0, (size_t)(TILE_NR * wide) * 2);
+    memset(staging, 0, (size_t)(TILE_NR * wide) * 2);
     for (int64_t i = 0; i < n; i++)
-        memcpy(stage + i * wide, amx_row(x, first + i), (size_t)width * 2);
+        memcpy(staging + i * wide, amx_row(x, first + i), (size_t)width * 2);
     for (int64_t k = 0; k < wide; k += 32)
-        amx_turn(b + k / 2 * TILE_NR, TILE_NR, (const uint32_t *)(const void *)(stage + k),
+        amx_turn(b + k / 2 * TILE_NR, TILE_NR, (const uint32_t *)(const void *)(staging + k),
                  wide / 2);
 }
 

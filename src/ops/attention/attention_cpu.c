@@ -1,18 +1,18 @@
-/* attention_cpu.c -- attention forward by tiles on the CPU.
+/* attention_cpu.c -- attention on the CPU, forward, tile by tile.
  *
- * Queries are lanes: a panel is TILE_NR queries, scores are kept turned, s[key*TILE_NR + query],
- * so that the running maximum and sum of a softmax are plain vectors and the scores of one product
- * are the right-hand side of the next (attention_tile.h).
+ * Queries are the lanes: a panel is TILE_NR queries. Scores are stored transposed,
+ * s[key*TILE_NR + query], so that the running maximum and sum of the softmax are plain vectors and
+ * the result of one product is the right-hand side of the next (attention_tile.h).
  *
- *      for each block of keys:  pack k and v                           (for up to GROUP panels)
+ *      for each block of keys:  pack k and v              (for up to FORWARD_GROUP panels)
  *          for each panel of queries:
  *              s  = k q^T                                              [keys][32]
- *              softmax so far: scale, raise the maximum, exp, add up, shrink what y has
+ *              online softmax: scale, update the maximum, exp, sum, rescale y
  *              y += v^T s                                              [width][32]
  *      y /= sum
  *
- * Threads take runs of panels. A panel's arithmetic does not depend on the run it is in, so results
- * are the same for any number of threads.
+ * Each thread takes a range of panels. The arithmetic of a panel does not depend on the range, so
+ * results are the same for any number of threads.
  */
 #include "ops/attention/attention_tile.h"
 #include "ops/parallel.h"
@@ -27,26 +27,27 @@ typedef struct Forward {
     float         scale;
     bool          mask_diagonal;
     bool          amx;
-    int64_t       keys;          /* in a block */
-    size_t        q_floats, y_floats, k_floats, v_floats, score_floats, pair_floats, stage_floats;
+    int64_t       keys;          /* per block */
+    size_t        q_floats, y_floats, k_floats, v_floats, score_floats, pair_floats, staging_floats;
     size_t        thread_floats;
 } Forward;
 
-typedef struct ForwardWork {     /* of one thread */
-    float *q, *y;                /* [FORWARD_GROUP]: right-hand sides; [width][32] */
+typedef struct ForwardWork {     /* buffers of one thread */
+    float *q, *y;                /* [FORWARD_GROUP]: right-hand sides; results [width][32] */
     float *top, *sum;            /* [FORWARD_GROUP][32] */
     float *k, *v;                /* left-hand sides of one block of keys */
-    float *score, *pairs;        /* [keys][32], and as the right-hand side of the next product */
-    float *stage, *turn;
-    TileAhead ahead;             /* the next head */
+    float *score;                /* [keys][32] */
+    float *pairs;                /* score as the right-hand side of the next product */
+    float *staging, *transposed;
+    TileAhead ahead;             /* prefetches the next head */
 } ForwardWork;
 
 static void forward_plan(const Node *n, bool amx, Forward *f)
 {
     const AttentionAttr *a = ATTR(n, AttentionAttr);
     *f = (Forward){ .d = attention_dims(n), .mask_diagonal = a->mask_diagonal, .amx = amx };
-    int64_t unit = amx ? 32 : TILE_MR, most = amx ? 128 : 9 * TILE_MR;
-    int64_t blocks = (f->d.lk + most - 1) / most, width = f->d.width;
+    int64_t unit = amx ? 32 : TILE_MR, max_keys = amx ? 128 : 9 * TILE_MR;
+    int64_t blocks = (f->d.lk + max_keys - 1) / max_keys, width = f->d.width;
     f->keys = gemm_min(gemm_round_up((f->d.lk + blocks - 1) / blocks, unit), f->d.lk);
     f->q_floats = tile_b_floats(amx, width);
     f->y_floats = (size_t)(tile_c_rows(amx, width) * TILE_NR);
@@ -54,10 +55,10 @@ static void forward_plan(const Node *n, bool amx, Forward *f)
     f->v_floats = tile_a_floats(amx, width, f->keys);
     f->score_floats = (size_t)(tile_c_rows(amx, f->keys) * TILE_NR);
     f->pair_floats = amx ? tile_b_floats(amx, f->keys) : 0;
-    f->stage_floats = tile_stage_floats(amx, f->d.type, f->keys, width);
+    f->staging_floats = tile_staging_floats(amx, f->d.type, f->keys, width);
     f->thread_floats = FORWARD_GROUP * (f->q_floats + f->y_floats + 2 * TILE_NR) +
                        f->k_floats + f->v_floats + f->score_floats + f->pair_floats +
-                       f->stage_floats + tile_turn_floats(width);
+                       f->staging_floats + tile_transpose_floats(width);
 }
 
 static ForwardWork forward_work(const Forward *f, float *at)
@@ -71,12 +72,12 @@ static ForwardWork forward_work(const Forward *f, float *at)
     w.v = at, at += f->v_floats;
     w.score = at, at += f->score_floats;
     w.pairs = at, at += f->pair_floats;
-    w.turn = at, at += tile_turn_floats(f->d.width);
-    w.stage = at;
+    w.transposed = at, at += tile_transpose_floats(f->d.width);
+    w.staging = at;
     return w;
 }
 
-/* The score of the query at lane x and its own key becomes what scale takes to minus infinity. */
+/* Masks the diagonal: the scale turns these scores into minus infinity. */
 static void forward_mask(float *score, float scale, int64_t query, int64_t n, int64_t key,
                          int64_t keys)
 {
@@ -85,8 +86,8 @@ static void forward_mask(float *score, float scale, int64_t query, int64_t n, in
             score[(query + x - key) * TILE_NR + x] = scale > 0 ? -INFINITY : INFINITY;
 }
 
-/* The largest scaled score of each query so far. A scale below zero turns the order round; four
- * keys at a time, since a chain of maxima waits for each. */
+/* Updates the maximum scaled score of each query. A negative scale reverses the order. Four keys
+ * are taken at a time to shorten the chain of dependent maxima. */
 static void forward_top(const float *restrict score, float scale, int64_t keys,
                         float *restrict high)
 {
@@ -115,7 +116,7 @@ static void forward_top(const float *restrict score, float scale, int64_t keys,
     }
 }
 
-/* Milakov and Gimelshein (2018): the softmax of what was seen so far, corrected block by block. */
+/* Online softmax (Milakov and Gimelshein 2018): the result so far is rescaled block by block. */
 static void forward_softmax(float *restrict score, float scale, int64_t keys, bool first,
                             float *restrict top,
                             float *restrict sum, float *restrict y, int64_t width)
@@ -159,7 +160,7 @@ static void forward_panel(const Forward *f, ForwardWork *w, int64_t i, int64_t q
         .m = width, .n = n, .k = keys, .ldc = TILE_NR, .add = key > 0, .ahead = &w->ahead });
 }
 
-/* y / sum and the log-sum-exp of one panel. */
+/* Divides y by the sum, computes the log-sum-exp and stores one panel. */
 static void forward_finish(const Forward *f, const ForwardWork *w, int64_t head, int64_t i,
                            int64_t query)
 {
@@ -174,10 +175,10 @@ static void forward_finish(const Forward *f, const ForwardWork *w, int64_t head,
             y[c * TILE_NR + x] *= part[x];
     for (int64_t x = 0; x < n; x++)
         lse[x] = w->top[i * TILE_NR + x] + vlog(sum[x]);
-    tile_store_transposed(y, n, f->d.width, &rows, query, w->turn);
+    tile_store_transposed(y, n, f->d.width, &rows, query, w->transposed);
 }
 
-/* Panels [from, to) of one head, at most FORWARD_GROUP. */
+/* Panels [from, to) of one head, at most FORWARD_GROUP of them. */
 static void forward_group(const Forward *f, ForwardWork *w, int64_t head, int64_t from,
                           int64_t to)
 {
@@ -186,11 +187,11 @@ static void forward_group(const Forward *f, ForwardWork *w, int64_t head, int64_
     int64_t  width = f->d.width;
     for (int64_t p = from; p < to; p++)
         tile_b_rows(f->amx, &q, p * TILE_NR, gemm_min(TILE_NR, f->d.lq - p * TILE_NR), width,
-                    w->stage, w->q + (size_t)(p - from) * f->q_floats);
+                    w->staging, w->q + (size_t)(p - from) * f->q_floats);
     for (int64_t key = 0; key < f->d.lk; key += f->keys) {
         int64_t keys = gemm_min(f->keys, f->d.lk - key);
-        tile_a_rows(f->amx, &k, key, keys, width, w->stage, w->k);
-        tile_a_columns(f->amx, &v, key, keys, width, w->stage, w->v);
+        tile_a_rows(f->amx, &k, key, keys, width, w->staging, w->k);
+        tile_a_columns(f->amx, &v, key, keys, width, w->staging, w->v);
         for (int64_t p = from; p < to; p++)
             forward_panel(f, w, p - from, p * TILE_NR, key, keys);
     }

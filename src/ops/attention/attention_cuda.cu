@@ -1,31 +1,137 @@
 /* attention_cuda.cu -- attention forward on CUDA, without ever storing the scores.
  *
- * A block holds some queries of one head and walks over the keys in tiles: scores, the softmax of
- * what was seen so far (Milakov & Gimelshein 2018), y += p v. Exponentials are powers of two.
+ * A block holds some queries of one head and iterates over tiles of keys: scores, online softmax
+ * (Milakov & Gimelshein 2018), y += p v. Exponentials are taken to base 2. The choice between the
+ * families of kernels is here too.
  */
 #include "ops/attention/attention_mma.h"
 
-/* Of a tile: what shared memory holds. */
+/* Keys per tile: as many as fit in shared memory. */
 template <class T, int D> constexpr int forward_keys = sizeof(T) == 4 && D > 80 ? 32 : 64;
 
-template <class T, int D, int MT> struct ForwardShared {
+template <class T, int D, int MT> struct MmaForwardShared {
     T q[64 * MT][ROW<T, D>];
     T k[2][forward_keys<T, D>][ROW<T, D>], v[2][forward_keys<T, D>][ROW<T, D>];
 };
 
-/* Four warps, each with MT times 16 queries. */
+/* score = q k^T; q is held in registers. */
+template <class T, int D, int MT, int KEYS>
+__device__ __forceinline__ void forward_scores(float (&score)[MT][KEYS / 8][4],
+                                               const uint32_t (&q)[MT][D / 16][FRAGMENT<T>],
+                                               T (*k)[ROW<T, D>])
+{
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                score[m][n][e] = 0;
+#pragma unroll
+    for (int d = 0; d < D / 16; d++)
+#pragma unroll
+        for (int n = 0; n < KEYS / 16; n++) {
+            uint32_t b[FRAGMENT<T>];
+            fragment_b_rows<T, D>(b, k, n * 16, d * 16);
+#pragma unroll
+            for (int m = 0; m < MT; m++) {
+                mma(score[m][2 * n], q[m][d], b, T());
+                mma(score[m][2 * n + 1], q[m][d], b + FRAGMENT<T> / 2, T());
+            }
+        }
+}
+
+/* Online softmax of 16 queries: scores become exponentials relative to the maximum so far; the sum
+ * and y are rescaled when the maximum grows. */
+template <int D, int KEYS>
+__device__ __forceinline__ void forward_softmax(float (&score)[KEYS / 8][4], float (&top)[2],
+                                                float (&sum)[2], float (&y)[D / 8][4], float scale)
+{
+    float high[2] = { top[0], top[1] };
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            score[n][e] *= scale;
+            high[e / 2] = fmaxf(high[e / 2], score[n][e]);
+        }
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        high[h] = fmaxf(high[h], __shfl_xor_sync(0xffffffffu, high[h], 1));
+        high[h] = fmaxf(high[h], __shfl_xor_sync(0xffffffffu, high[h], 2));
+        float factor = fast_exp2(top[h] - high[h]);
+        top[h] = high[h];
+        sum[h] *= factor;
+#pragma unroll
+        for (int d = 0; d < D / 8; d++) {
+            y[d][2 * h] *= factor;
+            y[d][2 * h + 1] *= factor;
+        }
+    }
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            score[n][e] = fast_exp2(score[n][e] - top[e / 2]);
+            sum[e / 2] += score[n][e];
+        }
+}
+
+/* y += p v */
+template <class T, int D, int MT, int KEYS>
+__device__ __forceinline__ void forward_values(float (&y)[MT][D / 8][4],
+                                               const float (&score)[MT][KEYS / 8][4],
+                                               T (*v)[ROW<T, D>])
+{
+#pragma unroll
+    for (int n = 0; n < KEYS / 16; n++) {
+        uint32_t p[MT][FRAGMENT<T>];
+#pragma unroll
+        for (int m = 0; m < MT; m++)
+            fragment_of_scores<T>(p[m], score[m][2 * n], score[m][2 * n + 1]);
+#pragma unroll
+        for (int d = 0; d < D / 16; d++) {
+            uint32_t b[FRAGMENT<T>];
+            fragment_b_columns<T, D>(b, v, n * 16, d * 16);
+#pragma unroll
+            for (int m = 0; m < MT; m++) {
+                mma(y[m][2 * d], p[m], b, T());
+                mma(y[m][2 * d + 1], p[m], b + FRAGMENT<T> / 2, T());
+            }
+        }
+    }
+}
+
+/* Stores y / sum and the log-sum-exp of 16 queries from `row` on. */
+template <class T, int D>
+__device__ __forceinline__ void forward_store(const AttentionCuda &a, int64_t head, int64_t row,
+                                              const float (&top)[2], float (&sum)[2],
+                                              const float (&y)[D / 8][4], T *out, int g, int t)
+{
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        sum[h] += __shfl_xor_sync(0xffffffffu, sum[h], 1);
+        sum[h] += __shfl_xor_sync(0xffffffffu, sum[h], 2);
+        if (t == 0 && row + g + 8 * h < a.lq)
+            lse_put(a, head * a.lq + row + g + 8 * h, top[h], sum[h]);
+    }
+    fragment_store<T, D>(out + row * a.y.ld, a.y.ld, a.lq - row, a.width, a.copy > (int)sizeof(T), y,
+                         1 / sum[0], 1 / sum[1]);
+}
+
+/* mma: four warps, each with MT times 16 queries. */
 template <class T, int D, int MT>
 __global__ void __launch_bounds__(MMA_THREADS) forward_mma(AttentionCuda a, int64_t blocks)
 {
     extern __shared__ __align__(16) char memory[];
-    ForwardShared<T, D, MT> &s = *(ForwardShared<T, D, MT> *)memory;
-    constexpr int rows = 64 * MT, KEYS = forward_keys<T, D>, half = FRAGMENT<T> / 2;
+    MmaForwardShared<T, D, MT> &s = *(MmaForwardShared<T, D, MT> *)memory;
+    constexpr int rows = 64 * MT, KEYS = forward_keys<T, D>;
     int64_t head = blockIdx.x / blocks, query = blockIdx.x % blocks * rows;
     int     warp = (int)threadIdx.x / 32, g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
     const T *q = head_rows<T>(a, a.q, head) + query * a.q.ld;
     const T *k = head_rows<T>(a, a.k, head), *v = head_rows<T>(a, a.v, head);
     int64_t tiles = (a.lk + KEYS - 1) / KEYS;
-    float   scale = attention_scale_of(a) * LOG2_E, less = scale < 0 ? INFINITY : -INFINITY;
+    float   scale = attention_scale_of(a) * LOG2_E, masked = scale < 0 ? INFINITY : -INFINITY;
 
     shared_clear(memory, (int)sizeof s);
     __syncthreads();
@@ -69,100 +175,27 @@ __global__ void __launch_bounds__(MMA_THREADS) forward_mma(AttentionCuda a, int6
                     fragment_a<T, D>(qf[m][d], s.q, (warp * MT + m) * 16, d * 16);
 
         float score[MT][KEYS / 8][4];
-#pragma unroll
-        for (int m = 0; m < MT; m++)
-#pragma unroll
-            for (int n = 0; n < KEYS / 8; n++)
-#pragma unroll
-                for (int e = 0; e < 4; e++)
-                    score[m][n][e] = 0;
-#pragma unroll
-        for (int d = 0; d < D / 16; d++)
-#pragma unroll
-            for (int n = 0; n < KEYS / 16; n++) {
-                uint32_t b[FRAGMENT<T>];
-                fragment_b_rows<T, D>(b, s.k[stage], n * 16, d * 16);
-#pragma unroll
-                for (int m = 0; m < MT; m++) {
-                    mma(score[m][2 * n], qf[m][d], b, T());
-                    mma(score[m][2 * n + 1], qf[m][d], b + half, T());
-                }
-            }
-
+        forward_scores<T, D, MT, KEYS>(score, qf, s.k[stage]);
         int64_t first = query + warp * MT * 16;
         bool    mask = a.mask_diagonal && key < first + MT * 16 && first < key + KEYS;
         if (mask || key + KEYS > a.lk)
 #pragma unroll
             for (int m = 0; m < MT; m++)
-                scores_mask<KEYS>(score[m], less, a.lk - key, mask, (int)(first - key) + m * 16);
+                scores_mask<KEYS>(score[m], masked, a.lk - key, mask, (int)(first - key) + m * 16);
 #pragma unroll
-        for (int m = 0; m < MT; m++) {
-            float high[2] = { top[m][0], top[m][1] };
-#pragma unroll
-            for (int n = 0; n < KEYS / 8; n++)
-#pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    score[m][n][e] *= scale;
-                    high[e / 2] = fmaxf(high[e / 2], score[m][n][e]);
-                }
-#pragma unroll
-            for (int h = 0; h < 2; h++) {
-                high[h] = fmaxf(high[h], __shfl_xor_sync(0xffffffffu, high[h], 1));
-                high[h] = fmaxf(high[h], __shfl_xor_sync(0xffffffffu, high[h], 2));
-                float factor = fast_exp2(top[m][h] - high[h]);
-                top[m][h] = high[h];
-                sum[m][h] *= factor;
-#pragma unroll
-                for (int d = 0; d < D / 8; d++) {
-                    y[m][d][2 * h] *= factor;
-                    y[m][d][2 * h + 1] *= factor;
-                }
-            }
-#pragma unroll
-            for (int n = 0; n < KEYS / 8; n++)
-#pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    score[m][n][e] = fast_exp2(score[m][n][e] - top[m][e / 2]);
-                    sum[m][e / 2] += score[m][n][e];
-                }
-        }
-#pragma unroll
-        for (int n = 0; n < KEYS / 16; n++) {
-            uint32_t p[MT][FRAGMENT<T>];
-#pragma unroll
-            for (int m = 0; m < MT; m++)
-                fragment_of_scores<T>(p[m], score[m][2 * n], score[m][2 * n + 1]);
-#pragma unroll
-            for (int d = 0; d < D / 16; d++) {
-                uint32_t b[FRAGMENT<T>];
-                fragment_b_columns<T, D>(b, s.v[stage], n * 16, d * 16);
-#pragma unroll
-                for (int m = 0; m < MT; m++) {
-                    mma(y[m][2 * d], p[m], b, T());
-                    mma(y[m][2 * d + 1], p[m], b + half, T());
-                }
-            }
-        }
-        __syncthreads();                         /* the next copy takes this stage's place */
+        for (int m = 0; m < MT; m++)
+            forward_softmax<D, KEYS>(score[m], top[m], sum[m], y[m], scale);
+        forward_values<T, D, MT, KEYS>(y, score, s.v[stage]);
+        __syncthreads();                         /* the next copy overwrites this pipeline stage */
     }
 
     T *out = head_rows<T>(a, a.y, head);
 #pragma unroll
-    for (int m = 0; m < MT; m++) {
-        int64_t row = query + (warp * MT + m) * 16;
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            sum[m][h] += __shfl_xor_sync(0xffffffffu, sum[m][h], 1);
-            sum[m][h] += __shfl_xor_sync(0xffffffffu, sum[m][h], 2);
-            if (t == 0 && row + g + 8 * h < a.lq)
-                lse_put(a, head * a.lq + row + g + 8 * h, top[m][h], sum[m][h]);
-        }
-        fragment_store<T, D>(out + row * a.y.ld, a.y.ld, a.lq - row, a.width,
-                             a.copy > (int)sizeof(T), y[m], 1 / sum[m][0], 1 / sum[m][1]);
-    }
+    for (int m = 0; m < MT; m++)
+        forward_store<T, D>(a, head, query + (warp * MT + m) * 16, top[m], sum[m], y[m], out, g, t);
 }
 
-/* Floats: 64 queries and one chunk of columns a block. */
+/* tiles: a block computes 64 queries and one chunk of columns. */
 template <class T, int DC>
 __global__ void __launch_bounds__(TILE_THREADS) forward_tiles(AttentionCuda a, int64_t blocks)
 {
@@ -209,7 +242,7 @@ __global__ void __launch_bounds__(TILE_THREADS) forward_tiles(AttentionCuda a, i
             for (int e = 0; e < DC / 16; e++)
                 y[i][e] *= factor;
         }
-        tile_turn(s, p);                         /* tile_dot's barriers have let all readers pass */
+        tile_transpose(s, p);        /* tile_dot's barriers come after the last read of s.p */
         chunk_load<T, DC>(s.c, v + key * a.v.ld, a.v.ld, a.lk - key, column, a.width);
         __syncthreads();
         tile_add<DC>(s, y);
@@ -227,13 +260,13 @@ __global__ void __launch_bounds__(TILE_THREADS) forward_tiles(AttentionCuda a, i
                       a.width, y, part);
 }
 
-/* The parts of the temperature's gradient, added in order. */
-__global__ void heat_sum(const double *heat, int64_t count, float *out)
+/* Adds up the partial sums of the temperature's gradient in a fixed order. */
+__global__ void temperature_reduce(const double *temperature_sums, int64_t count, float *out)
 {
     __shared__ double sums[256];
     double sum = 0;
     for (int64_t i = threadIdx.x; i < count; i += 256)
-        sum += heat[i];
+        sum += temperature_sums[i];
     sums[threadIdx.x] = sum;
     __syncthreads();
     if (threadIdx.x)
@@ -299,18 +332,24 @@ bool attention_cuda_mma(const Node *n, const Device *device)
     return (in_type(n, attr->q.source) != F32 || rounds) && attr->width <= 128;
 }
 
-bool attention_cuda_wgmma(const Node *n, const Device *device)
+/* Does the plugin that will run have Hopper's kernels? This one, if the GPU is here. For a GPU that
+ * is only described, plan for a plugin built for it, whatever this one was built for. */
+static bool has_hopper_kernels(const CudaHandle *handle)
 {
 #ifdef PLIMSOLL_SM90A
-    const AttentionAttr *attr = ATTR(n, AttentionAttr);
-    return ((const CudaHandle *)device->handle)->capability == 90 &&
-           in_type(n, attr->q.source) != F32 && attr->width <= 128 &&
-           attr->width % 2 == 0;                 /* copies take 4 bytes at least */
+    bool built = true;
 #else
-    (void)n;
-    (void)device;
-    return false;
+    bool built = handle->described != NULL;
 #endif
+    return built && handle->capability == 90;
+}
+
+bool attention_cuda_wgmma(const Node *n, const Device *device)
+{
+    const AttentionAttr *attr = ATTR(n, AttentionAttr);
+    return has_hopper_kernels((const CudaHandle *)device->handle) &&
+           in_type(n, attr->q.source) != F32 && attr->width <= 128 &&
+           attr->width % 2 == 0;                 /* a copy is at least 4 bytes */
 }
 
 bool attention_cuda_head(const Node *n, const Device *device)
@@ -332,25 +371,25 @@ const char *attention_cuda_name(const Node *n, const Device *device)
 
 static int chunks_of(int64_t width) { return (int)ceil_div(width, width <= 64 ? 64 : 128); }
 
-int64_t attention_cuda_heat(const Node *n)
+int64_t attention_cuda_temperature_count(const Node *n)
 {
     const AttentionAttr *attr = ATTR(n, AttentionAttr);
     int64_t blocks = ceil_div(attention_length(in_shape(n, attr->k.source)), TILE);
     return dim(in_shape(n, attr->q.source), 0) * attr->heads * blocks * chunks_of(attr->width);
 }
 
-/* The most bytes that divide every place and distance of a side. */
-static int copy_bytes(const SideCuda *side, int width, int size, int most)
+/* The largest copy, up to max_bytes, that every address and stride of a side is aligned to. */
+static int copy_bytes(const SideCuda *side, int width, int size, int max_bytes)
 {
     if (!side->data)
-        return most;
+        return max_bytes;
     uint64_t all =
         (uint64_t)(uintptr_t)side->data |
         (uint64_t)(side->ld | side->batch_stride | side->column | side->head_stride | width) *
         (uint64_t)size;
-    while (all % (uint64_t)most)
-        most /= 2;
-    return most;
+    while (all % (uint64_t)max_bytes)
+        max_bytes /= 2;
+    return max_bytes;
 }
 
 void attention_cuda_set(AttentionCuda *a)
@@ -365,7 +404,7 @@ void attention_cuda_set(AttentionCuda *a)
 template <class T, int D, int MT> static Err launch_mma(const Call *call, const AttentionCuda &a)
 {
     int64_t blocks = ceil_div(a.lq, 64 * MT);
-    size_t  bytes = sizeof(ForwardShared<T, D, MT>);
+    size_t  bytes = sizeof(MmaForwardShared<T, D, MT>);
     CUDA_TRY(cudaFuncSetAttribute(forward_mma<T, D, MT>,
                                   cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
     forward_mma<T, D, MT>
@@ -388,13 +427,13 @@ template <class T, int DC> static Err launch_tiles(const Call *call, const Atten
 
 template <class T> static Err forward_with(const Call *call, const AttentionCuda &a)
 {
-    /* then smaller blocks */
+    /* too few blocks to fill the GPU: make them smaller */
     bool few = a.n_heads * ceil_div(a.lq, 128) < 2 * cuda_handle(call)->sms;
     WITH_WIDTH(a.width, D, {
-        constexpr int most = D > 80 || sizeof(T) == 4 ? 1 : 2;   /* what the registers hold */
+        constexpr int max_mt = D > 80 || sizeof(T) == 4 ? 1 : 2;     /* limited by registers */
         if (few)
             return launch_mma<T, D, 1>(call, a);
-        return launch_mma<T, D, most>(call, a);
+        return launch_mma<T, D, max_mt>(call, a);
     });
 }
 
@@ -405,7 +444,7 @@ Err attention_cuda_forward(const Call *call, AttentionCuda a)
         return attention_head_forward(call, a);
     if (attention_cuda_wgmma(call->node, call->device))
         return attention_wgmma_forward(call, a);
-    /* Stored probabilities are made from exact scores, and so must be what they are divided by. */
+    /* attention_stored computes its probabilities from exact fp32 scores; lse must match them. */
     if (attention_cuda_mma(call->node, call->device) && !(a.type == F32 && a.part))
         return a.type == BF16  ? forward_with<bf16>(call, a)
                : a.type == F16 ? forward_with<f16>(call, a)
@@ -418,9 +457,9 @@ Err attention_cuda_forward(const Call *call, AttentionCuda a)
     return OK;
 }
 
-Err attention_cuda_heat_sum(const Call *call, const AttentionCuda *a, int64_t count)
+Err attention_cuda_temperature_reduce(const Call *call, const AttentionCuda *a, int64_t count)
 {
-    heat_sum<<<1, 256, 0, cuda_stream(call)>>>(a->heat, count,
+    temperature_reduce<<<1, 256, 0, cuda_stream(call)>>>(a->temperature_sums, count,
                                                (float *)call->out[ATTENTION_TEMPERATURE]);
     CUDA_LAUNCHED();
     return OK;

@@ -1,18 +1,20 @@
-/* attention_cuda.h -- what the CUDA attention kernels share: where q, k, v lie; tiles of fp32.
+/* attention_cuda.h -- what the CUDA attention kernels share: the layout of q, k, v; fp32 tiles.
  *
- * Five families of kernels, all but the last in the order of Dao (2023, FlashAttention-2):
+ * There are five families of kernels. All but the last follow the loop order of Dao (2023,
+ * FlashAttention-2):
  *
- *   heads          bf16 and fp16 on Hopper, up to 288 positions, heads of even width up to 64: a
- *                  block has all keys of a head (attention_head.h)
- *   warpgroups     bf16 and fp16 on Hopper, heads of even width up to 128: products of 64 rows,
- *                  tiles fetched by the TMA (attention_ring.h)
- *   tensor cores   elsewhere, odd widths, and fp32 where its factors may be rounded to tf32:
- *                  products of 16 rows by 8 (attention_mma.h)
- *   floats         fp32, and what no other takes: 64 x 64 scores by 128 threads, each 8 rows by 4
- *                  columns; the summed index comes in slices, results in chunks of columns, so that
- *                  any width fits (every chunk makes the scores anew)
- *   products       heads wider than 128: scores of some queries at a time, by the products that
- *                  linear layers have (attention_wide_cuda.cu)
+ *   heads      bf16 and fp16 on Hopper, up to 288 positions, heads of even width up to 64: a block
+ *              holds all keys of a head (attention_head.h)
+ *   wgmma      bf16 and fp16 on Hopper, heads of even width up to 128: a warpgroup multiplies 64
+ *              rows, the TMA fetches tiles (attention_ring.h)
+ *   mma        other GPUs, odd widths, and fp32 whose factors may be rounded to tf32: tensor-core
+ *              products of 16 rows by 8 (attention_mma.h)
+ *   tiles      exact fp32, and whatever no other family takes: 128 threads compute 64 x 64 scores,
+ *              each 8 rows by 4 columns. The summed index is read in slices and results are
+ *              written in chunks of columns, so that any width fits; every chunk recomputes the
+ *              scores
+ *   products   heads wider than 128: the scores of some queries at a time, by the matrix products
+ *              of linalg (attention_wide_cuda.cu)
  */
 #ifndef OPS_ATTENTION_ATTENTION_CUDA_H
 #define OPS_ATTENTION_ATTENTION_CUDA_H
@@ -25,7 +27,7 @@ extern "C" {
 #include "ops/attention/attention.h"
 }
 
-typedef struct SideCuda {        /* q, k, v, y or a gradient; data NULL: not wanted */
+typedef struct SideCuda {        /* q, k, v, y or a gradient; data is NULL if it is not wanted */
     char   *data;
     int64_t ld, batch_stride, column, head_stride;       /* in elements */
 } SideCuda;
@@ -35,15 +37,15 @@ typedef struct AttentionCuda {
     float      *lse;             /* [n_heads][lq] */
     float      *part;            /* [n_heads][lq] or NULL: see lse_put */
     float      *delta;           /* [n_heads][lq]: rowsum(dy * y) */
-    /* warpgroups: [n_heads][tiles][2][tile], lse in powers of two and delta of a tile's queries,
-     * both 0 beyond the last; instead of delta */
-    float      *numbers;
+    /* wgmma, instead of delta: [n_heads][tiles][2][tile], the lse (base 2) and delta of each tile's
+     * queries; both are 0 beyond the last query */
+    float      *stats;
     int         tile, tiles;
-    double     *heat;            /* parts of the temperature's gradient, one per block of keys */
+    double     *temperature_sums;    /* partial sums of its gradient, one per block of keys */
     void       *p;               /* stored probabilities [n_heads][lq][lk], or NULL */
     int64_t     heads, n_heads, lq, lk;
-    int         width, chunks;   /* floats: chunks of columns */
-    int         copy;            /* bytes that may be copied at a time: 2, 4, 8, 16 */
+    int         width, chunks;   /* chunks: of columns, for the tiles family */
+    int         copy;            /* bytes per copy that all alignments allow: 2, 4, 8, 16 */
     float       scale;           /* without a temperature */
     const void *temperature;
     Type        type, type_t;
@@ -54,30 +56,37 @@ AttentionCuda attention_cuda_of(const Call *call, const Node *n);    /* without 
 SideCuda      attention_cuda_side(const Node *n, AttentionSlice slice, void *const *pointers);
 SideCuda      attention_cuda_side_y(const Node *n, void *data);
 void          attention_cuda_gradients(const Call *call, AttentionCuda *a);
-void          attention_cuda_set(AttentionCuda *a);  /* copy and chunks, once all sides are set */
-bool          attention_cuda_mma(const Node *n, const Device *device);       /* tensor cores? */
-bool          attention_cuda_wgmma(const Node *n, const Device *device);     /* by warpgroups? */
-bool          attention_cuda_wide(const Node *n);    /* by products? */
-/* A head a block? And the family's name. */
+void          attention_cuda_set(AttentionCuda *a);  /* copy and chunks, after all sides are set */
+/* Whether a node runs in a family, and the name of the family it runs in. */
 bool          attention_cuda_head(const Node *n, const Device *device);
+bool          attention_cuda_wgmma(const Node *n, const Device *device);
+bool          attention_cuda_mma(const Node *n, const Device *device);
+bool          attention_cuda_wide(const Node *n);    /* products */
 const char   *attention_cuda_name(const Node *n, const Device *device);
-int64_t       attention_cuda_heat(const Node *n);    /* blocks of keys in all, times chunks */
+int64_t       attention_cuda_temperature_count(const Node *n);   /* max. temperature_sums */
 Err           attention_cuda_forward(const Call *call, AttentionCuda a);
-int           attention_wgmma_tile(int64_t width);   /* queries that keys walk over at a time */
+int           attention_wgmma_tile(int64_t width);   /* queries per tile of attention_wgmma_keys */
 Err           attention_wgmma_forward(const Call *call, const AttentionCuda &a);
-Err           attention_wgmma_keys(const Call *call, const AttentionCuda &a);  /* dk, dv, heat */
-Err           attention_wgmma_queries(const Call *call, const AttentionCuda &a);     /* dq */
+/* dk, dv and the partial sums for the temperature; dq */
+Err           attention_wgmma_keys(const Call *call, const AttentionCuda &a);
+Err           attention_wgmma_queries(const Call *call, const AttentionCuda &a);
+Err           attention_mma_keys(const Call *call, const AttentionCuda &a);
+Err           attention_mma_queries(const Call *call, const AttentionCuda &a);
+Err           attention_tiles_backward(const Call *call, const AttentionCuda &a);
 bool          attention_head_fits(int64_t lq, int64_t lk, int64_t width);
 Err           attention_head_forward(const Call *call, const AttentionCuda &a);
 Err           attention_head_backward(const Call *call, const AttentionCuda &a);
-/* delta = rowsum(dy * y), once attention_cuda_set has been called */
+/* Inputs, gradients and workspace of a gradient node, without y and dy; bytes of that workspace. */
+AttentionCuda attention_cuda_backward(const Call *call);
+size_t        attention_cuda_backward_bytes(const Node *n);
+/* delta = rowsum(dy * y); after attention_cuda_set */
 Err           attention_cuda_delta(const Call *call, const AttentionCuda &a);
 Err           attention_wide_choose(const Node *n, const Device *device, bool gradient,
                                     Choice *choice);
 Err           attention_wide_prepare(Pool *pool, Call *call, bool gradient);
 Err           attention_wide_forward(const Call *call);
 Err           attention_wide_backward(const Call *call);
-Err           attention_cuda_heat_sum(const Call *call, const AttentionCuda *a, int64_t count);
+Err           attention_cuda_temperature_reduce(const Call *call, const AttentionCuda *a, int64_t count);
 
 enum { TILE = 64, SLICE = 32, TILE_LD = TILE + 4, TILE_THREADS = 128 };
 
@@ -93,12 +102,12 @@ __device__ __forceinline__ float attention_scale_of(const AttentionCuda &a)
     float t = a.type_t == F32    ? *(const float *)a.temperature
               : a.type_t == BF16 ? get((const bf16 *)a.temperature, 0)
                                  : get((const f16 *)a.temperature, 0);
-    return fmaxf(expf(t), FLT_MIN);          /* never 0: a masked score is scaled to infinity */
+    return fmaxf(expf(t), FLT_MIN);      /* never 0: scaling a masked score must give infinity */
 }
 
-/* A row's log-sum-exp from its highest score (in powers of two) and the sum of exponentials over
- * that; or both apart, for who must make probabilities that add up to 1 whatever the size of the
- * scores. */
+/* Stores a row's log-sum-exp, given its maximum score (base 2) and the sum of exponentials relative
+ * to it. With a.part both are stored separately: then probabilities sum to 1 however large the
+ * scores are. */
 __device__ __forceinline__ void lse_put(const AttentionCuda &a, int64_t row, float top, float sum)
 {
     a.lse[row] = a.part ? top : (top + log2f(sum)) * LN_2;
@@ -106,9 +115,9 @@ __device__ __forceinline__ void lse_put(const AttentionCuda &a, int64_t row, flo
         a.part[row] = 1 / sum;
 }
 
-__device__ __forceinline__ float *numbers_of(const AttentionCuda &a, int64_t head, int64_t tile)
+__device__ __forceinline__ float *stats_of(const AttentionCuda &a, int64_t head, int64_t tile)
 {
-    return a.numbers + (head * a.tiles + tile) * 2 * a.tile;
+    return a.stats + (head * a.tiles + tile) * 2 * a.tile;
 }
 
 template <class T>
@@ -120,15 +129,15 @@ __device__ __forceinline__ T *head_rows(const AttentionCuda &a, const SideCuda &
 
 /* ---- tiles of floats ---- */
 
-/* Shared memory: two slices, scores (turned), rows of one chunk of columns. */
+/* Shared memory: two slices, transposed scores, rows of one chunk of columns. */
 template <int DC> struct Tiles {
     float a[SLICE][TILE_LD], b[SLICE][TILE_LD];
     float p[TILE][TILE_LD];
     float c[TILE][DC];
 };
 
-/* Columns [at, at+SLICE) of up to n rows, turned; 0 where there are none. A warp takes 8 columns of
- * 4 rows at a time, which fall into 32 different banks. */
+/* Loads columns [at, at+SLICE) of up to n rows, transposed and padded with zeros. A warp takes 8
+ * columns of 4 rows at a time, which fall into 32 different banks. */
 template <class T>
 __device__ __forceinline__ void slice_load(float (*to)[TILE_LD], const T *x, int64_t ld, int64_t n,
                                            int at, int width)
@@ -144,7 +153,7 @@ __device__ __forceinline__ void slice_load(float (*to)[TILE_LD], const T *x, int
         }
 }
 
-/* Columns [at, at+DC) of up to n rows, as they lie. */
+/* Loads columns [at, at+DC) of up to n rows, padded with zeros. */
 template <class T, int DC>
 __device__ __forceinline__ void chunk_load(float (*to)[DC], const T *x, int64_t ld, int64_t n,
                                            int at, int width)
@@ -186,8 +195,8 @@ __device__ __forceinline__ void tile_dot(Tiles<DC> &s, float (&acc)[8][4], const
     }
 }
 
-/* The scores become the left-hand side of the next product. */
-template <int DC> __device__ __forceinline__ void tile_turn(Tiles<DC> &s, const float (&p)[8][4])
+/* Stores the scores transposed, as the left-hand side of the next product. */
+template <int DC> __device__ __forceinline__ void tile_transpose(Tiles<DC> &s, const float (&p)[8][4])
 {
     int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
 #pragma unroll
@@ -221,7 +230,7 @@ __device__ __forceinline__ void tile_add(const Tiles<DC> &s, float (&acc)[8][DC 
     }
 }
 
-/* Rows of up to n, columns of the chunk at `at`, times factor[i]. */
+/* Stores up to n rows of the chunk of columns at `at`, row i times factor[i]. */
 template <class T, int DC>
 __device__ __forceinline__ void tile_store(T *to, int64_t ld, int64_t n, int at, int width,
                                            const float (&acc)[8][DC / 16], const float (&factor)[8])
@@ -237,7 +246,7 @@ __device__ __forceinline__ void tile_store(T *to, int64_t ld, int64_t n, int at,
         }
 }
 
-/* Over the 16 threads that share rows. */
+/* Reductions over the 16 threads that share rows. */
 __device__ __forceinline__ float sum_16(float x)
 {
 #pragma unroll

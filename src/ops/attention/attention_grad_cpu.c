@@ -1,24 +1,25 @@
-/* attention_grad_cpu.c -- gradients of attention by tiles on the CPU.
+/* attention_grad_cpu.c -- gradients of attention on the CPU, tile by tile.
  *
  * With p = exp(score - lse) and delta = rowsum(dy * y):
  *
  *      dv = p^T dy        ds = scale * p * (dy v^T - delta)        dq = ds k        dk = ds^T q
  *
- * Keys are lanes: a panel is TILE_NR keys, scores are s[query*TILE_NR + key]. Five products a tile.
+ * Keys are the lanes: a panel is TILE_NR keys, scores are s[query*TILE_NR + key]. A tile takes five
+ * products.
  *
  *      for each group of panels of keys (up to BACKWARD_GROUP):
- *          for each block of queries: pack q and dy, both ways
+ *          for each block of queries: pack q and dy, by rows and by columns
  *              for each panel:  s, p, ds;  dv^T += dy^T p;  dk^T += q^T ds;  pack ds
  *              dq += ds k                                       over all keys of the group
  *          write dk, dv
  *
- * Threads take equal runs of (head, panel). dk and dv of a panel belong to one thread. dq of a head
- * is a sum over its panels: a head within one run is summed in order by its thread; of a head cut
- * between runs, the thread that has its beginning sums into the usual place, each later one into a
- * buffer of its own, and these are added in thread order at the end.
+ * Each thread takes an equal range of (head, panel). dk and dv of a panel belong to one thread. dq
+ * of a head is a sum over its panels. If one thread has the whole head, it sums in order. If the
+ * head is divided between threads, the first of them sums into dq itself, each later one into its
+ * own buffer, and these buffers are added in thread order at the end.
  *
- * A temperature t (scale = exp t) has the gradient sum(ds * score) = sum(k * dk): one number a
- * panel, added in the order of panels.
+ * A temperature t (scale = exp t) has the gradient sum(ds * score) = sum(k * dk): one partial sum
+ * per panel, added in the order of panels.
  */
 #include "device/convert.h"
 #include "ops/attention/attention_tile.h"
@@ -33,30 +34,31 @@ typedef struct Backward {
     const float  *lse;
     float         scale;
     bool          mask_diagonal, want_q, want_k, want_v, want_t;
-    bool          dq_direct;     /* dq is summed where it goes: fp32, whole vectors a row */
+    bool          dq_direct;     /* dq is summed in the output: fp32, rows of whole vectors */
     bool          amx;
-    bool          split;         /* some head is cut between threads */
+    bool          split;         /* some head is divided between threads */
     int           threads;
     int64_t       panels, group, queries;
-    double       *heat;          /* [n_heads][panels]: parts of the temperature's gradient */
+    double       *temperature_sums;          /* [n_heads][panels]: partial sums of its gradient */
     float        *work;          /* [threads][thread_floats] */
     size_t        b_floats, c_floats, rows_floats, columns_floats, score_floats, pair_floats;
-    size_t        slope_floats, stage_floats, keys_floats, dq_floats, thread_floats, heat_bytes;
+    size_t        slope_floats, staging_floats, keys_floats, dq_floats, thread_floats, temperature_bytes;
 } Backward;
 
-typedef struct BackwardWork {    /* of one thread; A and B are left- and right-hand sides */
+typedef struct BackwardWork {    /* buffers of one thread; A, B: left- and right-hand sides */
     float *k, *v;                /* B: [group], keys are lanes */
     float *dk, *dv;              /* [group][width][32] */
     float *k_columns;            /* B: columns are lanes */
-    float *q, *dy;               /* A: rows are those of a block of queries */
-    float *q_columns, *dy_columns;   /* A: rows are its columns */
+    float *q, *dy;               /* A: rows are the queries of a block */
+    float *q_columns, *dy_columns;   /* A: rows are the columns of a block */
     float *score, *slope;        /* [queries][32]: p, ds */
-    float *pairs;                /* B: of either */
+    float *pairs;                /* B: score or slope */
     float *slope_rows;           /* A: ds of a block of queries against a group of keys */
     float *delta;                /* [lq] */
-    float *stage, *turn;
-    float *dq, *dq_front;        /* [lq][wide]: unless direct; of a head begun by another thread */
-    TileAhead ahead;             /* the next head */
+    float *staging, *transposed;
+    float *dq;                   /* [lq][wide], unless dq_direct */
+    float *dq_front;             /* [lq][wide]: the head that an earlier thread begins */
+    TileAhead ahead;             /* prefetches the next head */
 } BackwardWork;
 
 static void backward_plan(const Node *n, int threads, bool amx, Backward *b)
@@ -70,8 +72,8 @@ static void backward_plan(const Node *n, int threads, bool amx, Backward *b)
     b->threads = (int)gemm_min(threads, d->n_heads * b->panels);
     b->split = d->n_heads % b->threads != 0;
     b->dq_direct = d->type == F32 && d->wide == d->width;
-    int64_t most = gemm_min(gemm_max(512 / d->width, 1), BACKWARD_GROUP);      /* stays in L2 */
-    int64_t groups = (b->panels + most - 1) / most;
+    int64_t max_group = gemm_min(gemm_max(512 / d->width, 1), BACKWARD_GROUP);   /* fits in L2 */
+    int64_t groups = (b->panels + max_group - 1) / max_group;
     b->group = (b->panels + groups - 1) / groups;
     b->queries = gemm_min(BACKWARD_QUERIES, d->lq);
 
@@ -84,14 +86,14 @@ static void backward_plan(const Node *n, int threads, bool amx, Backward *b)
     b->score_floats = (size_t)(tile_c_rows(amx, b->queries) * TILE_NR);
     b->pair_floats = amx ? tile_b_floats(amx, b->queries) : 0;
     b->slope_floats = b->want_q ? tile_a_floats(amx, b->queries, keys) : 0;
-    b->stage_floats = tile_stage_floats(amx, d->type, b->queries, d->width);
+    b->staging_floats = tile_staging_floats(amx, d->type, b->queries, d->width);
     b->dq_floats = b->want_q ? (size_t)(tile_c_rows(amx, d->lq) * d->wide) : 0;
     b->thread_floats = (size_t)b->group * 2 * (b->b_floats + b->c_floats) + b->keys_floats +
                        2 * (b->rows_floats + b->columns_floats + b->score_floats) + b->pair_floats +
-                       b->slope_floats + tile_round(d->lq) + b->stage_floats +
-                       tile_turn_floats(d->width) +
+                       b->slope_floats + tile_round(d->lq) + b->staging_floats +
+                       tile_transpose_floats(d->width) +
                        (b->dq_direct ? 0 : b->dq_floats) + (b->split ? b->dq_floats : 0);
-    b->heat_bytes = b->want_t ? (size_t)gemm_round_up(d->n_heads * b->panels * 8, 64) : 0;
+    b->temperature_bytes = b->want_t ? (size_t)gemm_round_up(d->n_heads * b->panels * 8, 64) : 0;
 }
 
 static BackwardWork backward_work(const Backward *b, int thread)
@@ -113,14 +115,14 @@ static BackwardWork backward_work(const Backward *b, int thread)
     w.pairs = at, at += b->pair_floats;
     w.slope_rows = at, at += b->slope_floats;
     w.delta = at, at += tile_round(b->d.lq);
-    w.stage = at, at += b->stage_floats;
-    w.turn = at, at += tile_turn_floats(b->d.width);
+    w.staging = at, at += b->staging_floats;
+    w.transposed = at, at += tile_transpose_floats(b->d.width);
     w.dq = at, at += b->dq_direct ? 0 : b->dq_floats;
     w.dq_front = at;
     return w;
 }
 
-/* scale * rowsum(dy * y), for all queries of a head. */
+/* scale * rowsum(dy * y) for all queries of a head. */
 static void backward_delta(const Backward *b, const BackwardWork *w, int64_t head)
 {
     HeadRows y = attention_rows(&b->y, &b->d, head), dy = attention_rows(&b->dy, &b->d, head);
@@ -139,7 +141,7 @@ static void backward_delta(const Backward *b, const BackwardWork *w, int64_t hea
     }
 }
 
-/* The score of a query and its own key becomes what scale takes to minus infinity. */
+/* Masks the diagonal: the scale turns these scores into minus infinity. */
 static void backward_mask(float *score, float scale, int64_t query, int64_t queries, int64_t key,
                           int64_t n)
 {
@@ -148,7 +150,7 @@ static void backward_mask(float *score, float scale, int64_t query, int64_t quer
             score[(key + x - query) * TILE_NR + x] = scale > 0 ? -INFINITY : INFINITY;
 }
 
-/* score: from q k^T to p; slope: from dy v^T to ds. */
+/* score goes from q k^T to p, slope from dy v^T to ds. */
 static void backward_softmax(float *restrict score, float *restrict slope, float scale,
                              const float *restrict lse, const float *restrict delta,
                              int64_t queries)
@@ -202,7 +204,7 @@ static void backward_dq(const Backward *b, BackwardWork *w, int64_t queries, int
             .from_score = true });
 }
 
-/* The keys of a group, for scores, for dy v^T and for dq. */
+/* Packs the keys and values of a group, for q k^T, dy v^T and ds k. */
 static void backward_load_keys(const Backward *b, const BackwardWork *w, int64_t head, int64_t key,
                                int64_t keys)
 {
@@ -211,10 +213,10 @@ static void backward_load_keys(const Backward *b, const BackwardWork *w, int64_t
     for (int64_t i = 0; i < keys; i += TILE_NR) {
         int64_t n = gemm_min(TILE_NR, keys - i);
         size_t  at = (size_t)(i / TILE_NR) * b->b_floats;
-        tile_b_rows(b->amx, &k, key + i, n, width, w->stage, w->k + at);
-        tile_b_rows(b->amx, &v, key + i, n, width, w->stage, w->v + at);
+        tile_b_rows(b->amx, &k, key + i, n, width, w->staging, w->k + at);
+        tile_b_rows(b->amx, &v, key + i, n, width, w->staging, w->v + at);
     }
-    tile_b_columns(b->amx, &k, key, keys, width, w->stage, w->k_columns);
+    tile_b_columns(b->amx, &k, key, keys, width, w->staging, w->k_columns);
 }
 
 static void backward_load_queries(const Backward *b, const BackwardWork *w, int64_t head,
@@ -222,24 +224,24 @@ static void backward_load_queries(const Backward *b, const BackwardWork *w, int6
 {
     HeadRows q = attention_rows(&b->q, &b->d, head), dy = attention_rows(&b->dy, &b->d, head);
     int64_t  width = b->d.width;
-    tile_a_rows(b->amx, &q, query, queries, width, w->stage, w->q);
-    tile_a_columns(b->amx, &q, query, queries, width, w->stage, w->q_columns);
-    tile_a_rows(b->amx, &dy, query, queries, width, w->stage, w->dy);
-    tile_a_columns(b->amx, &dy, query, queries, width, w->stage, w->dy_columns);
+    tile_a_rows(b->amx, &q, query, queries, width, w->staging, w->q);
+    tile_a_columns(b->amx, &q, query, queries, width, w->staging, w->q_columns);
+    tile_a_rows(b->amx, &dy, query, queries, width, w->staging, w->dy);
+    tile_a_columns(b->amx, &dy, query, queries, width, w->staging, w->dy_columns);
 }
 
-/* k * dk, summed over a panel: its part of the temperature's gradient. */
-static double backward_heat(const Backward *b, const HeadRows *k, const float *dk, int64_t key,
+/* The sum of k * dk over a panel: its part of the temperature's gradient. */
+static double backward_temperature(const Backward *b, const HeadRows *k, const float *dk, int64_t key,
                             int64_t n)
 {
-    double heat = 0;
+    double temperature_sum = 0;
     for (int64_t x = 0; x < n; x++)
         for (int64_t c = 0; c < b->d.width; c++) {
             float one;
-            heat += (double)*row_load(k->type, k->data, (key + x) * k->ld + c, 1, &one) *
+            temperature_sum += (double)*row_load(k->type, k->data, (key + x) * k->ld + c, 1, &one) *
                     (double)dk[c * TILE_NR + x];
         }
-    return heat;
+    return temperature_sum;
 }
 
 static void backward_finish_keys(const Backward *b, const BackwardWork *w, int64_t head,
@@ -251,15 +253,15 @@ static void backward_finish_keys(const Backward *b, const BackwardWork *w, int64
         size_t  at = (size_t)(p - from) * b->c_floats;
         int64_t key = p * TILE_NR, n = gemm_min(TILE_NR, b->d.lk - key);
         if (b->want_t)
-            b->heat[head * b->panels + p] = backward_heat(b, &k, w->dk + at, key, n);
+            b->temperature_sums[head * b->panels + p] = backward_temperature(b, &k, w->dk + at, key, n);
         if (b->want_k)
-            tile_store_transposed(w->dk + at, n, b->d.width, &dk, key, w->turn);
+            tile_store_transposed(w->dk + at, n, b->d.width, &dk, key, w->transposed);
         if (b->want_v)
-            tile_store_transposed(w->dv + at, n, b->d.width, &dv, key, w->turn);
+            tile_store_transposed(w->dv + at, n, b->d.width, &dv, key, w->transposed);
     }
 }
 
-/* Panels [from, to) of one head against all its queries, dq summed at the given place. */
+/* Panels [from, to) of one head against all its queries; sums into the given dq. */
 static void backward_group(const Backward *b, BackwardWork *w, int64_t head, int64_t from,
                            int64_t to, float *dq, int64_t ld, bool add)
 {
@@ -281,7 +283,7 @@ static void backward_group(const Backward *b, BackwardWork *w, int64_t head, int
     backward_finish_keys(b, w, head, from, to);
 }
 
-/* The run of one thread over (head, panel). */
+/* The range of (head, panel) of one thread. */
 static void backward_run(const Backward *b, int thread)
 {
     BackwardWork w = backward_work(b, thread);
@@ -309,7 +311,7 @@ static void backward_run(const Backward *b, int thread)
     }
 }
 
-/* dq of the heads that were cut, rows shared among the threads. */
+/* Adds up dq of the heads that are divided between threads; each thread takes some rows. */
 static void backward_join(const Backward *b, int thread)
 {
     int64_t from, to, row, row_end, owner = 0;
@@ -333,7 +335,7 @@ static void backward_join(const Backward *b, int thread)
                 convert_rows(rows.type, rows.data + i * rows.ld * type_bytes(rows.type), F32,
                              dq + i * ld, (size_t)b->d.width);
         }
-        owner = ends ? t : owner;            /* the next head that is cut begins in this run */
+        owner = ends ? t : owner;            /* the next divided head begins in this thread */
     }
 }
 
@@ -343,7 +345,7 @@ Err attention_grad_choose(const Node *n, const Device *device, Choice *choice)
     choice->algo[0] = attention_dims(n).type == BF16 && amx_ready() &&
                       in_type(n, ATTENTION_INPUTS + 2) == BF16;
     backward_plan(n, device->threads, choice->algo[0], &b);
-    choice->workspace_bytes = b.heat_bytes + (size_t)b.threads * b.thread_floats * sizeof(float);
+    choice->workspace_bytes = b.temperature_bytes + (size_t)b.threads * b.thread_floats * sizeof(float);
     choice->name = choice->algo[0] ? amx_word("bf16", "amx") : "builtin";
     return OK;
 }
@@ -362,8 +364,8 @@ Err attention_grad_cpu(const Call *call)
     b.dy = attention_side_y(n, call->in[ATTENTION_INPUTS + 2]);
     b.dy.type = in_type(n, ATTENTION_INPUTS + 2);
     b.scale = attention_scale(n, call->in);
-    b.heat = call->workspace;
-    b.work = (float *)((char *)call->workspace + b.heat_bytes);
+    b.temperature_sums = call->workspace;
+    b.work = (float *)((char *)call->workspace + b.temperature_bytes);
 
 #pragma omp parallel num_threads(b.threads)
     {
@@ -380,7 +382,7 @@ Err attention_grad_cpu(const Call *call)
     if (b.want_t) {
         double sum = 0;
         for (int64_t i = 0; i < b.d.n_heads * b.panels; i++)
-            sum += b.heat[i];
+            sum += b.temperature_sums[i];
         *(float *)call->out[ATTENTION_TEMPERATURE] = (float)sum;
     }
     return OK;

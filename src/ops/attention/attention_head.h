@@ -1,22 +1,23 @@
-/* attention_head.h -- pieces for short sequences on Hopper: a head's keys all in shared memory.
+/* attention_head.h -- building blocks for short sequences on Hopper, where all keys of a head fit
+ * in shared memory.
  *
- * Each warpgroup has 64 queries. A tile in shared memory is a row of columns 16 bytes wide, each
- * with all rows of the tile: eight rows of a column are the 128 bytes that the tensor cores take at
- * a time, so the same tile serves with the summed index along its rows and down its columns, for
- * any width in steps of 8. The 16 bytes between columns put the pieces of one row, which are stored
- * together, into different banks. There is room for R rows, a constant, so that every place is one
- * too; rows beyond the end are zeros. The last warpgroup may read rows that its tile does not have:
- * they are those of the next column or tile, and what comes of them is never stored.
+ * Each warpgroup has 64 queries. A tile in shared memory is a sequence of columns 16 bytes wide,
+ * each with all rows of the tile. Eight rows of a column are the 128 bytes that the tensor cores
+ * read at a time, so a tile can be read with the summed index along its rows or down its columns,
+ * for any width that is a multiple of 8. A gap of 16 bytes between columns spreads the stores of
+ * one row over different banks. There is room for R rows, a constant, so that all offsets are
+ * constants too; rows beyond the end are zeros. The last warpgroup may read beyond its tile, into
+ * the next column or tile; results from there are never stored.
  */
 #ifndef OPS_ATTENTION_ATTENTION_HEAD_H
 #define OPS_ATTENTION_ATTENTION_HEAD_H
 
 #include "ops/attention/attention_wgmma.h"
 
-enum { HEAD_MAX = 288, HEAD_WIDTH = 64 };       /* rows that fit, and columns */
+enum { HEAD_MAX = 288, HEAD_WIDTH = 64 };       /* max. rows and columns */
 
 template <int ROWS, int D> struct WideTile {
-    enum { STEP = ROWS * 16 + 16 };              /* bytes from a column to the next */
+    enum { STEP = ROWS * 16 + 16 };              /* bytes between columns */
     char at[D / 8 * STEP];
 };
 
@@ -33,7 +34,7 @@ template <int ROWS, int D> struct WideTile {
         else                    { constexpr int R = HEAD_MAX; __VA_ARGS__ }                  \
     } while (0)
 
-/* Blocks of 64 rows a warpgroup: as many to a head as it takes. */
+/* Launches enough blocks for each head, 64 rows per warpgroup. */
 template <class Kernel>
 static Err head_launch(const Call *call, Kernel kernel, const AttentionCuda &a, int groups,
                        size_t bytes)
@@ -47,10 +48,10 @@ static Err head_launch(const Call *call, Kernel kernel, const AttentionCuda &a, 
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/* N numbers of 4 bytes from global memory, 0 where there is nothing, and to shared memory.
- * Volatile: the compiler must leave the load where it is, far ahead of the store. */
+/* Loads N words of 4 bytes from global memory, or zeros; stores them to shared memory. Volatile, so
+ * that the compiler leaves the load well ahead of the store. */
 template <int N>
-__device__ __forceinline__ void piece_load(uint32_t (&x)[N], const char *p, bool there)
+__device__ __forceinline__ void words_load(uint32_t (&x)[N], const char *p, bool there)
 {
     if constexpr (N == 4)
         asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %5, 0;\n mov.b32 %0, 0;\n mov.b32 %1, "
@@ -70,7 +71,7 @@ __device__ __forceinline__ void piece_load(uint32_t (&x)[N], const char *p, bool
                      : "l"(p), "r"((int)there));
 }
 template <int N>
-__device__ __forceinline__ void piece_store(uint32_t at, const uint32_t (&x)[N], bool wanted)
+__device__ __forceinline__ void words_store(uint32_t at, const uint32_t (&x)[N], bool wanted)
 {
     if constexpr (N == 4)
         asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %5, 0;\n @p st.shared.v4.b32 [%0], {%1, "
@@ -87,7 +88,7 @@ __device__ __forceinline__ void piece_store(uint32_t at, const uint32_t (&x)[N],
                      ::"r"(at), "r"(x[0]), "r"((int)wanted) : "memory");
 }
 
-/* Zeros in the columns beyond the head's width. */
+/* Clears the columns beyond the head's width. */
 template <int ROWS, int D>
 __device__ __forceinline__ void tile_fill_up(WideTile<ROWS, D> &t, int width)
 {
@@ -96,7 +97,8 @@ __device__ __forceinline__ void tile_fill_up(WideTile<ROWS, D> &t, int width)
         *(uint4 *)(t.at + i) = make_uint4(0, 0, 0, 0);
 }
 
-/* Where the tensor cores find a tile's pieces, summed along the rows or down the columns. */
+/* The tensor cores' descriptors of a tile, with the summed index along the rows or down the
+ * columns. */
 __device__ __forceinline__ uint64_t place_at(uint32_t p, int leading, int stride)
 {
     return (uint64_t)(p >> 4) | (uint64_t)(leading >> 4) << 16 | (uint64_t)(stride >> 4) << 32;
@@ -115,7 +117,7 @@ template <int ROWS, int D> __device__ __forceinline__ uint64_t down(const WideTi
     return place_of(t.at, 128, WideTile<ROWS, D>::STEP);
 }
 
-struct HeadPlace {               /* of a head: divided once, in 32 bits */
+struct HeadPlace {               /* batch and head: divided once, in 32 bits */
     int batch, head;
     __device__ __forceinline__ HeadPlace(const AttentionCuda &a, int i)
         : batch(i / (int)a.heads), head(i % (int)a.heads)
@@ -127,40 +129,40 @@ struct HeadPlace {               /* of a head: divided once, in 32 bits */
     }
 };
 
-/* One tensor's rows, on their way through this thread's registers. */
+/* Copies the rows of one tensor to shared memory through this thread's registers. */
 template <int COPY, int R, int K> struct HeadFeed {
-    enum { WORDS = COPY / 4, AHEAD = 16 / WORDS };       /* pieces under way */
+    enum { WORDS = COPY / 4, AHEAD = 16 / WORDS };       /* AHEAD: copies in flight */
     uint32_t    x[AHEAD][WORDS];
     const char *from;
     int64_t     step;
     uint32_t    to;
-    int         row, rows, n;    /* the next row, from it to the one after, how many exist */
+    int         row, rows, n;    /* next row; rows per step; rows that exist */
 
     template <class T>
     __device__ __forceinline__ HeadFeed(const WideTile<R, K> &tile, const T *x_, int64_t ld,
                                         int64_t count, int width)
     {
-        int pieces = width * 2 / COPY, byte = (int)threadIdx.x % pieces * COPY;
-        rows = (int)blockDim.x / pieces;
-        row = (int)threadIdx.x / pieces;
+        int copies = width * 2 / COPY, byte = (int)threadIdx.x % copies * COPY;
+        rows = (int)blockDim.x / copies;
+        row = (int)threadIdx.x / copies;
         from = (const char *)(x_ + row * ld) + byte;
         step = rows * ld * 2;
         to = smem_at(tile.at) +
              (uint32_t)(byte / 16 * WideTile<R, K>::STEP + row * 16 + byte % 16);
         n = (int)count;
         if (row >= rows)
-            row = R;             /* one of the threads that are too many */
+            row = R;             /* this thread has nothing to copy */
     }
     __device__ __forceinline__ bool more() const { return row < R; }
     __device__ __forceinline__ void load()
     {
 #pragma unroll
         for (int i = 0; i < AHEAD; i++) {
-            piece_load<WORDS>(x[i], from, row + i * rows < n);
+            words_load<WORDS>(x[i], from, row + i * rows < n);
             from += step;
         }
     }
-    /* To shared memory, signs turned where `flip` says so. */
+    /* Stores to shared memory, with the sign bits in `flip` inverted. */
     __device__ __forceinline__ void store(uint32_t flip = 0)
     {
 #pragma unroll
@@ -168,12 +170,13 @@ template <int COPY, int R, int K> struct HeadFeed {
 #pragma unroll
             for (int w = 0; w < WORDS; w++)
                 x[i][w] ^= flip;
-            piece_store<WORDS>(to, x[i], row < R);
+            words_store<WORDS>(to, x[i], row < R);
         }
     }
 };
 
-/* s = x y^T over K columns: 64 rows of x from `row` on, N of y from `key` on. Only queued. */
+/* s = x y^T over K columns: 64 rows of x from `row` on, N of y from `key` on. Queued, not
+ * waited for. */
 template <class T, int K, int N, int RX, int RY>
 __device__ __forceinline__ void head_scores(float (&s)[N / 8][4], const WideTile<RX, K> &x, int row,
                                             const WideTile<RY, K> &y, int key)

@@ -1,7 +1,7 @@
-/* attention_head_cuda.cu -- attention forward of short sequences on Hopper.
+/* attention_head_cuda.cu -- attention over short sequences on Hopper, forward.
  *
- * As attention_wgmma_cuda.cu, without a ring: keys and values are all there when the first score is
- * made. Two blocks fit on a multiprocessor: one is fetched while the other is worked on.
+ * Like attention_wgmma_cuda.cu, but without a ring: all keys and values are loaded before the first
+ * score is computed. Two blocks fit on a multiprocessor: one loads while the other computes.
  */
 #include "ops/attention/attention_head.h"
 
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(GROUPS * 128, AT_ONCE)
     HeadPlace at(a, head);
     float     scale = attention_scale_of(a) * LOG2_E;
 
-    /* Signs are turned where the scale is negative, so that the highest score is the highest
+    /* With a negative scale the queries are negated, so that the maximum score is the maximum
      * product. */
     tile_fill_up(s.q, a.width);
     tile_fill_up(s.k, a.width);
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(GROUPS * 128, AT_ONCE)
         return;
     scale = fabsf(scale);
 
-    RowsSeen rows = { { -INFINITY, -INFINITY }, { 0, 0 } };
+    SoftmaxRows rows = { { -INFINITY, -INFINITY }, { 0, 0 } };
     float    y[N / 8][4], score[KEYS / 8][4];
 #pragma unroll
     for (int d = 0; d < N / 8; d++)

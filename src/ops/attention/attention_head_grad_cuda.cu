@@ -1,20 +1,21 @@
-/* attention_head_grad_cuda.cu -- gradients of short sequences on Hopper: a block has a whole head,
- * so that one kernel makes dq, dk and dv, each in a fixed order, by 5 products where two kernels
- * make 7.
+/* attention_head_grad_cuda.cu -- gradients of attention over short sequences on Hopper.
  *
- * Warpgroups have 64 queries each and walk over the keys. p and ds of 64 keys go to shared memory,
- * for all queries; two warpgroups, others each time, then make those keys' dv = p^T dy and
- * dk = ds^T q, complete at once, while the rest go on to the next scores.
+ * A block has a whole head, so that one kernel computes dq, dk and dv, each in a fixed order, with
+ * 5 products where two kernels need 7.
+ *
+ * Each warpgroup has 64 queries and iterates over the keys. p and ds of 64 keys and all queries go
+ * to shared memory. Two warpgroups, different ones each time, then compute the complete dv = p^T dy
+ * and dk = ds^T q of those keys while the others continue with the next scores.
  */
 #include "ops/attention/attention_head.h"
 
-enum { TILE_KEYS = 64 };         /* of p and ds in shared memory */
+enum { TILE_KEYS = 64 };         /* keys of p and ds in shared memory */
 
 template <int K, int R> struct HeadBackward {
     WideTile<R, K>         q, dy, k, v;
-    WideTile<R, TILE_KEYS> ds, p;        /* p's place first has the parts of delta */
-    float2 lines[(R + 63) / 64 * 64];    /* log-sum-exp (of powers of two) and delta of a query */
-    float  heat[(R + 63) / 64][2][4];    /* parts of the temperature's gradient */
+    WideTile<R, TILE_KEYS> ds, p;        /* p first holds the partial sums of delta */
+    float2 row_stats[(R + 63) / 64 * 64];    /* log-sum-exp (base 2) and delta of a query */
+    float  temperature_sums[(R + 63) / 64][2][4];    /* partial sums of its gradient */
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -36,7 +37,7 @@ __device__ __forceinline__ void inputs_fetch(const AttentionCuda &a, HeadBackwar
     }
 }
 
-/* dy, and delta = rowsum(dy * y): each piece's part, [rows][pieces]. */
+/* Fetches dy, and computes partial sums of delta = rowsum(dy * y), one per copy: [rows][copies]. */
 template <int COPY, class T, int K, int R>
 __device__ __forceinline__ void outputs_fetch(const AttentionCuda &a, HeadBackward<K, R> &s,
                                               HeadPlace at)
@@ -64,29 +65,29 @@ __device__ __forceinline__ void outputs_fetch(const AttentionCuda &a, HeadBackwa
     }
 }
 
-/* A query's log-sum-exp and delta; beyond the end such that p and ds are 0. */
+/* Log-sum-exp and delta of a query. Beyond the end they make p and ds 0. */
 template <int K, int R>
-__device__ __forceinline__ float2 query_line(const AttentionCuda &a, const HeadBackward<K, R> &s,
+__device__ __forceinline__ float2 query_stats(const AttentionCuda &a, const HeadBackward<K, R> &s,
                                              int head, int row)
 {
-    int          pieces = a.width * 2 / (a.copy < 4 ? 4 : a.copy);
-    const float *part = (const float *)s.p.at + row * pieces;
+    int          copies = a.width * 2 / (a.copy < 4 ? 4 : a.copy);
+    const float *part = (const float *)s.p.at + row * copies;
     float        delta = 0;
     if (row >= a.lq)
         return make_float2(INFINITY, 0);
-    for (int i = 0; i < pieces; i++)
+    for (int i = 0; i < copies; i++)
         delta += part[i];
     return make_float2(a.lse[head * a.lq + row] * LOG2_E, delta);
 }
 
-/* 16 rows by N of a warp, from `column` on; rows that the tile does not have are left out. */
+/* Stores a warp's 16 rows by N columns, from `column` on, without rows beyond the tile. */
 template <class T, int N, int R>
 __device__ __forceinline__ void scores_put(WideTile<R, TILE_KEYS> &to, int row, int column,
                                            const float (&x)[N / 8][4])
 {
     int   r = row + (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
     char *at = to.at + column / 8 * WideTile<R, TILE_KEYS>::STEP + r * 16 + t * 4;
-    if (row >= R)                                /* they come in sixteens */
+    if (row >= R)                                /* rows come in multiples of 16 */
         return;
 #pragma unroll
     for (int n = 0; n < N / 8; n++)
@@ -96,37 +97,38 @@ __device__ __forceinline__ void scores_put(WideTile<R, TILE_KEYS> &to, int row, 
                 pair(x[n][2 * h], x[n][2 * h + 1], T());
 }
 
-/* A warp's 16 rows of dk, N columns from `column` on, times the keys: its part of the temperature's
- * gradient. */
+/* A warp's part of the temperature's gradient: its 16 rows of dk, N columns from `column` on, times
+ * the keys. */
 template <class T, int N, int K, int R>
-__device__ __forceinline__ float heat_of(const WideTile<R, K> &k, int row, int column, int lk,
+__device__ __forceinline__ float temperature_part(const WideTile<R, K> &k, int row, int column, int lk,
                                          const float (&dk)[N / 8][4])
 {
     int         g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
     const char *at = k.at + column / 8 * WideTile<R, K>::STEP + (row + g) * 16 + t * 4;
-    float       heat = 0;
+    float       temperature_sum = 0;
 #pragma unroll
     for (int h = 0; h < 2; h++)
 #pragma unroll
         for (int d = 0; d < N / 8; d++)
             if (row + g + 8 * h < lk) {          /* columns beyond the width are zeros */
                 const T *two = (const T *)(at + d * WideTile<R, K>::STEP + h * 128);
-                heat += dk[d][2 * h] * get(two, 0) + dk[d][2 * h + 1] * get(two, 1);
+                temperature_sum += dk[d][2 * h] * get(two, 0) + dk[d][2 * h + 1] * get(two, 1);
             }
-    return warp_sum(heat);
+    return warp_sum(temperature_sum);
 }
 
-/* dq += ds k: 64 queries from `row` on, the tile's keys from `key` to lk. Only queued. */
+/* dq += ds k: 64 queries from `row` on, the tile's keys from `key` to lk. Queued, not waited
+ * for. */
 template <class T, int N, int K, int R>
 __device__ __forceinline__ void queries_add(float (&dq)[N / 8][4], const WideTile<R, TILE_KEYS> &ds,
                                             int row, const WideTile<R, K> &k, int key, int lk)
 {
-    constexpr int step = 2 * WideTile<R, TILE_KEYS>::STEP / 16;          /* 16 keys on */
+    constexpr int step = 2 * WideTile<R, TILE_KEYS>::STEP / 16;          /* 16 keys further */
     uint64_t      xs = along(ds, row), ys = down(k) + (uint64_t)key;
     products_begin();
     wgmma<N, true, false, true>(dq, xs, ys, T());
     wgmma<N, true, false, true>(dq, xs + step, ys + 16, T());
-    if (key + 32 < lk) {                         /* else that half of ds was not made */
+    if (key + 32 < lk) {                         /* else that half of ds was not computed */
         wgmma<N, true, false, true>(dq, xs + 2 * step, ys + 32, T());
         wgmma<N, true, false, true>(dq, xs + 3 * step, ys + 48, T());
     }
@@ -150,7 +152,7 @@ __device__ __forceinline__ void keys_sum(float (&acc)[N / 8][4], const WideTile<
 }
 #endif
 
-/* KEYS: scores at a time, PART: columns of dk or dv at a time, both as the registers allow. */
+/* KEYS: keys of scores at a time; PART: columns of dk or dv at a time. Registers limit both. */
 template <class T, int K, int N, int R, int GROUPS, int KEYS, int PART>
 __global__ void __launch_bounds__(GROUPS * 128, R <= 128 ? 2 : 1)
     head_backward(const __grid_constant__ AttentionCuda a)
@@ -176,7 +178,7 @@ __global__ void __launch_bounds__(GROUPS * 128, R <= 128 ? 2 : 1)
     smem_writes_visible();
     __syncthreads();
     if (threadIdx.x < 64 * GROUPS)
-        s.lines[threadIdx.x] = query_line(a, s, head, (int)threadIdx.x);
+        s.row_stats[threadIdx.x] = query_stats(a, s, head, (int)threadIdx.x);
     __syncthreads();
 
     float dq[N / 8][4];
@@ -198,16 +200,16 @@ __global__ void __launch_bounds__(GROUPS * 128, R <= 128 ? 2 : 1)
             products_commit();
             head_scores<T, K, KEYS>(dp, s.dy, group * 64, s.v, key);
             products_commit();
-            const float2 line[2] = { s.lines[row + g], s.lines[row + g + 8] };
-            const float  steep = scale * LOG2_E;
-            products_wait<1>();                     /* all but dp: the scores, and the last dq */
+            const float2 stats[2] = { s.row_stats[row + g], s.row_stats[row + g + 8] };
+            const float  scale_log2 = scale * LOG2_E;
+            products_wait<1>();                     /* for the scores and the last dq, not dp */
             hold(score);
             hold(dq);
 #pragma unroll
             for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
                 for (int e = 0; e < 4; e++)
-                    score[n][e] = fast_exp2(fmaf(score[n][e], steep, -line[e / 2].x));
+                    score[n][e] = fast_exp2(fmaf(score[n][e], scale_log2, -stats[e / 2].x));
             bool mask = a.mask_diagonal && key < row + 16 && row < key + KEYS;
             if (mask || key + KEYS > lk)
                 scores_mask<KEYS>(score, 0, lk - key, mask, row - key);
@@ -220,7 +222,7 @@ __global__ void __launch_bounds__(GROUPS * 128, R <= 128 ? 2 : 1)
             for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
                 for (int e = 0; e < 4; e++)
-                    dp[n][e] = score[n][e] * (dp[n][e] - line[e / 2].y);
+                    dp[n][e] = score[n][e] * (dp[n][e] - stats[e / 2].y);
             scores_put<T, KEYS>(s.ds, row, half * KEYS, dp);
         }
         smem_writes_visible();
@@ -231,7 +233,7 @@ __global__ void __launch_bounds__(GROUPS * 128, R <= 128 ? 2 : 1)
             owner = owner + 1 == GROUPS ? 0 : owner + 1;
             if (!mine)
                 continue;
-            bool            keys = unit % 2;     /* their gradient, or the values'? */
+            bool            keys = unit % 2;     /* gradient of the keys, or of the values? */
             int             own = tile + row % 64, column = unit / 2 * PART;
             const SideCuda &side = keys ? a.dk : a.dv;
             float           sum[PART / 8][4], factor = keys ? scale : 1;
@@ -239,10 +241,10 @@ __global__ void __launch_bounds__(GROUPS * 128, R <= 128 ? 2 : 1)
             if (side.data)
                 quad_store<T, PART>(at.rows<T>(side) + own * side.ld + column, side.ld, lk - own,
                                     a.width - column, a.copy, sum, factor, factor);
-            if (keys && a.heat) {
-                float heat = heat_of<T, PART>(s.k, own, column, lk, sum);
+            if (keys && a.temperature_sums) {
+                float temperature_sum = temperature_part<T, PART>(s.k, own, column, lk, sum);
                 if (threadIdx.x % 32 == 0)
-                    s.heat[tile / TILE_KEYS][column / PART][threadIdx.x / 32 % 4] = heat;
+                    s.temperature_sums[tile / TILE_KEYS][column / PART][threadIdx.x / 32 % 4] = temperature_sum;
             }
         }
     }
@@ -251,14 +253,14 @@ __global__ void __launch_bounds__(GROUPS * 128, R <= 128 ? 2 : 1)
     if (a.dq.data)
         quad_store<T, N>(at.rows<T>(a.dq) + row * a.dq.ld, a.dq.ld, (int)a.lq - row, a.width,
                          a.copy, dq, scale, scale);
-    if (a.heat) {
+    if (a.temperature_sums) {
         __syncthreads();
-        float heat = 0;
+        float temperature_sum = 0;
         for (int i = 0; i < (lk + TILE_KEYS - 1) / TILE_KEYS && threadIdx.x == 0; i++)
             for (int j = 0; j < N / PART * 4; j++)
-                heat += s.heat[i][j / 4][j % 4];
+                temperature_sum += s.temperature_sums[i][j / 4][j % 4];
         if (threadIdx.x == 0)
-            a.heat[head] = (double)scale * (double)heat;
+            a.temperature_sums[head] = (double)scale * (double)temperature_sum;
     }
 #endif
 }

@@ -1,8 +1,9 @@
-/* attention_mma.h -- tensor-core pieces for attention: rows in shared memory, fragments, products.
+/* attention_mma.h -- tensor-core building blocks for attention: rows in shared memory, fragments,
+ * products.
  *
- * Rows lie D elements and 16 bytes apart, so that what a warp reads of eight of them falls into
- * different banks. Heads narrower than D are filled up with zeros; rows beyond the end are zeros.
- * Floats are rounded to tf32 where they become factors.
+ * Rows in shared memory are D elements and 16 bytes apart, so that a warp's reads of eight rows
+ * fall into different banks. Heads narrower than D and rows beyond the end are padded with zeros.
+ * Floats are rounded to tf32 when they are loaded as factors.
  */
 #ifndef OPS_ATTENTION_ATTENTION_MMA_H
 #define OPS_ATTENTION_ATTENTION_MMA_H
@@ -12,8 +13,8 @@
 
 enum { MMA_THREADS = 128 };
 
-/* Elements from a row to the next; registers of 16 of the summed index: of 16 rows on the left, of
- * two blocks of 8 on the right. */
+/* ROW: elements between rows. FRAGMENT: registers for 16 values of the summed index, by 16 rows on
+ * the left or two blocks of 8 columns on the right. */
 template <class T, int D> constexpr int ROW = D + 16 / (int)sizeof(T);
 template <class T> constexpr int FRAGMENT = 2 * (int)sizeof(T);
 
@@ -24,9 +25,9 @@ __device__ __forceinline__ float fast_exp2(float x)
     return y;
 }
 
-/* Copies COPY bytes (4, 8, 16), of which `size` are read and the rest is zeros. */
+/* Copies COPY bytes (4, 8, 16): reads `size` of them, the rest are zeros. */
 template <int COPY>
-__device__ __forceinline__ void copy_piece(uint32_t at, const void *from, int size)
+__device__ __forceinline__ void cp_async(uint32_t at, const void *from, int size)
 {
     if (COPY == 16)
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(size)
@@ -38,15 +39,15 @@ __device__ __forceinline__ void copy_piece(uint32_t at, const void *from, int si
         asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(at), "l"(from), "r"(size)
                      : "memory");
 }
-/* Copies `bytes`, or zeros if not there. */
+/* Copies `bytes`, or zeros if the source is not there. */
 __device__ __forceinline__ void copy_async(void *to, const void *from, int bytes, bool there)
 {
     if (bytes == 16)
-        copy_piece<16>(smem_at(to), from, there ? 16 : 0);
+        cp_async<16>(smem_at(to), from, there ? 16 : 0);
     else if (bytes == 8)
-        copy_piece<8>(smem_at(to), from, there ? 8 : 0);
+        cp_async<8>(smem_at(to), from, there ? 8 : 0);
     else
-        copy_piece<4>(smem_at(to), from, there ? 4 : 0);
+        cp_async<4>(smem_at(to), from, there ? 4 : 0);
 }
 __device__ __forceinline__ void copy_commit()
 {
@@ -57,8 +58,8 @@ template <int N> __device__ __forceinline__ void copy_wait()
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
-/* ROWS rows from x on, n of which exist; neighbours take one row. Only the width columns are
- * written. */
+/* Loads ROWS rows of x, n of which exist. Neighbouring threads share a row. Only the first `width`
+ * columns are written. */
 template <class T, int D, int ROWS>
 __device__ __forceinline__ void rows_load(T (*to)[ROW<T, D>], const T *x, int64_t ld, int64_t n,
                                           int width, int copy)
@@ -104,10 +105,10 @@ __device__ __forceinline__ uint32_t tf32(float x)
 }
 
 /* Fragments. A: 16 rows by 16 of the summed index. B from rows: two blocks of 8 rows of y, the
- * summed index along the row (x y^T). B from columns: the summed index down the rows (p y), two
- * blocks of 8 columns. The first half of the registers is the first block of B, the rest the
- * second. Floats go in two steps of 8; down the rows in the order in which scores lie in registers,
- * neighbours in the same thread, and fragment_of_scores gives them so. */
+ * summed index along the row (x y^T). B from columns: two blocks of 8 columns, the summed index
+ * down the rows (p y). The first half of the registers is the first block of B, the second half the
+ * second. Floats take two steps of 8. Down the rows they are ordered as scores lie in registers,
+ * neighbours in one thread; fragment_of_scores uses the same order. */
 template <class T, int D>
 __device__ __forceinline__ void fragment_a(uint32_t (&r)[FRAGMENT<T>], T (*x)[ROW<T, D>], int row,
                                            int k)
@@ -148,7 +149,7 @@ __device__ __forceinline__ void fragment_b_columns(uint32_t (&r)[FRAGMENT<T>], T
     }
 }
 
-/* c += a b, b one block of 8. */
+/* c += a b, where b is one block of 8 columns. */
 __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t *b, bf16)
 {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
@@ -186,7 +187,7 @@ __device__ __forceinline__ uint32_t pair(float lo, float hi, f16)
     return *(uint32_t *)&v;
 }
 
-/* Two neighbouring blocks of scores as the left-hand side of the next product. */
+/* Makes two neighbouring blocks of scores the left-hand side of the next product. */
 template <class T>
 __device__ __forceinline__ void fragment_of_scores(uint32_t (&r)[FRAGMENT<T>], const float (&lo)[4],
                                                    const float (&hi)[4])
@@ -248,8 +249,8 @@ __device__ __forceinline__ void product_columns(float (&acc)[D / 8][4], const fl
     }
 }
 
-/* `hidden` for the scores of keys from `end` on, and on the diagonal, where row 0 meets column
- * `self`. */
+/* Sets scores to `hidden` from column `end` on and, if asked, on the diagonal, which passes through
+ * row 0 at column `self`. */
 template <int N>
 __device__ __forceinline__ void scores_mask(float (&s)[N / 8][4], float hidden, int64_t end,
                                             bool diagonal, int self)
@@ -265,7 +266,8 @@ __device__ __forceinline__ void scores_mask(float (&s)[N / 8][4], float hidden, 
         }
 }
 
-/* A thread holds rows g and g + 8 of a fragment of 16; columns 2t and 2t + 1 of each block of 8. */
+/* Stores a fragment of 16 rows: a thread holds rows g and g + 8, columns 2t and 2t + 1 of each
+ * block of 8. */
 template <class T, int D>
 __device__ __forceinline__ void fragment_store(T *to, int64_t ld, int64_t n, int width, bool pairs,
                                                const float (&acc)[D / 8][4], float first,
@@ -282,7 +284,7 @@ __device__ __forceinline__ void fragment_store(T *to, int64_t ld, int64_t n, int
             float lo = acc[d][2 * half] * factor, hi = acc[d][2 * half + 1] * factor;
             if (g + 8 * half >= n || c >= width)
                 continue;
-            if (pairs) {                         /* an even width, places of two */
+            if (pairs) {                         /* even width, aligned pairs */
                 if constexpr (sizeof(T) == 2)
                     *(uint32_t *)(rows[half] + 8 * d) = pair(lo, hi, T());
                 else
@@ -295,7 +297,7 @@ __device__ __forceinline__ void fragment_store(T *to, int64_t ld, int64_t n, int
         }
 }
 
-/* The least D that a head fits in. */
+/* Runs the statements with D the smallest size that a head fits in. */
 #define WITH_WIDTH(width, D, ...)                                                             \
     do {                                                                                      \
         if ((width) <= 16)      { constexpr int D = 16; __VA_ARGS__ }                         \

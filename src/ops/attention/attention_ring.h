@@ -1,20 +1,20 @@
-/* attention_ring.h -- attention over long sequences on Hopper: tiles that the TMA fetches
- * into a ring of stages.
+/* attention_ring.h -- attention over long sequences on Hopper: the TMA fetches tiles into a ring of
+ * pipeline stages.
  *
- * A block has rows of its own (queries, or keys), 64 to a reading warpgroup, and walks over pairs
- * of tiles of the other side. Its last warpgroup only fetches, into a ring of stages (`full` says
- * that a pair is there, `empty` that all have read it), and leaves most of its registers to the
- * others. Every lane says for itself that it has read: one for its warp would do, but takes no less
- * time, and racecheck follows threads one by one.
+ * A block owns some rows (queries or keys), 64 per reading warpgroup, and iterates over pairs of
+ * tiles of the other side. Its last warpgroup only fetches into the ring and gives most of its
+ * registers to the others. The barrier `full` says that a pair of tiles has arrived, `empty` that
+ * all readers are done with it. Every lane arrives at `empty` itself: one arrival per warp would
+ * do, but is not faster, and racecheck tracks single threads.
  *
- * A tile lies in panels of 64 columns beside each other, the last of them narrower, swizzled as the
- * TMA does it: it serves the tensor cores with the summed index along its rows and down its
- * columns alike. What lies beyond a head's width or the last row comes as zeros. The wider the
- * panels the faster the copies: two tiles of 64 x 64 take 278 ns in panels of 128 bytes, 514 of 32
- * and 772 of 16, with all multiprocessors at it.
+ * A tile consists of panels of 64 columns, the last one narrower, in the TMA's swizzle. The tensor
+ * cores can read it with the summed index along its rows or down its columns. Columns beyond a
+ * head's width and rows beyond the last are zeros. Wider panels are copied faster: two tiles of
+ * 64 x 64 take 278 ns in panels of 128 bytes, 514 in panels of 32 and 772 in panels of 16, with all
+ * multiprocessors busy.
  *
- * The TMA wants distances in 16 bytes; where a head's width does not give that, the threads
- * of the fetching warpgroup copy.
+ * The TMA needs strides in multiples of 16 bytes. For head widths that do not give that, the
+ * threads of the fetching warpgroup copy.
  */
 #ifndef OPS_ATTENTION_ATTENTION_RING_H
 #define OPS_ATTENTION_ATTENTION_RING_H
@@ -24,17 +24,17 @@
 
 template <int ROWS, int K> struct Panels {
     enum {
-        FULL = K / 64, PANEL = ROWS * 128,       /* panels of 64 columns, and bytes of one */
-        REST = K % 64, LINE = REST * 2           /* columns of the last, narrower one; its rows */
+        FULL = K / 64, PANEL = ROWS * 128,       /* panels of 64 columns; bytes of one */
+        REST = K % 64, LINE = REST * 2           /* columns of the last panel; bytes of its rows */
     };
-    static_assert(REST == 0 || REST == 16 || REST == 32, "a swizzle is as long as the rows");
+    static_assert(REST == 0 || REST == 16 || REST == 32, "there is a swizzle for rows of this length");
     char at[ROWS * K * 2];
 };
 
 template <int K, int OWNS, int OWN, int ROWS, int STAGES> struct RingShared {
     Panels<OWN, K>  own[OWNS];
     Panels<ROWS, K> one[STAGES], two[STAGES];
-    uint64_t        full[STAGES], empty[STAGES], ready;      /* ready: own is there */
+    uint64_t        full[STAGES], empty[STAGES], ready;      /* ready: own has arrived */
 };
 
 struct TileMaps { CUtensorMap full, rest; };
@@ -42,11 +42,12 @@ struct TileMaps { CUtensorMap full, rest; };
 struct RingArgs {
     TileMaps    own_map[2], walk_map[2];
     SideCuda    own[2], walk[2];
-    int64_t     own_rows, walk_rows;     /* of a head */
-    int64_t     blocks;                  /* to a head */
+    int64_t     own_rows, walk_rows;     /* per head */
+    int64_t     blocks;                  /* per head */
 };
 
-/* K: the head's width in steps of the summed index, N: in steps of a result's columns. */
+/* Runs the statements with the head's width rounded up: K as a summed index, N as columns of a
+ * result. */
 #define WITH_WIDTHS(width, K, N, ...)                                                         \
     do {                                                                                      \
         if ((width) <= 32)      { constexpr int K = 32, N = 32; __VA_ARGS__ }                 \
@@ -56,7 +57,8 @@ struct RingArgs {
         else                    { constexpr int K = 128, N = 128; __VA_ARGS__ }               \
     } while (0)
 
-/* Shall that many warpgroups share a tile, not two, or would too many of them have no rows? */
+/* Is it worth sharing a tile among so many warpgroups instead of two? Not if too many get no
+ * rows. */
 static inline bool groups_pay(int64_t rows, int groups)
 {
     return ceil_div(rows, 64 * groups) * groups <= ceil_div(rows, 128) * 2 + 1;
@@ -75,7 +77,7 @@ static Err ring_map(const AttentionCuda &a, const SideCuda &side, int64_t length
     return K % 64 ? map_make(a.type, 4, extent, between, rest, from, &maps->rest) : OK;
 }
 
-/* Blocks of OWN rows, 64 to a reading warpgroup. */
+/* Launches blocks of OWN rows, 64 per reading warpgroup. */
 template <int K, int OWNS, int OWN, int ROWS, class Kernel>
 static Err ring_launch(const Call *call, Kernel kernel, const AttentionCuda &a, RingArgs r,
                        size_t bytes)
@@ -95,11 +97,11 @@ static Err ring_launch(const Call *call, Kernel kernel, const AttentionCuda &a, 
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/* ---- order ---- */
+/* ---- synchronization ---- */
 
-/* A warpgroup's registers, each thread's: the fetching one gives, the others take. In all they may
- * be no more than the block was launched with, or all wait for ever: 168 each (2 reading
- * warpgroups), 128 (3), 96 (4). */
+/* Registers per thread. The fetching warpgroup gives some up and the others take them. The total
+ * must not exceed what the block was launched with, or the block deadlocks: 168 each with 2 reading
+ * warpgroups, 128 with 3, 96 with 4. */
 constexpr int registers_fetching(int groups) { return groups == 2 ? 40 : 32; }
 constexpr int registers_reading(int groups) { return groups == 2 ? 232 : groups == 3 ? 160 : 112; }
 template <int N> __device__ __forceinline__ void registers_give()
@@ -115,15 +117,15 @@ __device__ __forceinline__ void group_sync(int group)
     asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");
 }
 
-/* Reading warpgroups take turns in queueing products (the order of Shah et al. 2024,
- * FlashAttention-3), so that one has the tensor cores while another takes exponentials: left alone
- * they all wait for products at the same time, and then all for the same units. */
+/* Reading warpgroups take turns in queueing products (Shah et al. 2024, FlashAttention-3), so that
+ * one uses the tensor cores while another computes exponentials. Otherwise all would wait for
+ * products at the same time and then compete for the same units. */
 template <int GROUPS> struct Turns {
     int group;
     __device__ __forceinline__ explicit Turns(int group_) : group(group_)
     {
         if (group == GROUPS - 1)
-            pass();                              /* the first begins */
+            pass();                              /* the first warpgroup begins */
     }
     __device__ __forceinline__ void take() const
     {
@@ -135,20 +137,20 @@ template <int GROUPS> struct Turns {
     }
 };
 
-struct Place {                   /* in the ring */
-    int stage, phase;
+struct RingPosition {            /* pipeline stage, and the parity its barrier has in this round */
+    int stage, parity;
     template <int STAGES> __device__ __forceinline__ void next()
     {
         if (++stage == STAGES) {
             stage = 0;
-            phase ^= 1;
+            parity ^= 1;
         }
     }
 };
 
 /* ---- the fetching warpgroup ---- */
 
-/* Before all else, by all. Copied tiles have zeros beyond the head's width from here. */
+/* Called first, by all threads. Tiles that threads copy get their zero padding here. */
 template <int K, int OWNS, int OWN, int ROWS, int STAGES>
 __device__ __forceinline__ void ring_begin(RingShared<K, OWNS, OWN, ROWS, STAGES> &s,
                                            const AttentionCuda &a)
@@ -171,7 +173,7 @@ __device__ __forceinline__ void ring_begin(RingShared<K, OWNS, OWN, ROWS, STAGES
     __syncthreads();
 }
 
-/* Rows from `row` on: by the TMA, asked by one thread. */
+/* One thread asks the TMA for rows from `row` on. */
 __device__ __forceinline__ void box_ask(char *to, const CUtensorMap *map, uint64_t *full,
                                         int column, int row, int head, int batch)
 {
@@ -192,8 +194,8 @@ __device__ __forceinline__ void tile_ask(Panels<ROWS, K> &to, const TileMaps &ma
         box_ask(to.at + panels * bytes, &maps.rest, full, panels * 64, row, head, batch);
 }
 
-/* Where a byte of a row lies: the 16-byte pieces of a row are permuted, eight rows of 128 bytes
- * each in another way, as are eight pairs of 64 bytes and eight fours of 32. */
+/* Offset of a byte of a row. The TMA's swizzle permutes the 16-byte units of a row; the pattern
+ * repeats every eight rows. */
 template <int ROWS, int K> __device__ __forceinline__ int byte_at(int row, int byte)
 {
     constexpr int full = Panels<ROWS, K>::FULL * 128, line = Panels<ROWS, K>::LINE;
@@ -205,7 +207,7 @@ template <int ROWS, int K> __device__ __forceinline__ int byte_at(int row, int b
     return Panels<ROWS, K>::FULL * Panels<ROWS, K>::PANEL + (at ^ (at >> 3 & (line - 1) & 0x70));
 }
 
-/* The same by the warpgroup's threads; neighbours take one row. Only the head's columns are
+/* The threads of the warpgroup copy a tile; neighbours share a row. Only the head's columns are
  * written. */
 template <int ROWS, int K>
 __device__ __forceinline__ void tile_copy(Panels<ROWS, K> &to, const AttentionCuda &a,
@@ -222,7 +224,7 @@ __device__ __forceinline__ void tile_copy(Panels<ROWS, K> &to, const AttentionCu
     }
 }
 
-/* Bytes that lie together, in sixteens; beside whatever else `full` waits for. */
+/* Asks for contiguous bytes, a multiple of 16, in addition to whatever else `full` waits for. */
 __device__ __forceinline__ void bulk_ask(void *to, const void *from, int bytes, uint64_t *full)
 {
     asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(smem_at(full)),
@@ -234,15 +236,15 @@ __device__ __forceinline__ void bulk_ask(void *to, const void *from, int bytes, 
                  : "memory");
 }
 
-/* All of a block's tiles; `more`: what a pair of tiles has besides, asked for by one thread before
- * it arrives. */
+/* Fetches all tiles of a block. `more` asks for what accompanies a pair of tiles; one thread calls
+ * it before it arrives. */
 template <int K, int OWNS, int OWN, int ROWS, int STAGES, class More>
 __device__ __forceinline__ void ring_fetch(RingShared<K, OWNS, OWN, ROWS, STAGES> &s,
                                            const AttentionCuda &a, const RingArgs &r, int64_t head,
                                            int64_t first, int64_t tiles, More more)
 {
     bool  asks = a.copy == 16, one = threadIdx.x % 128 == 0;
-    Place at = { 0, 0 }, before = { 0, 0 };
+    RingPosition at = { 0, 0 }, before = { 0, 0 };
     int   batch = (int)(head / a.heads), inner = (int)(head % a.heads);
     if (asks && threadIdx.x % 128 >= 32)
         return;
@@ -263,7 +265,7 @@ __device__ __forceinline__ void ring_fetch(RingShared<K, OWNS, OWN, ROWS, STAGES
     }
     for (int64_t tile = 0; tile < tiles; tile++) {
         uint64_t *full = &s.full[at.stage];
-        bar_wait(&s.empty[at.stage], at.phase ^ 1);
+        bar_wait(&s.empty[at.stage], at.parity ^ 1);
         if (one)
             more.ask(at.stage, tile, full);
         if (asks) {
@@ -299,14 +301,15 @@ struct NoMore {
 
 /* ---- products ---- */
 
-/* Where the tensor cores find rows of LINE bytes; `leading`: bytes to the panel beside them. */
+/* The tensor cores' descriptor of rows of LINE bytes; `leading`: bytes to the neighbouring
+ * panel. */
 template <int LINE> __device__ __forceinline__ uint64_t panel_at(const void *p, int leading)
 {
     constexpr uint64_t kind = LINE == 128 ? 1 : LINE == 64 ? 2 : 3;
     return (uint64_t)(smem_at(p) >> 4) | (uint64_t)(leading >> 4) << 16 |
            (uint64_t)(LINE * 8 >> 4) << 32 | kind << 62;
 }
-/* 16 columns of a tile's rows from `row` on, the k-th of them, the summed index along the rows. */
+/* The k-th block of 16 columns of a tile's rows from `row` on, the summed index along the rows. */
 template <int ROWS, int K>
 __device__ __forceinline__ uint64_t along(const Panels<ROWS, K> &t, int row, int k)
 {
@@ -317,7 +320,7 @@ __device__ __forceinline__ uint64_t along(const Panels<ROWS, K> &t, int row, int
     return panel_at<line>(t.at + full * bytes + row * line, 0) + (uint64_t)((k - 4 * full) * 2);
 }
 
-/* This warpgroup's 64 rows of x, from `row` on, as left-hand sides. */
+/* Loads this warpgroup's 64 rows of x, from `row` on, as left-hand sides. */
 template <int K, int RX>
 __device__ __forceinline__ void rows_get(uint32_t (&x)[K / 16][4], const Panels<RX, K> &from,
                                          int row)
@@ -329,7 +332,8 @@ __device__ __forceinline__ void rows_get(uint32_t (&x)[K / 16][4], const Panels<
         ldmatrix(x[k], from.at + byte_at<RX, K>(row, k * 32 + lane / 16 * 16));
 }
 
-/* s = x y^T over K columns: 64 rows of x from `row` on, all N rows of y. Only queued. */
+/* s = x y^T over K columns: 64 rows of x from `row` on, all N rows of y. Queued, not waited
+ * for. */
 template <class T, int K, int RX, int N>
 __device__ __forceinline__ void scores_queue(float (&s)[N / 8][4], const Panels<RX, K> &x, int row,
                                              const Panels<N, K> &y)
@@ -349,7 +353,8 @@ __device__ __forceinline__ void scores_queue(float (&s)[N / 8][4], const uint32_
         wgmma<N, true, false>(s, x[k], along(y, 0, k), T());
 }
 
-/* acc += p y: p in registers, 64 rows by ROWS; y has ROWS rows of N columns. Only queued. */
+/* acc += p y: p in registers, 64 rows by ROWS; y has ROWS rows of N columns. Queued, not
+ * waited for. */
 template <class T, int N, int ROWS, int K>
 __device__ __forceinline__ void sums_queue(float (&acc)[N / 8][4],
                                            const uint32_t (&p)[ROWS / 16][4],

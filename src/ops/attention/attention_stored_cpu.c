@@ -1,11 +1,11 @@
-/* attention_stored_cpu.c -- attention that keeps its probabilities, on the CPU.
+/* attention_stored_cpu.c -- attention that stores its probabilities, on the CPU.
  *
  * The plain form: scores, softmax, product, by blocks of queries; gradients from the stored
- * probabilities. It is what attention_cpu.c is checked against, and what its bytes are compared
- * with; it needs six products backward where tiles need five and an exponential.
+ * probabilities. attention_cpu.c is checked against it, in results and in memory. Backward takes
+ * six products here; the tiled form takes five and recomputes the exponentials.
  *
- * Backward goes twice over the scores, so that every result has one owner: by blocks of queries for
- * delta = rowsum(p * dp) and dq, then by blocks of keys for dk and dv.
+ * Backward passes over the scores twice, so that one thread computes each result: by blocks of
+ * queries for delta = rowsum(p * dp) and dq, then by blocks of keys for dk and dv.
  */
 #include "device/convert.h"
 #include "linalg/linalg.h"
@@ -13,21 +13,21 @@
 #include "ops/parallel.h"
 #include "ops/elementwise/vmath.h"
 
-enum { STORED_BLOCK = 128 };     /* queries or keys; within one block of gemm_tile */
+enum { STORED_BLOCK = 128 };     /* queries or keys; fits in one block of gemm_tile */
 
 typedef struct Stored {
     AttentionDims d;
     AttentionSide q, k, v, y, dq, dk, dv;    /* y: dy in backward */
     char         *p;             /* [n_heads][lq][lk] in d.type */
     float        *delta;         /* [n_heads][lq] */
-    double       *heat;          /* [n_heads][key blocks]: parts of the temperature's gradient */
+    double       *temperature_sums;  /* [n_heads][key blocks]: partial sums of its gradient */
     float         scale;
     bool          mask_diagonal, want_t;
     size_t        row_floats, side_floats, gemm_floats, thread_floats, delta_floats;
     float        *work;
 } Stored;
 
-typedef struct StoredWork {      /* of one thread */
+typedef struct StoredWork {      /* buffers of one thread */
     float *row, *more;           /* [STORED_BLOCK][lk] */
     float *a, *b, *sum, *sum_2;  /* [STORED_BLOCK][width] */
     void  *gemm;
@@ -125,7 +125,7 @@ static void stored_forward_block(const Stored *s, const StoredWork *w, int64_t h
     stored_write(&y, query, queries, width, w->sum);
 }
 
-/* dp of queries against keys [key, key+keys), into columns of rows ld apart. */
+/* dp = dy v^T of a block of queries and keys [key, key+keys). */
 static void stored_dp(const Stored *s, const StoredWork *w, const float *dy, int64_t ld_dy,
                       int64_t queries,
                       const HeadRows *v, int64_t key, int64_t keys, float *dp, int64_t ld)
@@ -200,11 +200,11 @@ static void stored_backward_keys(const Stored *s, const StoredWork *w, int64_t h
         stored_write(&dk, key, keys, width, w->sum);
     if (s->want_t) {
         const float *b = tile_load(&k, key, keys, width, w->b, &ldb);
-        double       heat = 0;
+        double       temperature_sum = 0;
         for (int64_t j = 0; j < keys; j++)
             for (int64_t c = 0; c < width; c++)
-                heat += (double)(b[j * ldb + c] * w->sum[j * width + c]);
-        s->heat[head * stored_blocks(lk) + key / STORED_BLOCK] = heat;
+                temperature_sum += (double)(b[j * ldb + c] * w->sum[j * width + c]);
+        s->temperature_sums[head * stored_blocks(lk) + key / STORED_BLOCK] = temperature_sum;
     }
 }
 
@@ -221,7 +221,7 @@ static void stored_sides(const Call *call, Stored *s, void *y, void *p)
 
 typedef void StoredBlock(const Stored *s, const StoredWork *w, int64_t head, int64_t first);
 
-/* Blocks of all heads, shared among the threads. */
+/* Runs `block` for the blocks of all heads, divided among the threads. */
 static void stored_each(const Stored *s, StoredBlock *block, int64_t length, int threads)
 {
     int64_t blocks = stored_blocks(length);
@@ -254,7 +254,7 @@ Err attention_stored_cpu(const Call *call)
     return OK;
 }
 
-static size_t stored_heat_bytes(const Stored *s)
+static size_t stored_temperature_bytes(const Stored *s)
 {
     return s->want_t ? (size_t)gemm_round_up(s->d.n_heads * stored_blocks(s->d.lk) * 8, 64) : 0;
 }
@@ -263,7 +263,7 @@ Err attention_stored_grad_choose(const Node *n, const Device *device, Choice *ch
 {
     Stored s;
     stored_plan(n, &s);
-    choice->workspace_bytes = stored_heat_bytes(&s) +
+    choice->workspace_bytes = stored_temperature_bytes(&s) +
         ((size_t)device->threads * s.thread_floats + s.delta_floats) * sizeof(float);
     choice->name = "builtin";
     return OK;
@@ -280,15 +280,15 @@ Err attention_stored_grad_cpu(const Call *call)
     s.dq = attention_side(n, a->q, call->out);
     s.dk = attention_side(n, a->k, call->out);
     s.dv = attention_side(n, a->v, call->out);
-    s.heat = call->workspace;
-    s.delta = (float *)((char *)call->workspace + stored_heat_bytes(&s));
+    s.temperature_sums = call->workspace;
+    s.delta = (float *)((char *)call->workspace + stored_temperature_bytes(&s));
     s.work = s.delta + s.delta_floats;
     stored_each(&s, stored_backward_queries, s.d.lq, call->device->threads);
     stored_each(&s, stored_backward_keys, s.d.lk, call->device->threads);
     if (s.want_t) {
         double sum = 0;
         for (int64_t i = 0; i < s.d.n_heads * stored_blocks(s.d.lk); i++)
-            sum += s.heat[i];
+            sum += s.temperature_sums[i];
         *(float *)call->out[ATTENTION_TEMPERATURE] = (float)sum;
     }
     return OK;

@@ -1,6 +1,5 @@
-/* attention_stored_cuda.cu -- attention that keeps its probabilities, on CUDA: attention by tiles,
- * then p = exp(score - lse) for every score, once more by tiles. The gradient is in
- * attention_grad_cuda.cu. */
+/* attention_stored_cuda.cu -- attention that stores its probabilities, on CUDA, forward: attention,
+ * then p = exp(score - lse) for every score, tile by tile. */
 #include "ops/attention/attention_cuda.h"
 
 template <class T>

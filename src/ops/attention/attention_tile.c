@@ -1,4 +1,4 @@
-/* attention_tile.c -- see attention_tile.h. */
+/* attention_tile.c -- packing and multiplying the tiles of CPU attention: see attention_tile.h. */
 #include "ops/attention/attention_tile.h"
 
 #include "device/convert.h"
@@ -47,7 +47,7 @@ float attention_scale(const Node *n, void *const *in)
         return ATTR(n, AttentionAttr)->scale;
     const float *t = row_load(in_type(n, ATTENTION_TEMPERATURE), in[ATTENTION_TEMPERATURE], 0, 1,
                               &value);
-    return fmaxf(expf(*t), FLT_MIN);         /* never 0: a masked score is scaled to infinity */
+    return fmaxf(expf(*t), FLT_MIN);     /* never 0: scaling a masked score must give infinity */
 }
 
 const float *tile_load(const HeadRows *x, int64_t first, int64_t n, int64_t width, float *buffer,
@@ -63,7 +63,7 @@ const float *tile_load(const HeadRows *x, int64_t first, int64_t n, int64_t widt
     return buffer;
 }
 
-/* AMX tiles are 16 rows by 32 of the summed index. */
+/* An AMX tile has 16 rows and 32 columns of the summed index. */
 static int64_t tile_16(int64_t n) { return gemm_round_up(n, 16); }
 static int64_t tile_32(int64_t n) { return gemm_round_up(n, 32); }
 
@@ -80,9 +80,9 @@ size_t tile_b_floats(bool amx, int64_t k)
     return (size_t)(amx ? tile_32(k) / 2 * TILE_NR : k * TILE_NR);
 }
 
-size_t tile_stage_floats(bool amx, Type type, int64_t rows, int64_t width)
+size_t tile_staging_floats(bool amx, Type type, int64_t rows, int64_t width)
 {
-    if (amx)                                 /* a block turned, or a panel of rows filled up */
+    if (amx)                                 /* a transposed block, or a padded panel of rows */
         return (size_t)gemm_max(tile_16(width) * 16, TILE_NR * tile_32(width) / 2);
     return type == F32 ? 0 : tile_round(gemm_max(rows, TILE_NR) * width);
 }
@@ -97,7 +97,7 @@ static void tile_pack_rows(const float *x, int64_t ld, int64_t n, int64_t width,
         gemm_pack_along_k(&side, 0, n, panel, c, gemm_min(GEMM_KC, width - c), dst + c * panel);
 }
 
-void tile_a_rows(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t width, float *stage,
+void tile_a_rows(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t width, float *staging,
                  float *a)
 {
     int64_t ld;
@@ -105,7 +105,7 @@ void tile_a_rows(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t 
         amx_a_rows(x, first, n, width, (uint16_t *)a);
         return;
     }
-    const float *rows = tile_load(x, first, n, width, stage, &ld);
+    const float *rows = tile_load(x, first, n, width, staging, &ld);
     for (int64_t i = 0; i < n; i += TILE_MR) {
         int64_t count = gemm_min(TILE_MR, n - i);
         tile_pack_rows(rows + i * ld, ld, count, width, count, a + i * width);
@@ -113,14 +113,14 @@ void tile_a_rows(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t 
 }
 
 void tile_a_columns(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t width,
-                    float *stage, float *a)
+                    float *staging, float *a)
 {
     int64_t ld;
     if (amx) {
-        amx_a_columns(x, first, n, width, (uint32_t *)stage, (uint32_t *)a);
+        amx_a_columns(x, first, n, width, (uint32_t *)staging, (uint32_t *)a);
         return;
     }
-    GemmSide side = { .data = tile_load(x, first, n, width, stage, &ld), .type = F32 };
+    GemmSide side = { .data = tile_load(x, first, n, width, staging, &ld), .type = F32 };
     side.ld = ld;
     for (int64_t c = 0; c < width; c += TILE_MR) {
         int64_t count = gemm_min(TILE_MR, width - c);
@@ -128,20 +128,20 @@ void tile_a_columns(bool amx, const HeadRows *x, int64_t first, int64_t n, int64
     }
 }
 
-void tile_b_rows(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t width, float *stage,
+void tile_b_rows(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t width, float *staging,
                  float *b)
 {
     int64_t ld;
     if (amx) {
-        amx_b_rows(x, first, n, width, (uint16_t *)stage, (uint32_t *)b);
+        amx_b_rows(x, first, n, width, (uint16_t *)staging, (uint32_t *)b);
         return;
     }
-    const float *rows = tile_load(x, first, n, width, stage, &ld);
+    const float *rows = tile_load(x, first, n, width, staging, &ld);
     tile_pack_rows(rows, ld, n, width, TILE_NR, b);
 }
 
 void tile_b_columns(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t width,
-                    float *stage, float *b)
+                    float *staging, float *b)
 {
     int64_t ld;
     if (amx) {
@@ -149,9 +149,9 @@ void tile_b_columns(bool amx, const HeadRows *x, int64_t first, int64_t n, int64
         return;
     }
     GemmSide side = { .type = F32 };
-    for (int64_t i = 0; i < n; i += TILE_NR) {           /* the stage holds that many, at least */
+    for (int64_t i = 0; i < n; i += TILE_NR) {           /* staging holds at least that many rows */
         int64_t rows = gemm_min(TILE_NR, n - i);
-        side.data = tile_load(x, first + i, rows, width, stage, &ld);
+        side.data = tile_load(x, first + i, rows, width, staging, &ld);
         side.ld = ld;
         for (int64_t c = 0; c < width; c += TILE_NR)
             gemm_pack_along_i(&side, c, gemm_min(TILE_NR, width - c), TILE_NR, 0, rows,
@@ -167,8 +167,8 @@ const float *tile_b_score(bool amx, const float *score, int64_t rows, float *pai
     return pairs;
 }
 
-/* Where the panel of A that begins with row i lies, when it is packed piece by piece along k: each
- * panel then has room for the vector that packing runs over. */
+/* Offset of the panel of A that begins with row i, packed chunk by chunk along k. Packing writes
+ * whole vectors, so each panel has room for one vector beyond its end. */
 static int64_t tile_score_at(int64_t i, int64_t depth)
 {
     return i * (depth + GEMM_LANES - TILE_MR);
@@ -193,9 +193,9 @@ void tile_a_score(bool amx, const float *score, int64_t rows, int64_t k, int64_t
 void tile_ahead_start(TileAhead *ahead, const AttentionDims *d, int64_t head,
                       const AttentionSide *const *sides, int n)
 {
-    int64_t rows = gemm_min(d->lq, d->lk), most = 1 << 20;       /* half of a second cache */
+    int64_t rows = gemm_min(d->lq, d->lk), max_bytes = 1 << 20;      /* half of an L2 cache */
     *ahead = (TileAhead){ .bytes = d->width * type_bytes(d->type) };
-    if (head >= d->n_heads || rows * n * ahead->bytes > most)
+    if (head >= d->n_heads || rows * n * ahead->bytes > max_bytes)
         return;
     ahead->end = rows;
     for (int i = 0; i < n; i++)
@@ -237,13 +237,13 @@ void tile_product(bool amx, const TileProduct *p)
     }
 }
 
-size_t tile_turn_floats(int64_t width)
+size_t tile_transpose_floats(int64_t width)
 {
     return (size_t)(TILE_NR * gemm_round_up(width, TILE_NR));
 }
 
 void tile_store_transposed(const float *x, int64_t n, int64_t width, const HeadRows *dst, int64_t first,
-                       float *turn)
+                       float *transposed)
 {
     int64_t wide = gemm_round_up(width, TILE_NR), lanes = gemm_round_up(n, GEMM_LANES);
     for (int64_t c = 0; c < width; c += TILE_NR) {
@@ -251,9 +251,9 @@ void tile_store_transposed(const float *x, int64_t n, int64_t width, const HeadR
         int64_t      count = gemm_min(TILE_NR, width - c);
         for (int64_t r = 0; r < count; r++)
             rows[r] = x + (c + r) * TILE_NR;
-        gemm_interleave(turn + c, wide, rows, count, lanes);
+        gemm_interleave(transposed + c, wide, rows, count, lanes);
     }
     for (int64_t i = 0; i < n; i++)
         convert_rows(dst->type, dst->data + (first + i) * dst->ld * type_bytes(dst->type), F32,
-                     turn + i * wide, (size_t)width);
+                     transposed + i * wide, (size_t)width);
 }

@@ -1,15 +1,14 @@
-/* attention_wgmma.h -- pieces for attention on Hopper: products of a warpgroup, the softmax of what
- * was seen so far.
+/* attention_wgmma.h -- building blocks for attention on Hopper: warpgroup products, online softmax.
  *
- * A warpgroup (4 warps) multiplies 64 rows at a time; the right-hand side is read from shared
- * memory, the left-hand side from there or from registers, where the results lie as those of
- * mma.sync do. */
+ * A warpgroup (4 warps) multiplies 64 rows at a time. The right-hand side is read from shared
+ * memory, the left-hand side from shared memory or registers. Results have the register layout of
+ * mma.sync. */
 #ifndef OPS_ATTENTION_ATTENTION_WGMMA_H
 #define OPS_ATTENTION_ATTENTION_WGMMA_H
 
 #include "ops/attention/attention_mma.h"
 
-/* Bytes copied at a time, as a constant. */
+/* Runs the statements with COPY, the bytes per copy, as a constant. */
 #define WITH_COPY(copy, COPY, ...)                                                            \
     do {                                                                                      \
         if ((copy) == 16)     { constexpr int COPY = 16; __VA_ARGS__ }                        \
@@ -21,7 +20,7 @@
 
 /* ---- products ---- */
 
-/* The compiler does not move uses of c over this place. */
+/* Keeps the compiler from moving uses of c across this point. */
 template <int N> __device__ __forceinline__ void hold(float (&c)[N][4])
 {
 #pragma unroll
@@ -55,8 +54,8 @@ template <int N> __device__ __forceinline__ void hold(float (&c)[N][4])
 #define C_SET(x) "=f"(x)
 #define C_ADD(x) "+f"(x)
 
-/* Operands after the N/2 results, by number. A result that is set must not be an operand too: the
- * copy into its registers would make the compiler end all products under way. */
+/* Operand numbers follow the N/2 results. A result that is set must not be an input operand too:
+ * the copy into its registers would make the compiler wait for all pending products. */
 #define WGMMA_TILES(N, A, B, ADD, XD, YD, KIND)                                                    \
     do {                                                                                           \
         if (add)                                                                                   \
@@ -142,16 +141,17 @@ WGMMA_OF(f16, "f16")
 #undef WGMMA_REGISTERS
 #undef C
 
-/* ---- softmax of what was seen so far ---- */
+/* ---- online softmax ---- */
 
-struct RowsSeen {                /* of this thread's two rows */
+struct SoftmaxRows {             /* maximum and sum so far, of this thread's two rows */
     float top[2], sum[2];
 };
 
-/* Scores become exponentials over the highest so far. Has that grown, in any row of the warp? Then
- * y must be scaled by `factor`, as the sum is already. The scale is positive. */
+/* Replaces scores by exponentials relative to the maximum so far. Returns true if the maximum grew
+ * in any row of the warp: then y must be multiplied by `factor`, as the sum was. The scale is
+ * positive. */
 template <int KEYS>
-__device__ __forceinline__ bool softmax_step(float (&score)[KEYS / 8][4], RowsSeen &r, float scale,
+__device__ __forceinline__ bool softmax_step(float (&score)[KEYS / 8][4], SoftmaxRows &r, float scale,
                                              float (&factor)[2])
 {
     float high[2] = { r.top[0], r.top[1] };
@@ -195,9 +195,9 @@ __device__ __forceinline__ void rows_scale(float (&y)[N / 8][4], const float (&f
             y[d][e] *= factor[e / 2];
 }
 
-/* The log-sum-exp of a warp's 16 rows; the sum becomes what y is to be multiplied by. */
+/* Stores the log-sum-exp of a warp's 16 rows; the sum becomes the factor for y. */
 __device__ __forceinline__ void softmax_end(const AttentionCuda &a, int64_t head, int64_t row,
-                                            RowsSeen &r, float scale)
+                                            SoftmaxRows &r, float scale)
 {
     int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
 #pragma unroll
@@ -212,8 +212,8 @@ __device__ __forceinline__ void softmax_end(const AttentionCuda &a, int64_t head
 
 /* ---- results ---- */
 
-/* Of two values in each of two lanes that differ in bit M, the first has both firsts, the second
- * both seconds. */
+/* Exchanges values between two lanes that differ in bit M: the lower lane gets both first values,
+ * the upper one both second values. */
 template <int M> __device__ __forceinline__ void quad_swap(uint32_t &first, uint32_t &second)
 {
     bool     high = threadIdx.x & M;
@@ -222,12 +222,11 @@ template <int M> __device__ __forceinline__ void quad_swap(uint32_t &first, uint
     second = high ? second : got;
 }
 
-/* Note [Whole pieces]
- * fragment_store of 4 bytes a thread writes 16 bytes of a row at a time, half of what the second
- * cache takes at least, and what a head's block stores at once then fills the way there. So the
- * four threads of a row exchange their pairs first: of four blocks of 8 columns each then has one,
- * 16 bytes; where places allow only 8, of two blocks half of one. An even width, all lanes
- * together. */
+/* Note [Whole sectors]
+ * fragment_store writes 4 bytes per thread, 16 bytes of a row at a time: half a sector of the L2
+ * cache, so that a block's stores saturate the path to it. Here the four threads of a row exchange
+ * pairs first. Each then holds one of four blocks of 8 columns and stores 16 bytes; where alignment
+ * allows only 8 bytes, half of one of two blocks. The width is even; all lanes must take part. */
 template <class T, int D>
 __device__ __forceinline__ void quad_store(T *to, int64_t ld, int64_t n, int width, int copy,
                                            const float (&acc)[D / 8][4], float first, float second)

@@ -1,19 +1,20 @@
-/* attention_wgmma_cuda.cu -- attention forward on Hopper: as attention_cuda.cu, by warpgroups.
+/* attention_wgmma_cuda.cu -- attention on Hopper, forward: the algorithm of attention_cuda.cu with
+ * warpgroup products.
  *
- * Each warpgroup has 64 queries. While it takes exponentials of one tile's scores, y += p v of the
- * tile before runs, and other warpgroups' products. The highest score so far is replaced, and y
- * scaled anew, only where it grew by more than 2^8: what matters is that exponentials neither
- * overflow nor vanish, and the last division makes up for the rest. */
+ * Each warpgroup has 64 queries. While it computes the exponentials of one tile, y += p v of the
+ * previous tile and the products of other warpgroups run. The running maximum is replaced, and y
+ * rescaled, only where exponentials would grow by more than 2^8. Any reference that keeps them from
+ * overflowing or vanishing will do: the final division cancels it. */
 #include "ops/attention/attention_ring.h"
 
 template <int K, int GROUPS, int KEYS, int STAGES>
-using ForwardShared = RingShared<K, 1, 64 * GROUPS, KEYS, STAGES>;
+using WgmmaForwardShared = RingShared<K, 1, 64 * GROUPS, KEYS, STAGES>;
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/* Turns the signs of a warpgroup's queries. */
+/* Negates a warpgroup's queries. */
 template <int OWN, int K>
-__device__ __forceinline__ void queries_turn(Panels<OWN, K> &q, int group)
+__device__ __forceinline__ void queries_negate(Panels<OWN, K> &q, int group)
 {
     for (int i = (int)threadIdx.x % 128; i < 64 * K / 2; i += 128)
         *(uint32_t *)(q.at + byte_at<OWN, K>(group * 64 + i / (K / 2), i % (K / 2) * 4)) ^=
@@ -22,18 +23,18 @@ __device__ __forceinline__ void queries_turn(Panels<OWN, K> &q, int group)
     group_sync(group);
 }
 
-/* One warpgroup's queries, from first to last key. */
+/* Iterates over all keys for one warpgroup's queries. */
 template <class T, int N, int K, int GROUPS, int KEYS, int STAGES>
 __device__ __forceinline__ void forward_walk(const AttentionCuda &a,
-                                             ForwardShared<K, GROUPS, KEYS, STAGES> &s,
+                                             WgmmaForwardShared<K, GROUPS, KEYS, STAGES> &s,
                                              int64_t head, int64_t query, int group, int64_t tiles)
 {
     float    scale = attention_scale_of(a) * LOG2_E;
     int64_t  row = query + (int)threadIdx.x % 128 / 32 * 16;     /* of the warp */
-    RowsSeen rows = { { -INFINITY, -INFINITY }, { 0, 0 } };
+    SoftmaxRows rows = { { -INFINITY, -INFINITY }, { 0, 0 } };
     float    y[N / 8][4], score[KEYS / 8][4], factor[2] = { 1, 1 };
     uint32_t p[KEYS / 16][4];
-    Place    at = { 0, 0 };
+    RingPosition    at = { 0, 0 };
     Turns<GROUPS> turns(group);
     auto softmax = [&](int64_t tile) {
         int64_t key = tile * KEYS;
@@ -44,8 +45,8 @@ __device__ __forceinline__ void forward_walk(const AttentionCuda &a,
     };
     clear(y);
     bar_wait(&s.ready, 0);
-    if (scale < 0)               /* so that the highest score is the highest product */
-        queries_turn(s.own[0], group);
+    if (scale < 0)               /* so that the maximum score is the maximum product */
+        queries_negate(s.own[0], group);
     scale = fabsf(scale);
 
     bar_wait(&s.full[0], 0);
@@ -61,7 +62,7 @@ __device__ __forceinline__ void forward_walk(const AttentionCuda &a,
     for (int64_t tile = 1; tile < tiles; tile++) {
         int stage = at.stage;
         at.next<STAGES>();
-        bar_wait(&s.full[at.stage], at.phase);
+        bar_wait(&s.full[at.stage], at.parity);
         turns.take();
         products_begin();
         scores_queue<T, K>(score, s.own[0], group * 64, s.one[at.stage]);
@@ -74,7 +75,7 @@ __device__ __forceinline__ void forward_walk(const AttentionCuda &a,
         bool grown = softmax(tile);
         products_wait<0>();
         hold(y);
-        bar_arrive(&s.empty[stage]);             /* the tile before has been read */
+        bar_arrive(&s.empty[stage]);             /* the previous tile has been read */
         if (grown)
             rows_scale<N>(y, factor);
         fragments_of<T, KEYS>(p, score);
@@ -98,7 +99,7 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ __align__(1024) char memory[];
-    ForwardShared<K, GROUPS, KEYS, STAGES> &s = *(ForwardShared<K, GROUPS, KEYS, STAGES> *)memory;
+    WgmmaForwardShared<K, GROUPS, KEYS, STAGES> &s = *(WgmmaForwardShared<K, GROUPS, KEYS, STAGES> *)memory;
     int64_t head = blockIdx.x / r.blocks, tiles = (a.lk + KEYS - 1) / KEYS;
     int     group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);
     int64_t query = blockIdx.x % r.blocks * 64 * GROUPS;
@@ -119,7 +120,7 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1)
 template <class T, int K, int N, int GROUPS, int KEYS>
 static Err launch(const Call *call, const AttentionCuda &a)
 {
-    constexpr int stages = K * KEYS > 80 * 96 ? 3 : 4;           /* what shared memory holds */
+    constexpr int stages = K * KEYS > 80 * 96 ? 3 : 4;           /* limited by shared memory */
     RingArgs      r = {};
     r.own[0] = a.q;
     r.walk[0] = a.k;
@@ -128,18 +129,18 @@ static Err launch(const Call *call, const AttentionCuda &a)
     r.walk_rows = a.lk;
     return ring_launch<K, 1, 64 * GROUPS, KEYS>(call, forward_wgmma<T, K, N, GROUPS, KEYS, stages>,
                                                 a, r,
-                                                sizeof(ForwardShared<K, GROUPS, KEYS, stages>));
+                                                sizeof(WgmmaForwardShared<K, GROUPS, KEYS, stages>));
 }
 
-/* The more warpgroups take turns the less time passes without products: as many as there are
- * registers for. */
+/* The more warpgroups take turns, the less the tensor cores idle: as many as the registers
+ * allow. */
 template <class T> static Err forward_with(const Call *call, const AttentionCuda &a)
 {
     WITH_WIDTHS(a.width, K, N, {
-        constexpr int most = N <= 72 ? 4 : N <= 80 ? 3 : 2;
-        if constexpr (most > 2)
-            if (groups_pay(a.lq, most))
-                return launch<T, K, N, most, (most == 4 ? 64 : 96)>(call, a);
+        constexpr int max_groups = N <= 72 ? 4 : N <= 80 ? 3 : 2;
+        if constexpr (max_groups > 2)
+            if (groups_pay(a.lq, max_groups))
+                return launch<T, K, N, max_groups, (max_groups == 4 ? 64 : 96)>(call, a);
         return launch<T, K, N, 2, 128>(call, a);
     });
 }

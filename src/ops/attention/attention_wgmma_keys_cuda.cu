@@ -1,43 +1,46 @@
-/* attention_wgmma_keys_cuda.cu -- gradients of keys and values on Hopper: attention_grad_cuda.cu's,
- * by warpgroups. Each has 64 keys and walks over the queries. While exponentials are taken v dy^T
- * runs, while ds is made dv += p dy. dk and dv are both made even if only one is wanted. */
+/* attention_wgmma_keys_cuda.cu -- gradients of keys and values on Hopper: the algorithm of
+ * attention_grad_mma_keys_cuda.cu with warpgroup products.
+ *
+ * Each warpgroup has 64 keys and iterates over the queries. v dy^T runs while exponentials are
+ * computed, dv += p dy while ds is computed. dk and dv are both computed even if only one is
+ * wanted. */
 #include "ops/attention/attention_ring.h"
 
 enum { GROUPS = 2, STAGES = 3 };
 
-template <int K, int QUERIES> struct KeysShared {
+template <int K, int QUERIES> struct WgmmaKeysShared {
     RingShared<K, 2, 64 * GROUPS, QUERIES, STAGES> ring;
-    alignas(16) float numbers[STAGES][2][QUERIES];       /* lse, delta */
+    alignas(16) float stats[STAGES][2][QUERIES];       /* lse, delta */
     float parts[GROUPS][4];
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/* lse and delta of a tile's queries. One beyond the end has q, dy and both 0, so that it adds
- * nothing. */
-template <int K, int QUERIES> struct Numbers {
-    KeysShared<K, QUERIES> &s;
+/* Fetches lse and delta of a tile's queries. A query beyond the end has q = dy = lse = delta = 0
+ * and adds nothing. */
+template <int K, int QUERIES> struct StatsFetch {
+    WgmmaKeysShared<K, QUERIES> &s;
     const AttentionCuda    &a;
     int64_t                 head;
     __device__ __forceinline__ void ask(int stage, int64_t tile, uint64_t *full) const
     {
-        bulk_ask(s.numbers[stage], numbers_of(a, head, tile), (int)sizeof s.numbers[0], full);
+        bulk_ask(s.stats[stage], stats_of(a, head, tile), (int)sizeof s.stats[0], full);
     }
 };
 
 template <class T, int N, int K, int QUERIES>
-__device__ __forceinline__ void keys_walk(const AttentionCuda &a, KeysShared<K, QUERIES> &s,
+__device__ __forceinline__ void keys_walk(const AttentionCuda &a, WgmmaKeysShared<K, QUERIES> &s,
                                           int64_t head, int64_t key, int group, int64_t tiles)
 {
-    constexpr bool held = N <= 64;       /* what the registers hold */
+    constexpr bool held = N <= 64;       /* k and v in registers, if they fit */
     auto   &ring = s.ring;
-    float   scale = attention_scale_of(a), steep = scale * LOG2_E;
+    float   scale = attention_scale_of(a), scale_log2 = scale * LOG2_E;
     int     g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
     int64_t row = key + (int)threadIdx.x % 128 / 32 * 16;        /* of the warp */
     float   dk[N / 8][4], dv[N / 8][4], score[QUERIES / 8][4], ds[QUERIES / 8][4];
     uint32_t pf[QUERIES / 16][4], dsf[QUERIES / 16][4], kf[held ? K / 16 : 1][4],
         vf[held ? K / 16 : 1][4];
-    Place at = { 0, 0 };
+    RingPosition at = { 0, 0 };
     auto  scores = [&](int stage) {      /* k q^T */
         products_begin();
         if constexpr (held)
@@ -58,10 +61,10 @@ __device__ __forceinline__ void keys_walk(const AttentionCuda &a, KeysShared<K, 
         int64_t query = tile * QUERIES;
 #pragma unroll
         for (int n = 0; n < QUERIES / 8; n++) {
-            float2 l = *(const float2 *)&s.numbers[stage][0][n * 8 + 2 * t];
+            float2 l = *(const float2 *)&s.stats[stage][0][n * 8 + 2 * t];
 #pragma unroll
             for (int e = 0; e < 4; e++)
-                score[n][e] = fast_exp2(fmaf(score[n][e], steep, -(e & 1 ? l.y : l.x)));
+                score[n][e] = fast_exp2(fmaf(score[n][e], scale_log2, -(e & 1 ? l.y : l.x)));
         }
         if (a.mask_diagonal && query < row + 16 && row < query + QUERIES)
             scores_mask<QUERIES>(score, 0, QUERIES, true, (int)(row - query));
@@ -73,7 +76,7 @@ __device__ __forceinline__ void keys_walk(const AttentionCuda &a, KeysShared<K, 
     auto differences = [&](int stage) {
 #pragma unroll
         for (int n = 0; n < QUERIES / 8; n++) {
-            float2 d = *(const float2 *)&s.numbers[stage][1][n * 8 + 2 * t];
+            float2 d = *(const float2 *)&s.stats[stage][1][n * 8 + 2 * t];
 #pragma unroll
             for (int e = 0; e < 4; e++)
                 ds[n][e] = score[n][e] * (ds[n][e] - (e & 1 ? d.y : d.x));
@@ -98,7 +101,7 @@ __device__ __forceinline__ void keys_walk(const AttentionCuda &a, KeysShared<K, 
     scores(0);
     products(0);
     turns.pass();
-    for (int64_t tile = 0;; tile++) {    /* under way: dk of the tile before, scores, v dy^T */
+    for (int64_t tile = 0;; tile++) {    /* pending: dk of the previous tile, scores, v dy^T */
         products_wait<1>();
         hold(score);
         hold(dk);
@@ -116,7 +119,7 @@ __device__ __forceinline__ void keys_walk(const AttentionCuda &a, KeysShared<K, 
             turns.pass();
             break;
         }
-        bar_wait(&ring.full[at.stage], at.phase);
+        bar_wait(&ring.full[at.stage], at.parity);
         scores(at.stage);
         products(at.stage);
         turns.pass();
@@ -131,24 +134,24 @@ __device__ __forceinline__ void keys_walk(const AttentionCuda &a, KeysShared<K, 
     if (a.dk.data)
         quad_store<T, N>(head_rows<T>(a, a.dk, head) + row * a.dk.ld, a.dk.ld, a.lk - row,
                          a.width, a.copy, dk, scale, scale);
-    if (a.heat && key < a.lk) {
+    if (a.temperature_sums && key < a.lk) {
         const T *k = head_rows<T>(a, a.k, head) + row * a.k.ld;
-        float    heat = 0;
+        float    temperature_sum = 0;
 #pragma unroll
         for (int d = 0; d < N / 8; d++)
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 int r = g + e / 2 * 8, c = d * 8 + 2 * t + (e & 1);
                 if (row + r < a.lk && c < a.width)
-                    heat += dk[d][e] * get(k, (int64_t)r * a.k.ld + c);
+                    temperature_sum += dk[d][e] * get(k, (int64_t)r * a.k.ld + c);
             }
-        heat = warp_sum(heat);
+        temperature_sum = warp_sum(temperature_sum);
         if (threadIdx.x % 32 == 0)
-            s.parts[group][threadIdx.x % 128 / 32] = heat;
+            s.parts[group][threadIdx.x % 128 / 32] = temperature_sum;
         group_sync(group);
         const float *part = s.parts[group];
         if (threadIdx.x % 128 == 0)
-            a.heat[head * ((a.lk + 63) / 64) + key / 64] =
+            a.temperature_sums[head * ((a.lk + 63) / 64) + key / 64] =
                 (double)scale * (double)(part[0] + part[1] + part[2] + part[3]);
     }
 }
@@ -160,7 +163,7 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ __align__(1024) char memory[];
-    KeysShared<K, QUERIES> &s = *(KeysShared<K, QUERIES> *)memory;
+    WgmmaKeysShared<K, QUERIES> &s = *(WgmmaKeysShared<K, QUERIES> *)memory;
     int64_t head = blockIdx.x / r.blocks, tiles = (a.lq + QUERIES - 1) / QUERIES;
     int     group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);
     int64_t key = blockIdx.x % r.blocks * 64 * GROUPS;
@@ -168,7 +171,7 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1)
     ring_begin(s.ring, a);
     if (group == GROUPS) {
         registers_give<registers_fetching(GROUPS)>();
-        ring_fetch(s.ring, a, r, head, key, tiles, Numbers<K, QUERIES>{ s, a, head });
+        ring_fetch(s.ring, a, r, head, key, tiles, StatsFetch<K, QUERIES>{ s, a, head });
     } else {
         registers_take<registers_reading(GROUPS)>();
         keys_walk<T, N>(a, s, head, key + group * 64, group, tiles);
@@ -178,7 +181,7 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1)
 
 /* ---- host ---- */
 
-int attention_wgmma_tile(int64_t width) { return width <= 80 ? 64 : 48; } /* by the registers */
+int attention_wgmma_tile(int64_t width) { return width <= 80 ? 64 : 48; } /* limited by registers */
 
 template <class T> static Err keys_with(const Call *call, const AttentionCuda &a)
 {
@@ -193,7 +196,7 @@ template <class T> static Err keys_with(const Call *call, const AttentionCuda &a
         constexpr int queries = N <= 80 ? 64 : 48;
         REQUIRE(a.tile == queries);
         return ring_launch<K, 2, 64 * GROUPS, queries>(call, keys_wgmma<T, K, N, queries>, a, r,
-                                                       sizeof(KeysShared<K, queries>));
+                                                       sizeof(WgmmaKeysShared<K, queries>));
     });
 }
 

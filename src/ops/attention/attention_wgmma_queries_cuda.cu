@@ -1,24 +1,26 @@
-/* attention_wgmma_queries_cuda.cu -- the queries' gradient on Hopper: attention_grad_cuda.cu's, by
- * warpgroups. Each has 64 queries and walks over the keys; while exponentials are taken dq += ds k
- * of the tile before and dy v^T run. */
+/* attention_wgmma_queries_cuda.cu -- gradient of the queries on Hopper: the algorithm of
+ * attention_grad_mma_queries_cuda.cu with warpgroup products.
+ *
+ * Each warpgroup has 64 queries and iterates over the keys. dq += ds k of the previous tile and
+ * dy v^T run while exponentials are computed. */
 #include "ops/attention/attention_ring.h"
 
 enum { KEYS = 64, STAGES = 4 };
 
-template <int K, int GROUPS> using QueriesShared = RingShared<K, 2, 64 * GROUPS, KEYS, STAGES>;
+template <int K, int GROUPS> using WgmmaQueriesShared = RingShared<K, 2, 64 * GROUPS, KEYS, STAGES>;
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 template <class T, int N, int K, int GROUPS>
-__device__ __forceinline__ void queries_walk(const AttentionCuda &a, QueriesShared<K, GROUPS> &s,
+__device__ __forceinline__ void queries_walk(const AttentionCuda &a, WgmmaQueriesShared<K, GROUPS> &s,
                                              int64_t head, int64_t query, int group, int64_t tiles)
 {
-    float    scale = attention_scale_of(a), steep = scale * LOG2_E, lse[2], delta[2];
+    float    scale = attention_scale_of(a), scale_log2 = scale * LOG2_E, lse[2], delta[2];
     int      g = (int)threadIdx.x % 32 / 4;
     int64_t  row = query + (int)threadIdx.x % 128 / 32 * 16;     /* of the warp */
     float    dq[N / 8][4], score[KEYS / 8][4], ds[KEYS / 8][4];
     uint32_t dsf[KEYS / 16][4];
-    Place    at = { 0, 0 };
+    RingPosition    at = { 0, 0 };
     auto     scores = [&](int stage) {   /* q k^T */
         products_begin();
         scores_queue<T, K>(score, s.own[0], group * 64, s.one[stage]);
@@ -37,7 +39,7 @@ __device__ __forceinline__ void queries_walk(const AttentionCuda &a, QueriesShar
         for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
             for (int e = 0; e < 4; e++)
-                score[n][e] = fast_exp2(fmaf(score[n][e], steep, -lse[e / 2]));
+                score[n][e] = fast_exp2(fmaf(score[n][e], scale_log2, -lse[e / 2]));
         if (mask || key + KEYS > a.lk)
             scores_mask<KEYS>(score, 0, a.lk - key, mask, (int)(row - key));
     };
@@ -60,9 +62,9 @@ __device__ __forceinline__ void queries_walk(const AttentionCuda &a, QueriesShar
     for (int h = 0; h < 2; h++) {
         int64_t      query = row + g + 8 * h;
         bool         there = query < a.lq;
-        const float *line = numbers_of(a, head, there ? query / a.tile : 0);
-        lse[h] = there ? line[query % a.tile] : INFINITY;
-        delta[h] = there ? line[a.tile + query % a.tile] : 0.0f;
+        const float *stats = stats_of(a, head, there ? query / a.tile : 0);
+        lse[h] = there ? stats[query % a.tile] : INFINITY;
+        delta[h] = there ? stats[a.tile + query % a.tile] : 0.0f;
     }
     clear(dq);
     bar_wait(&s.ready, 0);
@@ -70,10 +72,10 @@ __device__ __forceinline__ void queries_walk(const AttentionCuda &a, QueriesShar
     Turns<GROUPS> turns(group);
     turns.take();
     scores(0);
-    products_commit();              /* an empty place, where later dq is */
+    products_commit();              /* an empty group, where dq will be later */
     products(0);
     turns.pass();
-    for (int64_t tile = 0;; tile++) {    /* under way: scores, dq of the tile before, dy v^T */
+    for (int64_t tile = 0;; tile++) {    /* pending: scores, dq of the previous tile, dy v^T */
         int stage = at.stage;
         products_wait<2>();
         exponentials(tile);
@@ -84,7 +86,7 @@ __device__ __forceinline__ void queries_walk(const AttentionCuda &a, QueriesShar
         if (tile)
             bar_arrive(&s.empty[stage ? stage - 1 : STAGES - 1]);
         differences();
-        bar_wait(&s.full[at.stage], at.phase);
+        bar_wait(&s.full[at.stage], at.parity);
         turns.take();
         scores(at.stage);
         sums(stage);
@@ -107,7 +109,7 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ __align__(1024) char memory[];
-    QueriesShared<K, GROUPS> &s = *(QueriesShared<K, GROUPS> *)memory;
+    WgmmaQueriesShared<K, GROUPS> &s = *(WgmmaQueriesShared<K, GROUPS> *)memory;
     int64_t head = blockIdx.x / r.blocks, tiles = (a.lk + KEYS - 1) / KEYS;
     int     group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);
     int64_t query = blockIdx.x % r.blocks * 64 * GROUPS;
@@ -136,15 +138,15 @@ static Err launch(const Call *call, const AttentionCuda &a)
     r.own_rows = a.lq;
     r.walk_rows = a.lk;
     return ring_launch<K, 2, 64 * GROUPS, KEYS>(call, queries_wgmma<T, K, N, GROUPS>, a, r,
-                                                sizeof(QueriesShared<K, GROUPS>));
+                                                sizeof(WgmmaQueriesShared<K, GROUPS>));
 }
 
 template <class T> static Err queries_with(const Call *call, const AttentionCuda &a)
 {
     WITH_WIDTHS(a.width, K, N, {
-        constexpr int most = N <= 80 ? 3 : 2;    /* what the registers hold */
-        if (groups_pay(a.lq, most))
-            return launch<T, K, N, most>(call, a);
+        constexpr int max_groups = N <= 80 ? 3 : 2;      /* limited by registers */
+        if (groups_pay(a.lq, max_groups))
+            return launch<T, K, N, max_groups>(call, a);
         return launch<T, K, N, 2>(call, a);
     });
 }

@@ -1,50 +1,52 @@
-/* attention_wide_cuda.cu -- attention of heads wider than 128 on CUDA: what a block's registers do
- * not hold (StableSR's autoencoder has one head of 512).
+/* attention_wide_cuda.cu -- attention with heads wider than 128 on CUDA, which do not fit in a
+ * block's registers (StableSR's autoencoder has one head of 512).
  *
- * Scores of some queries at a time go into workspace, by the products that linear layers have too;
- * between products there are rows: exponentials, ds. Heads at equal distances are one product. The
- * gradients of keys and values are sums over all queries: where these come in several pieces, they
- * are added up in fp32 and rounded once. */
+ * Queries are processed in chunks. linalg's matrix products write the scores of a chunk to
+ * workspace; kernels over its rows compute exponentials and ds in between. Heads at equal strides
+ * are one batched product. The gradients of keys and values are sums over all queries: with several
+ * chunks they are summed in fp32 and rounded once. */
 #include "ops/attention/attention_cuda.h"
 
 extern "C" {
 #include "linalg/linalg.h"
 }
 
-enum { PIECE_SCORES = 4 << 20, ROW_THREADS = 256 };  /* a piece: enough to fill a GPU */
+enum { CHUNK_SCORES = 4 << 20, ROW_THREADS = 256 };  /* scores per chunk: enough to fill a GPU */
 
-typedef enum Made { SCORES, SUMS, DP, DQ, DK, DV, MADE } Made;   /* one product each */
+typedef enum WideProduct { SCORES, SUMS, DP, DQ, DK, DV, PRODUCTS } WideProduct;
 
-/* How a node is cut, what its workspace holds and where. */
-typedef struct Wide {
-    int64_t together;            /* heads at equal distances, in one product */
-    int64_t pieces, rows, last;  /* of queries; in each, and in the last */
+/* How a node is divided into chunks, and the layout of its workspace. */
+typedef struct WideLayout {
+    int64_t heads_together;      /* heads at equal strides, in one product */
+    int64_t chunks;              /* of queries */
+    int64_t rows, last;          /* queries per chunk, and in the last one */
     int64_t ld;                  /* between rows of scores */
-    size_t  scores, narrow, sums;    /* bytes: fp32 scores, what is rounded from them, dk in fp32 */
-    size_t  products;            /* where the products' own workspace begins */
+    size_t  scores, rounded, sums;   /* bytes: fp32 scores, p or ds in 16 bits, dk or dv in fp32 */
+    size_t  products;            /* offset of the workspace of the products */
     size_t  bytes;
-} Wide;
+} WideLayout;
 
-typedef struct WidePrims {       /* [first piece][last piece] */
-    const Prim *at[MADE][2][2];
+typedef struct WidePrims {
+    const Prim *at[PRODUCTS][2][2];      /* [product][is first chunk][is last chunk] */
 } WidePrims;
 
 /* ---- rows ---- */
 
-typedef struct Rows {            /* of a piece's scores: head h's begin at row h * rows */
+typedef struct ScoreRows {       /* the scores of a chunk: those of head h begin at row h * rows */
     const float *score, *dp;
     void        *p, *ds;
     float       *lse;
     const float *delta;
-    int64_t      rows, columns, ld, lq, query;   /* query: the first of the piece */
+    int64_t      rows, columns, ld, lq, query;   /* query: the chunk's first */
     float        scale;
     bool         mask_diagonal;
-} Rows;
+} ScoreRows;
 
-/* A block a row. In fp32 p may lie on the scores: each thread comes back to its own. */
-template <class T> __global__ void __launch_bounds__(ROW_THREADS) wide_softmax(Rows r)
+/* One block per row. In fp32 p may overwrite the scores: each thread reads and writes the same
+ * elements. */
+template <class T> __global__ void __launch_bounds__(ROW_THREADS) wide_softmax(ScoreRows r)
 {
-    __shared__ float lines[32];
+    __shared__ float partial[32];
     int64_t      row = blockIdx.x, query = r.query + row % r.rows;
     const float *score = r.score + row * r.ld;
     T           *p = (T *)r.p + row * r.ld;
@@ -53,10 +55,10 @@ template <class T> __global__ void __launch_bounds__(ROW_THREADS) wide_softmax(R
     for (int64_t c = threadIdx.x; c < r.columns; c += ROW_THREADS)
         if (c != hidden)
             top = fmaxf(top, score[c] * scale);
-    top = block_max(top, lines);
+    top = block_max(top, partial);
     for (int64_t c = threadIdx.x; c < r.columns; c += ROW_THREADS)
         sum += c == hidden ? 0.0f : exp2f(__fmul_rn(score[c], scale) - top);
-    sum = block_sum(sum, lines);
+    sum = block_sum(sum, partial);
     float part = 1 / sum;
     for (int64_t c = threadIdx.x; c < r.columns; c += ROW_THREADS)
         put(p, c, c == hidden ? 0.0f : exp2f(__fmul_rn(score[c], scale) - top) * part);
@@ -64,8 +66,8 @@ template <class T> __global__ void __launch_bounds__(ROW_THREADS) wide_softmax(R
         r.lse[row / r.rows * r.lq + query] = (top + log2f(sum)) * LN_2;
 }
 
-/* p again, and ds with the scale that dq and dk have before them. */
-template <class T> __global__ void __launch_bounds__(ROW_THREADS) wide_differences(Rows r)
+/* Recomputes p, and computes ds times the scale that dq and dk need. */
+template <class T> __global__ void __launch_bounds__(ROW_THREADS) wide_differences(ScoreRows r)
 {
     int64_t      row = blockIdx.x, query = r.query + row % r.rows,
                  at = row / r.rows * r.lq + query;
@@ -80,7 +82,7 @@ template <class T> __global__ void __launch_bounds__(ROW_THREADS) wide_differenc
     }
 }
 
-/* Sums of one head, rounded to where they belong. */
+/* Rounds the sums of one head into the output. */
 template <class T>
 __global__ void wide_round(const float *sums, T *to, int64_t rows, int64_t width, int64_t ld)
 {
@@ -89,29 +91,29 @@ __global__ void wide_round(const float *sums, T *to, int64_t rows, int64_t width
         put(to, i / width * ld + i % width, sums[i]);
 }
 
-/* ---- how it is cut ---- */
+/* ---- chunks and products ---- */
 
 bool attention_cuda_wide(const Node *n)
 {
     return ATTR(n, AttentionAttr)->width > 128 && !in_given(n, ATTENTION_TEMPERATURE);
 }
 
-static size_t aligned(int64_t bytes) { return ((size_t)bytes + 255) / 256 * 256; }
+static size_t align_256(int64_t bytes) { return ((size_t)bytes + 255) / 256 * 256; }
 
 static int64_t element(const AttentionCuda &a) { return a.type == F32 ? 4 : 2; }
 
-/* Between neighbours of those heads that lie at equal distances. */
+/* The stride between the heads of one product. */
 static int64_t step_of(const AttentionCuda &a, const SideCuda &side)
 {
     return a.heads == 1 ? side.batch_stride : side.head_stride;
 }
 
-/* Rows of some queries times all keys: q k^T, dy v^T. */
-static MatmulDesc scores_desc(const AttentionCuda &a, const Wide &w, int64_t rows,
+/* Rows of a chunk's queries times all keys: q k^T, dy v^T. */
+static MatmulDesc scores_desc(const AttentionCuda &a, const WideLayout &w, int64_t rows,
                               const SideCuda &left, const SideCuda &right)
 {
     MatmulDesc d = {};
-    d.batch = w.together;
+    d.batch = w.heads_together;
     d.m = rows, d.n = a.lk, d.k = a.width;
     d.lda = left.ld, d.ldb = right.ld, d.ldc = w.ld;
     d.stride_a = step_of(a, left), d.stride_b = step_of(a, right), d.stride_c = w.rows * w.ld;
@@ -120,12 +122,12 @@ static MatmulDesc scores_desc(const AttentionCuda &a, const Wide &w, int64_t row
     return d;
 }
 
-/* What was made of scores times keys or values: p v, ds k. */
-static MatmulDesc sums_desc(const AttentionCuda &a, const Wide &w, int64_t rows,
+/* Probabilities times values, or ds times keys: p v, ds k. */
+static MatmulDesc sums_desc(const AttentionCuda &a, const WideLayout &w, int64_t rows,
                             const SideCuda &right, const SideCuda &out)
 {
     MatmulDesc d = {};
-    d.batch = w.together;
+    d.batch = w.heads_together;
     d.m = rows, d.n = a.width, d.k = a.lk;
     d.lda = w.ld, d.ldb = right.ld, d.ldc = out.ld;
     d.stride_a = w.rows * w.ld, d.stride_b = step_of(a, right), d.stride_c = step_of(a, out);
@@ -133,8 +135,8 @@ static MatmulDesc sums_desc(const AttentionCuda &a, const Wide &w, int64_t rows,
     return d;
 }
 
-/* The same turned, over queries: ds^T q, p^T dy; several pieces are added up in fp32. */
-static MatmulDesc keys_desc(const AttentionCuda &a, const Wide &w, int64_t rows,
+/* The same transposed, summed over queries: ds^T q, p^T dy. Several chunks are summed in fp32. */
+static MatmulDesc keys_desc(const AttentionCuda &a, const WideLayout &w, int64_t rows,
                             const SideCuda &right, const SideCuda &out, bool first)
 {
     MatmulDesc d = sums_desc(a, w, rows, right, out);
@@ -146,10 +148,10 @@ static MatmulDesc keys_desc(const AttentionCuda &a, const Wide &w, int64_t rows,
     return d;
 }
 
-static MatmulDesc wide_desc(const AttentionCuda &a, const Wide &w, Made made, bool first, bool last)
+static MatmulDesc wide_desc(const AttentionCuda &a, const WideLayout &w, WideProduct product, bool first, bool last)
 {
     int64_t rows = last ? w.last : w.rows;
-    switch (made) {
+    switch (product) {
     case SCORES: return scores_desc(a, w, rows, a.q, a.k);
     case DP:     return scores_desc(a, w, rows, a.dy, a.v);
     case SUMS:   return sums_desc(a, w, rows, a.v, a.y);
@@ -159,47 +161,47 @@ static MatmulDesc wide_desc(const AttentionCuda &a, const Wide &w, Made made, bo
     }
 }
 
-static Wide wide_of(const AttentionCuda &a, bool gradient)
+static WideLayout wide_layout(const AttentionCuda &a, bool gradient)
 {
-    Wide w = {};
+    WideLayout w = {};
     w.ld = ceil_div(a.lk, 8) * 8;
-    int64_t heads = a.heads == 1 ? a.n_heads : a.heads;  /* at equal distances */
-    w.together = 1;
-    for (int64_t some = 2; some <= heads && some * a.lq * w.ld <= PIECE_SCORES; some++)
+    int64_t heads = a.heads == 1 ? a.n_heads : a.heads;  /* at equal strides */
+    w.heads_together = 1;
+    for (int64_t some = 2; some <= heads && some * a.lq * w.ld <= CHUNK_SCORES; some++)
         if (heads % some == 0)
-            w.together = some;
-    int64_t most = PIECE_SCORES / w.ld > 128 ? PIECE_SCORES / w.ld : 128;
-    w.pieces = w.together > 1 ? 1 : ceil_div(a.lq, most);
-    w.rows = ceil_div(ceil_div(a.lq, w.pieces), 8) * 8;
+            w.heads_together = some;
+    int64_t max_rows = CHUNK_SCORES / w.ld > 128 ? CHUNK_SCORES / w.ld : 128;
+    w.chunks = w.heads_together > 1 ? 1 : ceil_div(a.lq, max_rows);
+    w.rows = ceil_div(ceil_div(a.lq, w.chunks), 8) * 8;
     w.rows = w.rows < a.lq ? w.rows : a.lq;
-    w.pieces = ceil_div(a.lq, w.rows);
-    w.last = a.lq - (w.pieces - 1) * w.rows;
-    w.scores = aligned(w.together * w.rows * w.ld * 4);
-    w.narrow = a.type == F32 ? 0 : aligned((int64_t)w.scores / 2);
-    w.sums = gradient && w.pieces > 1 ? aligned(a.lk * a.width * 4) : 0;
-    w.products = gradient ? aligned(a.n_heads * a.lq * 4) + 2 * (w.scores + w.narrow + w.sums)
-                          : w.scores + w.narrow;
+    w.chunks = ceil_div(a.lq, w.rows);
+    w.last = a.lq - (w.chunks - 1) * w.rows;
+    w.scores = align_256(w.heads_together * w.rows * w.ld * 4);
+    w.rounded = a.type == F32 ? 0 : align_256((int64_t)w.scores / 2);
+    w.sums = gradient && w.chunks > 1 ? align_256(a.lk * a.width * 4) : 0;
+    w.products = gradient ? align_256(a.n_heads * a.lq * 4) + 2 * (w.scores + w.rounded + w.sums)
+                          : w.scores + w.rounded;
     w.bytes = w.products;
     return w;
 }
 
-/* Every product a node may make, and with them its workspace. */
-static Err wide_prims(const Device *device, const AttentionCuda &a, bool gradient, Wide *w,
+/* Finds all products that a node may need, and with them the size of its workspace. */
+static Err wide_prims(const Device *device, const AttentionCuda &a, bool gradient, WideLayout *w,
                       WidePrims *prims)
 {
-    *w = wide_of(a, gradient);
-    size_t most = 0;
-    for (int made = 0; made < MADE; made++)
+    *w = wide_layout(a, gradient);
+    size_t max_bytes = 0;
+    for (int product = 0; product < PRODUCTS; product++)
         for (int first = 0; first < 2; first++)
             for (int last = 0; last < 2; last++) {
-                if (gradient ? made == SUMS : made > SUMS)
+                if (gradient ? product == SUMS : product > SUMS)
                     continue;
-                MatmulDesc   d = wide_desc(a, *w, (Made)made, first, last);
-                const Prim **prim = &prims->at[made][first][last];
+                MatmulDesc   d = wide_desc(a, *w, (WideProduct)product, first, last);
+                const Prim **prim = &prims->at[product][first][last];
                 TRY(linalg_matmul(device->backend, &d, device->threads, prim));
-                most = (*prim)->workspace_bytes > most ? (*prim)->workspace_bytes : most;
+                max_bytes = (*prim)->workspace_bytes > max_bytes ? (*prim)->workspace_bytes : max_bytes;
             }
-    w->bytes += most;
+    w->bytes += max_bytes;
     return OK;
 }
 
@@ -219,9 +221,9 @@ static AttentionCuda wide_sides(const Call *call, bool gradient)
 
 Err attention_wide_choose(const Node *n, const Device *device, bool gradient, Choice *choice)
 {
-    void     *none[16] = {};         /* places and sizes come from the node alone */
+    void     *none[16] = {};         /* sizes and strides come from the node alone */
     Call      call = {};
-    Wide      w;
+    WideLayout      w;
     WidePrims prims;
     call.node = n;
     call.in = call.out = none;
@@ -232,7 +234,7 @@ Err attention_wide_choose(const Node *n, const Device *device, bool gradient, Ch
 
 Err attention_wide_prepare(Pool *pool, Call *call, bool gradient)
 {
-    Wide       w;
+    WideLayout       w;
     WidePrims *prims = NEW(pool, WidePrims);
     TRY(wide_prims(call->device, wide_sides(call, gradient), gradient, &w, prims));
     call->prepared = prims;
@@ -241,25 +243,25 @@ Err attention_wide_prepare(Pool *pool, Call *call, bool gradient)
 
 /* ---- running ---- */
 
-typedef struct Walk {            /* a piece of a group of heads */
+typedef struct WideChunk {       /* one chunk of queries of the heads in one product */
     const Call   *call;
     AttentionCuda a;
-    Wide          w;
+    WideLayout          w;
     int64_t       head, query;   /* the first of each */
-    bool          first, last;
+    bool          first, last;   /* chunk of the head */
     char         *score, *dp, *p, *ds, *sums[2], *products;      /* sums: of dk, of dv */
-} Walk;
+} WideChunk;
 
-static void *place(const Walk &k, const SideCuda &side, int64_t row)
+static void *place(const WideChunk &k, const SideCuda &side, int64_t row)
 {
     const AttentionCuda &a = k.a;
     return side.data + (k.head / a.heads * side.batch_stride + k.head % a.heads * side.head_stride +
                         side.column + row * side.ld) * element(a);
 }
 
-static Err wide_product(const Walk &k, Made made, void *left, void *right, void *out)
+static Err wide_product(const WideChunk &k, WideProduct product, void *left, void *right, void *out)
 {
-    const Prim *prim = ((const WidePrims *)k.call->prepared)->at[made][k.first][k.last];
+    const Prim *prim = ((const WidePrims *)k.call->prepared)->at[product][k.first][k.last];
     PrimArgs    args = {};
     args.a = left;
     args.b = right;
@@ -268,10 +270,10 @@ static Err wide_product(const Walk &k, Made made, void *left, void *right, void 
     return prim->backend->run(prim, &args);
 }
 
-static Rows rows_of(const Walk &k)
+static ScoreRows rows_of(const WideChunk &k)
 {
     const AttentionCuda &a = k.a;
-    Rows r = {};
+    ScoreRows r = {};
     r.score = (const float *)k.score;
     r.dp = (const float *)k.dp;
     r.p = k.p;
@@ -288,13 +290,13 @@ static Rows rows_of(const Walk &k)
     return r;
 }
 
-/* Only the last piece has fewer rows, and then it is of one head. */
-static unsigned row_blocks(const Walk &k)
+/* Only the last chunk may have fewer rows, and then it is of one head. */
+static unsigned row_blocks(const WideChunk &k)
 {
-    return (unsigned)(k.w.together * (k.last ? k.w.last : k.w.rows));
+    return (unsigned)(k.w.heads_together * (k.last ? k.w.last : k.w.rows));
 }
 
-static Err forward_piece(const Walk &k)
+static Err forward_chunk(const WideChunk &k)
 {
     const Call *call = k.call;
     TRY(wide_product(k, SCORES, place(k, k.a.q, k.query), place(k, k.a.k, 0), k.score));
@@ -305,15 +307,16 @@ static Err forward_piece(const Walk &k)
     return wide_product(k, SUMS, k.p, place(k, k.a.v, 0), place(k, k.a.y, k.query));
 }
 
-/* dk or dv: straight to its place, or to the sums, and from them there after the last piece. */
-static Err keys_piece(const Walk &k, Made made)
+/* Computes dk or dv: in the output, or, with several chunks, in the fp32 sums, which are rounded
+ * into the output after the last chunk. */
+static Err keys_chunk(const WideChunk &k, WideProduct product)
 {
     const Call     *call = k.call;
-    const SideCuda &out = made == DK ? k.a.dk : k.a.dv, &right = made == DK ? k.a.q : k.a.dy;
-    char           *sums = k.sums[made == DV];
+    const SideCuda &out = product == DK ? k.a.dk : k.a.dv, &right = product == DK ? k.a.q : k.a.dy;
+    char           *sums = k.sums[product == DV];
     if (!out.data)
         return OK;
-    TRY(wide_product(k, made, made == DK ? k.ds : k.p, place(k, right, k.query),
+    TRY(wide_product(k, product, product == DK ? k.ds : k.p, place(k, right, k.query),
                      k.w.sums ? sums : place(k, out, 0)));
     if (!k.w.sums || !k.last)
         return OK;
@@ -326,7 +329,7 @@ static Err keys_piece(const Walk &k, Made made)
     return OK;
 }
 
-static Err backward_piece(const Walk &k)
+static Err backward_chunk(const WideChunk &k)
 {
     const Call *call = k.call;
     TRY(wide_product(k, SCORES, place(k, k.a.q, k.query), place(k, k.a.k, 0), k.score));
@@ -335,55 +338,55 @@ static Err backward_piece(const Walk &k)
         wide_differences<T><<<row_blocks(k), ROW_THREADS, 0, cuda_stream(call)>>>(rows_of(k));
         CUDA_LAUNCHED();
     });
-    TRY(keys_piece(k, DV));
-    TRY(keys_piece(k, DK));
+    TRY(keys_chunk(k, DV));
+    TRY(keys_chunk(k, DK));
     return k.a.dq.data
                ? wide_product(k, DQ, k.ds, place(k, k.a.k, 0), place(k, k.a.dq, k.query))
                : OK;
 }
 
-static Walk walk_of(const Call *call, bool gradient)
+static WideChunk chunk_of(const Call *call, bool gradient)
 {
-    Walk  k = {};
+    WideChunk  k = {};
     char *at = (char *)call->workspace;
     k.call = call;
     k.a = wide_sides(call, gradient);
-    k.w = wide_of(k.a, gradient);
+    k.w = wide_layout(k.a, gradient);
     k.products = at + k.w.products;
-    at += gradient ? aligned(k.a.n_heads * k.a.lq * 4) : 0;
+    at += gradient ? align_256(k.a.n_heads * k.a.lq * 4) : 0;
     k.score = at;
-    k.p = k.w.narrow ? at + k.w.scores : at;
-    at += k.w.scores + k.w.narrow;
+    k.p = k.w.rounded ? at + k.w.scores : at;
+    at += k.w.scores + k.w.rounded;
     k.dp = at;
-    k.ds = k.w.narrow ? at + k.w.scores : at;
-    at += k.w.scores + k.w.narrow;
+    k.ds = k.w.rounded ? at + k.w.scores : at;
+    at += k.w.scores + k.w.rounded;
     k.sums[0] = at;
     k.sums[1] = at + k.w.sums;
     return k;
 }
 
-static Err wide_walk(Walk *k, Err (*piece)(const Walk &))
+static Err wide_each_chunk(WideChunk *k, Err (*run)(const WideChunk &))
 {
-    for (k->head = 0; k->head < k->a.n_heads; k->head += k->w.together)
-        for (int64_t i = 0; i < k->w.pieces; i++) {
+    for (k->head = 0; k->head < k->a.n_heads; k->head += k->w.heads_together)
+        for (int64_t i = 0; i < k->w.chunks; i++) {
             k->query = i * k->w.rows;
             k->first = i == 0;
-            k->last = i == k->w.pieces - 1;
-            TRY(piece(*k));
+            k->last = i == k->w.chunks - 1;
+            TRY(run(*k));
         }
     return OK;
 }
 
 Err attention_wide_forward(const Call *call)
 {
-    Walk k = walk_of(call, false);
-    return wide_walk(&k, forward_piece);
+    WideChunk k = chunk_of(call, false);
+    return wide_each_chunk(&k, forward_chunk);
 }
 
 Err attention_wide_backward(const Call *call)
 {
-    Walk k = walk_of(call, true);
+    WideChunk k = chunk_of(call, true);
     attention_cuda_set(&k.a);
     TRY(attention_cuda_delta(call, k.a));
-    return wide_walk(&k, backward_piece);
+    return wide_each_chunk(&k, backward_chunk);
 }

@@ -117,7 +117,7 @@ OPERATOR(conv,
     .doc = "convolution over images or volumes, channels last",
     .chunk = { CHUNK_SAMPLES, INPUT(0) },
     .attr_bytes = sizeof(ConvAttr), .n_in = 3, .n_out = 1,
-    .shape = conv_shape, .grad = conv_grad, .cost = conv_cost,
+    .shape = conv_shape, .grad = conv_grad, .cost = conv_cost, .rate = RATE_CONV,
     .cpu = { conv_choose_linalg, conv_prepare_linalg, conv_linalg })
 
 static Err conv_grad_x_shape(Node *n)
@@ -130,7 +130,7 @@ static Err conv_grad_x_shape(Node *n)
 OPERATOR_INTERNAL(conv_grad_x,
     .doc = "data gradient of a convolution",
     .attr_bytes = sizeof(ConvAttr), .n_in = 2, .n_out = 1,
-    .shape = conv_grad_x_shape, .cost = conv_cost,
+    .shape = conv_grad_x_shape, .cost = conv_cost, .rate = RATE_CONV,
     .cpu = { conv_choose_linalg, conv_prepare_linalg, conv_grad_x_linalg })
 
 /* in: x dy, and the sums so far of both gradients or none; out: dw and, if asked for, dbias, added
@@ -149,7 +149,7 @@ static Err conv_grad_w_shape(Node *n)
 OPERATOR_INTERNAL(conv_grad_w,
     .doc = "gradients of a convolution's weight and bias, fp32, added to what is there",
     .attr_bytes = sizeof(ConvWAttr), .n_in = 4, .n_out = 2, .inplace = IN_PLACE_OF(2),
-    .shape = conv_grad_w_shape, .cost = conv_cost,
+    .shape = conv_grad_w_shape, .cost = conv_cost, .rate = RATE_CONV,
     .cpu = { conv_grad_w_choose_cpu, conv_prepare_linalg, conv_grad_w_cpu })
 
 static void fill_extents(ConvAttr *a, Shape wide)
@@ -217,6 +217,7 @@ OPERATOR(conv_transpose,
     .chunk = { CHUNK_SAMPLES, INPUT(0) },
     .attr_bytes = sizeof(ConvAttr), .n_in = 3, .n_out = 1,
     .shape = conv_transpose_shape, .grad = conv_transpose_grad, .cost = conv_cost,
+    .rate = RATE_CONV,
     .cpu = { conv_choose_linalg, conv_prepare_linalg, conv_grad_x_linalg })
 
 Tensor conv_transpose_op(Tensor x, Tensor w, Tensor bias, ConvAttr a)

@@ -67,7 +67,7 @@ OPERATOR(up_conv,
     .doc = "3x3 convolution of a map made larger by repetition, without that map",
     .chunk = { CHUNK_SAMPLES, INPUT(0) },
     .attr_bytes = sizeof(UpConvAttr), .n_in = 3, .n_out = 1,
-    .shape = up_conv_shape, .grad = up_conv_grad, .cost = up_conv_cost,
+    .shape = up_conv_shape, .grad = up_conv_grad, .cost = up_conv_cost, .rate = RATE_CONV,
     .cpu = { up_conv_choose_cpu, up_conv_prepare_cpu, up_conv_cpu })
 
 /* in: dy w; out: dx, of the small map */
@@ -83,7 +83,7 @@ static Err up_conv_grad_x_shape(Node *n)
 OPERATOR_INTERNAL(up_conv_grad_x,
     .doc = "data gradient of up_conv",
     .attr_bytes = sizeof(UpConvAttr), .n_in = 2, .n_out = 1,
-    .shape = up_conv_grad_x_shape, .cost = up_conv_cost,
+    .shape = up_conv_grad_x_shape, .cost = up_conv_cost, .rate = RATE_CONV,
     .cpu = { up_conv_choose_cpu, up_conv_prepare_cpu, up_conv_grad_x_cpu })
 
 /* in: x dy, and the sums so far of both gradients or none; out: dw and, if asked for, dbias */
@@ -103,7 +103,7 @@ static Err up_conv_grad_w_shape(Node *n)
 OPERATOR_INTERNAL(up_conv_grad_w,
     .doc = "gradients of up_conv's weight and bias, fp32, added to what is there",
     .attr_bytes = sizeof(UpConvWAttr), .n_in = 4, .n_out = 2, .inplace = IN_PLACE_OF(2),
-    .shape = up_conv_grad_w_shape, .cost = up_conv_cost,
+    .shape = up_conv_grad_w_shape, .cost = up_conv_cost, .rate = RATE_CONV,
     .cpu = { up_conv_choose_cpu, up_conv_prepare_cpu, up_conv_grad_w_cpu })
 
 bool up_conv_pays(const Graph *graph, int64_t in, int64_t out, int64_t up)

@@ -1,4 +1,5 @@
-/* fft.c -- lengths, tables, Stockham passes, columns and rows, real signals. */
+/* fft.c -- Fourier transforms on the CPU: lengths, tables, passes, columns and rows, real
+ * signals. */
 #include "ops/fft/fft.h"
 
 #include "base/err.h"
@@ -6,11 +7,11 @@
 #include <math.h>
 #include <string.h>
 
-enum { FFT_SINGLE = 256 }; /* up to here a signal and its copy fit the nearer caches: one column */
+enum { FFT_SINGLE = 256 };   /* up to this length a signal and its copy fit in the cache */
 
 /* ---- lengths ---- */
 
-static int fft_factor(int64_t n)             /* of the next pass */
+static int fft_factor(int64_t n)             /* radix of the next pass */
 {
     return n % 4 == 0 ? 4 : n % 2 == 0 ? 2 : n % 3 == 0 ? 3 : 5;
 }
@@ -43,8 +44,8 @@ int64_t fft_near(int64_t n)
     }
 }
 
-/* n2 <= n1, both as near to the root of n as its factors allow. */
-static void fft_cut(Fft *f)
+/* Chooses n2 <= n1, both as near to sqrt(n) as the factors of n allow. */
+static void fft_split_length(Fft *f)
 {
     f->n2 = 1;
     for (int64_t d = 2; f->n > FFT_SINGLE && d * d <= f->n; d++)
@@ -59,9 +60,9 @@ static Fft fft_shape(FftKind kind, int64_t n)
 {
     REQUIRE(fft_valid(n));
     Fft f = { .kind = kind, .n = kind == FFT_REAL && n % 2 == 0 ? n / 2 : n, .n_real = n };
-    fft_cut(&f);
-    /* Columns would fall on few lines of the cache if rows were a power of two apart. Spectra of
-     * real signals are worked on where they lie, in order. */
+    fft_split_length(&f);
+    /* With rows a power of two apart, columns would map to few sets of the cache. Spectra of real
+     * signals are transformed in place and in order, so there the pitch must be n2. */
     f.pitch = kind == FFT_ANGLE && f.n2 > 1 ? f.n2 + 1 : f.n2;
     return f;
 }
@@ -110,12 +111,12 @@ static float *put_passes(float *out, int64_t n)
 void fft_table_fill(FftKind kind, int64_t n, float *out)
 {
     Fft    f = fft_shape(kind, n);
-    double turn = kind == FFT_ANGLE ? 1 : 0; /* the weights' share that the column decides */
+    double shift = kind == FFT_ANGLE ? 1 : 0;    /* the part of the weight that depends on j2 */
     out = put_passes(out, f.n1);
     out = put_passes(out, f.n2);
     for (int64_t j2 = 0; f.n2 > 1 && j2 < f.n2; j2++)
         for (int64_t k1 = 0; k1 < f.n1; k1++)
-            out = put_root(out, (double)j2 * (4 * (double)k1 - turn), 4 * (double)f.n);
+            out = put_root(out, (double)j2 * (4 * (double)k1 - shift), 4 * (double)f.n);
     for (int64_t j = 0; j < split_count(&f); j++)
         out = kind == FFT_ANGLE ? put_root(out, -(double)j, 4 * (double)f.n1)
                                 : put_root(out, (double)j, (double)f.n_real);
@@ -129,71 +130,71 @@ void fft_table_fill(FftKind kind, int64_t n, float *out)
 
 #define INLINE static inline __attribute__((always_inline))
 
-typedef struct Cvec {            /* 16 complex numbers, in registers */
+typedef struct FftComplex {            /* 16 complex numbers, in registers */
     FftVec re, im;
-} Cvec;
+} FftComplex;
 
-INLINE void get(Cvec *v, const FftVec *x, int64_t at, int flip)
+INLINE void get(FftComplex *v, const FftVec *x, int64_t at, int flip)
 {
     v->re = x[2 * at + flip];
     v->im = x[2 * at + 1 - flip];
 }
 
-INLINE void put(FftVec *y, int64_t at, int flip, const Cvec *v, const float *w, bool unit)
+INLINE void put(FftVec *y, int64_t at, int flip, const FftComplex *v, const float *w, bool unit)
 {
     y[2 * at + flip] = unit ? v->re : v->re * w[0] - v->im * w[1];
     y[2 * at + 1 - flip] = unit ? v->im : v->re * w[1] + v->im * w[0];
 }
 
-INLINE void butterfly2(Cvec *v)
+INLINE void butterfly2(FftComplex *v)
 {
-    Cvec a = v[0], b = v[1];
-    v[0] = (Cvec){ a.re + b.re, a.im + b.im };
-    v[1] = (Cvec){ a.re - b.re, a.im - b.im };
+    FftComplex a = v[0], b = v[1];
+    v[0] = (FftComplex){ a.re + b.re, a.im + b.im };
+    v[1] = (FftComplex){ a.re - b.re, a.im - b.im };
 }
 
-INLINE void butterfly3(Cvec *v)
+INLINE void butterfly3(FftComplex *v)
 {
     const float half_root3 = 0.86602540378443864676f;
-    Cvec a = v[0];
-    Cvec sum = { v[1].re + v[2].re, v[1].im + v[2].im };
-    Cvec diff = { (v[1].re - v[2].re) * half_root3, (v[1].im - v[2].im) * half_root3 };
-    Cvec mid = { a.re - 0.5f * sum.re, a.im - 0.5f * sum.im };
-    v[0] = (Cvec){ a.re + sum.re, a.im + sum.im };
-    v[1] = (Cvec){ mid.re + diff.im, mid.im - diff.re };
-    v[2] = (Cvec){ mid.re - diff.im, mid.im + diff.re };
+    FftComplex a = v[0];
+    FftComplex sum = { v[1].re + v[2].re, v[1].im + v[2].im };
+    FftComplex diff = { (v[1].re - v[2].re) * half_root3, (v[1].im - v[2].im) * half_root3 };
+    FftComplex mid = { a.re - 0.5f * sum.re, a.im - 0.5f * sum.im };
+    v[0] = (FftComplex){ a.re + sum.re, a.im + sum.im };
+    v[1] = (FftComplex){ mid.re + diff.im, mid.im - diff.re };
+    v[2] = (FftComplex){ mid.re - diff.im, mid.im + diff.re };
 }
 
-INLINE void butterfly4(Cvec *v)
+INLINE void butterfly4(FftComplex *v)
 {
-    Cvec even[2] = { v[0], v[2] }, odd[2] = { v[1], v[3] };
+    FftComplex even[2] = { v[0], v[2] }, odd[2] = { v[1], v[3] };
     butterfly2(even);
     butterfly2(odd);
-    v[0] = (Cvec){ even[0].re + odd[0].re, even[0].im + odd[0].im };
-    v[1] = (Cvec){ even[1].re + odd[1].im, even[1].im - odd[1].re };
-    v[2] = (Cvec){ even[0].re - odd[0].re, even[0].im - odd[0].im };
-    v[3] = (Cvec){ even[1].re - odd[1].im, even[1].im + odd[1].re };
+    v[0] = (FftComplex){ even[0].re + odd[0].re, even[0].im + odd[0].im };
+    v[1] = (FftComplex){ even[1].re + odd[1].im, even[1].im - odd[1].re };
+    v[2] = (FftComplex){ even[0].re - odd[0].re, even[0].im - odd[0].im };
+    v[3] = (FftComplex){ even[1].re - odd[1].im, even[1].im + odd[1].re };
 }
 
-INLINE void butterfly5(Cvec *v)
+INLINE void butterfly5(FftComplex *v)
 {
     /* Cosines and sines of 2 pi / 5 and 4 pi / 5. */
     const float c1 = 0.30901699437494742410f, c2 = -0.80901699437494742410f;
     const float s1 = 0.95105651629515357212f, s2 = 0.58778525229247312917f;
-    Cvec a = v[0];
-    Cvec p1 = { v[1].re + v[4].re, v[1].im + v[4].im },
+    FftComplex a = v[0];
+    FftComplex p1 = { v[1].re + v[4].re, v[1].im + v[4].im },
          m1 = { v[1].re - v[4].re, v[1].im - v[4].im };
-    Cvec p2 = { v[2].re + v[3].re, v[2].im + v[3].im },
+    FftComplex p2 = { v[2].re + v[3].re, v[2].im + v[3].im },
          m2 = { v[2].re - v[3].re, v[2].im - v[3].im };
-    Cvec e1 = { a.re + c1 * p1.re + c2 * p2.re, a.im + c1 * p1.im + c2 * p2.im };
-    Cvec e2 = { a.re + c2 * p1.re + c1 * p2.re, a.im + c2 * p1.im + c1 * p2.im };
-    Cvec o1 = { s1 * m1.im + s2 * m2.im, -(s1 * m1.re + s2 * m2.re) };
-    Cvec o2 = { s2 * m1.im - s1 * m2.im, -(s2 * m1.re - s1 * m2.re) };
-    v[0] = (Cvec){ a.re + p1.re + p2.re, a.im + p1.im + p2.im };
-    v[1] = (Cvec){ e1.re + o1.re, e1.im + o1.im };
-    v[2] = (Cvec){ e2.re + o2.re, e2.im + o2.im };
-    v[3] = (Cvec){ e2.re - o2.re, e2.im - o2.im };
-    v[4] = (Cvec){ e1.re - o1.re, e1.im - o1.im };
+    FftComplex e1 = { a.re + c1 * p1.re + c2 * p2.re, a.im + c1 * p1.im + c2 * p2.im };
+    FftComplex e2 = { a.re + c2 * p1.re + c1 * p2.re, a.im + c2 * p1.im + c1 * p2.im };
+    FftComplex o1 = { s1 * m1.im + s2 * m2.im, -(s1 * m1.re + s2 * m2.re) };
+    FftComplex o2 = { s2 * m1.im - s1 * m2.im, -(s2 * m1.re - s1 * m2.re) };
+    v[0] = (FftComplex){ a.re + p1.re + p2.re, a.im + p1.im + p2.im };
+    v[1] = (FftComplex){ e1.re + o1.re, e1.im + o1.im };
+    v[2] = (FftComplex){ e2.re + o2.re, e2.im + o2.im };
+    v[3] = (FftComplex){ e2.re - o2.re, e2.im - o2.im };
+    v[4] = (FftComplex){ e1.re - o1.re, e1.im - o1.im };
 }
 
 INLINE void pass_of(int r, bool unit, const FftVec *x, FftVec *y, int64_t m, int64_t s,
@@ -201,7 +202,7 @@ INLINE void pass_of(int r, bool unit, const FftVec *x, FftVec *y, int64_t m, int
 {
     for (int64_t p = 0; p < m; p++, w += 2 * (r - 1))
         for (int64_t q = 0; q < s; q++) {
-            Cvec v[5];
+            FftComplex v[5];
             for (int j = 0; j < r; j++)
                 get(&v[j], x, q + s * (p + m * j), flip);
             if (r == 2)      butterfly2(v);
@@ -227,7 +228,7 @@ PASS(3)
 PASS(4)
 PASS(5)
 
-/* The transform of x[0..n), to and fro between x and other; the one that holds the result. */
+/* The transform of x[0..n), alternating between x and other; returns the one with the result. */
 static FftVec *stockham(int64_t n, const float *w, FftVec *x, FftVec *other, int flip)
 {
     for (int64_t s = 1, m; n > 1; n = m) {
@@ -251,7 +252,7 @@ void fft_column(const Fft *f, int64_t j2, FftVec *workspace, FftVec *big, int fl
     const float  *w = f->cross + 2 * f->n1 * j2;
     bool          unit = f->n2 == 1;
     for (int64_t k1 = 0; k1 < f->n1; k1++) {
-        Cvec v;
+        FftComplex v;
         get(&v, col, k1, flip);
         put(big, k1 * f->pitch + j2, flip, &v, w + 2 * k1, unit);
     }
@@ -262,7 +263,7 @@ FftVec *fft_column_back(const Fft *f, int64_t j2, const FftVec *big, FftVec *wor
     const float *w = f->cross + 2 * f->n1 * j2;
     bool         unit = f->n2 == 1;
     for (int64_t k1 = 0; k1 < f->n1; k1++) {
-        Cvec v; /* flipped, times w, flipped back: times the conjugate of w */
+        FftComplex v; /* swap parts, multiply by w, swap back: multiplies by the conjugate of w */
         get(&v, big, k1 * f->pitch + j2, 1);
         put(workspace, k1, 1, &v, w + 2 * k1, unit);
     }
@@ -285,9 +286,9 @@ void fft_rows(const Fft *f, FftVec *big, FftVec *workspace, int flip)
 
 /* ---- real signals ----
  *
- * Of even length: z_j = x_2j + i x_(2j+1), transformed at half the length, holds the even and the
- * odd samples' spectra as its symmetric and antisymmetric part. With e and o these parts at k,
- * X_k = e - i w^k o, and X_(n-k) is the conjugate of e + i w^k o. */
+ * Even lengths: the transform of z_j = x_2j + i x_(2j+1), of half the length, contains the spectra
+ * of the even and odd samples as its symmetric and antisymmetric parts. With e and o these parts at
+ * k, X_k = e - i w^k o, and X_(n-k) is the conjugate of e + i w^k o. */
 
 static void real_split(const Fft *f, FftVec *x)
 {
@@ -296,12 +297,12 @@ static void real_split(const Fft *f, FftVec *x)
     x[2 * n + 1] = x[1];
     for (int64_t k = 0; k <= n / 2; k++) {
         const float *w = f->split + 2 * k;
-        Cvec a, b;
+        FftComplex a, b;
         get(&a, x, k, 0);
         get(&b, x, n - k, 0);
-        Cvec e = { 0.5f * (a.re + b.re), 0.5f * (a.im - b.im) };
-        Cvec o = { 0.5f * (a.re - b.re), 0.5f * (a.im + b.im) };
-        Cvec t = { o.re * w[1] + o.im * w[0], o.im * w[1] - o.re * w[0] };       /* -i w o */
+        FftComplex e = { 0.5f * (a.re + b.re), 0.5f * (a.im - b.im) };
+        FftComplex o = { 0.5f * (a.re - b.re), 0.5f * (a.im + b.im) };
+        FftComplex t = { o.re * w[1] + o.im * w[0], o.im * w[1] - o.re * w[0] };       /* -i w o */
         x[2 * k] = e.re + t.re;
         x[2 * k + 1] = e.im + t.im;
         x[2 * (n - k)] = e.re - t.re;
@@ -315,11 +316,11 @@ static void real_join(const Fft *f, FftVec *x)
     x[1] = x[2 * n + 1] = (FftVec){ 0 };
     for (int64_t k = 0; k <= n / 2; k++) {
         const float *w = f->split + 2 * k;
-        Cvec a, b;
+        FftComplex a, b;
         get(&a, x, k, 0);
         get(&b, x, n - k, 0);
-        Cvec e = { a.re + b.re, a.im - b.im }, d = { a.re - b.re, a.im + b.im };
-        Cvec t = { d.re * w[1] - d.im * w[0], d.re * w[0] + d.im * w[1] };       /* i conj(w) d */
+        FftComplex e = { a.re + b.re, a.im - b.im }, d = { a.re - b.re, a.im + b.im };
+        FftComplex t = { d.re * w[1] - d.im * w[0], d.re * w[0] + d.im * w[1] };       /* i conj(w) d */
         x[2 * k] = e.re + t.re;
         x[2 * k + 1] = e.im + t.im;
         x[2 * (n - k)] = e.re - t.re;
@@ -365,7 +366,7 @@ void fft_real_back(const Fft *f, FftVec *spectrum, FftRows y, float scale, FftVe
             spectrum[2 * (f->n - k) + 1] = -spectrum[2 * k + 1];
         }
     }
-    for (int64_t j2 = 0; j2 < f->n2; j2++) { /* a column is read and written in the same places */
+    for (int64_t j2 = 0; j2 < f->n2; j2++) { /* a column is read and written in place */
         for (int64_t j1 = 0; j1 < f->n1; j1++) {
             workspace[2 * j1] = spectrum[2 * (j1 * f->n2 + j2)];
             workspace[2 * j1 + 1] = spectrum[2 * (j1 * f->n2 + j2) + 1];

@@ -1,4 +1,4 @@
-/* fft_conv.c -- causal convolution with long kernels: rules. */
+/* fft_conv.c -- causal convolution with long kernels: shapes, gradient, cost, builder. */
 #include "ops/fft/fft_conv.h"
 
 #include "ops/operator.h"
@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* Transforms and products, so many for each signal and each kernel. */
+/* Cost of the given number of transforms and products per signal and per kernel. */
 static Cost conv_cost(const Node *n, double per_signal, double per_kernel)
 {
     Shape  u = in_shape(n, 0);
@@ -38,7 +38,7 @@ static Err fft_conv_shape(Node *n)
                     type_name(in_type(n, 1)), shape_text(k));
     if (in_given(n, 2) &&
         (shape_count(in_shape(n, 2)) != u.dim[2] || !type_is_float(in_type(n, 2))))
-        return fail(E_SHAPE, "fft_conv: D is %s %s, the signal has %lld channels",
+        return fail(E_SHAPE, "fft_conv: D is %s %s; it must be floats, one for each of the signal's %lld channels",
                     type_name(in_type(n, 2)), shape_text(in_shape(n, 2)), (long long)u.dim[2]);
     out_set(n, 0, in_type(n, 0), u);
     return OK;

@@ -1,8 +1,8 @@
-/* fft_conv.h -- causal convolution along the length axis, each channel with a kernel of its own:
+/* fft_conv.h -- causal convolution along the length axis, one kernel per channel:
  *
  *     y[b,l,h] = sum over j <= l of K[l-j,h] u[b,j,h]  +  D[h] u[b,l,h]
  *
- * through Fourier transforms in fp32. The gradients transform u, K and dy anew: nothing else is
+ * through Fourier transforms in fp32. The gradients transform u, K and dy again; no spectrum is
  * kept.
  */
 #ifndef OPS_FFT_FFT_CONV_H
@@ -11,10 +11,10 @@
 #include "ir/op.h"
 
 typedef struct FftConvAttr {
-    bool wants[3];               /* gradient node: u, K, D */
+    bool wants[3];               /* gradient node: gradients of u, K, D */
 } FftConvAttr;
 
-/* u (B,L,H), kernel (L,H) f32, d H numbers or none; L may be any length. */
+/* u (B,L,H), kernel (L,H) f32, d of H numbers or none; any L. */
 Tensor fft_conv(Tensor u, Tensor kernel, Tensor d);
 
 Err fft_conv_choose_cpu(const Node *n, const Device *device, Choice *choice);

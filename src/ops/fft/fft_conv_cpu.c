@@ -1,12 +1,12 @@
 /* fft_conv_cpu.c -- causal convolution on the CPU, 16 channels at a time.
  *
  * Note [Right angle]. A linear convolution of two real signals of n samples has 2n - 1 samples; the
- * usual way pads both to 2n. Instead multiply sample j by a^j, a = exp(i pi / 2n), and convolve
- * cyclically at length n, in complex numbers: a product that wraps around comes back with
- * a^n = i, so that, after division by a^j, the real part is the first half of the linear
- * convolution and the imaginary part the second (Nussbaumer 1982, section 3.3). The work is that of
- * a real transform of length 2n, without the sorting of frequencies that one needs. Half of a^j
- * sits in the table between columns and rows, the other half in f.split (fft.c).
+ * usual method pads both to 2n. Instead, multiply sample j by a^j, a = exp(i pi / 2n), and convolve
+ * cyclically at length n, in complex numbers. A product that wraps around gains the factor a^n = i,
+ * so that, after division by a^j, the real part is the first half of the linear convolution and the
+ * imaginary part the second (Nussbaumer 1982, section 3.3). The work is that of a real transform of
+ * length 2n, without the reordering of frequencies that one needs. One factor of a^j is in the
+ * table between columns and rows, the other in f.split (fft.c).
  *
  * Gradients are convolutions backwards in time: with ' for reversal, du' = dy' * K, dK' = dy' * u.
  */
@@ -18,27 +18,27 @@
 
 #include <string.h>
 
-/* The whole signals of one slot, as many as a kernel needs: u forward, dy backward; K; u backward;
- * the sum of spectra over a batch. */
+/* The signals that a slot holds: u forward or dy backward; K; u backward; the sum of spectra over a
+ * batch. */
 enum { CONV_U, CONV_DY = CONV_U, CONV_K, CONV_U_BACK, CONV_SUM };
 
-typedef struct Conv {            /* tasks are (group of channels, piece of the batch) */
+typedef struct Conv {            /* tasks are (group of channels, chunk of the batch) */
     Fft     f;
-    int64_t batch, length, channels, groups, pieces;
-    int     slots;               /* tasks under way at a time, each with its own buffers */
-    int     signals;             /* whole signals a slot holds */
+    int64_t batch, length, channels, groups, chunks;
+    int     slots;               /* concurrent tasks, each with its own buffers */
+    int     signals;             /* per slot */
 } Conv;
 
-/* Channels are cut first, the batch only where there are more threads than groups of channels. */
+/* Channels are divided first; the batch only if there are more threads than groups of channels. */
 static Conv conv_of(const Node *n, const float *table, int threads, int signals)
 {
     Shape u = in_shape(n, 0);
     Conv  c = { .f = fft_open(FFT_ANGLE, fft_next(u.dim[1]), table), .signals = signals,
                 .batch = u.dim[0], .length = u.dim[1], .channels = u.dim[2],
                 .groups = (u.dim[2] + FFT_LANES - 1) / FFT_LANES };
-    c.pieces = threads / c.groups > 1 ? threads / c.groups : 1;
-    c.pieces = c.batch < c.pieces ? c.batch : c.pieces;
-    c.slots = parallel_threads(threads, c.groups * c.pieces);
+    c.chunks = threads / c.groups > 1 ? threads / c.groups : 1;
+    c.chunks = c.batch < c.chunks ? c.batch : c.chunks;
+    c.slots = parallel_threads(threads, c.groups * c.chunks);
     return c;
 }
 
@@ -57,23 +57,23 @@ static FftVec *slot_workspace(const Conv *c, void *workspace, int64_t slot)
     return slot_signal(c, workspace, slot, c->signals);
 }
 
-typedef struct Lanes { /* 16 channels of one sample of the batch, in any type, maybe backwards */
+typedef struct ConvLanes { /* 16 channels of one sample of the batch, of any type, maybe reversed */
     Type    type;
     char   *p;
-    int64_t first, step;         /* of sample l: first + l * step, in elements */
+    int64_t first, step;         /* time l is at first + l * step, in elements */
     int     n;
-} Lanes;
+} ConvLanes;
 
-static Lanes conv_lanes(const Conv *c, Type type, void *p, int64_t b, int64_t group, bool backwards)
+static ConvLanes conv_lanes(const Conv *c, Type type, void *p, int64_t b, int64_t group, bool backwards)
 {
     int64_t left = c->channels - group * FFT_LANES,
             first = b * c->length * c->channels + group * FFT_LANES;
-    return (Lanes){ .type = type, .p = p, .n = left < FFT_LANES ? (int)left : FFT_LANES,
+    return (ConvLanes){ .type = type, .p = p, .n = left < FFT_LANES ? (int)left : FFT_LANES,
                     .first = backwards ? first + (c->length - 1) * c->channels : first,
                     .step = backwards ? -c->channels : c->channels };
 }
 
-static inline void lanes_load(const Lanes *x, int64_t l, FftVec *v)
+static inline void lanes_load(const ConvLanes *x, int64_t l, FftVec *v)
 {
     const char *p = x->p + (x->first + l * x->step) * type_bytes(x->type);
     if (x->type == F32) {
@@ -85,7 +85,7 @@ static inline void lanes_load(const Lanes *x, int64_t l, FftVec *v)
     fft_load(v, row, FFT_LANES);
 }
 
-static inline void lanes_store(const Lanes *y, int64_t l, const FftVec *v)
+static inline void lanes_store(const ConvLanes *y, int64_t l, const FftVec *v)
 {
     char *p = y->p + (y->first + l * y->step) * type_bytes(y->type);
     if (y->type == F32) {
@@ -97,9 +97,9 @@ static inline void lanes_store(const Lanes *y, int64_t l, const FftVec *v)
     convert_rows(y->type, p, F32, row, (size_t)y->n);
 }
 
-/* The weighted signal through its columns; the rows are still to do. Samples are first read in the
- * order in which they lie: only big, which is near, is walked across. */
-static void conv_enter(const Conv *c, Lanes x, FftVec *big, FftVec *workspace)
+/* Weights the signal and transforms its columns, not its rows. Samples are first copied in memory
+ * order: only big, which is in the cache, is read with a stride. */
+static void conv_enter(const Conv *c, ConvLanes x, FftVec *big, FftVec *workspace)
 {
     const Fft *f = &c->f;
     for (int64_t j1 = 0, l = 0; j1 < f->n1; j1++)
@@ -119,8 +119,8 @@ static void conv_enter(const Conv *c, Lanes x, FftVec *big, FftVec *workspace)
     }
 }
 
-/* The way back: y = conv + d * x, where x runs like y. */
-static void conv_leave(const Conv *c, FftVec *big, Lanes y, const FftVec *d, const Lanes *x,
+/* Transforms the columns back and stores y = conv + d * x; x is read in the order of y. */
+static void conv_leave(const Conv *c, FftVec *big, ConvLanes y, const FftVec *d, const ConvLanes *x,
                        FftVec *workspace)
 {
     const Fft *f = &c->f;
@@ -152,8 +152,8 @@ static void multiply(FftVec *to, const FftVec *a, const FftVec *b, int64_t n, bo
     }
 }
 
-/* Row by row: transform, product with a spectrum, transform back. An even number of passes ends
- * where it began, in big. */
+/* Row by row: transform, multiply by a spectrum, transform back. The number of passes is even, so
+ * the result ends in big again. */
 static void conv_rows(const Conv *c, FftVec *big, const FftVec *spectrum, FftVec *workspace)
 {
     int64_t n2 = c->f.n2;
@@ -166,7 +166,7 @@ static void conv_rows(const Conv *c, FftVec *big, const FftVec *spectrum, FftVec
 
 static void load_d(const Conv *c, const Node *n, int input, const void *p, int64_t group, FftVec *d)
 {
-    Lanes x = conv_lanes(c, in_type(n, input), (void *)(uintptr_t)p, 0, group, false);
+    ConvLanes x = conv_lanes(c, in_type(n, input), (void *)(uintptr_t)p, 0, group, false);
     lanes_load(&x, 0, d);
 }
 
@@ -187,19 +187,19 @@ Err fft_conv_cpu(const Call *call)
     const Node *n = call->node;
     Conv        c = conv_of(n, call->in[3], call->device->threads, FORWARD_SIGNALS);
 #pragma omp parallel for schedule(static) num_threads(c.slots)
-    for (int64_t task = 0; task < c.groups * c.pieces; task++) {
-        int64_t group = task / c.pieces, from, to;
+    for (int64_t task = 0; task < c.groups * c.chunks; task++) {
+        int64_t group = task / c.chunks, from, to;
         int     slot = omp_get_thread_num();
         FftVec *u = slot_signal(&c, call->workspace, slot, CONV_U), d = { 0 };
         FftVec *k = slot_signal(&c, call->workspace, slot, CONV_K),
                *workspace = slot_workspace(&c, call->workspace, slot);
-        parallel_piece(c.batch, 1, (int)(task % c.pieces), (int)c.pieces, &from, &to);
+        parallel_piece(c.batch, 1, (int)(task % c.chunks), (int)c.chunks, &from, &to);
         if (call->in[2])
             load_d(&c, n, 2, call->in[2], group, &d);
         conv_enter(&c, conv_lanes(&c, F32, call->in[1], 0, group, false), k, workspace);
         fft_rows(&c.f, k, workspace, 0);
         for (int64_t b = from; b < to; b++) {
-            Lanes x = conv_lanes(&c, in_type(n, 0), call->in[0], b, group, false);
+            ConvLanes x = conv_lanes(&c, in_type(n, 0), call->in[0], b, group, false);
             conv_enter(&c, x, u, workspace);
             conv_rows(&c, u, k, workspace);
             conv_leave(&c, u, conv_lanes(&c, out_type(n, 0), call->out[0], b, group, false),
@@ -222,15 +222,15 @@ static Conv grad_of(const Node *n, const float *table, int threads)
 Err fft_conv_grad_choose_cpu(const Node *n, const Device *device, Choice *choice)
 {
     Conv c = grad_of(n, NULL, device->threads);
-    size_t sums = (size_t)(c.groups * c.pieces * FFT_LANES) * sizeof(double);
+    size_t sums = (size_t)(c.groups * c.chunks * FFT_LANES) * sizeof(double);
     choice->workspace_bytes = (size_t)(c.slots * slot_vecs(&c)) * sizeof(FftVec) +
                               (ATTR(n, FftConvAttr)->wants[2] ? sums : 0);
     choice->name = "builtin";
     return OK;
 }
 
-/* The sum over all samples of u dy: fp32 in short runs, double across them. */
-static void grad_d(const Conv *c, const Lanes *u, const Lanes *dy, double *sum)
+/* The sum of u dy over all samples: fp32 within short runs, double across them. */
+static void grad_d(const Conv *c, const ConvLanes *u, const ConvLanes *dy, double *sum)
 {
     enum { RUN = 64 };
     for (int64_t l = 0; l < c->length; l += RUN) {
@@ -245,8 +245,9 @@ static void grad_d(const Conv *c, const Lanes *u, const Lanes *dy, double *sum)
     }
 }
 
-/* dy and u, columns done, become (spectrum of dy) * (spectrum of K), back to columns, and the
- * product of both spectra, which is set or added to sum. sum may be u. */
+/* After their columns, transforms the rows of dy and u. dy becomes (spectrum of dy) * (spectrum of
+ * K), transformed back to columns; the product of the spectra of dy and u is stored in or added to
+ * sum, which may be u. */
 static void grad_rows(const Conv *c, FftVec *dy, FftVec *u, const FftVec *k, FftVec *sum, bool add,
                       FftVec *workspace)
 {
@@ -269,14 +270,14 @@ static void grad_task(const Conv *c, const Call *call, int64_t task, int64_t slo
 {
     const Node *n = call->node;
     const bool *wants = ATTR(n, FftConvAttr)->wants;
-    int64_t     group = task / c->pieces, from, to;
+    int64_t     group = task / c->chunks, from, to;
     FftVec     *dy = slot_signal(c, call->workspace, slot, CONV_DY);
     FftVec     *k = slot_signal(c, call->workspace, slot, CONV_K);
     FftVec     *u = wants[1] ? slot_signal(c, call->workspace, slot, CONV_U_BACK) : NULL;
     bool        many = c->batch > 1 && wants[1];
     FftVec     *sum = many ? slot_signal(c, call->workspace, slot, CONV_SUM) : u;
     FftVec     *workspace = slot_workspace(c, call->workspace, slot), d = { 0 };
-    parallel_piece(c->batch, 1, (int)(task % c->pieces), (int)c->pieces, &from, &to);
+    parallel_piece(c->batch, 1, (int)(task % c->chunks), (int)c->chunks, &from, &to);
     if (wants[0]) {
         conv_enter(c, conv_lanes(c, F32, call->in[2], 0, group, false), k, workspace);
         fft_rows(&c->f, k, workspace, 0);
@@ -286,7 +287,7 @@ static void grad_task(const Conv *c, const Call *call, int64_t task, int64_t slo
     if (wants[2])
         memset(sums + task * FFT_LANES, 0, FFT_LANES * sizeof *sums);
     for (int64_t b = from; b < to; b++) {
-        Lanes x = conv_lanes(c, in_type(n, 0), call->in[0], b, group, true), back = x;
+        ConvLanes x = conv_lanes(c, in_type(n, 0), call->in[0], b, group, true), back = x;
         if (wants[0] || wants[1])
             conv_enter(c, x, dy, workspace);
         if (wants[1]) {
@@ -301,20 +302,21 @@ static void grad_task(const Conv *c, const Call *call, int64_t task, int64_t slo
             conv_leave(c, dy, back, call->in[3] ? &d : NULL, &x, workspace);
         }
         if (wants[2]) {
-            Lanes signal = conv_lanes(c, in_type(n, 1), call->in[1], b, group, true);
+            ConvLanes signal = conv_lanes(c, in_type(n, 1), call->in[1], b, group, true);
             grad_d(c, &signal, &x, sums + task * FFT_LANES);
         }
     }
 }
 
-/* The kernel's gradient of one group from the spectra of its pieces, added in order. */
+/* The kernel's gradient of one group: the sum of its chunks' spectra, in order, transformed
+ * back. */
 static void grad_kernel(const Conv *c, const Call *call, int64_t group, int64_t slot)
 {
     int     which = c->batch > 1 ? CONV_SUM : CONV_U_BACK;
     FftVec *sum = slot_signal(c, call->workspace, slot, which),
            *workspace = slot_workspace(c, call->workspace, slot);
-    for (int64_t piece = 1; piece < c->pieces; piece++) {
-        const FftVec *more = slot_signal(c, call->workspace, slot + piece, which);
+    for (int64_t chunk = 1; chunk < c->chunks; chunk++) {
+        const FftVec *more = slot_signal(c, call->workspace, slot + chunk, which);
         for (int64_t i = 0; i < fft_signal_vecs(&c->f); i++)
             sum[i] += more[i];
     }
@@ -330,23 +332,23 @@ Err fft_conv_grad_cpu(const Call *call)
     float      *dd = call->out[2];
 #pragma omp parallel num_threads(c.slots)
     {
-        /* Pieces exist only when every task has a slot of its own; else a slot finishes a whole
-         * group. */
+        /* With several chunks per group every task has its own slot; otherwise a slot finishes
+         * whole groups. */
 #pragma omp for schedule(static)
-        for (int64_t task = 0; task < c.groups * c.pieces; task++) {
-            int64_t slot = c.pieces > 1 ? task : omp_get_thread_num();
+        for (int64_t task = 0; task < c.groups * c.chunks; task++) {
+            int64_t slot = c.chunks > 1 ? task : omp_get_thread_num();
             grad_task(&c, call, task, slot, sums);
-            if (wants[1] && c.pieces == 1)
+            if (wants[1] && c.chunks == 1)
                 grad_kernel(&c, call, task, slot);
         }
 #pragma omp for schedule(static)
-        for (int64_t group = 0; group < (wants[1] && c.pieces > 1 ? c.groups : 0); group++)
-            grad_kernel(&c, call, group, group * c.pieces);
+        for (int64_t group = 0; group < (wants[1] && c.chunks > 1 ? c.groups : 0); group++)
+            grad_kernel(&c, call, group, group * c.chunks);
     }
     for (int64_t h = 0; wants[2] && h < c.channels; h++) {
         double sum = 0;
-        for (int64_t piece = 0; piece < c.pieces; piece++)
-            sum += sums[(h / FFT_LANES * c.pieces + piece) * FFT_LANES + h % FFT_LANES];
+        for (int64_t chunk = 0; chunk < c.chunks; chunk++)
+            sum += sums[(h / FFT_LANES * c.chunks + chunk) * FFT_LANES + h % FFT_LANES];
         dd[h] = (float)sum;
     }
     return OK;

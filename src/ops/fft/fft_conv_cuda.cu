@@ -1,8 +1,8 @@
 /* fft_conv_cuda.cu -- causal convolution on CUDA: see Note [Right angle] in fft_conv_cpu.c.
  *
- * Samples of the batch go through in waves that fit the second cache; spectra stay in the order in
- * which the rows leave them. Gradients are convolutions backwards in time: with ' for reversal,
- * du' = dy' * K, dK' = sum over the batch of dy' * u.
+ * The samples of a batch are processed in waves that fit in the L2 cache. Spectra stay in the order
+ * in which the row transforms leave them. Gradients are convolutions backwards in time: with ' for
+ * reversal, du' = dy' * K, dK' = sum over the batch of dy' * u.
  */
 #include "ops/fft/fft_cuda.h"
 
@@ -17,8 +17,8 @@ __device__ __forceinline__ float value_at(Type type, const void *p, int64_t i)
                           : get((const f16 *)p, i);
 }
 
-/* A real signal (batch, length, channels) of any type, weighted by exp(i pi j / 2n), 0 beyond its
- * end, maybe read backwards. */
+/* A real signal (batch, length, channels) of any type, weighted by exp(i pi j / 2n), padded with
+ * zeros, maybe reversed. */
 struct Weighted {
     const void *p;
     Type        type;
@@ -26,14 +26,14 @@ struct Weighted {
     int64_t     length, channels, n;
 };
 
-/* Places base + t delta of one channel, as far as they belong to a signal. */
-struct Places {
+/* Offsets base + t delta of one channel, as far as they are within a signal. */
+struct SpanPlaces {
     int64_t base, delta, first, step, length;
     __device__ __forceinline__ bool has(int t) const { return first + t * step < length; }
     __device__ __forceinline__ int64_t at(int t) const { return base + t * delta; }
 };
 
-__device__ __forceinline__ Places places_of(const Span &s, int64_t length, int64_t channels,
+__device__ __forceinline__ SpanPlaces places_of(const Span &s, int64_t length, int64_t channels,
                                             bool backwards)
 {
     int64_t row = s.batch * length + (backwards ? length - 1 - s.first : s.first);
@@ -42,16 +42,16 @@ __device__ __forceinline__ Places places_of(const Span &s, int64_t length, int64
 }
 
 template <int R, class T>
-__device__ __forceinline__ void fetch_of(const T *p, const Places &places, float (&x)[R])
+__device__ __forceinline__ void fetch_of(const T *p, const SpanPlaces &places, float (&x)[R])
 {
 #pragma unroll
     for (int t = 0; t < R; t++)
         x[t] = places.has(t) ? get(p, places.at(t)) : 0;
 }
 
-/* Which type is asked once, so that all elements are under way together. */
+/* Branches on the type once, so that all loads are in flight together. */
 template <int R>
-__device__ __forceinline__ void fetch(Type type, const void *p, const Places &places, float (&x)[R])
+__device__ __forceinline__ void fetch(Type type, const void *p, const SpanPlaces &places, float (&x)[R])
 {
     if (type == F32)
         fetch_of<R>((const float *)p, places, x);
@@ -73,7 +73,7 @@ __device__ __forceinline__ void load_span(const Weighted &w, const Span &s, floa
     }
 }
 
-/* Several signals, each a batch, one behind the other. */
+/* Several batches of signals, one after another. */
 enum { CONV_SIGNALS = 3 };
 struct Entries {
     Weighted of[CONV_SIGNALS];
@@ -98,21 +98,21 @@ __device__ __forceinline__ void load_span(const Entries &e, const Span &s, float
 
 __device__ __forceinline__ float2 weight_of(const Entries &e, int64_t j)
 {
-    return turn(j, 2 * e.of[0].n);
+    return unit_root(j, 2 * e.of[0].n);
 }
 
-/* The way back; adds d * x, where x lies as the result does. */
+/* The output: removes the weights and adds d * x; x has the layout of the output. */
 struct Unweighted {
     void       *p;
     Type        type;
     bool        backwards;
     int64_t     length, channels;
-    const void *d, *x;           /* d NULL: none */
+    const void *d, *x;           /* d may be NULL */
     Type        type_d, type_x;
 };
 
 template <int R, class T>
-__device__ __forceinline__ void put_of(T *p, const Places &places, const float (&y)[R])
+__device__ __forceinline__ void put_of(T *p, const SpanPlaces &places, const float (&y)[R])
 {
 #pragma unroll
     for (int t = 0; t < R; t++)
@@ -124,7 +124,7 @@ template <int R>
 __device__ __forceinline__ void store_span(const Unweighted &u, const Span &s,
                                            const float2 (&v)[R])
 {
-    Places places = places_of(s, u.length, u.channels, u.backwards);
+    SpanPlaces places = places_of(s, u.length, u.channels, u.backwards);
     float  x[R], y[R], d = 0;
     if (u.d) {
         fetch<R>(u.type_x, u.x, places, x);
@@ -145,7 +145,7 @@ __device__ __forceinline__ void store_span(const Unweighted &u, const Span &s,
         put_of<R>((f16 *)u.p, places, y);
 }
 
-/* A batch, and behind it maybe one signal more. */
+/* A batch, and maybe one more signal after it. */
 struct Exits {
     Unweighted of[2];
     int64_t    batch, n;
@@ -165,13 +165,13 @@ __device__ __forceinline__ void store_span(const Exits &e, const Span &s, const 
 
 __device__ __forceinline__ float2 weight_of(const Exits &e, int64_t j)
 {
-    float2 w = turn(j, 2 * e.n);
+    float2 w = unit_root(j, 2 * e.n);
     return make_float2(w.x / (float)e.n, w.y / (float)e.n);
 }
 
 /* ---- rows ----
  *
- * Spectra that are kept lie in shared memory where the thread that needs them again put them. */
+ * Spectra that are used again stay in shared memory, where the thread that needs them put them. */
 struct Kept {
     float2 *p;
     int     lanes;
@@ -189,9 +189,10 @@ struct Keep {
     }
 };
 
-/* v times a spectrum, flipped for the way back; v itself is kept in `held`, maybe in its place. */
+/* v times a spectrum, with parts swapped for the inverse. v itself is stored in `held`, which may
+ * be the spectrum. */
 struct Times {
-    Kept spectrum, held;         /* held.p NULL: not kept */
+    Kept spectrum, held;         /* held.p NULL: not stored */
     template <int R>
     __device__ __forceinline__ void pass(int e, int step, int l, float2 (&v)[R]) const
     {
@@ -205,7 +206,7 @@ struct Times {
     }
 };
 
-/* v times what was kept, added to total (its p NULL: nothing yet); the sum goes on or is kept. */
+/* v times what is held, plus the total so far. The sum is passed on or becomes the new total. */
 struct Total {
     Kept held, total;
     bool begin;                  /* there is no sum yet */
@@ -233,9 +234,9 @@ struct Total {
 typedef LineIn<Workspace, false> RowIn;
 typedef LineOut<Workspace, true> RowBack;      /* of an inverse */
 
-__device__ __forceinline__ Line row_of(const FftCuda &f, int lanes, int64_t b)
+__device__ __forceinline__ FftLine row_of(const FftCuda &f, int lanes, int64_t b)
 {
-    Line line = fft_row(f, lanes);
+    FftLine line = fft_row(f, lanes);
     line.batch = b;
     return line;
 }
@@ -251,14 +252,14 @@ __device__ __forceinline__ RowBack row_back(const FftCuda &f, int lanes, const W
     return { s, row_of(f, lanes, b), NULL, NULL };
 }
 
-/* Row by row, in place: transform, product with the kernel's spectrum, transform back. */
+/* Row by row, in place: transform, multiply by the kernel's spectrum, transform back. */
 template <class Plan>
 __global__ void __launch_bounds__(Plan::THREADS)
     conv_rows(int lanes, Plan plan, FftCuda f, Workspace kernel, Workspace x, int64_t batch)
 {
     extern __shared__ float2 memory[];
     lanes = plan.lanes(lanes);
-    Work w = fft_work(plan, memory, lanes);
+    FftBuffers w = fft_buffers(plan, memory, lanes);
     Kept spectrum = { fft_buffer(memory, plan.n(), lanes, 2), lanes };
     cuda_begin();
     __syncthreads();
@@ -271,27 +272,26 @@ __global__ void __launch_bounds__(Plan::THREADS)
     }
 }
 
-/* Rows of the gradient, of a wave: dy becomes (spectrum of dy) * (spectrum of K), transformed back,
- * where that is wanted (kernel.p), and products of dy and u are summed up: the last wave leaves the
- * sum, transformed back, in the first u, others leave it in `sum`. */
+/* Rows of the gradient, for one wave. If kernel.p is set, dy becomes (spectrum of dy) * (spectrum
+ * of K), transformed back. The products of the spectra of dy and u are summed: the last wave stores
+ * the sum, transformed back, in the first u; earlier waves store it in `sum`. */
 typedef struct GradRows {
     Workspace kernel, dy, u, sum;
-    int64_t batch;               /* of the wave */
+    int64_t batch;               /* samples of the wave */
     bool    first, last;         /* wave */
 } GradRows;
 
-/* copy(place in a buffer, place in memory) for all of the block's row. */
+/* Calls copy(index in a buffer, address in memory) for all elements of the block's row. */
 template <class Copy>
 __device__ __forceinline__ void row_copy(const FftCuda &f, int lanes, const Workspace &s, Copy copy)
 {
-    Line line = fft_row(f, lanes);
+    FftLine line = fft_row(f, lanes);
     for (int i = (int)threadIdx.x; i < f.n2 << lanes; i += (int)blockDim.x) {
         int l = i & ((1 << lanes) - 1);
         if (line.has(l))
             copy(i, s.at(0, line.start + (i >> lanes), line.first + l));
     }
 }
-
 
 template <class Plan>
 __global__ void __launch_bounds__(Plan::THREADS)
@@ -301,7 +301,7 @@ __global__ void __launch_bounds__(Plan::THREADS)
     lanes = plan.lanes(lanes);
     int  n = plan.n();
     bool alone = g.first && g.last && g.batch == 1;
-    Work w = fft_work(plan, memory, lanes);
+    FftBuffers w = fft_buffers(plan, memory, lanes);
     Kept spectrum = { fft_buffer(memory, n, lanes, 2), lanes };
     Kept held = { alone ? spectrum.p : fft_buffer(memory, n, lanes, 3), lanes };
     Kept total = { alone ? NULL : fft_buffer(memory, n, lanes, 4), lanes };
@@ -331,9 +331,9 @@ __global__ void __launch_bounds__(Plan::THREADS)
     row_copy(f, lanes, g.sum, [&](int i, float2 *at) { *at = total.p[i]; });
 }
 
-/* Sums over rows of u * dy, for D: threads (32 channels, 8 rows), blocks (chunks, channels /
- * 32). */
-__global__ void d_parts(const void *u, Type type_u, const void *dy, Type type_dy, int64_t rows,
+/* Partial sums of u * dy over chunks of rows, for dD: threads (32 channels, 8 rows), blocks
+ * (chunks, channels / 32). */
+__global__ void d_partial_sums(const void *u, Type type_u, const void *dy, Type type_dy, int64_t rows,
                         int64_t channels, float *parts)
 {
     cuda_begin();
@@ -342,7 +342,7 @@ __global__ void d_parts(const void *u, Type type_u, const void *dy, Type type_dy
     int64_t from = rows * blockIdx.x / gridDim.x, to = rows * (blockIdx.x + 1) / gridDim.x;
     float   sum = 0;
     for (int64_t r = from + threadIdx.y; c < channels && r < to; r += 64) {
-        Places places = { r * channels + c, 8 * channels, r, 8, to };
+        SpanPlaces places = { r * channels + c, 8 * channels, r, 8, to };
         float  x[8], y[8];
         fetch<8>(type_u, u, places, x);
         fetch<8>(type_dy, dy, places, y);
@@ -359,7 +359,7 @@ __global__ void d_parts(const void *u, Type type_u, const void *dy, Type type_dy
     parts[blockIdx.x * channels + c] = sum;
 }
 
-/* threads (32,32) */
+/* Adds the partial sums: threads (32,32). */
 __global__ void d_sum(const float *parts, int64_t count, int64_t channels, float *dd)
 {
     cuda_begin();
@@ -393,7 +393,7 @@ static Workspace workspace_of(const FftCuda *f, void *base, int64_t signal)
 
 static size_t element_bytes(Type type) { return type == F32 ? 4 : 2; }
 
-/* Signals from `at` on (in numbers), read forwards or backwards. */
+/* Signals from element `at` on, forwards or reversed. */
 static Weighted weighted(const FftCuda *f, const void *p, Type type, int64_t at, int64_t length,
                          bool backwards)
 {
@@ -408,7 +408,7 @@ static Unweighted unweighted(const FftCuda *f, void *p, Type type, int64_t at, i
              NULL, NULL, F32, F32 };
 }
 
-/* y of it adds d * x. */
+/* Makes y add d * x. */
 static void with_d(Unweighted *y, const Node *n, const Call *call, int32_t d, const Weighted *x)
 {
     y->d = call->in[d];
@@ -428,7 +428,7 @@ extern "C" Err fft_conv_choose_cuda(const Node *n, const Device *device, Choice 
     return OK;
 }
 
-/* Rows of x by rows of the kernel; both have come through the columns. */
+/* Multiplies rows of x by rows of the kernel, after the columns of both. */
 static Err run_rows(const Call *call, FftCuda f, Workspace kernel, Workspace x, int64_t batch)
 {
     return fft_with(f.n2, f.channels, [&](auto plan) {
@@ -459,10 +459,10 @@ extern "C" Err fft_conv_cuda(const Call *call)
     return OK;
 }
 
-/* Workspace: K, dy and u of a wave, the sum of products between waves, parts of dD; what is
- * wanted of it. */
+/* Workspace: K, dy and u of a wave, the sum of products between waves, partial sums of dD; only
+ * what is needed. */
 typedef struct GradSpace {
-    int64_t dy, u, sum, signals;             /* in signals; K is the first */
+    int64_t dy, u, sum, signals;             /* offsets in signals; K is the first */
     int64_t wave, chunks;
     size_t  bytes;
 } GradSpace;
@@ -500,7 +500,7 @@ static Err grad_d(const Call *call, const FftCuda *f, const GradSpace *g)
     Shape       dy = in_shape(n, 0);
     float      *parts = (float *)((float2 *)call->workspace + g->signals * f->n * f->channels);
     dim3        blocks((unsigned)g->chunks, (unsigned)ceil_div(f->channels, 32));
-    cuda_launch(cuda_stream(call), d_parts, blocks, dim3(32, 8), 0, call->in[1], in_type(n, 1),
+    cuda_launch(cuda_stream(call), d_partial_sums, blocks, dim3(32, 8), 0, call->in[1], in_type(n, 1),
                 call->in[0], in_type(n, 0), dy.dim[0] * dy.dim[1], f->channels, parts);
     CUDA_LAUNCHED();
     cuda_launch(cuda_stream(call), d_sum, blocks.y, dim3(32, 32), 0, parts, g->chunks,
@@ -509,7 +509,7 @@ static Err grad_d(const Call *call, const FftCuda *f, const GradSpace *g)
     return OK;
 }
 
-/* A wave of the gradients of signal and kernel, from sample b on. */
+/* Gradients of signal and kernel for the wave that begins with sample b. */
 static Err grad_wave(const Call *call, FftCuda f, const GradSpace *g, int64_t b)
 {
     const Node *n = call->node;

@@ -1,14 +1,14 @@
 /* fft_cuda.h -- Fourier transforms of many channels at once on CUDA.
  *
- * As in fft.h: n = n1 * n2 in two steps (Bailey 1990), columns of length n1, then rows of length
- * n2, each by one block, for a few neighbouring channels, so that memory is read and written in
- * whole sectors. The small ones are Stockham's autosort form: of some lengths by two factors that
- * are known when compiling, elements in registers and one exchange through shared memory, else by
- * factors 8, 4, 2, 3, 5 from shared memory to shared memory. Between the steps the signal lies as
- * [k1][j2][channel] in workspace memory. Inverse transforms exchange real and imaginary parts on the
- * way in and out.
+ * As in fft.h, n = n1 * n2 takes two steps (Bailey 1990): columns of length n1, then rows of length
+ * n2. A block transforms one column or row of a few neighbouring channels, so that memory is
+ * accessed in whole sectors. The small transforms are Stockham's autosort form. Some lengths have
+ * two factors known at compile time, with elements in registers and one exchange through shared
+ * memory; others take factors 8, 4, 2, 3, 5 from shared memory to shared memory. Between the steps
+ * the signal lies as [k1][j2][channel] in workspace. Inverse transforms swap real and imaginary
+ * parts on input and output.
  *
- * Angles are exact fractions of a turn, so sincospi makes the twiddles as good as a table's.
+ * Angles are exact fractions of a full turn, so sincospi gives twiddles as accurate as a table's.
  */
 #ifndef OPS_FFT_FFT_CUDA_H
 #define OPS_FFT_FFT_CUDA_H
@@ -58,7 +58,7 @@ __device__ __forceinline__ float2 c_plus_i(float2 a, float2 b)
 }
 
 /* exp(i pi a / b); a and b whole numbers, exact as floats up to 2^24. */
-__device__ __forceinline__ float2 turn(int64_t a, int64_t b)
+__device__ __forceinline__ float2 unit_root(int64_t a, int64_t b)
 {
     float2 w;
     float  part = b < (1 << 23) ? (float)a / (float)b : (float)((double)a / (double)b);
@@ -91,7 +91,7 @@ template <int R> __device__ __forceinline__ void butterfly(float2 (&v)[R])
         float2 even[4] = { v[0], v[2], v[4], v[6] }, odd[4] = { v[1], v[3], v[5], v[7] };
         butterfly<4>(even);
         butterfly<4>(odd);
-        /* eighths of a turn */
+        /* multiples of an eighth of a turn */
         odd[1] = make_float2(h * (odd[1].x + odd[1].y), h * (odd[1].y - odd[1].x));
         odd[2] = make_float2(odd[2].y, -odd[2].x);
         odd[3] = make_float2(h * (odd[3].y - odd[3].x), -h * (odd[3].x + odd[3].y));
@@ -100,7 +100,7 @@ template <int R> __device__ __forceinline__ void butterfly(float2 (&v)[R])
             v[k] = c_add(even[k], odd[k]);
             v[k + 4] = c_sub(even[k], odd[k]);
         }
-    } else if constexpr (R == 6 || R == 12) {    /* 2 x 3, 4 x 3: no turns between (Good 1958) */
+    } else if constexpr (R == 6 || R == 12) {    /* 2 x 3, 4 x 3 without twiddles (Good 1958) */
         constexpr int A = R / 3;
         float2        x[3][A], y[3];
 #pragma unroll
@@ -117,11 +117,11 @@ template <int R> __device__ __forceinline__ void butterfly(float2 (&v)[R])
                 y[a] = x[a][b];
             butterfly<3>(y);
 #pragma unroll
-            for (int a = 0; a < 3; a++)          /* the k that is a modulo 3 and b modulo A */
+            for (int a = 0; a < 3; a++)          /* the k with k mod 3 = a, k mod A = b */
                 v[(a * A * (A % 3) + b * 3 * (A == 4 ? 3 : 1)) % R] = y[a];
         }
     } else if constexpr (R == 16) {
-        /* cosines of sixteenths of a turn times b, c: 0, 1, 2, 3, 4, 6, 9 */
+        /* twiddles of b c sixteenths of a turn: 0, 1, 2, 3, 4, 6, 9 */
         const float c1 = 0.92387953251f, h = 0.70710678119f, s1 = 0.38268343237f;
         const float2 w[4][4] = { {}, { {}, { c1, -s1 }, { h, -h }, { s1, -c1 } },
                                  { {}, { h, -h }, { 0, -1 }, { -h, -h } },
@@ -163,13 +163,14 @@ template <int R> __device__ __forceinline__ void butterfly(float2 (&v)[R])
     }
 }
 
-/* One pass with factor R; p: the product of the factors before. A block has 2^lanes channels. */
+/* One pass with factor R; p is the product of the previous factors. A block has 2^lanes
+ * channels. */
 template <int R>
-__device__ __forceinline__ void fft_pass(const float2 *x, float2 *y, const float2 *turns, int n,
+__device__ __forceinline__ void fft_pass(const float2 *x, float2 *y, const float2 *twiddles, int n,
                                          int p, int lanes)
 {
     int      part = n / R, step = part / p;
-    /* b / p is the high half of b * over: b p < 2^32 */
+    /* b / p is the high half of b * over, since b p < 2^32 */
     unsigned over = p == 1 ? 0 : 0xffffffffu / (unsigned)p + 1;
     for (int i = (int)threadIdx.x; i < part << lanes; i += FFT_THREADS) {
         int    b = i >> lanes, l = i & ((1 << lanes) - 1);
@@ -180,7 +181,7 @@ __device__ __forceinline__ void fft_pass(const float2 *x, float2 *y, const float
             v[t] = x[((b + t * part) << lanes) + l];
 #pragma unroll
         for (int t = 1; t < R; t++)
-            v[t] = c_mul(v[t], turns[k * t * step]);
+            v[t] = c_mul(v[t], twiddles[k * t * step]);
         butterfly<R>(v);
 #pragma unroll
         for (int t = 0; t < R; t++)
@@ -190,18 +191,18 @@ __device__ __forceinline__ void fft_pass(const float2 *x, float2 *y, const float
 
 /* ---- a small transform by one block ----
  *
- * From where to where are small structs: from.get<R>(first, step, lane, v) fetches the elements
- * first + t step, t < R, of one channel, and to.put<R> takes them, so that all a thread has are
- * under way at once. Transforms may follow one another: when one is over, no thread reads the
- * buffer that the next one writes. */
-struct Work {
-    float2 *turns, *a, *b;       /* a is written next; one transform by Two needs no b */
+ * Source and destination are small structs: from.get<R>(first, step, lane, v) loads the elements
+ * first + t step, t < R, of one channel, and to.put<R> stores them, so that all accesses of a
+ * thread are in flight at once. Transforms may follow one another: when one ends, no thread reads
+ * the buffer that the next one writes. */
+struct FftBuffers {
+    float2 *twiddles, *a, *b;    /* a is written next; a single transform by Two needs no b */
     int     lanes;
-    bool    last;                /* of the kernel's transforms */
+    bool    last;                /* this is the kernel's last transform */
 };
 
-/* Plans: a length of two factors and 16 channels, known when compiling; or any. ALONE: buffers of
- * one transform. */
+/* Plans: two factors and 16 channels known at compile time, or any length. ALONE: buffers that a
+ * single transform needs. */
 template <int A, int B> struct Two {
     static constexpr int N = A * B, THREADS = 16 * (A > B ? A : B), ALONE = 1;
     __device__ __host__ constexpr int n() const { return N; }
@@ -214,8 +215,9 @@ struct Any {
     __device__ __host__ int lanes(int some) const { return some; }
 };
 
-/* What lies in x through all passes; a barrier before and after. Returns where it is. */
-__device__ inline float2 *fft_passes(float2 *x, float2 *y, const float2 *turns, int n, int lanes)
+/* Runs all passes on x, alternating with y, with a barrier before and after. Returns the buffer
+ * with the result. */
+__device__ inline float2 *fft_passes(float2 *x, float2 *y, const float2 *twiddles, int n, int lanes)
 {
     for (int p = 1; p < n;) {
         int rest = n / p, r = rest % 8 == 0   ? 8
@@ -224,11 +226,11 @@ __device__ inline float2 *fft_passes(float2 *x, float2 *y, const float2 *turns, 
                               : rest % 3 == 0 ? 3
                                               : 5;
         switch (r) {
-        case 8:  fft_pass<8>(x, y, turns, n, p, lanes); break;
-        case 2:  fft_pass<2>(x, y, turns, n, p, lanes); break;
-        case 3:  fft_pass<3>(x, y, turns, n, p, lanes); break;
-        case 4:  fft_pass<4>(x, y, turns, n, p, lanes); break;
-        default: fft_pass<5>(x, y, turns, n, p, lanes); break;
+        case 8:  fft_pass<8>(x, y, twiddles, n, p, lanes); break;
+        case 2:  fft_pass<2>(x, y, twiddles, n, p, lanes); break;
+        case 3:  fft_pass<3>(x, y, twiddles, n, p, lanes); break;
+        case 4:  fft_pass<4>(x, y, twiddles, n, p, lanes); break;
+        default: fft_pass<5>(x, y, twiddles, n, p, lanes); break;
         }
         __syncthreads();
         float2 *other = x;
@@ -239,29 +241,29 @@ __device__ inline float2 *fft_passes(float2 *x, float2 *y, const float2 *turns, 
     return x;
 }
 
-/* All n elements of the block's channels: at(place in a buffer, element, lane). */
+/* Calls at(index in a buffer, element, lane) for all n elements of the block's channels. */
 template <class At> __device__ __forceinline__ void fft_each(int n, int lanes, At at)
 {
     for (int i = (int)threadIdx.x; i < n << lanes; i += FFT_THREADS)
         at(i, i >> lanes, i & ((1 << lanes) - 1));
 }
 
-__device__ __forceinline__ void fft_swap(Work &w)
+__device__ __forceinline__ void fft_swap(FftBuffers &w)
 {
     float2 *other = w.a;
     w.a = w.b;
     w.b = other;
 }
 
-/* What lies in w.a, transformed, is in w.a again. */
-__device__ __forceinline__ void fft_in_place(int n, Work &w)
+/* Transforms w.a; the result is w.a again. */
+__device__ __forceinline__ void fft_in_place(int n, FftBuffers &w)
 {
     __syncthreads();
-    if (fft_passes(w.a, w.b, w.turns, n, w.lanes) == w.b)
+    if (fft_passes(w.a, w.b, w.twiddles, n, w.lanes) == w.b)
         fft_swap(w);
 }
 
-template <class From> __device__ __forceinline__ void fft_fetch(int n, Work &w, const From &from)
+template <class From> __device__ __forceinline__ void fft_fetch(int n, FftBuffers &w, const From &from)
 {
     fft_each(n, w.lanes, [&](int i, int e, int l) {
         float2 v[1];
@@ -270,7 +272,7 @@ template <class From> __device__ __forceinline__ void fft_fetch(int n, Work &w, 
     });
 }
 
-template <class To> __device__ __forceinline__ void fft_give(int n, Work &w, const To &to)
+template <class To> __device__ __forceinline__ void fft_give(int n, FftBuffers &w, const To &to)
 {
     fft_each(n, w.lanes, [&](int i, int e, int l) {
         float2 v[1] = { w.a[i] };
@@ -279,18 +281,18 @@ template <class To> __device__ __forceinline__ void fft_give(int n, Work &w, con
     fft_swap(w);
 }
 
-/* The transform, in order. */
+/* One transform, in natural order. */
 template <class From, class To>
-__device__ __forceinline__ void fft_run(Any plan, Work &w, const From &from, const To &to)
+__device__ __forceinline__ void fft_run(Any plan, FftBuffers &w, const From &from, const To &to)
 {
     fft_fetch(plan.n(), w, from);
     fft_in_place(plan.n(), w);
     fft_give(plan.n(), w, to);
 }
 
-/* The transform, what middle.pass<R>(first, step, lane, v) makes of it, and a transform again. */
+/* A transform, then middle.pass<R>(first, step, lane, v) on its result, then another transform. */
 template <class From, class Middle, class To>
-__device__ __forceinline__ void fft_through(Any plan, Work &w, const From &from,
+__device__ __forceinline__ void fft_through(Any plan, FftBuffers &w, const From &from,
                                             const Middle &middle, const To &to)
 {
     fft_fetch(plan.n(), w, from);
@@ -304,7 +306,7 @@ __device__ __forceinline__ void fft_through(Any plan, Work &w, const From &from,
     fft_give(plan.n(), w, to);
 }
 
-/* Pass one of two: takes elements b + t B of the signal and leaves them for pass two. */
+/* Pass one of two: takes elements b + t B of the signal and stores its result for pass two. */
 template <int A, int B, class From>
 __device__ __forceinline__ void two_first(float2 *x, const From &from)
 {
@@ -321,7 +323,7 @@ __device__ __forceinline__ void two_first(float2 *x, const From &from)
 
 /* Pass two: v becomes elements b + t A of the transform. */
 template <int A, int B>
-__device__ __forceinline__ void two_second(const float2 *x, const float2 *turns, int b, int l,
+__device__ __forceinline__ void two_second(const float2 *x, const float2 *twiddles, int b, int l,
                                            float2 (&v)[B])
 {
 #pragma unroll
@@ -329,13 +331,13 @@ __device__ __forceinline__ void two_second(const float2 *x, const float2 *turns,
         v[t] = x[(b + t * A) * 16 + l];
 #pragma unroll
     for (int t = 1; t < B; t++)
-        v[t] = c_mul(v[t], turns[b * t]);
+        v[t] = c_mul(v[t], twiddles[b * t]);
     butterfly<B>(v);
 }
 
-/* What the block has put into x goes through pass two to where it leaves. */
+/* Pass two of what the block has put into x, and the store. */
 template <int A, int B, class To>
-__device__ __forceinline__ void two_leave(const Work &w, const float2 *x, int b, int l,
+__device__ __forceinline__ void two_leave(const FftBuffers &w, const float2 *x, int b, int l,
                                           const To &to)
 {
     __syncthreads();
@@ -343,13 +345,13 @@ __device__ __forceinline__ void two_leave(const Work &w, const float2 *x, int b,
         cuda_ends();
     if (b < A) {
         float2 v[B];
-        two_second<A, B>(x, w.turns, b, l, v);
+        two_second<A, B>(x, w.twiddles, b, l, v);
         to.template put<B>(b, A, l, v);
     }
 }
 
 template <int A, int B, class From, class To>
-__device__ __forceinline__ void fft_run(Two<A, B>, Work &w, const From &from, const To &to)
+__device__ __forceinline__ void fft_run(Two<A, B>, FftBuffers &w, const From &from, const To &to)
 {
     int b = (int)threadIdx.x >> 4, l = (int)threadIdx.x & 15;
     two_first<A, B>(w.a, from);
@@ -357,10 +359,10 @@ __device__ __forceinline__ void fft_run(Two<A, B>, Work &w, const From &from, co
     fft_swap(w);
 }
 
-/* The second transform has its factors in the other order: its first pass takes the very elements
- * that the thread has. */
+/* The second transform has its factors in the opposite order, so that its first pass takes the
+ * elements that the thread holds already. */
 template <int A, int B, class From, class Middle, class To>
-__device__ __forceinline__ void fft_through(Two<A, B>, Work &w, const From &from,
+__device__ __forceinline__ void fft_through(Two<A, B>, FftBuffers &w, const From &from,
                                             const Middle &middle, const To &to)
 {
     int b = (int)threadIdx.x >> 4, l = (int)threadIdx.x & 15;
@@ -368,7 +370,7 @@ __device__ __forceinline__ void fft_through(Two<A, B>, Work &w, const From &from
     __syncthreads();
     if (b < A) {
         float2 v[B];
-        two_second<A, B>(w.a, w.turns, b, l, v);
+        two_second<A, B>(w.a, w.twiddles, b, l, v);
         middle.template pass<B>(b, A, l, v);
         butterfly<B>(v);
 #pragma unroll
@@ -378,29 +380,29 @@ __device__ __forceinline__ void fft_through(Two<A, B>, Work &w, const From &from
     two_leave<B, A>(w, w.b, b, l, to);
 }
 
-/* Shared memory of a block: turns[n], before[n], after[n], then buffers of n << lanes. */
+/* Shared memory of a block: twiddles[n], before[n], after[n], then buffers of n << lanes. */
 __device__ __forceinline__ float2 *fft_buffer(float2 *memory, int n, int lanes, int i)
 {
     return memory + FFT_TABLES * n + ((size_t)i * n << lanes);
 }
 
 template <class Plan>
-__device__ __forceinline__ Work fft_work(Plan plan, float2 *memory, int lanes)
+__device__ __forceinline__ FftBuffers fft_buffers(Plan plan, float2 *memory, int lanes)
 {
     int n = plan.n();
     for (int i = (int)threadIdx.x; i < n; i += Plan::THREADS)
-        memory[i] = turn(-2 * i, n);
+        memory[i] = unit_root(-2 * i, n);
     return { memory, fft_buffer(memory, n, lanes, 0), fft_buffer(memory, n, lanes, 1), lanes,
              true };
 }
 
 /* ---- kernels ----
  *
- * Blocks (columns or rows, groups of channels, batch). load(batch, element, channel, weight) and
- * store(batch, element, channel, value, weight) are small structs; "element" is as said. Those that
- * have more to say about many elements at once have a load_span or store_span of their own.
- * weight_of(struct, element) is the same for all channels, so it is made once a block; most have
- * none. Tables need no memory but the block's: they are made before cuda_begin. */
+ * Blocks are (columns or rows, groups of channels, batch). load(batch, element, channel, weight)
+ * and store(batch, element, channel, value, weight) are small structs; each kernel says what
+ * "element" means. Structs that can treat many elements at once overload load_span or store_span.
+ * weight_of(struct, element) is the same for all channels, so a block computes it once; most
+ * structs have none. Tables need only shared memory, so they are computed before cuda_begin. */
 template <class Side> __device__ __forceinline__ float2 weight_of(const Side &, int64_t)
 {
     return make_float2(1, 0);
@@ -409,7 +411,7 @@ template <class Side> __device__ __forceinline__ float2 weight_of(const Side &, 
 /* Elements first + t step of one channel. */
 struct Span {
     int64_t       batch, first, step, channel;
-    const float2 *weight;        /* of the first, others at weight_step; NULL: all 1 */
+    const float2 *weight;        /* of the first element, others weight_step apart; NULL: all 1 */
     int           weight_step;
     __device__ __forceinline__ float2 weight_at(int t) const
     {
@@ -435,8 +437,8 @@ __device__ __forceinline__ void store_span(const Store &store, const Span &s,
 }
 
 /* Element e of a column or row is element e * pitch + start of the signal. */
-struct Line {
-    int64_t batch, start, pitch, first, channels;    /* first: channel */
+struct FftLine {
+    int64_t batch, start, pitch, first, channels;    /* first: the block's first channel */
     __device__ __forceinline__ Span span(int e, int step, int l, const float2 *weight) const
     {
         return { batch, e * pitch + start, step * pitch, first + l, weight ? weight + e : NULL,
@@ -452,12 +454,12 @@ template <int R> __device__ __forceinline__ void fft_zero(float2 (&v)[R])
         v[t] = make_float2(0, 0);
 }
 
-/* Both ends of a transform of a line in memory. FLIP: of an inverse. weight is for the memory's
- * side, turns are those between columns and rows; NULL: none. */
+/* Source and destination of the transform of a line in memory. FLIP: it is an inverse. weight
+ * applies on the memory's side, twiddles between columns and rows; NULL: none. */
 template <class Load, bool FLIP> struct LineIn {
     Load          load;
-    Line          line;
-    const float2 *weight, *turns;
+    FftLine          line;
+    const float2 *weight, *twiddles;
     template <int R>
     __device__ __forceinline__ void get(int e, int step, int l, float2 (&v)[R]) const
     {
@@ -468,8 +470,8 @@ template <class Load, bool FLIP> struct LineIn {
         load_span<R>(load, line.span(e, step, l, weight), v);
 #pragma unroll
         for (int t = 0; t < R; t++) {
-            if (turns)
-                v[t] = c_mul(v[t], turns[e + t * step]);
+            if (twiddles)
+                v[t] = c_mul(v[t], twiddles[e + t * step]);
             if (FLIP)
                 v[t] = c_flip(v[t]);
         }
@@ -478,8 +480,8 @@ template <class Load, bool FLIP> struct LineIn {
 
 template <class Store, bool FLIP> struct LineOut {
     Store         store;
-    Line          line;
-    const float2 *weight, *turns;
+    FftLine          line;
+    const float2 *weight, *twiddles;
     template <int R>
     __device__ __forceinline__ void put(int e, int step, int l, float2 (&v)[R]) const
     {
@@ -487,8 +489,8 @@ template <class Store, bool FLIP> struct LineOut {
             return;
 #pragma unroll
         for (int t = 0; t < R; t++) {
-            if (turns)
-                v[t] = c_mul(v[t], turns[e + t * step]);
+            if (twiddles)
+                v[t] = c_mul(v[t], twiddles[e + t * step]);
             if (FLIP)
                 v[t] = c_flip(v[t]);
         }
@@ -496,17 +498,17 @@ template <class Store, bool FLIP> struct LineOut {
     }
 };
 
-__device__ __forceinline__ Line fft_column(const FftCuda &f, int lanes)
+__device__ __forceinline__ FftLine fft_column(const FftCuda &f, int lanes)
 {
     return { blockIdx.z, blockIdx.x, f.n2, (int64_t)blockIdx.y << lanes, f.channels };
 }
-/* Where rows lie in workspace memory. */
-__device__ __forceinline__ Line fft_row(const FftCuda &f, int lanes)
+/* Rows as they lie in workspace. */
+__device__ __forceinline__ FftLine fft_row(const FftCuda &f, int lanes)
 {
     return { blockIdx.z, (int64_t)blockIdx.x * f.n2, 1, (int64_t)blockIdx.y << lanes, f.channels };
 }
-/* Frequencies k1 + n1 k2. */
-__device__ __forceinline__ Line fft_spread(const FftCuda &f, int lanes)
+/* Rows in natural order: frequencies k1 + n1 k2. */
+__device__ __forceinline__ FftLine fft_spread(const FftCuda &f, int lanes)
 {
     return { blockIdx.z, blockIdx.x, f.n1, (int64_t)blockIdx.y << lanes, f.channels };
 }
@@ -520,14 +522,14 @@ __global__ void __launch_bounds__(Plan::THREADS)
     int     n1 = plan.n(), j2 = (int)blockIdx.x;
     lanes = plan.lanes(lanes);
     float2 *before = memory + n1, *after = before + n1;
-    Work    w = fft_work(plan, memory, lanes);
+    FftBuffers    w = fft_buffers(plan, memory, lanes);
     for (int i = (int)threadIdx.x; i < n1; i += Plan::THREADS) {
         before[i] = weight_of(load, (int64_t)i * f.n2 + j2);
-        after[i] = turn(-2 * (int64_t)j2 * i, f.n);
+        after[i] = unit_root(-2 * (int64_t)j2 * i, f.n);
     }
     cuda_begin();
     __syncthreads();
-    Line line = fft_column(f, lanes);
+    FftLine line = fft_column(f, lanes);
     fft_run(plan, w, LineIn<Load, false>{ load, line, before, NULL },
             LineOut<Store, false>{ store, line, NULL, after });
 }
@@ -539,14 +541,14 @@ __global__ void __launch_bounds__(Plan::THREADS)
 {
     extern __shared__ float2 memory[];
     lanes = plan.lanes(lanes);
-    Work w = fft_work(plan, memory, lanes);
+    FftBuffers w = fft_buffers(plan, memory, lanes);
     cuda_begin();
     __syncthreads();
     fft_run(plan, w, LineIn<Load, false>{ load, fft_row(f, lanes), NULL, NULL },
             LineOut<Store, false>{ store, fft_spread(f, lanes), NULL, NULL });
 }
 
-/* Undoes fft_columns: k1 n2 + j2 in, sample j1 n2 + j2 out. */
+/* The inverse of fft_columns: k1 n2 + j2 in, sample j1 n2 + j2 out. */
 template <class Plan, class Load, class Store>
 __global__ void __launch_bounds__(Plan::THREADS)
     fft_columns_back(int lanes, Plan plan, FftCuda f, Load load, Store store)
@@ -555,14 +557,14 @@ __global__ void __launch_bounds__(Plan::THREADS)
     int     n1 = plan.n(), j2 = (int)blockIdx.x;
     lanes = plan.lanes(lanes);
     float2 *before = memory + n1, *after = before + n1;
-    Work    w = fft_work(plan, memory, lanes);
+    FftBuffers    w = fft_buffers(plan, memory, lanes);
     for (int i = (int)threadIdx.x; i < n1; i += Plan::THREADS) {
-        before[i] = turn(2 * (int64_t)j2 * i, f.n);
+        before[i] = unit_root(2 * (int64_t)j2 * i, f.n);
         after[i] = weight_of(store, (int64_t)i * f.n2 + j2);
     }
     cuda_begin();
     __syncthreads();
-    Line line = fft_column(f, lanes);
+    FftLine line = fft_column(f, lanes);
     fft_run(plan, w, LineIn<Load, true>{ load, line, NULL, before },
             LineOut<Store, true>{ store, line, after, NULL });
 }
@@ -594,7 +596,7 @@ struct RealSignal {
     {
         return make_float2(p[(b * n + e) * channels + c], 0);
     }
-    /* Stores what an inverse made, flipped. */
+    /* Stores the result of an inverse transform, whose parts are swapped. */
     __device__ __forceinline__ void operator()(int64_t b, int64_t e, int64_t c, float2 v,
                                                float2) const
     {
@@ -611,7 +613,8 @@ struct HalfSpectrum {
     {
         return p + (b * (n / 2 + 1) + k) * channels + c;
     }
-    /* Any frequency, flipped for the inverse; the imaginary parts of 0 and n/2 do not count. */
+    /* Any frequency, parts swapped for the inverse; the imaginary parts at 0 and n/2 are
+     * ignored. */
     __device__ __forceinline__ float2 operator()(int64_t b, int64_t k, int64_t c, float2) const
     {
         bool   far = 2 * k > n, lies = k == 0 || 2 * k == n;
@@ -630,13 +633,13 @@ struct HalfSpectrum {
 
 /* ---- host ---- */
 
-/* single: a transform that fits in one block need not be cut. */
+/* single: a transform that fits in one block may stay in one step. */
 static inline FftCuda fft_cuda_of(int64_t n, int64_t channels, bool single)
 {
     FftCuda f = { n, channels, (int)n, 1 };
     if (single && n <= FFT_ONE_PASS)
         return f;
-    for (int64_t d = 1; d * d <= n; d++)         /* the last divisor up to the root */
+    for (int64_t d = 1; d * d <= n; d++)         /* the largest divisor up to sqrt(n) */
         if (n % d == 0) {
             f.n2 = (int)d;
             f.n1 = (int)(n / d);
@@ -661,17 +664,18 @@ static inline Err fft_cuda_check(const char *op, const FftCuda *f, int buffers)
 {
     int longest = f->n1 > f->n2 ? f->n1 : f->n2;
     if (fft_shared(longest, 0, buffers) > FFT_SHARED_MAX)
-        return fail(E_SHAPE, "%s: a transform of length %lld does not fit the GPU's shared memory",
+        return fail(E_SHAPE, "%s: a transform of length %lld does not fit in the GPU's shared memory; choose a "
+                    "shorter length",
                     op, (long long)f->n);
     return OK;
 }
 
-/* Samples of a batch that go through workspace memory at a time: what stays in the second cache. */
+/* Samples of a batch in one wave: as many as fit in the L2 cache. */
 static inline int64_t fft_wave(const FftCuda *f, int64_t batch)
 {
-    int64_t most = (32 << 20) / (f->n * f->channels * (int64_t)sizeof(float2));
-    most = most < 1 ? 1 : most < 65535 ? most : 65535;
-    return batch < most ? batch : most;
+    int64_t wave = (32 << 20) / (f->n * f->channels * (int64_t)sizeof(float2));
+    wave = wave < 1 ? 1 : wave < 65535 ? wave : 65535;
+    return batch < wave ? batch : wave;
 }
 
 static inline size_t fft_signal_bytes(const FftCuda *f)
@@ -679,7 +683,7 @@ static inline size_t fft_signal_bytes(const FftCuda *f)
     return (size_t)(f->n * f->channels) * sizeof(float2);
 }
 
-/* What f makes of the plan for n: Any or one of Two. */
+/* Calls f with the plan for length n: one of Two, or Any. */
 template <class F> static Err fft_with(int n, int64_t channels, F f)
 {
     switch (channels > 8 ? n : 0) {
@@ -694,7 +698,7 @@ template <class F> static Err fft_with(int n, int64_t channels, F f)
     }
 }
 
-/* across: how many small transforms; buffers: beyond those of one transform. */
+/* across: the number of small transforms; buffers: more than a single transform needs. */
 template <class Plan, class Kernel, class... Args>
 static Err fft_launch(const Call *call, Plan plan, Kernel kernel, int across, int64_t channels,
                       int64_t batch, int buffers, Args... args)
@@ -708,7 +712,7 @@ static Err fft_launch(const Call *call, Plan plan, Kernel kernel, int across, in
     return OK;
 }
 
-/* Batches in by columns, out by rows of workspace memory; and back. */
+/* Columns from a batch into workspace, and back. */
 template <class Load, class Store>
 static Err fft_enter(const Call *call, FftCuda f, int64_t batch, Load load, Store store)
 {
@@ -727,7 +731,7 @@ static Err fft_leave(const Call *call, FftCuda f, int64_t batch, Load load, Stor
     });
 }
 
-/* A whole forward transform; workspace: [batch][n][channels], unused if n2 is 1. */
+/* A whole transform; workspace is [batch][n][channels], unused if n2 is 1. */
 template <class Load, class Store>
 static Err fft_whole(const Call *call, FftCuda f, int64_t batch, Load load, Store store,
                      float2 *workspace)
@@ -741,5 +745,11 @@ static Err fft_whole(const Call *call, FftCuda f, int64_t batch, Load load, Stor
                           batch, 0, f, between, store);
     });
 }
+
+/* Transforms of real signals, compiled once, in rfft_cuda.cu; arguments as for fft_whole. */
+Err fft_real_to_half(const Call *call, FftCuda f, int64_t batch, RealSignal from, HalfSpectrum to,
+                     float2 *workspace);
+Err fft_half_to_real(const Call *call, FftCuda f, int64_t batch, HalfSpectrum from, RealSignal to,
+                     float2 *workspace);
 
 #endif

@@ -1,4 +1,4 @@
-/* rfft.c -- real Fourier transforms: rules; tables. */
+/* rfft.c -- real Fourier transforms: shapes, gradients, cost, builders; tables. */
 #include "ops/fft/rfft.h"
 
 #include "ops/operator.h"
@@ -13,14 +13,14 @@ Tensor table_once(Graph *graph, const char *name, int64_t floats, int64_t n,
     for (int32_t i = 0; i < graph->n_constants; i++)
         if (!strcmp(value_at(graph, graph->constants[i].value)->name, name))
             return (Tensor){ graph, graph->constants[i].value };
-    Pool   *temp = pool_new(graph->pool, "table");
-    float  *data = NEWN(temp, float, floats);
+    Pool   *temporary = pool_new(graph->pool, "table");
+    float  *data = NEWN(temporary, float, floats);
     int32_t scope = graph->module;
     fill(n, data);
-    graph->module = 0;                       /* the whole model's, whoever asks first */
+    graph->module = 0;                       /* belongs to the whole model, not to the first user */
     Tensor table = constant_add(graph, name, F32, SHAPE(floats), data, CLASS_CONSTANTS);
     graph->module = scope;
-    pool_free(temp);
+    pool_free(temporary);
     return table;
 }
 
@@ -41,7 +41,7 @@ Err fft_check_length(const char *op, int64_t n)
     if (!fft_valid(n))
         return fail(
             E_SHAPE,
-            "%s: length %lld has other prime factors than 2, 3 and 5; the nearest without is %lld",
+            "%s: length %lld has prime factors other than 2, 3 and 5; the nearest length without is %lld",
             op, (long long)n, (long long)fft_near(n));
     return OK;
 }
@@ -63,7 +63,7 @@ static Err rfft_check(const Node *n, int rank)
     const RfftAttr *attr = ATTR(n, RfftAttr);
     Shape           x = in_shape(n, 0);
     if (in_type(n, 0) != F32 || x.rank != rank)
-        return fail(E_SHAPE, "%s: takes f32 %s, not %s %s", n->op->name,
+        return fail(E_SHAPE, "%s: the input must be f32 %s, not %s %s", n->op->name,
                     rank == 3 ? "(B,L,C)" : "(B,L/2+1,C,2)", type_name(in_type(n, 0)),
                     shape_text(x));
     return fft_check_length(n->op->name, attr->n);
@@ -83,14 +83,14 @@ static Err irfft_shape(Node *n)
     const RfftAttr *attr = ATTR(n, RfftAttr);
     Shape           x = in_shape(n, 0);
     if (x.dim[1] != attr->n / 2 + 1 || x.dim[3] != 2)
-        return fail(E_SHAPE, "irfft: %lld samples need (B,%lld,C,2), not %s", (long long)attr->n,
+        return fail(E_SHAPE, "irfft: for %lld samples the input must be (B,%lld,C,2), not %s", (long long)attr->n,
                     (long long)(attr->n / 2 + 1), shape_text(x));
     out_set(n, 0, F32, SHAPE(x.dim[0], attr->n, x.dim[2]));
     return OK;
 }
 
-/* Each is the other's gradient but for factors: a frequency between the edges stands for itself and
- * its conjugate in irfft, and only for itself in rfft. */
+/* Each is the gradient of the other, up to factors: a frequency between the edges stands for itself
+ * and its conjugate in irfft, but only for itself in rfft. */
 static void rfft_grad(Grad *g)
 {
     RfftAttr attr = *ATTR(g->node, RfftAttr);

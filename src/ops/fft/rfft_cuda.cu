@@ -1,6 +1,18 @@
-/* rfft_cuda.cu -- real Fourier transforms on CUDA: complex ones, half of whose numbers are
- * known. */
+/* rfft_cuda.cu -- real Fourier transforms on CUDA, computed as complex transforms of the same
+ * length. */
 #include "ops/fft/fft_cuda.h"
+
+Err fft_real_to_half(const Call *call, FftCuda f, int64_t batch, RealSignal from, HalfSpectrum to,
+                     float2 *workspace)
+{
+    return fft_whole(call, f, batch, from, to, workspace);
+}
+
+Err fft_half_to_real(const Call *call, FftCuda f, int64_t batch, HalfSpectrum from, RealSignal to,
+                     float2 *workspace)
+{
+    return fft_whole(call, f, batch, from, to, workspace);
+}
 
 static FftCuda rfft_of(const Node *n)
 {
@@ -31,9 +43,9 @@ static Err rfft_run(const Call *call, bool back)
                                b * (f.n / 2 + 1) * f.channels,
                            f.n, f.channels, attr->edge, attr->inner };
         if (back)
-            TRY(fft_whole(call, f, some, s, x, (float2 *)call->workspace));
+            TRY(fft_half_to_real(call, f, some, s, x, (float2 *)call->workspace));
         else
-            TRY(fft_whole(call, f, some, x, s, (float2 *)call->workspace));
+            TRY(fft_real_to_half(call, f, some, x, s, (float2 *)call->workspace));
     }
     return OK;
 }

@@ -1,15 +1,15 @@
-/* s4_carry.c -- S4 states between chunks: rules. */
+/* s4_carry.c -- S4 states between chunks: shapes, gradient, cost, builders. */
 #include "ops/s4/s4_carry.h"
 
 #include "ops/operator.h"
 
-/* The parameters that both read, from input `first` on; b < 0: there is none. */
+/* Checks the inputs that both operators have; b < 0: there is no B. */
 static Err carry_check(const Node *n, const char *op, int inv_dt, int b, int a_real)
 {
     Shape x = in_shape(n, 0);
     if (x.rank != 4 || x.dim[3] != 2)
         return fail(E_SHAPE, "%s: the state must be (B,H,N,2), not %s", op, shape_text(x));
-    const struct { int at; Shape want; const char *word; } list[] = {
+    const struct { int at; Shape want; const char *name; } list[] = {
         { 1, SHAPE(x.dim[0], 1), "keep" }, { inv_dt, SHAPE(x.dim[1], 1), "inv_dt" },
           { b, SHAPE(1, 1, x.dim[2], 2), "B" },
         { a_real, SHAPE(1, x.dim[2]), "A_real" }, { a_real + 1, SHAPE(1, x.dim[2]), "A_imag" },
@@ -19,10 +19,10 @@ static Err carry_check(const Node *n, const char *op, int inv_dt, int b, int a_r
         if (list[i].at >= 0 &&
             (!shape_same(in_shape(n, list[i].at), list[i].want) || in_type(n, list[i].at) != F32))
             return fail(E_SHAPE, "%s: with state %s, %s must be f32 %s, not %s %s", op,
-                        shape_text(x), list[i].word, shape_text(list[i].want),
+                        shape_text(x), list[i].name, shape_text(list[i].want),
                         type_name(in_type(n, list[i].at)), shape_text(in_shape(n, list[i].at)));
     return in_type(n, 0) == F32 ? OK
-                                : fail(E_SHAPE, "%s: the state is %s; it is f32 in every precision",
+                                : fail(E_SHAPE, "%s: the state is %s; it must be f32 in every precision",
                                        op, type_name(in_type(n, 0)));
 }
 
@@ -55,13 +55,13 @@ static void s4_begin_grad(Grad *g)
 }
 
 OPERATOR(s4_begin,
-    .doc = "the B whose kernel is what an S4 state goes on to say",
+    .doc = "the B whose kernel is the response of an S4 layer to its state",
     .attr_bytes = sizeof(S4BeginAttr), .n_in = S4_BEGIN_INPUTS, .n_out = 2,
     .shape = s4_begin_shape, .grad = s4_begin_grad, .cost = s4_begin_cost,
     .cpu = { .run = s4_begin_cpu })
 
-/* in: as s4_begin, but the state as it was used and no keep, then the output's gradient; out: of
- * each input, those of the parameters asked for */
+/* in: as s4_begin, but the state as it was used and no keep, then the gradient of the output; out:
+ * the gradients that are wanted, at the indices of the inputs */
 static Err s4_begin_grad_shape(Node *n)
 {
     for (int i = S4_BEGIN_INV_DT; i < S4_BEGIN_INPUTS; i++)

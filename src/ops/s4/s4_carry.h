@@ -1,16 +1,17 @@
-/* s4_carry.h -- the state of an S4 layer from one chunk of a sound to the next.
+/* s4_carry.h -- carries the state of an S4 layer from one chunk of a clip to the next.
  *
- * A layer that begins a chunk with state x says, beside what its input makes it say,
+ * A layer that begins a chunk with state x adds to its response to the input
  *
  *     C Abar^(l+1) x,   l = 0, 1, ...
  *
- * which is the kernel for B' = (1/dt) (I + dt/2 A) x in place of B: Bbar is (I - dt/2 A)^-1 dt B' =
- * Abar x then (Gu, Goel, Re 2022; A is the whole matrix, diagonal minus P P*). So s4_begin makes B'
- * from the state, s4_kernel its kernel, each sample's channels one after another, and s4_end the
- * state after the chunk: by the recurrence of s4_step.h, in double.
+ * This is the kernel with B' = (1/dt) (I + dt/2 A) x in place of B, because then
+ * Bbar = (I - dt/2 A)^-1 dt B' = Abar x (Gu, Goel, Re 2022; A is the whole matrix, diagonal minus
+ * P P*). So s4_begin computes B' from the state, s4_kernel computes the kernel of B', with the
+ * channels of all samples one after another, and s4_end computes the state after the chunk by the
+ * recurrence of s4_step.h, in double precision.
  *
- * States are constants: no gradient goes into the chunk before (truncated back-propagation). Where
- * keep is 0 a sound begins, and the state counts as 0 whatever it holds. */
+ * States are constants: no gradient goes into the previous chunk (truncated back-propagation). keep
+ * is 0 where a clip begins; the state then counts as 0, whatever it holds. */
 #ifndef OPS_S4_S4_CARRY_H
 #define OPS_S4_S4_CARRY_H
 
@@ -40,11 +41,11 @@ typedef struct S4BeginAttr {
     bool wants[S4_BEGIN_INPUTS];
 } S4BeginAttr;
 
-/* state (B,H,N,2), keep (B,1); parameters as in s4_kernel.h, all f32 -> B' (1,B H,N,2). A second
- * output is the state as it was used: the gradient reads that, for by then s4_end has moved the
- * state on. */
+/* state (B,H,N,2), keep (B,1), parameters as in s4_kernel.h, all f32 -> B' (1,B H,N,2). A second
+ * output is the state as it was used: the gradient reads it, since s4_end has updated the state by
+ * then. */
 Tensor s4_begin(Tensor state, Tensor keep, Tensor inv_dt, Tensor a_real, Tensor a_imag, Tensor p);
-/* The state takes what it is after u (B,L,H). */
+/* Updates the state to that after the input u (B,L,H). */
 void s4_end(Tensor state, Tensor keep, Tensor u, Tensor inv_dt, Tensor b, Tensor a_real,
             Tensor a_imag, Tensor p);
 

@@ -9,17 +9,17 @@
 #include <math.h>
 #include <string.h>
 
-enum { LANES = 16 };                 /* channels side by side */
+enum { LANES = 16 };                 /* channels per vector */
 
-typedef struct Begin {
+typedef struct S4Begin {
     int64_t      batch, channels, pairs;
     const float *state, *keep, *inv_dt, *a_real, *a_imag, *p;
-} Begin;
+} S4Begin;
 
-static Begin begin_of(const Call *call)
+static S4Begin begin_of(const Call *call)
 {
     Shape x = in_shape(call->node, S4_BEGIN_STATE);
-    return (Begin){ x.dim[0],
+    return (S4Begin){ x.dim[0],
                     x.dim[1],
                     x.dim[2],
                     call->in[S4_BEGIN_STATE],
@@ -40,13 +40,13 @@ static double step_of(float inv_dt)
     return inv_dt > 30 ? (double)inv_dt : log1p(exp((double)inv_dt));
 }
 
-static double complex pole_of(const Begin *s, int64_t n)
+static double complex pole_of(const S4Begin *s, int64_t n)
 {
     return -exp((double)s->a_real[n]) - I * (double)s->a_imag[n];
 }
 
-/* P* x over the poles and their conjugates, of row `at` of the states. */
-static double projected(const Begin *s, int64_t at)
+/* P* x for row `at` of the states, over the poles and their conjugates. */
+static double projected(const S4Begin *s, int64_t at)
 {
     double sum = 0;
     for (int64_t n = 0; n < s->pairs; n++)
@@ -56,7 +56,7 @@ static double projected(const Begin *s, int64_t at)
 
 Err s4_begin_cpu(const Call *call)
 {
-    Begin   s = begin_of(call);
+    S4Begin   s = begin_of(call);
     float  *y = call->out[0], *used = call->out[1];
     int64_t rows = s.batch * s.channels;
 #pragma omp parallel for schedule(static) num_threads(call->device->threads)
@@ -82,7 +82,7 @@ Err s4_begin_cpu(const Call *call)
 
 enum { OF_RE, OF_IM, OF_P_RE, OF_P_IM, POLE_NUMBERS };
 
-/* Sums over all rows, per pole: gradient of A, of P. */
+/* Workspace: sums over all rows, per pole, for the gradients of A and P. */
 Err s4_begin_grad_choose_cpu(const Node *n, const Device *device, Choice *choice)
 {
     (void)device;
@@ -90,11 +90,11 @@ Err s4_begin_grad_choose_cpu(const Node *n, const Device *device, Choice *choice
     return OK;
 }
 
-/* The convention of Note [Gradient] in s4_kernel_grad_cpu.c. One thread: the sums are over rows,
- * and short. */
+/* See Note [Gradient] in s4_kernel_grad_cpu.c for the convention. One thread: there is little
+ * work. */
 Err s4_begin_grad_cpu(const Call *call)
 {
-    Begin        s = begin_of(call);
+    S4Begin        s = begin_of(call);
     const float *dy = call->in[S4_BEGIN_INPUTS];
     float       *d_inv_dt = call->out[S4_BEGIN_INV_DT], *d_p = call->out[S4_BEGIN_P];
     float       *d_re = call->out[S4_BEGIN_A_REAL], *d_im = call->out[S4_BEGIN_A_IMAG];
@@ -119,7 +119,7 @@ Err s4_begin_grad_cpu(const Call *call)
                 to[OF_P_IM] += cimag(d_pole);
             }
         }
-        if (d_inv_dt)                        /* of 1 / softplus */
+        if (d_inv_dt)                        /* derivative of 1 / softplus */
             d_inv_dt[h] = (float)(-d_inverse / (dt * dt) / (1 + exp(-(double)s.inv_dt[h])));
     }
     for (int64_t n = 0; n < s.pairs; n++) {
@@ -136,21 +136,21 @@ Err s4_begin_grad_cpu(const Call *call)
 
 /* ---- the recurrence ---- */
 
-typedef struct Lanes {  /* of one sample's 16 channels: numbers of a pair are [2][LANES] */
+typedef struct CarryLanes {  /* 16 channels of one sample; a pair of poles is [2][LANES] */
     double         *e, *f, *b, *x;   /* [pairs][2][LANES] */
-    double complex *one;             /* 4 [pairs]: coefficients of one channel */
+    double complex *one;             /* [4][pairs]: coefficients of one channel */
     float          *row;
-} Lanes;
+} CarryLanes;
 
 static size_t lanes_doubles(int64_t pairs)
 {
     return (size_t)pairs * (4 * 2 * LANES + 2 * 4) + LANES / 2;
 }
 
-static Lanes lanes_of(double *room, int64_t pairs)
+static CarryLanes lanes_of(double *room, int64_t pairs)
 {
     int64_t n = pairs * 2 * LANES;
-    return (Lanes){ .e = room,
+    return (CarryLanes){ .e = room,
                     .f = room + n,
                     .b = room + 2 * n,
                     .x = room + 3 * n,
@@ -171,8 +171,8 @@ static void put(double *to, int64_t n, int64_t lane, double complex x)
     to[(2 * n + 1) * LANES + lane] = cimag(x);
 }
 
-/* Lanes beyond the last channel have coefficients 0: their state stays 0. */
-static void lanes_fill(const Lanes *l, const S4Params *params, int64_t first, int64_t count,
+/* Lanes beyond the last channel have zero coefficients, so their state stays 0. */
+static void lanes_fill(const CarryLanes *l, const S4Params *params, int64_t first, int64_t count,
                        const float *state)
 {
     int64_t pairs = params->pairs;
@@ -190,8 +190,8 @@ static void lanes_fill(const Lanes *l, const S4Params *params, int64_t first, in
     }
 }
 
-/* One step of s4_step.h. */
-static void lanes_step(const Lanes *l, const float *p, int64_t pairs, const float *u)
+/* One step of the recurrence in s4_step.h. */
+static void lanes_step(const CarryLanes *l, const float *p, int64_t pairs, const float *u)
 {
     double sums[LANES] = { 0 };
     for (int64_t n = 0; n < pairs; n++) {
@@ -236,7 +236,7 @@ Err s4_end_cpu(const Call *call)
         int64_t b = task / groups, first = task % groups * LANES;
         int64_t count = channels - first < LANES ? channels - first : LANES;
         float  *at = state + 2 * (b * channels + first) * pairs;
-        Lanes l = lanes_of(
+        CarryLanes l = lanes_of(
             (double *)call->workspace + (size_t)omp_get_thread_num() * lanes_doubles(pairs), pairs);
         lanes_fill(&l, &params, first, count, keep[b] != 0 ? at : NULL);
         memset(l.row, 0, LANES * sizeof *l.row);

@@ -1,27 +1,15 @@
-/* s4_carry_cuda.cu -- S4 states between chunks on CUDA: a warp for each sample and channel, its
- * lanes over the pairs of poles, in double. A chunk is gone through step by step: what a step needs
- * of all pairs is one sum over the warp. */
+/* s4_carry_cuda.cu -- S4 states between chunks on CUDA, in double precision: a warp per sample and
+ * channel, its lanes over the pairs of poles. A chunk is processed step by step; each step needs
+ * one sum over the warp. */
 #include "ops/ops_cuda.h"
+#include "ops/s4/s4_complex_cuda.h"
 
 extern "C" {
 #include "ops/s4/s4_carry.h"
 }
 
-enum { WARPS = 4 };                      /* of a block */
+enum { WARPS = 4 };                      /* per block */
 
-typedef struct Complex {
-    double re, im;
-} Complex;
-
-__device__ __forceinline__ Complex z_mul(Complex a, Complex b)
-{
-    return { a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re };
-}
-__device__ __forceinline__ Complex z_conj(Complex a) { return { a.re, -a.im }; }
-__device__ __forceinline__ Complex z_at(const float *x, int64_t i)
-{
-    return { (double)x[2 * i], (double)x[2 * i + 1] };
-}
 __device__ __forceinline__ double step_of(float x)
 {
     return x > 30 ? (double)x : log1p(exp((double)x));
@@ -35,21 +23,21 @@ __device__ __forceinline__ double warp_total(double x)
     return x;
 }
 
-typedef struct Begin {
+typedef struct S4BeginCuda {
     int64_t      rows, channels, pairs;
     const float *state, *keep, *inv_dt, *a_real, *a_imag, *p, *dy;
     float       *y, *used;
     float       *d_inv_dt, *d_re, *d_im, *d_p;
-    double      *sums;                   /* gradient: [rows][2]: r of the row, and its gradient */
-} Begin;
+    double      *sums;                   /* gradient: [rows][2], P* x of the row and its gradient */
+} S4BeginCuda;
 
-__device__ __forceinline__ Complex pole_of(const Begin &s, int64_t n)
+__device__ __forceinline__ Complex pole_of(const S4BeginCuda &s, int64_t n)
 {
     return { -exp((double)s.a_real[n]), -(double)s.a_imag[n] };
 }
 
-/* A warp a row. */
-__global__ void begin_rows(Begin s)
+/* One warp per row. */
+__global__ void begin_rows(S4BeginCuda s)
 {
     cuda_begin();
     int64_t at = blockIdx.x * (int64_t)WARPS + threadIdx.y;
@@ -74,7 +62,7 @@ __global__ void begin_rows(Begin s)
     }
 }
 
-__global__ void begin_sums(Begin s)
+__global__ void begin_sums(S4BeginCuda s)
 {
     cuda_begin();
     int64_t at = blockIdx.x * (int64_t)WARPS + threadIdx.y;
@@ -94,8 +82,8 @@ __global__ void begin_sums(Begin s)
     }
 }
 
-/* A warp a pair: over all rows. */
-__global__ void begin_poles(Begin s)
+/* One warp per pair of poles: sums over all rows. */
+__global__ void begin_poles(S4BeginCuda s)
 {
     cuda_begin();
     int64_t n = blockIdx.x * (int64_t)WARPS + threadIdx.y;
@@ -127,8 +115,8 @@ __global__ void begin_poles(Begin s)
     }
 }
 
-/* A warp a channel: over samples and pairs. */
-__global__ void begin_steps(Begin s)
+/* One warp per channel: sums over samples and pairs. */
+__global__ void begin_steps(S4BeginCuda s)
 {
     cuda_begin();
     int64_t h = blockIdx.x * (int64_t)WARPS + threadIdx.y;
@@ -140,14 +128,14 @@ __global__ void begin_steps(Begin s)
             sum += z_mul(z_conj(z_at(s.state, at * s.pairs + n)), z_at(s.dy, at * s.pairs + n)).re;
     sum = warp_total(sum);
     double dt = step_of(s.inv_dt[h]);
-    if (threadIdx.x == 0)                /* of 1 / softplus */
+    if (threadIdx.x == 0)                /* derivative of 1 / softplus */
         s.d_inv_dt[h] = (float)(-sum / (dt * dt) / (1 + exp(-(double)s.inv_dt[h])));
 }
 
-static Begin begin_of(const Call *call)
+static S4BeginCuda begin_of(const Call *call)
 {
     Shape x = in_shape(call->node, S4_BEGIN_STATE);
-    Begin s = {};
+    S4BeginCuda s = {};
     s.rows = x.dim[0] * x.dim[1];
     s.channels = x.dim[1];
     s.pairs = x.dim[2];
@@ -162,7 +150,7 @@ static Begin begin_of(const Call *call)
 
 extern "C" Err s4_begin_cuda(const Call *call)
 {
-    Begin s = begin_of(call);
+    S4BeginCuda s = begin_of(call);
     s.y = (float *)call->out[0];
     s.used = (float *)call->out[1];
     cuda_launch(cuda_stream(call), begin_rows, (unsigned)ceil_div(s.rows, WARPS), dim3(32, WARPS),
@@ -181,7 +169,7 @@ extern "C" Err s4_begin_grad_choose_cuda(const Node *n, const Device *device, Ch
 
 extern "C" Err s4_begin_grad_cuda(const Call *call)
 {
-    Begin        s = begin_of(call);
+    S4BeginCuda        s = begin_of(call);
     cudaStream_t stream = cuda_stream(call);
     dim3         threads(32, WARPS);
     s.dy = (const float *)call->in[S4_BEGIN_INPUTS];
@@ -203,14 +191,14 @@ extern "C" Err s4_begin_grad_cuda(const Call *call)
 
 /* ---- the recurrence of s4_step.h ---- */
 
-typedef struct End {
+typedef struct S4EndCuda {
     int64_t      rows, channels, pairs, length;
     const float *keep, *inv_dt, *b, *a_real, *a_imag, *p;
     float       *state;
-} End;
+} S4EndCuda;
 
-/* A warp a row; a lane has K pairs. */
-template <class T, int K> __global__ void end_rows(End s, const T *u)
+/* One warp per row; a lane has K pairs. */
+template <class T, int K> __global__ void end_rows(S4EndCuda s, const T *u)
 {
     cuda_begin();
     int64_t at = blockIdx.x * (int64_t)WARPS + threadIdx.y;
@@ -219,7 +207,7 @@ template <class T, int K> __global__ void end_rows(End s, const T *u)
         return;
     int64_t sample = at / s.channels, h = at % s.channels;
     bool    kept = s.keep[sample] != 0;
-    double  dt = step_of(s.inv_dt[h]), below = 0;
+    double  dt = step_of(s.inv_dt[h]), denominator = 0;
     Complex e[K], f[K], b[K], p[K], x[K];
 #pragma unroll
     for (int k = 0; k < K; k++) {
@@ -234,15 +222,15 @@ template <class T, int K> __global__ void end_rows(End s, const T *u)
         p[k] = z_at(s.p, n);
         b[k] = z_at(s.b, n);
         b[k] = { dt * b[k].re, dt * b[k].im };
-        below += 2 * (p[k].re * p[k].re + p[k].im * p[k].im) * e[k].re;
+        denominator += 2 * (p[k].re * p[k].re + p[k].im * p[k].im) * e[k].re;
         if (kept)
             x[k] = z_at(s.state, at * s.pairs + n);
     }
-    below = 2 / dt + warp_total(below);
+    denominator = 2 / dt + warp_total(denominator);
 #pragma unroll
     for (int k = 0; k < K; k++) {
         Complex ep = z_mul(e[k], p[k]);
-        f[k] = { 2 * ep.re / below, 2 * ep.im / below };
+        f[k] = { 2 * ep.re / denominator, 2 * ep.im / denominator };
     }
     for (int64_t first = 0; first < s.length; first += 32) { /* each lane fetches one of 32 steps */
         int   count = s.length - first < 32 ? (int)(s.length - first) : 32;
@@ -272,7 +260,7 @@ template <class T, int K> __global__ void end_rows(End s, const T *u)
     }
 }
 
-template <class T> static Err end_run(const Call *call, const End &s)
+template <class T> static Err end_run(const Call *call, const S4EndCuda &s)
 {
     unsigned     blocks = (unsigned)ceil_div(s.rows, WARPS);
     dim3         threads(32, WARPS);
@@ -283,7 +271,7 @@ template <class T> static Err end_run(const Call *call, const End &s)
     else if (s.pairs <= 64)
         cuda_launch(stream, end_rows<T, 2>, blocks, threads, 0, s, u);
     else
-        cuda_launch(stream, end_rows<T, 16>, blocks, threads, 0, s, u); /* model.state to 1024 */
+        cuda_launch(stream, end_rows<T, 16>, blocks, threads, 0, s, u); /* up to 512 pairs */
     CUDA_LAUNCHED();
     return OK;
 }
@@ -292,7 +280,7 @@ extern "C" Err s4_end_cuda(const Call *call)
 {
     Shape x = in_shape(call->node, S4_END_STATE);
     Type  type = in_type(call->node, S4_END_U);
-    End   s = {};
+    S4EndCuda   s = {};
     s.rows = x.dim[0] * x.dim[1];
     s.channels = x.dim[1];
     s.pairs = x.dim[2];
@@ -305,7 +293,7 @@ extern "C" Err s4_end_cuda(const Call *call)
     s.p = (const float *)call->in[S4_END_P];
     s.state = (float *)call->out[0];
     if (s.pairs > 512)
-        return fail(E_DEVICE, "s4_end: %lld pairs of states are more than the 512 a GPU is given",
+        return fail(E_DEVICE, "s4_end: %lld pairs of states; the CUDA kernel has room for 512",
                     (long long)s.pairs);
     return type == BF16  ? end_run<bf16>(call, s)
            : type == F16 ? end_run<f16>(call, s)

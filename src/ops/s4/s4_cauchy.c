@@ -1,4 +1,4 @@
-/* s4_cauchy.c -- buffers and poles of the S4 kernel. */
+/* s4_cauchy.c -- buffers and poles of the S4 kernel on the CPU. */
 #include "ops/s4/s4_cauchy.h"
 
 #include "ops/parallel.h"
@@ -12,7 +12,7 @@ S4 s4_of(const Call *call, const Node *n, int threads, bool grad)
                 .poles = c.dim[2],
                 .length = ATTR(n, S4KernelAttr)->length,
                 .grad = grad,
-                .each = shape_same(in_shape(n, S4_B), c),
+                .b_per_channel = shape_same(in_shape(n, S4_B), c),
                 .groups = (c.dim[1] + FFT_LANES - 1) / FFT_LANES };
     s.f = fft_open(FFT_REAL, s.length, call ? call->in[S4_PARAMS] : NULL);
     s.n_freq = s.length / 2 + 1;
@@ -24,19 +24,19 @@ S4 s4_of(const Call *call, const Node *n, int threads, bool grad)
     return s;
 }
 
-int s4_pieces(const S4 *s, int64_t groups)
+int s4_freq_chunks(const S4 *s, int64_t groups)
 {
     return (int)((s->threads + groups - 1) / groups);
 }
 
 /* Workspace: poles, slots, sums of tasks, sums over all channels; each a multiple of 64 bytes. */
-static size_t poles_bytes(const S4 *s) { return ((size_t)s->poles * sizeof(Pole) + 63) / 64 * 64; }
+static size_t poles_bytes(const S4 *s) { return ((size_t)s->poles * sizeof(S4Pole) + 63) / 64 * 64; }
 
 static size_t slot_bytes(const S4 *s)
 {
     int64_t vecs =
         fft_spectrum_vecs(&s->f) + fft_workspace_vecs(&s->f) + (s->grad ? fft_signal_vecs(&s->f) : 0);
-    vecs += s->each ? 2 * s->poles : 0;
+    vecs += s->b_per_channel ? 2 * s->poles : 0;
     return (size_t)s->poles * sizeof(PoleLanes) + (size_t)vecs * sizeof(Vec);
 }
 
@@ -45,10 +45,11 @@ static size_t task_bytes(const S4 *s)
     return s->grad ? (size_t)(s->poles * POLE_SUMS + 2) * FFT_LANES * sizeof(double) : 0;
 }
 
-static int64_t max_tasks(const S4 *s)       /* the last wave may be a short one */
+/* The last wave may have fewer groups, and then more chunks per group. */
+static int64_t max_tasks(const S4 *s)
 {
-    int64_t last = s->groups % s->wave, full = s->wave * s4_pieces(s, s->wave);
-    int64_t rest = last ? last * s4_pieces(s, last) : 0;
+    int64_t last = s->groups % s->wave, full = s->wave * s4_freq_chunks(s, s->wave);
+    int64_t rest = last ? last * s4_freq_chunks(s, last) : 0;
     return full > rest ? full : rest;
 }
 
@@ -59,18 +60,18 @@ size_t s4_bytes(const S4 *s)
            (size_t)max_tasks(s) * task_bytes(s) + shared;
 }
 
-Pole *s4_poles(const S4 *s, void *workspace)
+S4Pole *s4_poles(const S4 *s, void *workspace)
 {
     (void)s;
     return workspace;
 }
 
-Slot s4_slot(const S4 *s, void *workspace, int64_t i)
+S4Slot s4_slot(const S4 *s, void *workspace, int64_t i)
 {
-    Slot slot = { .lanes = (PoleLanes *)(void *)((char *)workspace + poles_bytes(s) +
+    S4Slot slot = { .lanes = (PoleLanes *)(void *)((char *)workspace + poles_bytes(s) +
                                                  (size_t)i * slot_bytes(s)) };
     slot.spectrum = (Vec *)(slot.lanes + s->poles);
-    if (s->each) {
+    if (s->b_per_channel) {
         slot.bq = slot.spectrum;
         slot.spectrum += 2 * s->poles;
     }
@@ -102,9 +103,9 @@ static double complex pair_at(const float *x, int64_t i)
     return (double)x[2 * i] + I * (double)x[2 * i + 1];
 }
 
-Shared s4_shared(const S4 *s, int64_t n)
+S4PoleParams s4_pole_params(const S4 *s, int64_t n)
 {
-    return (Shared){ .a = -exp((double)s->param[S4_A_REAL][n]) - I * (double)s->param[S4_A_IMAG][n],
+    return (S4PoleParams){ .a = -exp((double)s->param[S4_A_REAL][n]) - I * (double)s->param[S4_A_IMAG][n],
                      .b = pair_at(s->param[S4_B], n), .p = pair_at(s->param[S4_P], n) };
 }
 
@@ -115,7 +116,7 @@ double complex s4_c(const S4 *s, int64_t h, int64_t n)
 
 double complex s4_b(const S4 *s, int64_t h, int64_t n)
 {
-    return pair_at(s->param[S4_B], s->each ? h * s->poles + n : n);
+    return pair_at(s->param[S4_B], s->b_per_channel ? h * s->poles + n : n);
 }
 
 double s4_dt(const S4 *s, int64_t h)
@@ -134,13 +135,13 @@ void s4_inverse_dt(const S4 *s, int64_t group, double *inverse_dt)
 static float weight_p(double complex v) { return (float)creal(v); }
 static float weight_q(double complex v, double complex a) { return (float)creal(v * conj(a)); }
 
-void s4_fill_poles(const S4 *s, Pole *poles)
+void s4_fill_poles(const S4 *s, S4Pole *poles)
 {
     for (int64_t n = 0; n < s->poles; n++) {
-        Shared at = s4_shared(s, n);
+        S4PoleParams at = s4_pole_params(s, n);
         double size = cabs(at.a);
         double complex bq = at.b * conj(at.p), pq = at.p * conj(at.p);
-        poles[n] = (Pole){ .hi = (float)size,
+        poles[n] = (S4Pole){ .hi = (float)size,
                            .lo = (float)(size - (double)(float)size),
                            .damp = (float)(-2 * creal(at.a)),
                            .bq = { weight_p(bq), weight_q(bq, at.a) },
@@ -148,11 +149,11 @@ void s4_fill_poles(const S4 *s, Pole *poles)
     }
 }
 
-void s4_fill_lanes(const S4 *s, int64_t group, const Slot *slot)
+void s4_fill_lanes(const S4 *s, int64_t group, const S4Slot *slot)
 {
     PoleLanes *lanes = slot->lanes;
     for (int64_t n = 0; n < s->poles; n++) {
-        Shared at = s4_shared(s, n);
+        S4PoleParams at = s4_pole_params(s, n);
         for (int64_t i = 0, h = group * FFT_LANES; i < FFT_LANES; i++, h++) {
             bool           there = h < s->channels;
             double complex c = there ? s4_c(s, h, n) : 0, b = there ? s4_b(s, h, n) : 0;

@@ -6,10 +6,10 @@
 #include <complex.h>
 #include <math.h>
 
-enum { MAX_SWEEPS = 60 };       /* ten are usual */
+enum { MAX_SWEEPS = 60 };       /* about ten are needed */
 
-/* One rotation that makes a[p,q] zero; columns of v follow (Golub and Van Loan, section 8.5, with
- * a's phase). */
+/* One rotation that makes a[p,q] zero, applied to the columns of v too (Golub and Van Loan, section
+ * 8.5, with the phase of a[p,q]). */
 static void rotate(int64_t n, double complex *a, double complex *v, int64_t p, int64_t q)
 {
     double complex off = a[p * n + q];
@@ -68,7 +68,7 @@ void s4_init(int64_t pairs, float *a_real, float *a_imag, float *b, float *p)
         }
     eigen_hermitian(n, a, v);
     for (int64_t i = 0; i < pairs; i++) {
-        int64_t        at = -1;              /* the i-th smallest; the diagonal is spent as we go */
+        int64_t        at = -1;              /* the i-th smallest; those taken become infinity */
         double complex vb = 0, vp = 0;
         for (int64_t k = 0; k < n; k++)
             if (!isinf(creal(a[k * n + k])) &&

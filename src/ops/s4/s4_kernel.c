@@ -1,4 +1,4 @@
-/* s4_kernel.c -- the S4 convolution kernel: rules. */
+/* s4_kernel.c -- the S4 convolution kernel: shapes, gradient, cost, builder. */
 #include "ops/s4/s4_kernel.h"
 
 #include "ops/operator.h"
@@ -9,7 +9,7 @@
 
 static const char *const s4_words[S4_PARAMS] = { "inv_dt", "C", "B", "A_real", "A_imag", "P" };
 
-/* Arithmetic for one channel, pole and frequency, as counted in s4_kernel_cpu.c. */
+/* Operations per channel, pole and frequency, counted in s4_kernel_cpu.c. */
 enum { S4_FLOPS = 45, S4_GRAD_FLOPS = 150 };
 
 static Cost s4_cost(const Node *n, int64_t length, double flops)
@@ -37,13 +37,13 @@ static Err s4_kernel_shape(Node *n)
         if (in_type(n, i) != F32)
             return fail(
                 E_SHAPE,
-                "s4_kernel: %s is %s; the S4 kernel and its parameters are f32 in every precision",
+                "s4_kernel: %s is %s; the S4 kernel and its parameters must be f32 in every precision",
                 s4_words[i], type_name(in_type(n, i)));
     if (c.rank != 4 || c.dim[0] != 1 || c.dim[3] != 2)
         return fail(E_SHAPE, "s4_kernel: C must be (1,H,N,2), not %s", shape_text(c));
-    bool        each = shape_same(in_shape(n, S4_B), c);
+    bool        b_per_channel = shape_same(in_shape(n, S4_B), c);
     const Shape want[S4_PARAMS] = { SHAPE(c.dim[1], 1),       c,
-                                    each ? c : SHAPE(1, 1, c.dim[2], 2), SHAPE(1, c.dim[2]),
+                                    b_per_channel ? c : SHAPE(1, 1, c.dim[2], 2), SHAPE(1, c.dim[2]),
                                     SHAPE(1, c.dim[2]),       SHAPE(1, 1, c.dim[2], 2) };
     for (int i = 0; i < S4_PARAMS; i++)
         if (!shape_same(in_shape(n, i), want[i]))
@@ -67,8 +67,8 @@ static void s4_kernel_grad(Grad *g)
         grad_give(g, i, d[i]);
 }
 
-/* Two sums of B and P with C and Q each, over all poles with their conjugates, one complex number
- * per frequency: (2, 2, H, 2N, L/2+1). */
+/* The terms of the four sums, B and P with C and Q, over all poles and their conjugates, one
+ * complex number per frequency: (2, 2, H, 2N, L/2+1). */
 static int64_t cauchy_matrix_bytes(const Node *n)
 {
     Shape c = in_shape(n, S4_C);
@@ -91,7 +91,7 @@ OPERATOR(s4_kernel,
 static Err s4_kernel_grad_shape(Node *n)
 {
     if (in_type(n, S4_PARAMS + 2) != F32)
-        return fail(E_SHAPE, "s4_kernel_grad: the kernel's gradient is %s; it is f32 in every "
+        return fail(E_SHAPE, "s4_kernel_grad: the gradient of the kernel is %s; it must be f32 in every "
                     "precision", type_name(in_type(n, S4_PARAMS + 2)));
     for (int i = 0; i < S4_PARAMS; i++)
         if (ATTR(n, S4KernelAttr)->wants[i])
@@ -100,7 +100,7 @@ static Err s4_kernel_grad_shape(Node *n)
 }
 
 OPERATOR_INTERNAL(s4_kernel_grad,
-    .doc = "gradients of s4_kernel, its sums made again frequency by frequency",
+    .doc = "gradients of s4_kernel; recomputes its sums frequency by frequency",
     .attr_bytes = sizeof(S4KernelAttr),
     .n_in = S4_PARAMS + 3,
     .n_out = S4_PARAMS,
@@ -108,8 +108,8 @@ OPERATOR_INTERNAL(s4_kernel_grad,
     .cost = s4_kernel_grad_cost,
     .cpu = { .choose = s4_kernel_grad_choose_cpu, .run = s4_kernel_grad_cpu })
 
-/* y_k = 2 tan(pi k / L), which is z_k / i: pairs of floats whose sum is good to 48 bits. 0 at k =
- * L/2, where it is infinite and not used. */
+/* y_k = 2 tan(pi k / L) = z_k / i, as pairs of floats whose sum is accurate to 48 bits. At k = L/2,
+ * where y_k is infinite and not used, 0. */
 static void fill_tangents(int64_t length, float *out)
 {
     for (int64_t k = 0; k <= length / 2; k++) {
@@ -124,7 +124,7 @@ Tensor s4_kernel(Tensor inv_dt, Tensor c, Tensor b, Tensor a_real, Tensor a_imag
 {
     Graph *graph = inv_dt.graph;
     Tensor table = tensor_none(graph), tangents = table;
-    if (fft_valid(length)) {                 /* else the shape rule says so */
+    if (fft_valid(length)) {                 /* else the shape rule fails */
         char name[48];
         snprintf(name, sizeof name, "s4.tangents.%lld", (long long)length);
         table = fft_table(graph, FFT_REAL, length);

@@ -1,9 +1,10 @@
-/* s4_kernel.h -- the convolution kernel of a structured state space (S4: Gu, Goel, Re 2022) with
- * state matrix diagonal plus rank one, discretised bilinearly, from its values at the roots of
- * unity.
+/* s4_kernel.h -- the convolution kernel of a structured state space model (S4: Gu, Goel, Re 2022).
+ * The state matrix is diagonal plus rank one, discretised bilinearly; the kernel comes from its
+ * values at the roots of unity.
  *
- * The Cauchy sums are streamed over frequencies: nothing of size channels x states x frequencies is
- * ever stored, in either direction. All fp32 whatever the compute type; parameters as on disk.
+ * The Cauchy sums are computed frequency by frequency: nothing of size channels x states x
+ * frequencies is ever stored, forward or backward. Everything is fp32 whatever the compute type;
+ * parameters are as stored in checkpoints.
  */
 #ifndef OPS_S4_S4_KERNEL_H
 #define OPS_S4_S4_KERNEL_H
@@ -17,8 +18,8 @@ typedef struct S4KernelAttr {
     bool    wants[S4_PARAMS];
 } S4KernelAttr;
 
-/* K (L,H). inv_dt (H,1), C (1,H,N,2) for this length (C~), B and P (1,1,N,2), A (1,N); all f32. B
- * may be each channel's own, (1,H,N,2): see s4_carry.h. */
+/* K (L,H) from inv_dt (H,1), C (1,H,N,2) for this length (C~ in s4_step.h), B and P (1,1,N,2), A
+ * (1,N), all f32. Each channel may have its own B, (1,H,N,2): see s4_carry.h. */
 Tensor s4_kernel(Tensor inv_dt, Tensor c, Tensor b, Tensor a_real, Tensor a_imag, Tensor p,
                  int64_t length);
 

@@ -1,4 +1,4 @@
-/* s4_kernel_cpu.c -- the S4 kernel on the CPU: 16 channels in the lanes, frequency by frequency. */
+/* s4_kernel_cpu.c -- the S4 kernel on the CPU: 16 channels as lanes, frequency by frequency. */
 #include "ops/s4/s4_cauchy.h"
 
 #include "ops/parallel.h"
@@ -11,7 +11,7 @@ Err s4_kernel_choose_cpu(const Node *n, const Device *device, Choice *choice)
     return OK;
 }
 
-INLINE void spectrum_of(const S4 *s, const Pole *poles, const Slot *slot, const Vec *bq,
+INLINE void spectrum_of(const S4 *s, const S4Pole *poles, const S4Slot *slot, const Vec *bq,
                         const double *inverse_dt, int64_t from, int64_t to)
 {
     for (int64_t k = from; k < to; k++) {
@@ -25,9 +25,9 @@ INLINE void spectrum_of(const S4 *s, const Pole *poles, const Slot *slot, const 
             out[1] = (Vec){ 0 };
             continue;
         }
-        Freq f;
-        Sums sums;
-        Cvec less;
+        S4Freq f;
+        CauchySums sums;
+        S4Complex less;
         freq_set(&f, s->tangents + 2 * k, inverse_dt);
         cauchy(&sums, s, poles, slot->lanes, bq, &f);
         product(&less, &sums.ratio_b, &sums.r[PC]);
@@ -38,7 +38,7 @@ INLINE void spectrum_of(const S4 *s, const Pole *poles, const Slot *slot, const 
     }
 }
 
-static void s4_spectrum(const S4 *s, const Pole *poles, const Slot *slot, const double *inverse_dt,
+static void s4_spectrum(const S4 *s, const S4Pole *poles, const S4Slot *slot, const double *inverse_dt,
                         int64_t from, int64_t to)
 {
     if (slot->bq)
@@ -50,30 +50,30 @@ static void s4_spectrum(const S4 *s, const Pole *poles, const Slot *slot, const 
 Err s4_kernel_cpu(const Call *call)
 {
     S4    s = s4_of(call, call->node, call->device->threads, false);
-    Pole *poles = s4_poles(&s, call->workspace);
+    S4Pole *poles = s4_poles(&s, call->workspace);
     s4_fill_poles(&s, poles);
     for (int64_t first = 0; first < s.groups; first += s.wave) {
         int64_t some = s.groups - first < s.wave ? s.groups - first : s.wave;
-        int     pieces = s4_pieces(&s, some);
+        int     chunks = s4_freq_chunks(&s, some);
 #pragma omp parallel num_threads(s.threads)
         {
 #pragma omp for schedule(static)
             for (int64_t i = 0; i < some; i++) {
-                Slot slot = s4_slot(&s, call->workspace, i);
+                S4Slot slot = s4_slot(&s, call->workspace, i);
                 s4_fill_lanes(&s, first + i, &slot);
             }
 #pragma omp for schedule(static)
-            for (int64_t task = 0; task < some * pieces; task++) {
+            for (int64_t task = 0; task < some * chunks; task++) {
                 int64_t from, to;
-                Slot    slot = s4_slot(&s, call->workspace, task / pieces);
+                S4Slot    slot = s4_slot(&s, call->workspace, task / chunks);
                 double  inverse_dt[FFT_LANES];
-                s4_inverse_dt(&s, first + task / pieces, inverse_dt);
-                parallel_piece(s.n_freq, FREQ_BLOCK, (int)(task % pieces), pieces, &from, &to);
+                s4_inverse_dt(&s, first + task / chunks, inverse_dt);
+                parallel_piece(s.n_freq, FREQ_BLOCK, (int)(task % chunks), chunks, &from, &to);
                 s4_spectrum(&s, poles, &slot, inverse_dt, from, to);
             }
 #pragma omp for schedule(static)
             for (int64_t i = 0; i < some; i++) {
-                Slot slot = s4_slot(&s, call->workspace, i);
+                S4Slot slot = s4_slot(&s, call->workspace, i);
                 fft_real_back(&s.f, slot.spectrum, s4_rows(&s, call->out[0], first + i),
                               1 / (float)s.length, slot.workspace);
             }

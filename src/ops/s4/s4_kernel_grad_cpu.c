@@ -1,9 +1,9 @@
 /* s4_kernel_grad_cpu.c -- gradients of the S4 kernel on the CPU.
  *
- * Note [Gradient]. With G = dL/dRe + i dL/dIm of a complex number, G of x is conj(f'(x)) times G of
- * f(x). For each frequency phase one makes the four sums again and from them G of each; phase two
- * runs over the poles with all sums over frequencies in registers. s counts as constant: the sums
- * do not depend on it.
+ * Note [Gradient]. Let G = dL/dRe + i dL/dIm for a complex number; then G of x is conj(f'(x)) times
+ * G of f(x). For each frequency, pass one (grad_of_sums) recomputes the four sums and from them the
+ * G of each. Pass two (grad_of_pole) iterates over the poles, with all sums over frequencies in
+ * registers. s counts as a constant, since the sums do not depend on it.
  */
 #include "ops/s4/s4_cauchy.h"
 
@@ -20,28 +20,28 @@ Err s4_kernel_grad_choose_cpu(const Node *n, const Device *device, Choice *choic
     return OK;
 }
 
-typedef struct Block {           /* phase one's result for a few frequencies */
-    Freq freq[FREQ_BLOCK];
-    /* Of each sum, with G its gradient: 2 t Im G, -2 t Re G, -2 s Re G, -2 s Im G. */
+typedef struct FreqBlock {       /* the result of pass one for a few frequencies */
+    S4Freq freq[FREQ_BLOCK];
+    /* For each sum, with G its gradient: 2 t Im G, -2 t Re G, -2 s Re G, -2 s Im G. */
     Vec  part[FREQ_BLOCK][SUMS][4];
-} Block;
+} FreqBlock;
 
-/* Frequency k, whose kernel value has gradient (re, im); adds y' dL/dy' as far as y' stands outside
- * of R. */
-INLINE void phase_one(const S4 *s, const Pole *poles, const PoleLanes *lanes, const Vec *bq,
-                      const Vec *spectrum, float factor, const Freq *f, Vec part[SUMS][4],
+/* Pass one at one frequency: spectrum is the gradient of the kernel's spectrum there. Adds y'
+ * dL/dy' to `through`, as far as y' occurs outside of R. */
+INLINE void grad_of_sums(const S4 *s, const S4Pole *poles, const PoleLanes *lanes, const Vec *bq,
+                      const Vec *spectrum, float factor, const S4Freq *f, Vec part[SUMS][4],
                       Vec *through)
 {
-    Sums sums;
-    Cvec g[SUMS], outer = { spectrum[0] * factor, spectrum[1] * factor };
+    CauchySums sums;
+    S4Complex g[SUMS], outer = { spectrum[0] * factor, spectrum[1] * factor };
     cauchy(&sums, s, poles, lanes, bq, f);
     g[BC].re = outer.re + f->half_y * outer.im;
     g[BC].im = outer.im - f->half_y * outer.re;
     product_conj(&g[BQ], &sums.ratio_c, &g[BC]);
     product_conj(&g[PC], &sums.ratio_b, &g[BC]);
     product_conj(&g[PQ], &sums.ratio_b, &g[BQ]);
-    g[BQ] = (Cvec){ -g[BQ].re, -g[BQ].im };
-    g[PC] = (Cvec){ -g[PC].re, -g[PC].im };
+    g[BQ] = (S4Complex){ -g[BQ].re, -g[BQ].im };
+    g[PC] = (S4Complex){ -g[PC].re, -g[PC].im };
     for (int i = 0; i < SUMS; i++) {
         part[i][0] = 2.0f * f->t * g[i].im;
         part[i][1] = -2.0f * f->t * g[i].re;
@@ -57,8 +57,8 @@ static void add_double(double *to, const Vec *v)
         to[i] += (double)(*v)[i];
 }
 
-/* One pole over the block's frequencies. */
-static void phase_two(const Pole *pole, const PoleLanes *lanes, const Vec *bq, const Block *block,
+/* Pass two: one pole over the block's frequencies. */
+static void grad_of_pole(const S4Pole *pole, const PoleLanes *lanes, const Vec *bq, const FreqBlock *block,
                       int64_t count, double *sums, Vec *through)
 {
     Vec weight[SUMS][2] = {
@@ -70,8 +70,8 @@ static void phase_two(const Pole *pole, const PoleLanes *lanes, const Vec *bq, c
         weight[PQ][i] = zero + pole->pq[i];
     }
     for (int64_t k = 0; k < count; k++) {
-        const Freq *f = &block->freq[k];
-        Cvec        r, g = { zero, zero }, d;
+        const S4Freq *f = &block->freq[k];
+        S4Complex        r, g = { zero, zero }, d;
         resolvent(pole, f, &r);
         for (int i = 0; i < SUMS; i++) {
             const Vec *part = block->part[k][i];
@@ -91,14 +91,14 @@ static void phase_two(const Pole *pole, const PoleLanes *lanes, const Vec *bq, c
         add_double(sums + i * FFT_LANES, &total[i]);
 }
 
-/* Frequencies from..to of one group: all sums of one task. */
-static void s4_task(const S4 *s, const Pole *poles, const Slot *slot, const double *inverse_dt,
+/* All sums of one task: frequencies [from, to) of one group. */
+static void s4_task(const S4 *s, const S4Pole *poles, const S4Slot *slot, const double *inverse_dt,
                     int64_t from, int64_t to, double *sums)
 {
     double *through = sums + s->poles * POLE_SUMS * FFT_LANES, *direct = through + FFT_LANES;
     memset(sums, 0, (size_t)(s->poles * POLE_SUMS + 2) * FFT_LANES * sizeof *sums);
     for (int64_t first = from; first < to; first += FREQ_BLOCK) {
-        Block   block;
+        FreqBlock   block;
         int64_t count = 0;
         Vec     moved = { 0 };
         for (int64_t k = first; k < first + FREQ_BLOCK && k < to; k++) {
@@ -115,31 +115,31 @@ static void s4_task(const S4 *s, const Pole *poles, const Slot *slot, const doub
             }
             freq_set(&block.freq[count], s->tangents + 2 * k, inverse_dt);
             if (slot->bq)
-                phase_one(s, poles, slot->lanes, slot->bq, g, factor, &block.freq[count],
+                grad_of_sums(s, poles, slot->lanes, slot->bq, g, factor, &block.freq[count],
                           block.part[count], &moved);
             else
-                phase_one(s, poles, slot->lanes, NULL, g, factor, &block.freq[count],
+                grad_of_sums(s, poles, slot->lanes, NULL, g, factor, &block.freq[count],
                           block.part[count], &moved);
             count++;
         }
         for (int64_t n = 0; n < s->poles; n++)
-            phase_two(&poles[n], &slot->lanes[n], slot->bq ? slot->bq + 2 * n : NULL, &block, count,
+            grad_of_pole(&poles[n], &slot->lanes[n], slot->bq ? slot->bq + 2 * n : NULL, &block, count,
                       sums + n * POLE_SUMS * FFT_LANES, &moved);
         add_double(through, &moved);
     }
 }
 
-/* From sums over frequencies to parameters, for one group. The first task's sums take in the
- * others'. */
-static void s4_chain(const S4 *s, const Call *call, int64_t group, int64_t task, int pieces,
+/* From sums over frequencies to gradients of parameters, for one group. The sums of its tasks are
+ * added into those of the first. */
+static void s4_chain(const S4 *s, const Call *call, int64_t group, int64_t task, int chunks,
                      double *shared)
 {
     double *sums = s4_sums(s, call->workspace, task),
            *dt_sums = sums + s->poles * POLE_SUMS * FFT_LANES;
     float  *d_inv_dt = call->out[S4_INV_DT], *d_c = call->out[S4_C];
-    float  *d_b = s->each ? call->out[S4_B] : NULL;
-    for (int piece = 1; piece < pieces; piece++) {
-        const double *more = s4_sums(s, call->workspace, task + piece);
+    float  *d_b = s->b_per_channel ? call->out[S4_B] : NULL;
+    for (int chunk = 1; chunk < chunks; chunk++) {
+        const double *more = s4_sums(s, call->workspace, task + chunk);
         for (int64_t i = 0; i < (s->poles * POLE_SUMS + 2) * FFT_LANES; i++)
             sums[i] += more[i];
     }
@@ -149,7 +149,7 @@ static void s4_chain(const S4 *s, const Call *call, int64_t group, int64_t task,
             d_inv_dt[h] = (float)(d_dt / (1 + exp(-(double)s->param[S4_INV_DT][h])));
         for (int64_t n = 0; n < s->poles; n++) {
             const double  *sum = sums + n * POLE_SUMS * FFT_LANES + i;
-            Shared         at = s4_shared(s, n);
+            S4PoleParams         at = s4_pole_params(s, n);
             double complex c = s4_c(s, h, n), b = s4_b(s, h, n), q = conj(at.p), g[SUMS];
             double complex v[SUMS] = {
                 [BC] = b * c, [BQ] = b * q, [PC] = at.p * c, [PQ] = at.p * q
@@ -185,39 +185,39 @@ static void s4_chain(const S4 *s, const Call *call, int64_t group, int64_t task,
 Err s4_kernel_grad_cpu(const Call *call)
 {
     S4      s = s4_of(call, call->node, call->device->threads, true);
-    Pole   *poles = s4_poles(&s, call->workspace);
+    S4Pole   *poles = s4_poles(&s, call->workspace);
     double *shared = s4_shared_sums(&s, call->workspace);
     s4_fill_poles(&s, poles);
     memset(shared, 0, (size_t)s.poles * 6 * sizeof *shared);
     for (int64_t first = 0; first < s.groups; first += s.wave) {
         int64_t some = s.groups - first < s.wave ? s.groups - first : s.wave;
-        int     pieces = s4_pieces(&s, some);
+        int     chunks = s4_freq_chunks(&s, some);
 #pragma omp parallel num_threads(s.threads)
         {
 #pragma omp for schedule(static)
             for (int64_t i = 0; i < some; i++) {
-                Slot slot = s4_slot(&s, call->workspace, i);
+                S4Slot slot = s4_slot(&s, call->workspace, i);
                 s4_fill_lanes(&s, first + i, &slot);
                 fft_real(&s.f, s4_rows(&s, call->in[S4_PARAMS + 2], first + i), slot.big,
                          slot.spectrum, slot.workspace);
             }
 #pragma omp for schedule(static)
-            for (int64_t task = 0; task < some * pieces; task++) {
+            for (int64_t task = 0; task < some * chunks; task++) {
                 int64_t from, to;
-                Slot    slot = s4_slot(&s, call->workspace, task / pieces);
+                S4Slot    slot = s4_slot(&s, call->workspace, task / chunks);
                 double  inverse_dt[FFT_LANES];
-                s4_inverse_dt(&s, first + task / pieces, inverse_dt);
-                parallel_piece(s.n_freq, FREQ_BLOCK, (int)(task % pieces), pieces, &from, &to);
+                s4_inverse_dt(&s, first + task / chunks, inverse_dt);
+                parallel_piece(s.n_freq, FREQ_BLOCK, (int)(task % chunks), chunks, &from, &to);
                 s4_task(&s, poles, &slot, inverse_dt, from, to, s4_sums(&s, call->workspace, task));
             }
         }
         for (int64_t i = 0; i < some; i++)
-            s4_chain(&s, call, first + i, i * pieces, pieces, shared);
+            s4_chain(&s, call, first + i, i * chunks, chunks, shared);
     }
     static const int place[6][2] = { { S4_B, 0 }, { S4_B, 1 },      { S4_P, 0 },
                                      { S4_P, 1 }, { S4_A_REAL, 0 }, { S4_A_IMAG, 0 } };
     for (int j = 0; j < 6; j++) {
-        float  *out = s.each && place[j][0] == S4_B ? NULL : call->out[place[j][0]];
+        float  *out = s.b_per_channel && place[j][0] == S4_B ? NULL : call->out[place[j][0]];
         int64_t width = j < 4 ? 2 : 1;
         for (int64_t n = 0; out && n < s.poles; n++)
             out[n * width + place[j][1]] = (float)shared[6 * n + j];

@@ -20,28 +20,27 @@ static S4Coefs coefs_new(Pool *pool, int64_t pairs)
 
 void s4_coefs(const S4Params *params, int64_t h, const S4Coefs *to)
 {
-    double x = (double)params->inv_dt[h], dt = x > 30 ? x : log1p(exp(x)), below = 0;
+    double x = (double)params->inv_dt[h], dt = x > 30 ? x : log1p(exp(x)), denominator = 0;
     for (int64_t n = 0; n < params->pairs; n++) {
         double complex a = -exp((double)params->a_real[n]) - I * (double)params->a_imag[n];
         to->p[n] = pair_at(params->p, n);
         to->b[n] = dt * pair_at(params->b, n);
         to->e[n] = 1 / (1 - dt / 2 * a);
-        below += 2 * creal(to->p[n] * conj(to->p[n]) * to->e[n]);
+        denominator += 2 * creal(to->p[n] * conj(to->p[n]) * to->e[n]);
     }
     for (int64_t n = 0; n < params->pairs; n++) /* 2 Re-sum runs over a pole and its conjugate */
-        to->f[n] = 2 * to->e[n] * to->p[n] / (2 / dt + below);
+        to->f[n] = 2 * to->e[n] * to->p[n] / (2 / dt + denominator);
 }
 
-/* ---- C at a length: dense, over the reals ----
+/* ---- C for a length: dense matrices over the reals ----
  *
- * A state and its conjugate are one real vector (Re x, Im x), on which Abar is a real matrix and C
- * the row (2 Re C, -2 Im C). */
+ * A state and its conjugate are one real vector (Re x, Im x), on which Abar acts as a real matrix
+ * and C as the row (2 Re C, -2 Im C). */
 
 static void abar_dense(const S4Coefs *coefs, int64_t pairs, double *m)
 {
     int64_t n = 2 * pairs;
-    for (int64_t col = 0; col < n;
-         col++) { /* Abar times a unit vector, by one step without input */
+    for (int64_t col = 0; col < n; col++) {  /* Abar times a unit vector: one step without input */
         int64_t        at = col % pairs;
         double complex x = col < pairs ? 1 : I, e = 2 * coefs->e[at] * x;
         double         sigma = creal(conj(coefs->p[at]) * e);
@@ -53,8 +52,7 @@ static void abar_dense(const S4Coefs *coefs, int64_t pairs, double *m)
     }
 }
 
-/* In tiles of 4 x 16, whose sums stay in registers; n = 2 pairs need not be a multiple of
- * either. */
+/* to = a b, in tiles of 4 x 16 whose sums stay in registers; n need not be a multiple of either. */
 static void square_times(int64_t n, double *restrict to, const double *restrict a,
                          const double *restrict b)
 {
@@ -107,8 +105,8 @@ static void row_times(int64_t n, const double *row, const double *m, double *out
             out[j] += row[i] * m[i * n + j];
 }
 
-/* x m = row, by elimination on columns with pivots from each row; m is lost. False: m is singular.
- */
+/* Solves x m = row for x, in row, by elimination of columns with pivots from each row. Overwrites
+ * m. Returns false if m is singular. */
 static bool row_solve(int64_t n, double *row, double *m)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -141,8 +139,8 @@ static bool row_solve(int64_t n, double *row, double *m)
     return true;
 }
 
-/* Every channel: undo C~ of length `from` (0: it is C), then make C~ of length `to` (0: leave C).
- */
+/* For every channel: C from C~ for length `from` (0: it is C already), then C~ for length `to` (0:
+ * keep C). */
 static Err c_between(Pool *parent, const S4Params *params, int64_t from, int64_t to, double *out)
 {
     int64_t n = 2 * params->pairs, bad = -1;
@@ -186,7 +184,7 @@ static Err c_between(Pool *parent, const S4Params *params, int64_t from, int64_t
     pool_free(pool);
     return bad < 0 ? OK
                    : fail(E_NUMBER,
-                          "S4 channel %lld: I - Abar^%lld is singular, its C cannot be recovered",
+                          "S4 channel %lld: C cannot be recovered, because I - Abar^%lld is singular",
                           (long long)bad, (long long)from);
 }
 
@@ -204,7 +202,7 @@ static Err c_between_float(const S4Params *params, int64_t from, int64_t to, flo
 
 void s4_c_store(const S4Params *params, int64_t length, float *out)
 {
-    REQUIRE(c_between_float(params, 0, length, out) == OK);      /* nothing is divided by */
+    REQUIRE(c_between_float(params, 0, length, out) == OK);      /* nothing to invert */
 }
 
 Err s4_c_recover(const S4Params *params, int64_t length, float *out)
@@ -217,16 +215,16 @@ Err s4_c_convert(const S4Params *params, int64_t from, int64_t to, float *out)
     return c_between_float(params, from, to, out);
 }
 
-/* ---- one sample ---- */
+/* ---- one time step ---- */
 
 Err s4_step_new(Pool *pool, const S4Params *params, int64_t length, S4Step **step)
 {
     int64_t channels = params->channels, pairs = params->pairs, count = 2 * channels * pairs;
     S4Step *s = NEW(pool, S4Step);
-    Pool   *temp = pool_new(pool, "s4");
-    S4Coefs coefs = coefs_new(temp, pairs);
-    double *c = NEWN(temp, double, count);
-    TRY(c_between(temp, params, length, 0, c));
+    Pool   *temporary = pool_new(pool, "s4");
+    S4Coefs coefs = coefs_new(temporary, pairs);
+    double *c = NEWN(temporary, double, count);
+    TRY(c_between(temporary, params, length, 0, c));
     *s = (S4Step){ .channels = channels,
                    .pairs = pairs,
                    .e = NEWN(pool, double, count),
@@ -245,7 +243,7 @@ Err s4_step_new(Pool *pool, const S4Params *params, int64_t length, S4Step **ste
             s->p[2 * n] = creal(coefs.p[n]), s->p[2 * n + 1] = cimag(coefs.p[n]);
         }
     }
-    pool_free(temp);
+    pool_free(temporary);
     *step = s;
     return OK;
 }

@@ -1,24 +1,25 @@
-/* checkmate.c -- the recompute problem as a mixed integer program.
+/* checkmate.c -- recomputation as a mixed integer program, after Checkmate (Jain et al. 2020).
  *
- * Stage t ends with the first run of node t; before it any earlier node may run once more, in input
+ * Stage t ends with the first run of node t; before that, any earlier node may run once more, in input
  * order. The moments of the program are (stage, node). Columns:
  *
- *   R t_i      node i runs again in stage t (whole)
- *   A t_v_j    value v is live in piece j of stage t
+ *   R t_i      node i is recomputed in stage t (whole)
+ *   A t_v_j    value v is live in interval j of stage t
  *   U t_k      bytes of all live values at moment (t, k)
  *
- * A value's time is cut where something can change. Piece 0 is the moment of making, piece j ends
- * with reader j, and what is live after the last reader of a stage lives on to the next making:
+ * A value's time is divided where something can change. Interval 0 is the moment of production,
+ * interval j ends with reader j, and what is live after the last reader of a stage lives on to the next
+ * production:
  *
- *   stage t      making          reader 1      reader 2           stage t+1   making
- *   v         ...| 0 |=== piece 1 ======|== piece 2 ==|== piece 3 ===============| 0 |=== ...
+ *   stage t    production        reader 1      reader 2         stage t+1   production
+ *   v         ...| 0 |= interval 1 =====|= interval 2 =|= interval 3 ============| 0 |=== ...
  *
- *   piece 0     <= last piece of the stage before + R[t,producer],  >= R[t,producer]
- *   piece j + 1 <= piece j                    R[t,reader j] <= piece j
+ *   interval 0     <= last interval of the stage before + R[t,producer],  >= R[t,producer]
+ *   interval j + 1 <= interval j                    R[t,reader j] <= interval j
  *
- * With R whole the pieces come out whole by themselves. Checkmate's (Jain et al. 2020) own form
- * keeps one S per stage and products for the frees; pieces need no products and bound better. A
- * second run that takes over an input's bytes ends that input and needs its old output gone.
+ * With R whole the intervals come out whole by themselves. Checkmate's own formulation has one S per
+ * stage and products for the frees; intervals need no products and give better bounds. A second run
+ * that takes over an input's bytes ends that input and needs its old output gone.
  */
 #include "plan/proof/proof.h"
 
@@ -26,13 +27,15 @@ typedef struct Build {
     const Task *task;
     Stages     *out;
     Milp       *milp;
-    int32_t   **piece;       /* [value] column of piece 0 of its producer's stage, then in order */
-    int32_t   **piece_at;    /* [value][stage - producer] index into piece of the stage's piece 0 */
-    double      byte;        /* one byte in the rows' unit */
-    double      most;        /* the budget for droppable bytes, in that unit */
+    int32_t   **interval;       /* [value] column of interval 0 of its producer's stage, then in
+                                 * order */
+    int32_t   **interval_at;    /* [value][stage - producer] where the stage's interval 0 is in
+                                 * `interval` */
+    double      byte;        /* one byte, in the unit of the rows */
+    double      budget;        /* for droppable bytes, in that unit */
 } Build;
 
-#define BUDGET_UNITS 1000.0  /* keeps factors of rows near one, whatever the bytes */
+#define BUDGET_UNITS 1000.0  /* keep the coefficients near one, for any number of bytes */
 #define COST_UNITS   10000.0
 
 int64_t stages_terms(const Task *task)
@@ -56,15 +59,15 @@ static int32_t build_readers_until(const TaskValue *v, int32_t node)
     return n;
 }
 
-static int32_t build_piece(const Build *b, int32_t value, int32_t stage, int32_t j)
+static int32_t build_interval(const Build *b, int32_t value, int32_t stage, int32_t j)
 {
     const TaskValue *v = &b->task->values[value];
-    return b->piece[value][b->piece_at[value][stage - v->producer] + j];
+    return b->interval[value][b->interval_at[value][stage - v->producer] + j];
 }
 
-static int32_t build_last_piece(const Build *b, int32_t value, int32_t stage)
+static int32_t build_last_interval(const Build *b, int32_t value, int32_t stage)
 {
-    return build_piece(b, value, stage, 1 + build_readers_until(&b->task->values[value], stage));
+    return build_interval(b, value, stage, 1 + build_readers_until(&b->task->values[value], stage));
 }
 
 static void build_columns(Build *b, Pool *pool)
@@ -80,31 +83,31 @@ static void build_columns(Build *b, Pool *pool)
             b->out->again[(int64_t)t * task->n_nodes + i] = may ? milp_column(b->milp, again) : -1;
         }
     }
-    b->piece    = NEWN(pool, int32_t *, task->n_values + 1);
-    b->piece_at = NEWN(pool, int32_t *, task->n_values + 1);
+    b->interval    = NEWN(pool, int32_t *, task->n_values + 1);
+    b->interval_at = NEWN(pool, int32_t *, task->n_values + 1);
     for (int32_t v = 0; v < task->n_values; v++) {
         const TaskValue *value = &task->values[v];
         int32_t stages = task->n_nodes - value->producer, n = 0;
-        b->piece_at[v] = NEWN(pool, int32_t, stages + 1);
+        b->interval_at[v] = NEWN(pool, int32_t, stages + 1);
         for (int32_t s = 0; s < stages; s++) {
-            b->piece_at[v][s] = n;
+            b->interval_at[v][s] = n;
             n += 2 + build_readers_until(value, value->producer + s);
         }
-        b->piece[v] = NEWN(pool, int32_t, n + 1);
+        b->interval[v] = NEWN(pool, int32_t, n + 1);
         for (int32_t s = 0; s < stages; s++) {
-            int32_t stage = value->producer + s, pieces = 2 + build_readers_until(value, stage);
-            for (int32_t j = 0; j < pieces; j++) {
-                bool held = (s == 0 && j == 0)       /* made here for the first time */
-                            || (value->final && stage == task->n_nodes - 1 && j == pieces - 1)
-                            || (j > 0 && j + 1 < pieces && value->readers[j - 1] == stage);
+            int32_t stage = value->producer + s, intervals = 2 + build_readers_until(value, stage);
+            for (int32_t j = 0; j < intervals; j++) {
+                bool held = (s == 0 && j == 0)       /* produced here for the first time */
+                            || (value->final && stage == task->n_nodes - 1 && j == intervals - 1)
+                            || (j > 0 && j + 1 < intervals && value->readers[j - 1] == stage);
                 MilpColumn live = { 'A', stage, v, j, held ? 1 : 0, 1, 0, false };
-                b->piece[v][b->piece_at[v][s] + j] = milp_column(b->milp, live);
+                b->interval[v][b->interval_at[v][s] + j] = milp_column(b->milp, live);
             }
         }
     }
 }
 
-/* column <= others, if they are there */
+/* Adds the row column <= other + second; -1: left out. */
 static void build_at_most(Build *b, int32_t column, int32_t other, int32_t second)
 {
     milp_row(b->milp, -MILP_FREE, 0);
@@ -115,7 +118,7 @@ static void build_at_most(Build *b, int32_t column, int32_t other, int32_t secon
         milp_term(b->milp, second, -1);
 }
 
-/* column <= 1 - run; run -1: always runs in this stage */
+/* Adds the row column <= 1 - run; run -1: it always runs in this stage. */
 static void build_ends(Build *b, int32_t column, int32_t run)
 {
     milp_row(b->milp, -MILP_FREE, run >= 0 ? 1 : 0);
@@ -139,37 +142,37 @@ static void build_value(Build *b, int32_t v)
     const TaskValue *value = &task->values[v];
     const TaskNode  *producer = &task->nodes[value->producer];
     for (int32_t t = value->producer; t < task->n_nodes; t++) {
-        int32_t made = build_again(b, t, value->producer), first = build_piece(b, v, t, 0);
+        int32_t made = build_again(b, t, value->producer), first = build_interval(b, v, t, 0);
         if (t > value->producer) {
-            int32_t before = build_last_piece(b, v, t - 1);
+            int32_t before = build_last_interval(b, v, t - 1);
             build_at_most(b, first, before, made);
             if (made >= 0)
                 build_at_most(b, made, first, -1);
             if (made >= 0 && producer->n_takes > 0)
                 build_ends(b, before, made);
         }
-        build_at_most(b, build_piece(b, v, t, 1), first, -1);
+        build_at_most(b, build_interval(b, v, t, 1), first, -1);
         for (int32_t j = 1; j <= build_readers_until(value, t); j++) {
-            int32_t reader = value->readers[j - 1], piece = build_piece(b, v, t, j);
-            int32_t run = build_again(b, t, reader), next = build_piece(b, v, t, j + 1);
-            build_at_most(b, next, piece, -1);
+            int32_t reader = value->readers[j - 1], interval = build_interval(b, v, t, j);
+            int32_t run = build_again(b, t, reader), next = build_interval(b, v, t, j + 1);
+            build_at_most(b, next, interval, -1);
             if (run >= 0)
-                build_at_most(b, run, piece, -1);
+                build_at_most(b, run, interval, -1);
             if (build_takes(&task->nodes[reader], v) && (run >= 0 || reader == t))
                 build_ends(b, next, run);
         }
     }
 }
 
-/* What begins or ends between two moments: a value's piece j gives way to piece j + 1. */
+/* What changes between two moments: interval j of a value is followed by interval j + 1. */
 static void build_step(Build *b, int32_t value, int32_t stage, int32_t j)
 {
     double bytes = (double)b->task->values[value].bytes * b->byte;
-    milp_term(b->milp, build_piece(b, value, stage, j), bytes);
-    milp_term(b->milp, build_piece(b, value, stage, j + 1), -bytes);
+    milp_term(b->milp, build_interval(b, value, stage, j), bytes);
+    milp_term(b->milp, build_interval(b, value, stage, j + 1), -bytes);
 }
 
-/* The bytes at moment (stage, k) from those at the moment before, the run of `last`. */
+/* The bytes at moment (stage, k), from those at the moment before, the run of `last`. */
 static void build_bytes_at(Build *b, int32_t stage, int32_t k, int32_t before)
 {
     const Task     *task = b->task;
@@ -188,9 +191,9 @@ static void build_bytes_at(Build *b, int32_t stage, int32_t k, int32_t before)
     for (int32_t i = 0; i < node->n_out; i++) {
         int32_t v = node->out[i];
         double  bytes = (double)task->values[v].bytes * b->byte;
-        milp_term(b->milp, build_piece(b, v, stage, 0), -bytes);
+        milp_term(b->milp, build_interval(b, v, stage, 0), -bytes);
         if (stage > k)
-            milp_term(b->milp, build_last_piece(b, v, stage - 1), bytes);
+            milp_term(b->milp, build_last_interval(b, v, stage - 1), bytes);
     }
 }
 
@@ -205,13 +208,13 @@ static void build_bytes(Build *b)
             double  extra = (double)node->workspace * b->byte;   /* while it runs */
             for (int32_t i = 0; i < node->n_takes; i++)
                 extra -= (double)task->values[node->in[i]].bytes * b->byte;
-            MilpColumn bytes = { 'U', t, k, -1, 0, b->most, 0, false };
+            MilpColumn bytes = { 'U', t, k, -1, 0, b->budget, 0, false };
             if (k == t || (run >= 0 && extra < 0))
                 bytes.high -= extra;
             int32_t now = milp_column(b->milp, bytes);
             build_bytes_at(b, t, k, before);
             if (run >= 0 && extra != 0) {
-                milp_row(b->milp, -MILP_FREE, b->most);
+                milp_row(b->milp, -MILP_FREE, b->budget);
                 milp_term(b->milp, now, 1);
                 milp_term(b->milp, run, extra);
             }
@@ -224,7 +227,7 @@ void stages_build(Pool *pool, const Task *task, int64_t budget_bytes, Stages *ou
 {
     double room = (double)(budget_bytes - task->fixed_bytes);
     Build  b = { .task = task, .out = out, .milp = &out->milp,
-                 .byte = room > 0 ? BUDGET_UNITS / room : 1, .most = room > 0 ? BUDGET_UNITS : 0 };
+                 .byte = room > 0 ? BUDGET_UNITS / room : 1, .budget = room > 0 ? BUDGET_UNITS : 0 };
     *out = (Stages){ .milp = { .pool = pool }, .unit = task->base_cost > 0
                                                           ? task->base_cost / COST_UNITS : 1 };
     out->again = NEWN(pool, int32_t, (int64_t)task->n_nodes * task->n_nodes + 1);

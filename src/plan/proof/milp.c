@@ -1,4 +1,4 @@
-/* milp.c -- building, writing and solving mixed integer programs. See milp.h. */
+/* milp.c -- builds, writes and solves mixed integer programs (milp.h). */
 #include "plan/proof/milp.h"
 
 #include "base/clock.h"
@@ -49,7 +49,7 @@ static void milp_write_terms(FileOut *f, const Milp *m, int32_t row)
     for (int32_t i = m->rows[row].first; i < milp_row_end(m, row); i++) {
         file_out_print(f, " %+.17g ", m->terms[i].factor);
         milp_write_name(f, &m->columns[m->terms[i].column]);
-        if ((i - m->rows[row].first) % 8 == 7)       /* readers of the format limit the line */
+        if ((i - m->rows[row].first) % 8 == 7)       /* some readers limit the line length */
             file_out_print(f, "\n  ");
     }
 }
@@ -101,7 +101,7 @@ Err milp_write(const Milp *m, const char *path)
     return file_out_done(f, OK);
 }
 
-/* The part of CBC's C interface (2.9 and later) that is used. */
+/* The functions used of CBC's C interface (2.9 and later). */
 #define CBC_LIST(X)                                                                             \
     X(void *, Cbc_newModel, (void))                                                             \
     X(void, Cbc_deleteModel, (void *))                                                          \
@@ -130,7 +130,7 @@ static bool cbc_load(Cbc *cbc)
     if (!lib)
         lib = dlopen("libCbcSolver.so", RTLD_NOW | RTLD_LOCAL);
     if (!lib)
-        return false;        /* stays loaded: its static objects do not survive a second load */
+        return false;        /* never unloaded: its static objects do not survive a second load */
     bool all = true;
 #define X(type, name, args)                                                                     \
     *(void **)&cbc->name = dlsym(lib, #name);                                                   \
@@ -146,7 +146,7 @@ bool milp_can_solve(void)
     return cbc_load(&cbc);
 }
 
-/* Rows to columns, as CBC wants them. */
+/* Converts rows to columns, as CBC needs them. */
 static void milp_load(Pool *pool, const Cbc *cbc, void *model, const Milp *m)
 {
     int    *start = NEWN(pool, int, m->n_columns + 2), *index = NEWN(pool, int, m->n_terms + 1);
@@ -219,7 +219,7 @@ static bool pipe_read(int fd, void *bytes, size_t n, double deadline_s)
 
 static void milp_child(int fd, const Cbc *cbc, const Milp *m, double cutoff, double seconds)
 {
-    int quiet = open("/dev/null", O_WRONLY);         /* CBC talks on stdout */
+    int quiet = open("/dev/null", O_WRONLY);         /* CBC prints to stdout */
     dup2(quiet, 1);
     dup2(quiet, 2);
     Pool *temp = pool_new(NULL, "milp_solve");
@@ -243,8 +243,8 @@ static void milp_child(int fd, const Cbc *cbc, const Milp *m, double cutoff, dou
     _exit(0);
 }
 
-/* In a process of its own: CBC looks at the clock only between its stages, and the first linear
- * program of a large graph alone can take minutes. */
+/* Runs CBC in its own process: CBC checks the clock only between its phases, and the first linear
+ * program of a large graph can take minutes. */
 Err milp_solve(Pool *pool, const Milp *m, double cutoff, double seconds, MilpAnswer *answer)
 {
     Cbc   cbc;
@@ -271,7 +271,7 @@ Err milp_solve(Pool *pool, const Milp *m, double cutoff, double seconds, MilpAns
     }
     close(ends[0]);
     if (child > 0) {
-        kill(child, SIGKILL);                        /* late, or about to end */
+        kill(child, SIGKILL);                        /* too late, or about to end */
         waitpid(child, NULL, 0);
     }
     return child < 0 ? fail(E_IO, "no process for CBC: %s", strerror(errno)) : OK;

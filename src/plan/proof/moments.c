@@ -1,24 +1,24 @@
-/* moments.c -- a lower bound on what any plan costs, from several moments at once.
+/* moments.c -- a lower bound on the cost of any plan, from several moments at once.
  *
- * As in cut.c, a moment is the first run of a node. Take moments n1, n2, ... that each depend on
+ * As in min_cut.c, a moment is the first run of a node. Take moments n1, n2, ... that each depend on
  * the one before: every plan passes them in this order, whatever else it does. Columns:
  *
  *   K j_v      value v is live at moment j
- *   Y j_m      node m runs again between moment j and the next (whole)
+ *   Y j_m      node m is recomputed between moment j and the next (whole)
  *
  *   interval 0    n1    interval 1    n2    interval 2  ...
  *   -------------- | --------------- | ------------------
  *                 K 1_v      Y 1_m  K 2_v     Y 2_m
  *
- *   K[j+1,v] <= K[j,v] + Y[j,producer]                  what is live was live or is made again
+ *   K[j+1,v] <= K[j,v] + Y[j,producer]                  what is live was live or is recomputed
  *   1        <= K[j,u] + Y[j,producer of u]             u is read by a node that must run in j
- *   Y[j,m]   <= K[j,u] + Y[j,producer of u]             or by one that runs again
+ *   Y[j,m]   <= K[j,u] + Y[j,producer of u]             or by one that is recomputed there
  *   sum of bytes of K[j] + what nj itself needs <= budget
  *
- * A node's dependencies say in which intervals its first run can be: lo to hi - 1. There its runs
- * are not counted (they may be the first), later ones are. Every plan gives such columns, so the
- * optimum, and any bound on it, holds for every plan. With one moment this is the knapsack of
- * cut.c, solved in whole numbers.
+ * A node's dependencies say in which intervals its first run can be: lo to hi - 1. Runs there are not
+ * counted, since one may be the first; later ones are. Every plan gives such columns, so the optimum,
+ * and any bound on it, holds for every plan. With one moment this is the knapsack of min_cut.c, solved
+ * in whole numbers.
  */
 #include "plan/proof/proof.h"
 
@@ -32,7 +32,8 @@ typedef struct Moments {
     int32_t    *again;       /* [moment * n_nodes + node] column, or -1 */
 } Moments;
 
-/* Longest chain of candidates under "must run before". [node] ancestors as bits. */
+/* The longest chain of candidates under "must run before". before: [node] its ancestors, as
+ * bits. */
 static int32_t moments_chain(Pool *pool, const Task *task, const bool *candidate, int32_t *chain)
 {
     int32_t   n = task->n_nodes, words = (n + 63) / 64, best = -1, count = 0;
@@ -70,7 +71,7 @@ static int32_t moments_chain(Pool *pool, const Task *task, const bool *candidate
     return count;
 }
 
-/* Between which moments can each node run for the first time? */
+/* Finds between which moments each node can run for the first time. */
 static void moments_intervals(Moments *x, Pool *pool)
 {
     const Task *task = x->task;
@@ -106,13 +107,13 @@ static int32_t *moments_again(const Moments *x, int32_t j, int32_t node)
     return &x->again[(int64_t)j * x->task->n_nodes + node];
 }
 
-/* May node's first run, at moment j or in interval j, make its outputs there? */
+/* Can the node's first run be at moment j or in interval j, so that its outputs are free there? */
 static bool moments_free(const Moments *x, int32_t j, int32_t node)
 {
     return j < x->hi[node] || x->node[j - 1] == node;
 }
 
-/* Is node barred from running again in interval j? */
+/* Can the node not be recomputed in interval j? */
 static bool moments_barred(const Moments *x, int32_t j, int32_t node)
 {
     const TaskNode *t = &x->task->nodes[node];
@@ -144,7 +145,7 @@ static void moments_columns(Moments *x, Pool *pool, double unit)
     }
 }
 
-/* user <= K[j,v] + Y[j,producer]; user -1: 1 in place of a column. */
+/* Adds the row user <= K[j,v] + Y[j,producer]; user -1: the constant 1. */
 static void moments_needs(Moments *x, int32_t j, int32_t value, int32_t user)
 {
     int32_t producer = x->task->values[value].producer, live = *moments_live(x, j, value);
@@ -184,7 +185,7 @@ static void moments_rows(Moments *x, int64_t budget)
         }
         for (int32_t m = 0; m < task->n_nodes; m++) {
             int32_t again = *moments_again(x, j, m);
-            bool    here = x->lo[m] == j && x->hi[m] == j + 1;   /* its first run, for certain */
+            bool    here = x->lo[m] == j && x->hi[m] == j + 1;   /* its first run must be here */
             for (int32_t i = 0; i < task->nodes[m].n_in; i++) {
                 if (here)
                     moments_needs(x, j, task->nodes[m].in[i], -1);
@@ -196,21 +197,22 @@ static void moments_rows(Moments *x, int64_t budget)
 }
 
 int32_t moments_build(Pool *pool, const Task *task, int64_t budget_bytes, const bool *candidate,
-                      int32_t best, int32_t most, double unit, Milp *milp)
+                      int32_t best, int32_t max_moments, double unit, Milp *milp)
 {
     Moments x = { .task = task, .milp = milp, .node = NEWN(pool, int32_t, task->n_nodes + 1) };
     int32_t n = moments_chain(pool, task, candidate, x.node);
     *milp = (Milp){ .pool = pool };
-    if (n > most) {                                  /* thin out, but keep the best one */
-        for (int32_t i = 0; i < most; i++) {
-            int32_t from = (int32_t)((int64_t)n * i / most),
-                    to = (int32_t)((int64_t)n * (i + 1) / most);
+    if (n > max_moments) {                                  /* too many: keep some, with the best
+                                                             * one */
+        for (int32_t i = 0; i < max_moments; i++) {
+            int32_t from = (int32_t)((int64_t)n * i / max_moments),
+                    to = (int32_t)((int64_t)n * (i + 1) / max_moments);
             int32_t pick = (from + to) / 2;
             for (int32_t k = from; k < to; k++)
                 pick = x.node[k] == best ? k : pick;
             x.node[i] = x.node[pick];
         }
-        n = most;
+        n = max_moments;
     }
     x.n = n;
     if (n == 0)

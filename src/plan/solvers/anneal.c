@@ -1,36 +1,34 @@
-/* anneal.c -- the cheapest schedule within a budget, by simulated annealing (Kirkpatrick et al.
- * 1983).
+/* anneal.c -- the cheapest schedule within a budget, by simulated annealing (Kirkpatrick et al. 1983).
  *
- * The energy is the extra cost plus a price for bytes above the budget. The price is not fixed: it
- * rises while the schedule is above the budget and falls while it is within, so that the search
- * keeps crossing the line, where the cheapest schedules are (strategic oscillation, Glover 1989).
- * The best schedule within the budget is kept. Temperatures are in parts of the cost of the whole
- * step.
+ * The energy is the extra cost plus a price for bytes above the budget. The price is not fixed: it rises
+ * while the schedule is above the budget and falls while it is within, so that the search keeps crossing
+ * the budget, where the cheapest schedules are (strategic oscillation, Glover 1989). The best schedule
+ * within the budget is kept. Temperatures are shares of the cost of the whole step.
  */
 #include "plan/solvers/search.h"
 
 #include <math.h>
 
-enum { ANNEAL_EXCHANGE = 4000 };     /* nodes; all exchanges of a larger graph are too many */
+enum { ANNEAL_EXCHANGE = 4000 };     /* nodes; a larger graph has too many exchanges */
 
 static const struct {
-    double hot, cold;        /* temperature at the beginning and the end */
-    double hot_node;         /* or at least this part of a mean node: small graphs have large
-                              * steps; */
-    double max_node;        /* at most this part: one move of a large graph changes little */
-    double price;            /* of the sum of bytes above the budget, in budgets, to begin with */
+    double hot, cold;        /* temperature at the beginning and at the end */
+    double hot_node;         /* at least this share of a mean node: moves in small graphs change
+                              * much; */
+    double max_node;        /* at most this share: one move in a large graph changes little */
+    double price;            /* initial price of the sum of bytes above the budget, in budgets */
     double careful;          /* the same for a careful run, which does not leave the budget first:
-                              * where the budget is tight it would not find back */
+                              * where the budget is tight it would not find its way back */
     double price_step;       /* factor every price_turns turns */
     int    price_turns;
-    double give_up;          /* temperatures: a rise beyond this is never accepted in practice */
+    double give_up;          /* in temperatures: a larger rise is never accepted in practice */
 } anneal = { 1e-3, 1e-5, 0.3, 2, 0.01, 1, 1.03, 64, 12 };
 
-/* Chances of the kinds of moves, above the budget and within it; in the order of MoveKind. */
+/* Probabilities of the moves, above the budget and within it, in the order of MoveKind. */
 static const double anneal_mix[2][MOVE_KINDS] = { { 0.60, 0.15, 0.10, 0.15 }, { 0.15, 0.30, 0.25,
                                                                                 0.30 } };
 
-static MoveKind anneal_kind(Search *x, bool within)
+static MoveKind anneal_kind(ScheduleSearch *x, bool within)
 {
     double r = search_unit(x);
     int    kind = 0;
@@ -50,13 +48,13 @@ void solve_anneal(Pool *pool, const SolverArgs *args, RunList *out)
     hot = args->heat > 0 ? fmax(hot * args->heat, cold) : hot;
     double   price = args->careful ? anneal.careful : anneal.price, cooling = log(cold / hot);
     double   per_byte = 1 / (double)(budget > 0 ? budget : 1);
-    Search   x;
+    ScheduleSearch   x;
     search_init(&x, temp, args);
     Load     now = schedule_load(x.s, budget);
     *out = (RunList){ 0 };
     if (now.excess <= 0)
         search_keep(pool, &x, now, out);
-    int64_t effort = args->effort - args->effort / 8;        /* the rest is for exchanges */
+    int64_t effort = args->effort - args->effort / 8;        /* the rest is for exchange.c */
     for (int64_t turn = 0; turn + x.s->n_edits < effort; turn++) {
         double  spent = (double)(turn + x.s->n_edits) / (double)effort;
         double  heat = hot * exp(cooling * spent);
@@ -84,7 +82,7 @@ void solve_anneal(Pool *pool, const SolverArgs *args, RunList *out)
             schedule_undo(x.s, mark);
         }
         if (out->node && out->n == args->task->n_nodes)
-            break;                           /* nothing runs twice: no schedule is cheaper */
+            break;                           /* each node runs once: no schedule is cheaper */
         if (turn % anneal.price_turns == 0)
             price = fmin(1e4, fmax(1e-4, now.excess > 0 ? price * anneal.price_step
                                                         : price / anneal.price_step));

@@ -1,17 +1,16 @@
 /* blocks.c -- checkpointing for graphs of equal blocks: what to drop is decided by class of value.
  *
- * Values are alike when their producers are alike: same cost, sizes and wiring a few steps around. For
- * each class c a number x[c] says how many of its values, from the first block on, are dropped in
- * their longest idle window and made again for their next reader (with whatever else is missing).
- * So x[c] = k for all classes inside a block is per-block checkpointing of k blocks (Chen et al.
- * 2016), and other x are selective. Early blocks first: their second runs come when memory is empty
- * again.
+ * Values are alike if their producers are alike: same cost, sizes and edges a few steps around. For each
+ * class c a number x[c] says how many of its values, from the first block on, are dropped in their
+ * longest idle window and recomputed for their next reader, with whatever else is missing. So x[c] = k
+ * for all classes inside a block is per-block checkpointing of k blocks (Chen et al. 2016); other x are
+ * selective. Early blocks come first: their second runs happen when memory is empty again.
  *
- * Two climbs, each judged by the exact schedule: class after class, the one that removes most bytes
- * above the budget for its cost; and whole blocks, every class but those that tie blocks together.
- * Then every x[c] is lowered as far as the budget allows, dearest class first.
+ * Two climbs, each evaluated on the exact schedule: class after class, always the one that removes most
+ * bytes above the budget for its cost; and whole blocks, every class but those that connect blocks. Then
+ * every x[c] is lowered as far as the budget allows, the most expensive class first.
  */
-#include "plan/solvers/remaking.h"
+#include "plan/solvers/recomputation.h"
 #include "plan/solvers/search.h"
 
 #include <stdlib.h>
@@ -19,22 +18,22 @@
 
 enum { BLOCKS_ROUNDS = 3, BLOCKS_CLASSES = 48 };
 
-typedef struct Class {
+typedef struct ValueClass {
     int32_t *values;         /* in input order */
     int32_t  n, cap;
     uint64_t hash;
     int32_t  x;              /* how many of them are dropped */
-    double   weight;         /* bytes * length of the idle windows */
-} Class;
+    double   weight;         /* bytes * length of its idle windows */
+} ValueClass;
 
 typedef struct Blocks {
     const SolverArgs *args;
     Pool     *pool;          /* temporary */
     Schedule *s;
-    Class    *classes;
+    ValueClass    *classes;
     int32_t   n_classes, cap_classes;
-    Remaking  r;             /* window: before the longest idle time across the peak */
-    int64_t   left;          /* evaluations */
+    Recomputation  r;             /* window: the run before the longest idle time across the peak */
+    int64_t   left;          /* evaluations left */
 } Blocks;
 
 static uint64_t blocks_mix(uint64_t h, uint64_t x)
@@ -43,7 +42,7 @@ static uint64_t blocks_mix(uint64_t h, uint64_t x)
     return h ^ h >> 29;
 }
 
-/* Hash of each node and its surroundings, BLOCKS_ROUNDS steps out (as Weisfeiler and Leman
+/* Hash of each node and its surroundings, BLOCKS_ROUNDS steps out (after Weisfeiler and Leman
  * 1968). */
 static uint64_t *blocks_hashes(Pool *pool, const Task *task)
 {
@@ -60,7 +59,7 @@ static uint64_t *blocks_hashes(Pool *pool, const Task *task)
     for (int round = 0; round < BLOCKS_ROUNDS; round++) {
         for (int32_t n = 0; n < task->n_nodes; n++) {
             const TaskNode *t = &task->nodes[n];
-            uint64_t around = 0;         /* a sum: the order of readers says nothing */
+            uint64_t around = 0;         /* a sum, so that the order of readers does not matter */
             for (int32_t i = 0; i < t->n_in; i++)
                 around += blocks_mix(1, now[task->values[t->in[i]].producer]);
             for (int32_t i = 0; i < t->n_out; i++) {
@@ -79,7 +78,7 @@ static uint64_t *blocks_hashes(Pool *pool, const Task *task)
 
 static int blocks_by_weight(const void *a, const void *b)
 {
-    const Class *x = a, *y = b;
+    const ValueClass *x = a, *y = b;
     if (x->weight != y->weight)
         return x->weight < y->weight ? 1 : -1;
     return x->values[0] - y->values[0];
@@ -89,7 +88,7 @@ static void blocks_classify(Blocks *b)
 {
     const Task *task = b->args->task;
     uint64_t   *hash = blocks_hashes(b->pool, task);
-    /* of keeping everything */
+    /* the peak with everything kept */
     int32_t     size = 64, peak = b->s->node_at[schedule_load(b->s, 0).peak_position];
     while (size < 2 * task->n_values)
         size *= 2;
@@ -107,7 +106,8 @@ static void blocks_classify(Blocks *b)
             from = value->readers[r];
         }
         if (value->bytes == 0 || longest < 2 || task->nodes[value->producer].once
-            || b->r.window[v] >= peak || until <= peak) {   /* idle at the peak, or of no use */
+            || b->r.window[v] >= peak || until <= peak) {   /* only values that are idle at the peak
+                                                             * help */
             b->r.window[v] = -1;
             continue;
         }
@@ -119,13 +119,13 @@ static void blocks_classify(Blocks *b)
         while (table[slot] && b->classes[table[slot] - 1].hash != key)
             slot = (slot + 1) & (uint64_t)(size - 1);
         if (!table[slot]) {
-            Class fresh = { .hash = key };
+            ValueClass fresh = { .hash = key };
             VEC_ADD(b->pool, b->classes, b->n_classes, b->cap_classes, fresh);
             table[slot] = b->n_classes;
         }
-        Class *mem_class = &b->classes[table[slot] - 1];
-        VEC_ADD(b->pool, mem_class->values, mem_class->n, mem_class->cap, v);
-        mem_class->weight += (double)value->bytes * longest;
+        ValueClass *value_class = &b->classes[table[slot] - 1];
+        VEC_ADD(b->pool, value_class->values, value_class->n, value_class->cap, v);
+        value_class->weight += (double)value->bytes * longest;
     }
     if (b->n_classes > 0)
         qsort(b->classes, (size_t)b->n_classes, sizeof *b->classes, blocks_by_weight);
@@ -133,7 +133,7 @@ static void blocks_classify(Blocks *b)
         b->n_classes = BLOCKS_CLASSES;
 }
 
-/* The schedule that the numbers x stand for. */
+/* Makes the list of runs for the numbers x. */
 static bool blocks_list(Blocks *b)
 {
     const Task *task = b->args->task;
@@ -142,7 +142,7 @@ static bool blocks_list(Blocks *b)
         for (int32_t i = 0; i < b->classes[c].x; i++)
             b->r.dropped[b->classes[c].values[i]] = true;
     }
-    return remaking_list(&b->r);
+    return recomputation_list(&b->r);
 }
 
 static bool blocks_evaluate(Blocks *b, Load *load)
@@ -162,24 +162,24 @@ static void blocks_keep(Blocks *b, Pool *pool, Load load, RunList *out)
     run_list_keep(pool, out, &list, b->args->budget_bytes);
 }
 
-/* The least x[c] in [low, high] that is within the budget; high is known to be. */
-static void blocks_lower(Blocks *b, Pool *pool, Class *mem_class, int32_t low, RunList *out)
+/* Finds the smallest x[c] in [low, high] that is within the budget; high is known to be. */
+static void blocks_lower(Blocks *b, Pool *pool, ValueClass *value_class, int32_t low, RunList *out)
 {
-    int32_t high = mem_class->x;
+    int32_t high = value_class->x;
     Load    load;
     while (low < high && b->left > 0) {
-        mem_class->x = (low + high) / 2;
+        value_class->x = (low + high) / 2;
         if (blocks_evaluate(b, &load) && load.excess <= 0) {
             blocks_keep(b, pool, load, out);
-            high = mem_class->x;
+            high = value_class->x;
         } else {
-            low = mem_class->x + 1;
+            low = value_class->x + 1;
         }
     }
-    mem_class->x = high;
+    value_class->x = high;
 }
 
-/* Class after class until the budget holds. */
+/* Drops class after class until the budget holds. */
 static void blocks_climb(Blocks *b, Pool *pool, RunList *out)
 {
     Load now;
@@ -191,12 +191,12 @@ static void blocks_climb(Blocks *b, Pool *pool, RunList *out)
         Load    pick_load = now;
         double  before = now.excess;
         for (int32_t c = 0; c < b->n_classes && b->left > 0; c++) {
-            Class  *mem_class = &b->classes[c];
-            int32_t old = mem_class->x;
+            ValueClass  *value_class = &b->classes[c];
+            int32_t old = value_class->x;
             Load    load;
-            if (old == mem_class->n)
+            if (old == value_class->n)
                 continue;
-            mem_class->x = mem_class->n;
+            value_class->x = value_class->n;
             if (blocks_evaluate(b, &load) && load.excess < before) {
                 double price = b->s->cost - base + 1e-9 * b->args->task->base_cost;
                 double gain = (before - load.excess) / price;
@@ -206,7 +206,7 @@ static void blocks_climb(Blocks *b, Pool *pool, RunList *out)
                     pick_load = load;
                 }
             }
-            mem_class->x = old;
+            value_class->x = old;
         }
         if (pick < 0)
             return;
@@ -222,7 +222,7 @@ static void blocks_climb(Blocks *b, Pool *pool, RunList *out)
     }
 }
 
-/* Give back what turned out not to be needed: the heaviest classes come first in the list. */
+/* Keeps what need not be dropped after all; the heaviest classes are first in the list. */
 static void blocks_descend(Blocks *b, Pool *pool, RunList *out)
 {
     for (int32_t c = b->n_classes - 1; c >= 0 && b->left > 0; c--) {
@@ -231,7 +231,7 @@ static void blocks_descend(Blocks *b, Pool *pool, RunList *out)
     }
 }
 
-/* Whole blocks: k of every class, except classes whose being kept makes the rest cheaper. */
+/* Whole blocks: k of every class, except classes that make the rest cheaper when they are kept. */
 static void blocks_whole(Blocks *b, Pool *pool, RunList *out)
 {
     Load   load;
@@ -284,7 +284,7 @@ void solve_blocks(Pool *pool, const SolverArgs *args, RunList *out)
         .left = args->effort,
     };
     *out = (RunList){ 0 };
-    remaking_init(&b.r, temp, args->task);
+    recomputation_init(&b.r, temp, args->task);
     blocks_classify(&b);
     blocks_climb(&b, pool, out);
     if (out->node)

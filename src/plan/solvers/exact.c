@@ -1,8 +1,8 @@
 /* exact.c -- the optimum of very small graphs, by Dijkstra (1959) over all states.
  *
- * A state is which values are live and which nodes have run; a step runs a node or drops a value.
- * With a budget the key is the cost; without (LOWEST) it is the peak so far, which also only grows.
- * At most EXACT_BITS nodes and values together: the states are held in arrays.
+ * A state is the set of live values and the set of nodes that have run; a step runs a node or drops a
+ * value. With a budget the key is the cost; without (LOWEST) it is the peak so far, which never falls
+ * either. At most EXACT_BITS nodes and values together: the states are held in arrays.
  */
 #include "plan/solvers/solver.h"
 
@@ -12,9 +12,9 @@ enum { EXACT_BITS = 18 };
 
 typedef struct Exact {
     const Task *task;
-    double     *key;         /* [state] least found, or -1 */
-    int32_t    *from;        /* [state] state before */
-    int16_t    *run;         /* [state] node run on the way here, or -1: a drop */
+    double     *key;         /* [state] smallest found, or -1 */
+    int32_t    *from;        /* [state] its predecessor */
+    int16_t    *run;         /* [state] the node run to get here, or -1: a drop */
     bool       *done;
     int32_t    *heap, n_heap, cap_heap;
     double     *heap_key;
@@ -60,7 +60,7 @@ static int32_t exact_pop(Exact *e)
     return top;
 }
 
-/* The state after running node, or -1; *bytes: what is live at the run. */
+/* The state after running a node, or -1 if it cannot run; *bytes: live at the run. */
 static int32_t exact_run(const Task *task, int32_t state, int32_t node, int64_t *bytes)
 {
     const TaskNode *t = &task->nodes[node];
@@ -83,7 +83,7 @@ static int32_t exact_run(const Task *task, int32_t state, int32_t node, int64_t 
     for (int32_t i = 0; i < t->n_takes; i++) {
         for (int32_t o = 0; o < t->n_out; o++) {
             if (live >> t->out[o] & 1)
-                return -1;               /* an old making of what takes over: never useful */
+                return -1;               /* an old production of the output: never useful */
         }
         live &= ~(1 << t->in[i]);
     }

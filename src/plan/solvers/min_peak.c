@@ -1,26 +1,26 @@
-/* min_peak.c -- the schedule of least peak, whatever it costs. Knows no budget.
+/* min_peak.c -- the schedule with the smallest peak, at any cost. It does not know the budget.
  *
- * Annealing on the bytes above a bar; whenever the peak comes under the bar, the bar is lowered by
- * a part of its distance to the structural bound. The highest moment alone would leave all others
- * unseen, so bytes somewhat below the bar count too, a little.
+ * Annealing on the bytes above a bar. Whenever the peak falls to the bar, the bar is lowered by a
+ * fraction of its distance to the structural bound. The highest moment alone would hide all others, so
+ * bytes just below the bar also count, with a small weight.
  */
 #include "plan/solvers/search.h"
 
 #include <math.h>
 
 static const struct {
-    double  hot, cold;       /* temperature, in parts of the bar */
-    double  hot_node;        /* or at least this, divided by the nodes */
-    double  cost_weight;     /* one whole step of extra cost, in parts of the bar */
-    double  sum_weight;      /* the sum over runs of bytes above `near`, likewise */
-    double  near;            /* of the bar */
-    int     lower;           /* the bar goes down by 1/lower of its distance to the bound */
+    double  hot, cold;       /* temperature, as a share of the bar */
+    double  hot_node;        /* or at least this, divided by the number of nodes */
+    double  cost_weight;     /* weight of extra cost: one whole step, as a share of the bar */
+    double  sum_weight;      /* weight of the sum over runs of bytes above `near` */
+    double  near;            /* as a share of the bar */
+    int     lower;           /* the bar falls by 1/lower of its distance to the bound */
     double  give_up;
-} least = { 1e-3, 3e-5, 0.3, 1e-4, 0.05, 0.9, 50, 12 };
+} tuning = { 1e-3, 3e-5, 0.3, 1e-4, 0.05, 0.9, 50, 12 };
 
 static const double min_mix[MOVE_KINDS] = { 0.40, 0.15, 0.10, 0.35 };
 
-static MoveKind min_kind(Search *x)
+static MoveKind min_kind(ScheduleSearch *x)
 {
     double r = search_unit(x);
     int    kind = 0;
@@ -37,13 +37,13 @@ static bool min_better(const RunList *out, const Schedule *s, Load load)
 
 static int64_t min_bar(int64_t peak, int64_t bound)
 {
-    int64_t bar = peak - 1 - (peak - bound) / least.lower;
+    int64_t bar = peak - 1 - (peak - bound) / tuning.lower;
     return bar > bound ? bar : bound;
 }
 
 static Load min_load(Schedule *s, int64_t bar)
 {
-    return schedule_load(s, (int64_t)(least.near * (double)bar));
+    return schedule_load(s, (int64_t)(tuning.near * (double)bar));
 }
 
 void solve_min_peak(Pool *pool, const SolverArgs *args, RunList *out)
@@ -51,10 +51,10 @@ void solve_min_peak(Pool *pool, const SolverArgs *args, RunList *out)
     int64_t bound = plan_bound_bytes(args->task->graph);
     Pool   *temp = pool_new(NULL, "min_peak");
     double  unit = args->task->base_cost > 0 ? args->task->base_cost : 1;
-    double  hot = fmax(least.hot, least.hot_node / args->task->n_nodes);
-    hot = args->heat > 0 ? fmax(hot * args->heat, least.cold) : hot;
-    double  cooling = log(least.cold / hot);
-    Search  x;
+    double  hot = fmax(tuning.hot, tuning.hot_node / args->task->n_nodes);
+    hot = args->heat > 0 ? fmax(hot * args->heat, tuning.cold) : hot;
+    double  cooling = log(tuning.cold / hot);
+    ScheduleSearch  x;
     *out = (RunList){ 0 };
     search_init(&x, temp, args);
     Load    now = schedule_load(x.s, 0);
@@ -67,7 +67,7 @@ void solve_min_peak(Pool *pool, const SolverArgs *args, RunList *out)
         double  over = (double)(now.peak_bytes - bar) / (double)(bar + 1), cost = x.s->cost;
         int32_t mark = schedule_mark(x.s);
         int32_t where = search_unit(&x) < 0.7 ? now.peak_position : search_position(&x);
-        x.cost_limit = cost + unit * (over + least.give_up * heat) / least.cost_weight;
+        x.cost_limit = cost + unit * (over + tuning.give_up * heat) / tuning.cost_weight;
         if (search_late(args, turn)) {
             out->cut = true;
             break;
@@ -78,8 +78,8 @@ void solve_min_peak(Pool *pool, const SolverArgs *args, RunList *out)
         }
         Load   then = min_load(x.s, bar);
         double rise = fmax(0, (double)(then.peak_bytes - bar) / (double)(bar + 1)) - over
-                      + least.sum_weight * (then.excess - now.excess) / (double)(bar + 1)
-                      + least.cost_weight * (x.s->cost - cost) / unit;
+                      + tuning.sum_weight * (then.excess - now.excess) / (double)(bar + 1)
+                      + tuning.cost_weight * (x.s->cost - cost) / unit;
         if (rise > 0 && search_unit(&x) >= exp(-rise / heat)) {
             schedule_undo(x.s, mark);
             continue;

@@ -1,46 +1,46 @@
-/* next_use.c -- run the step under the budget with full knowledge of what comes (an offline DTR).
+/* next_use.c -- runs the step under the budget, knowing the whole order (an offline DTR).
  *
- * As in DTR (Kirisame et al. 2021), when bytes are short the value with the least
- *     cost to make it again / (bytes * distance to its next reader ^ g)
- * is dropped, and what is missing is made again when it is read. DTR looks back (staleness); here
- * the order is known, so the distance to the next reader is exact (Belady 1966). A few exponents g
- * and a few budgets somewhat below the asked one are tried; the cheapest list is given.
+ * As in DTR (Kirisame et al. 2021), when bytes run short, the value with the smallest
+ *     cost to recompute it / (bytes * distance to its next reader ^ g)
+ * is dropped, and what is missing is recomputed when it is read. DTR looks back (staleness); here the
+ * order is known, so the distance to the next reader is exact (Belady 1966). Several exponents g and
+ * several budgets at or below the given one are tried; the cheapest list wins.
  *
- * Scores sit in a heap and are looked at again when they come up: dropping a value only makes its
- * neighbours dearer, so a score that has not risen is still the least.
+ * Scores sit in a heap and are refreshed when they come up: dropping a value only makes its
+ * neighbours more expensive, so a score that has not risen is still the smallest.
  */
 #include "plan/solvers/search.h"
 
 #include <math.h>
 
-enum { CLOSURE_MAX = 200, RUNS_MAX = SCHEDULE_MAX_RUNS - 2, DEPTH_MAX = 20000 };
+enum { NEXT_USE_CLOSURE = 200, NEXT_USE_RUNS = SCHEDULE_MAX_RUNS - 2, NEXT_USE_DEPTH = 20000 };
 
-typedef struct Entry {
+typedef struct DropCandidate {
     double  score;
-    int32_t value, stamp;
-} Entry;
+    int32_t value, version;
+} DropCandidate;
 
-typedef struct Event {
+typedef struct NextUse {
     const Task *task;
     Pool       *pool;
     int64_t     budget, live;
     double      g;
-    int32_t     now;         /* node of the input order being run */
+    int32_t     now;         /* the current node of the input order */
     bool       *present;     /* [value] */
     int32_t    *pins;        /* [value] */
     int32_t    *reader;      /* [value] index of its next reader in the input order */
-    int32_t    *stamp;       /* [value] of its newest heap entry */
+    int32_t    *version;       /* [value] version of its newest heap entry */
     int32_t    *n_runs;      /* [node] */
     int32_t    *deadline;    /* [node] must not run after this node of the input order */
     int32_t    *seen;        /* [node] for closures */
     int32_t     n_seen;
-    Entry      *heap;
+    DropCandidate      *heap;
     int32_t     n_heap, cap_heap;
     int32_t    *runs;
     int32_t     n, cap;
-} Event;
+} NextUse;
 
-static int32_t event_next_use(const Event *e, int32_t value)
+static int32_t next_use_of(const NextUse *e, int32_t value)
 {
     const TaskValue *v = &e->task->values[value];
     if (e->reader[value] < v->n_readers)
@@ -48,7 +48,7 @@ static int32_t event_next_use(const Event *e, int32_t value)
     return v->final ? e->task->n_nodes : -1;
 }
 
-static double event_closure(Event *e, int32_t node, int32_t *left)
+static double next_use_closure(NextUse *e, int32_t node, int32_t *left)
 {
     const TaskNode *t = &e->task->nodes[node];
     double cost = t->cost;
@@ -59,34 +59,34 @@ static double event_closure(Event *e, int32_t node, int32_t *left)
             continue;
         if (--*left <= 0)
             return cost * 2;
-        cost += event_closure(e, producer, left);
+        cost += next_use_closure(e, producer, left);
     }
     return cost;
 }
 
-static bool event_can_drop(const Event *e, int32_t value)
+static bool next_use_can_drop(const NextUse *e, int32_t value)
 {
     const TaskValue *v = &e->task->values[value];
-    int32_t next = event_next_use(e, value);
+    int32_t next = next_use_of(e, value);
     return e->present[value] && e->pins[value] == 0 && v->bytes > 0 && next >= 0
-           && !e->task->nodes[v->producer].once && e->n_runs[v->producer] < RUNS_MAX
+           && !e->task->nodes[v->producer].once && e->n_runs[v->producer] < NEXT_USE_RUNS
            && e->deadline[v->producer] >= next;
 }
 
-static double event_score(Event *e, int32_t value)
+static double next_use_score(NextUse *e, int32_t value)
 {
     const TaskValue *v = &e->task->values[value];
-    int32_t left = CLOSURE_MAX, away = event_next_use(e, value) - e->now;
+    int32_t left = NEXT_USE_CLOSURE, away = next_use_of(e, value) - e->now;
     e->n_seen++;
-    double cost = event_closure(e, v->producer, &left) + 1e-9 * e->task->base_cost;
+    double cost = next_use_closure(e, v->producer, &left) + 1e-9 * e->task->base_cost;
     return cost / ((double)v->bytes * pow(away > 0 ? away + 1 : 1, e->g));
 }
 
-static void event_push(Event *e, int32_t value)
+static void next_use_push(NextUse *e, int32_t value)
 {
-    if (!event_can_drop(e, value))
+    if (!next_use_can_drop(e, value))
         return;
-    Entry   entry = { event_score(e, value), value, ++e->stamp[value] };
+    DropCandidate   entry = { next_use_score(e, value), value, ++e->version[value] };
     int32_t i;
     VEC_ADD(e->pool, e->heap, e->n_heap, e->cap_heap, entry);
     for (i = e->n_heap - 1; i > 0 && e->heap[(i - 1) / 2].score > entry.score; i = (i - 1) / 2)
@@ -94,9 +94,9 @@ static void event_push(Event *e, int32_t value)
     e->heap[i] = entry;
 }
 
-static Entry event_pop(Event *e)
+static DropCandidate next_use_pop(NextUse *e)
 {
-    Entry top = e->heap[0], last = e->heap[--e->n_heap];
+    DropCandidate top = e->heap[0], last = e->heap[--e->n_heap];
     int32_t i = 0, child;
     while ((child = 2 * i + 1) < e->n_heap) {
         if (child + 1 < e->n_heap && e->heap[child + 1].score < e->heap[child].score)
@@ -110,15 +110,15 @@ static Entry event_pop(Event *e)
     return top;
 }
 
-static void event_drop(Event *e, int32_t value)
+static void next_use_drop(NextUse *e, int32_t value)
 {
     e->present[value] = false;
     e->live -= e->task->values[value].bytes;
 }
 
-/* Free bytes until need more fit. The heap may have lost values that were pinned when they came up:
- * they are put back once before giving up. */
-static bool event_make_room(Event *e, int64_t need)
+/* Drops values until `need` more bytes fit. Values that were pinned when they came up are no longer
+ * in the heap: before giving up, all are added once more. */
+static bool next_use_make_room(NextUse *e, int64_t need)
 {
     bool refilled = false;
     while (e->live + need > e->budget) {
@@ -127,32 +127,32 @@ static bool event_make_room(Event *e, int64_t need)
                 return false;
             refilled = true;
             for (int32_t v = 0; v < e->task->n_values; v++)
-                event_push(e, v);
+                next_use_push(e, v);
             continue;
         }
-        Entry top = event_pop(e);
-        if (top.stamp != e->stamp[top.value] || !event_can_drop(e, top.value))
+        DropCandidate top = next_use_pop(e);
+        if (top.version != e->version[top.value] || !next_use_can_drop(e, top.value))
             continue;
-        double score = event_score(e, top.value);
+        double score = next_use_score(e, top.value);
         if (score > top.score * 1.0001 && e->n_heap > 0 && score > e->heap[0].score)
-            event_push(e, top.value);
+            next_use_push(e, top.value);
         else
-            event_drop(e, top.value);
+            next_use_drop(e, top.value);
     }
     return true;
 }
 
-static bool event_run(Event *e, int32_t node, int32_t depth)
+static bool next_use_run(NextUse *e, int32_t node, int32_t depth)
 {
     const TaskNode *t = &e->task->nodes[node];
     int32_t pinned = 0;
     int64_t need = t->workspace;
-    bool    good = depth < DEPTH_MAX
+    bool    good = depth < NEXT_USE_DEPTH
                    && (e->n_runs[node] == 0 || (!t->once && e->deadline[node] >= e->now));
     for (; good && pinned < t->n_in; pinned++) {
         int32_t v = t->in[pinned];
         if (!e->present[v])
-            good = event_run(e, e->task->values[v].producer, depth + 1);
+            good = next_use_run(e, e->task->values[v].producer, depth + 1);
         e->pins[v]++;
     }
     for (int32_t i = 0; i < t->n_out; i++)
@@ -161,10 +161,10 @@ static bool event_run(Event *e, int32_t node, int32_t depth)
         need -= e->task->values[t->in[i]].bytes;
     for (int32_t i = 0; i < t->n_out; i++)
         e->pins[t->out[i]]++;
-    good = good && event_make_room(e, need);
+    good = good && next_use_make_room(e, need);
     if (good) {
         for (int32_t i = 0; i < t->n_takes; i++)
-            event_drop(e, t->in[i]);
+            next_use_drop(e, t->in[i]);
         for (int32_t i = 0; i < t->n_out; i++) {
             e->live += e->present[t->out[i]] ? 0 : e->task->values[t->out[i]].bytes;
             e->present[t->out[i]] = true;
@@ -183,30 +183,30 @@ static bool event_run(Event *e, int32_t node, int32_t depth)
             while (e->reader[v] < e->task->values[v].n_readers
                    && e->task->values[v].readers[e->reader[v]] <= node)
                 e->reader[v]++;
-        if (e->present[v] && e->pins[v] == 0 && event_next_use(e, v) < 0)
-            event_drop(e, v);
+        if (e->present[v] && e->pins[v] == 0 && next_use_of(e, v) < 0)
+            next_use_drop(e, v);
         else
-            event_push(e, v);
+            next_use_push(e, v);
     }
     return good;
 }
 
-static bool event_solve(Pool *pool, const Task *task, int64_t budget, double g, RunList *out)
+static bool next_use_solve(Pool *pool, const Task *task, int64_t budget, double g, RunList *out)
 {
     size_t n_values = (size_t)task->n_values + 1, n_nodes = (size_t)task->n_nodes + 1;
-    Event  e = {
+    NextUse  e = {
         .task = task, .pool = pool, .budget = budget, .live = task->fixed_bytes, .g = g,
         .present = NEWN(pool, bool, n_values), .pins = NEWN(pool, int32_t, n_values),
-        .reader = NEWN(pool, int32_t, n_values), .stamp = NEWN(pool, int32_t, n_values),
+        .reader = NEWN(pool, int32_t, n_values), .version = NEWN(pool, int32_t, n_values),
         .n_runs = NEWN(pool, int32_t, n_nodes), .deadline = task_deadlines(pool, task),
         .seen = NEWN(pool, int32_t, n_nodes),
     };
     for (e.now = 0; e.now < task->n_nodes; e.now++) {
-        if (!event_run(&e, e.now, 0))
+        if (!next_use_run(&e, e.now, 0))
             return false;
     }
     for (int32_t v = 0; v < task->n_values; v++) {
-        if (task->values[v].final && !e.present[v] && !event_run(&e, task->values[v].producer, 1))
+        if (task->values[v].final && !e.present[v] && !next_use_run(&e, task->values[v].producer, 1))
             return false;
         e.pins[v] += task->values[v].final;
     }
@@ -227,12 +227,12 @@ void solve_next_use(Pool *pool, const SolverArgs *args, RunList *out)
             break;
         }
         Pool   *temp = pool_new(NULL, "next_use");
-        double  part = shrink[k / 3];
-        int64_t budget = fixed + (int64_t)((double)(args->budget_bytes - fixed) * part);
+        double  factor = shrink[k / 3];
+        int64_t budget = fixed + (int64_t)((double)(args->budget_bytes - fixed) * factor);
         RunList list;
-        if (event_solve(temp, args->task, budget, exponents[k % 3], &list)) {
+        if (next_use_solve(temp, args->task, budget, exponents[k % 3], &list)) {
             SolverArgs from = *args;
-            Search     x;
+            ScheduleSearch     x;
             from.start = list;
             search_init(&x, temp, &from);
             Load load = schedule_load(x.s, args->budget_bytes);

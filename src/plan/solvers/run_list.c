@@ -1,9 +1,9 @@
-/* run_list.c -- edits of a list of runs, with exact bytes. See schedule.h. */
+/* run_list.c -- edits of a list of runs, with exact bytes (run_list.h). */
 #include "plan/solvers/run_list.h"
 
 #include <string.h>
 
-static int32_t makings_before(const Schedule *s, const Makings *m, int32_t position)
+static int32_t productions_before(const Schedule *s, const Productions *m, int32_t position)
 {
     int32_t k = m->n - 1;
     while (k >= 0 && s->position[m->slot[k]] >= position)
@@ -32,10 +32,10 @@ static void schedule_end(Schedule *s, int32_t position, int64_t bytes)
     s->chunks[position / SCHEDULE_CHUNK].stale = true;
 }
 
-/* Count bytes, or minus them, from every making of value to its end. */
+/* Adds bytes (or minus them) from every production of a value to its end. */
 static void schedule_count(Schedule *s, int32_t value, int64_t bytes)
 {
-    const Makings *m = &s->makings[s->task->values[value].producer];
+    const Productions *m = &s->productions[s->task->values[value].producer];
     for (int32_t k = 0; k < m->n; k++) {
         int32_t end = s->ends[value].slot[k];
         schedule_begin(s, s->position[m->slot[k]], bytes);
@@ -46,14 +46,14 @@ static void schedule_count(Schedule *s, int32_t value, int64_t bytes)
     }
 }
 
-/* The common case: made once, bytes never taken over. */
+/* The common case: produced once, bytes never taken over. */
 static bool schedule_add_single(Schedule *s, int32_t value)
 {
     const TaskValue *v = &s->task->values[value];
-    int32_t slot = s->makings[v->producer].slot[0], made = s->position[slot];
+    int32_t slot = s->productions[v->producer].slot[0], made = s->position[slot];
     int32_t first = INT32_MAX, last = made;
     for (int32_t r = 0; r < v->n_readers; r++) {
-        const Makings *uses = &s->makings[v->readers[r]];
+        const Productions *uses = &s->productions[v->readers[r]];
         if (uses->n == 0)
             continue;
         int32_t from = s->position[uses->slot[0]], to = s->position[uses->slot[uses->n - 1]];
@@ -70,12 +70,13 @@ static bool schedule_add_single(Schedule *s, int32_t value)
     return first > made;
 }
 
-/* Add what value contributes to begin and end. False if a reader has no making before it, or reads
- * bytes that were taken over; then nothing sensible was added, and the caller must take it back. */
+/* Adds what a value contributes to begin and end. False if a reader has no production before it or
+ * reads bytes that were taken over. The sums are then meaningless, and the caller must undo the
+ * change. */
 static bool schedule_add(Schedule *s, int32_t value)
 {
     const TaskValue *v = &s->task->values[value];
-    const Makings   *m = &s->makings[v->producer];
+    const Productions   *m = &s->productions[v->producer];
     if (m->n == 1 && !v->takable)
         return schedule_add_single(s, value);
 
@@ -89,7 +90,7 @@ static bool schedule_add(Schedule *s, int32_t value)
         taker[k] = -1;
     }
     for (int32_t r = 0; r < v->n_readers; r++) {
-        const Makings *uses = &s->makings[v->readers[r]];
+        const Productions *uses = &s->productions[v->readers[r]];
         bool takes = v->takable && schedule_takes(&s->task->nodes[v->readers[r]], value);
         for (int32_t u = 0, k = -1; u < uses->n; u++) {
             int32_t position = s->position[uses->slot[u]];
@@ -122,7 +123,7 @@ static bool schedule_add(Schedule *s, int32_t value)
     return valid;
 }
 
-/* All that node reads and makes: before an edit it is taken back, after it added again. */
+/* Subtracts all that the node reads and produces; after an edit schedule_add_all adds it again. */
 static void schedule_take_back(Schedule *s, int32_t node)
 {
     const TaskNode *t = &s->task->nodes[node];
@@ -143,7 +144,7 @@ static bool schedule_add_all(Schedule *s, int32_t node)
     return valid;
 }
 
-/* Arrays by position and by slot, for more chunks and more runs. */
+/* Grows the arrays for more chunks and more runs. */
 static void schedule_grow(Schedule *s, int32_t n_chunks, int32_t n_slots)
 {
 #define GROW(array, old, new)                                                                      \
@@ -167,7 +168,7 @@ static void schedule_grow(Schedule *s, int32_t n_chunks, int32_t n_slots)
 #undef GROW
 }
 
-/* Move `count` runs from one position to another, places and bytes together. */
+/* Moves `count` runs from one position to another, with their bytes. */
 static void schedule_move(Schedule *s, int32_t from, int32_t to, int32_t count)
 {
     size_t n = (size_t)count;
@@ -183,7 +184,8 @@ static void schedule_renumber(Schedule *s, int32_t from, int32_t to)
         s->position[s->slot_at[p]] = p;
 }
 
-/* A full chunk becomes two, half full; all later ones move on. Rare: a chunk must fill up first. */
+/* Splits a full chunk into two half-full ones; later chunks move up. Rare: a chunk must fill up
+ * first. */
 static void schedule_split(Schedule *s, int32_t c)
 {
     enum { HALF = SCHEDULE_CHUNK / 2 };
@@ -192,8 +194,8 @@ static void schedule_split(Schedule *s, int32_t c)
     schedule_move(s, next, next + SCHEDULE_CHUNK, later * SCHEDULE_CHUNK);
     memmove(&s->chunks[c + 2], &s->chunks[c + 1], sizeof *s->chunks * (size_t)later);
     schedule_move(s, next - HALF, next, HALF);
-    s->chunks[c]     = (Chunk){ .n = SCHEDULE_CHUNK - HALF, .stale = true };
-    s->chunks[c + 1] = (Chunk){ .n = HALF, .stale = true };
+    s->chunks[c]     = (RunChunk){ .n = SCHEDULE_CHUNK - HALF, .stale = true };
+    s->chunks[c + 1] = (RunChunk){ .n = HALF, .stale = true };
     s->n_chunks++;
     s->after = s->n_chunks * SCHEDULE_CHUNK;
     for (int32_t k = c + 1; k < s->n_chunks; k++)
@@ -208,7 +210,7 @@ static int32_t schedule_place(const Schedule *s, int32_t before)
 
 static int32_t schedule_open(Schedule *s, int32_t node, int32_t before)
 {
-    Makings *m = &s->makings[node];
+    Productions *m = &s->productions[node];
     int32_t  p = schedule_place(s, before), slot, k;
     bool     full = p == s->after || s->chunks[p / SCHEDULE_CHUNK].n == SCHEDULE_CHUNK;
     if (full) {
@@ -216,7 +218,7 @@ static int32_t schedule_open(Schedule *s, int32_t node, int32_t before)
         p = schedule_place(s, before);
     }
     schedule_grow(s, 0, s->n_slots + 1);
-    Chunk *chunk = &s->chunks[p / SCHEDULE_CHUNK];
+    RunChunk *chunk = &s->chunks[p / SCHEDULE_CHUNK];
     int32_t rest = chunk->n - p % SCHEDULE_CHUNK;
     schedule_move(s, p, p + 1, rest);
     slot = s->n_free > 0 ? s->free_slots[--s->n_free] : s->n_slots++;
@@ -238,8 +240,8 @@ static int32_t schedule_open(Schedule *s, int32_t node, int32_t before)
 static void schedule_close(Schedule *s, int32_t slot)
 {
     int32_t  p = s->position[slot], node = s->node_at[p], k = 0;
-    Makings *m = &s->makings[node];
-    Chunk   *chunk = &s->chunks[p / SCHEDULE_CHUNK];
+    Productions *m = &s->productions[node];
+    RunChunk   *chunk = &s->chunks[p / SCHEDULE_CHUNK];
     int32_t  rest = chunk->n - p % SCHEDULE_CHUNK - 1;
     while (m->slot[k] != slot)
         k++;
@@ -256,17 +258,17 @@ static void schedule_close(Schedule *s, int32_t slot)
     s->n--;
 }
 
-/* The pairs that data does not show: every run of x before every run of y. */
+/* The order that data does not show: every run of x before every run of y. */
 static bool schedule_pairs_hold(const Schedule *s, int32_t node, int32_t p)
 {
     const TaskNode *t = &s->task->nodes[node];
     for (int32_t i = 0; i < t->n_after; i++) {
-        const Makings *m = &s->makings[t->after[i]];
+        const Productions *m = &s->productions[t->after[i]];
         if (m->n > 0 && s->position[m->slot[0]] < p)
             return false;
     }
     for (int32_t i = 0; i < t->n_before; i++) {
-        const Makings *m = &s->makings[t->before[i]];
+        const Productions *m = &s->productions[t->before[i]];
         if (m->n > 0 && s->position[m->slot[m->n - 1]] >= p)
             return false;
     }
@@ -304,7 +306,7 @@ int32_t schedule_previous(const Schedule *s, int32_t position)
 bool schedule_insert(Schedule *s, int32_t node, int32_t before)
 {
     int32_t p = before >= 0 ? s->position[before] : s->after;
-    if (s->makings[node].n == SCHEDULE_MAX_RUNS || !schedule_pairs_hold(s, node, p))
+    if (s->productions[node].n == SCHEDULE_MAX_RUNS || !schedule_pairs_hold(s, node, p))
         return false;
     schedule_take_back(s, node);
     int32_t slot = schedule_open(s, node, before);
@@ -338,8 +340,8 @@ int32_t schedule_mark(const Schedule *s) { return s->n_journal; }
 
 void schedule_commit(Schedule *s) { s->n_journal = 0; }
 
-/* Freed slots are taken again last first, so undoing gives every run its own slot back, and the
- * slots in the journal stay true. */
+/* Freed slots are reused last first, so undoing gives every run its old slot back, and the slots in
+ * the journal remain valid. */
 void schedule_undo(Schedule *s, int32_t mark)
 {
     while (s->n_journal > mark) {
@@ -358,7 +360,7 @@ Schedule *schedule_new(Pool *pool, const Task *task)
     Schedule *s = NEW(pool, Schedule);
     s->task = task;
     s->pool = pool;
-    s->makings = NEWN(pool, Makings, task->n_nodes + 1);
+    s->productions = NEWN(pool, Productions, task->n_nodes + 1);
     s->ends = NEWN(pool, Ends, task->n_values + 1);
     Pool    *temp = pool_new(NULL, "schedule_new");
     int32_t *list = NEWN(temp, int32_t, task->n_nodes + 1);
@@ -371,21 +373,22 @@ Schedule *schedule_new(Pool *pool, const Task *task)
 
 void schedule_set(Schedule *s, const int32_t *list, int32_t n)
 {
-    enum { FILL = SCHEDULE_CHUNK * 5 / 8 };          /* of each chunk, so that few split soon */
+    enum { FILL = SCHEDULE_CHUNK * 5 / 8 };          /* of each chunk, so that few must split
+                                                      * soon */
     const Task *task = s->task;
     s->n_chunks = n / FILL + 1;
     schedule_grow(s, s->n_chunks, n + 1);
     for (int32_t t = 0; t < task->n_nodes; t++)
-        s->makings[t].n = 0;
+        s->productions[t].n = 0;
     for (int32_t c = 0; c < s->n_chunks; c++)
-        s->chunks[c] = (Chunk){ .stale = true };
+        s->chunks[c] = (RunChunk){ .stale = true };
     s->after = s->n_chunks * SCHEDULE_CHUNK;
     s->n = s->n_slots = n;
     s->n_free = s->n_journal = 0;
     s->cost = 0;
     for (int32_t i = 0; i < n; i++) {
         int32_t  p = i / FILL * SCHEDULE_CHUNK + i % FILL;
-        Makings *m = &s->makings[list[i]];
+        Productions *m = &s->productions[list[i]];
         REQUIRE(m->n < SCHEDULE_MAX_RUNS);
         m->slot[m->n++] = i;
         s->chunks[p / SCHEDULE_CHUNK].n++;
@@ -410,7 +413,7 @@ void schedule_list(const Schedule *s, int32_t *list)
 
 static void chunk_sum(Schedule *s, int32_t c)
 {
-    Chunk  *chunk = &s->chunks[c];
+    RunChunk  *chunk = &s->chunks[c];
     int64_t live = 0;
     chunk->high = INT64_MIN / 2;
     for (int32_t p = c * SCHEDULE_CHUNK; p < c * SCHEDULE_CHUNK + chunk->n; p++) {
@@ -423,7 +426,7 @@ static void chunk_sum(Schedule *s, int32_t c)
     chunk->stale = false;
 }
 
-/* Bytes above the budget, summed over the runs of a chunk; *where: its first highest run. */
+/* Sum of bytes above the budget over the runs of a chunk; *where: its first highest run. */
 static int64_t chunk_over(const Schedule *s, int32_t c, int64_t live, int64_t budget,
                           int32_t *where)
 {
@@ -465,18 +468,18 @@ Load schedule_load(Schedule *s, int64_t budget)
     return load;
 }
 
-int32_t schedule_making(const Schedule *s, int32_t value, int32_t position)
+int32_t schedule_production(const Schedule *s, int32_t value, int32_t position)
 {
-    const Makings *m = &s->makings[s->task->values[value].producer];
-    int32_t k = makings_before(s, m, position);
+    const Productions *m = &s->productions[s->task->values[value].producer];
+    int32_t k = productions_before(s, m, position);
     return k < 0 ? -1 : s->position[m->slot[k]];
 }
 
 int32_t schedule_last_reader(const Schedule *s, int32_t value, int32_t position, bool *taken)
 {
     const TaskValue *v = &s->task->values[value];
-    const Makings   *m = &s->makings[v->producer];
-    int32_t k = makings_before(s, m, position);
+    const Productions   *m = &s->productions[v->producer];
+    int32_t k = productions_before(s, m, position);
     *taken = false;
     if (k < 0)
         return -1;
@@ -487,7 +490,7 @@ int32_t schedule_last_reader(const Schedule *s, int32_t value, int32_t position,
         last = s->after - 1;
     for (int32_t r = 0; r < v->n_readers; r++) {
         const TaskNode *reader = &s->task->nodes[v->readers[r]];
-        const Makings  *uses = &s->makings[v->readers[r]];
+        const Productions  *uses = &s->productions[v->readers[r]];
         for (int32_t u = 0; u < uses->n; u++) {
             int32_t p = s->position[uses->slot[u]];
             if (p <= from || p >= to)

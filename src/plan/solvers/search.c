@@ -1,4 +1,4 @@
-/* search.c -- moves over schedules. See search.h. */
+/* search.c -- moves over schedules (search.h). */
 #include "plan/solvers/search.h"
 
 #include "base/clock.h"
@@ -7,17 +7,18 @@
 #include <string.h>
 
 enum {
-    SEARCH_DEPTH = 12,       /* of inputs made again for inputs made again */
-    SEARCH_ROOM = 64,        /* runs that one remake may add; often an eighth of it */
-    SEARCH_LENGTH = 6,       /* a list may be this many times the nodes */
+    SEARCH_DEPTH = 12,       /* of nested recomputation */
+    SEARCH_ROOM = 64,        /* runs that one recompute may add; often only an eighth of it */
+    SEARCH_LENGTH = 6,       /* a list may have this many times the nodes */
     SEARCH_TRIES = 30
 };
 
-static const double search_groups = 0.8;     /* of the shifts, where there are groups */
+static const double search_groups = 0.8;     /* share of shifts that move groups, if groups are
+                                              * enabled */
 
-void search_init(Search *x, Pool *pool, const SolverArgs *args)
+void search_init(ScheduleSearch *x, Pool *pool, const SolverArgs *args)
 {
-    *x = (Search){ .task = args->task,
+    *x = (ScheduleSearch){ .task = args->task,
                    .random = args->seed * 0x9E3779B97F4A7C15u + 0x632BE59BD9B4E019u,
                    .groups = args->groups, .cost_limit = DBL_MAX };
     if (x->random == 0)
@@ -29,7 +30,7 @@ void search_init(Search *x, Pool *pool, const SolverArgs *args)
         search_unit(x);
 }
 
-static uint64_t search_next(Search *x)       /* xorshift64* */
+static uint64_t search_next(ScheduleSearch *x)       /* xorshift64* */
 {
     x->random ^= x->random >> 12;
     x->random ^= x->random << 25;
@@ -37,14 +38,14 @@ static uint64_t search_next(Search *x)       /* xorshift64* */
     return x->random * 0x2545F4914F6CDD1Du;
 }
 
-double search_unit(Search *x) { return (double)(search_next(x) >> 11) * 0x1p-53; }
+double search_unit(ScheduleSearch *x) { return (double)(search_next(x) >> 11) * 0x1p-53; }
 
-int32_t search_below(Search *x, int32_t n)
+int32_t search_below(ScheduleSearch *x, int32_t n)
 {
     return (int32_t)((search_next(x) >> 32) * (uint64_t)n >> 32);
 }
 
-int32_t search_position(Search *x)
+int32_t search_position(ScheduleSearch *x)
 {
     int32_t p;
     do {
@@ -58,8 +59,8 @@ int32_t search_slot(const Schedule *s, int32_t position)
     return position < s->after ? s->slot_at[position] : -1;
 }
 
-/* Run node again before a slot, and before it whatever it needs that is not there. */
-static bool search_run_again(Search *x, int32_t node, int32_t before, int32_t depth)
+/* Runs a node again before a slot, and before it whatever it needs that is missing. */
+static bool search_recompute_node(ScheduleSearch *x, int32_t node, int32_t before, int32_t depth)
 {
     Schedule       *s = x->s;
     const TaskNode *t = &x->task->nodes[node];
@@ -72,9 +73,9 @@ static bool search_run_again(Search *x, int32_t node, int32_t before, int32_t de
         int32_t p = before >= 0 ? s->position[before] : s->after;
         int32_t last = schedule_last_reader(s, t->in[i], p, &taken);
         if (!taken && (last >= p || depth >= SEARCH_DEPTH || search_unit(x) < x->keep))
-            continue;                        /* still there, or kept until now */
+            continue;                        /* still live, or kept until now */
         bool made = depth < SEARCH_DEPTH
-                    && search_run_again(x, x->task->values[t->in[i]].producer, before, depth + 1);
+                    && search_recompute_node(x, x->task->values[t->in[i]].producer, before, depth + 1);
         if (!made && taken) {
             schedule_undo(s, mark);
             return false;
@@ -87,11 +88,11 @@ static bool search_run_again(Search *x, int32_t node, int32_t before, int32_t de
     return true;
 }
 
-/* Does nobody read making k of node? */
+/* Does nothing read production k of the node? */
 static bool search_useless(const Schedule *s, int32_t node, int32_t k)
 {
     const TaskNode *t = &s->task->nodes[node];
-    const Makings  *m = &s->makings[node];
+    const Productions  *m = &s->productions[node];
     int32_t from = s->position[m->slot[k]];
     int32_t to = k + 1 < m->n ? s->position[m->slot[k + 1]] : s->after;
     for (int32_t o = 0; o < t->n_out; o++) {
@@ -99,7 +100,7 @@ static bool search_useless(const Schedule *s, int32_t node, int32_t k)
         if (v->final && k == m->n - 1)
             return false;
         for (int32_t r = 0; r < v->n_readers; r++) {
-            const Makings *uses = &s->makings[v->readers[r]];
+            const Productions *uses = &s->productions[v->readers[r]];
             for (int32_t u = 0; u < uses->n; u++) {
                 int32_t p = s->position[uses->slot[u]];
                 if (p > from && p < to)
@@ -110,25 +111,25 @@ static bool search_useless(const Schedule *s, int32_t node, int32_t k)
     return true;
 }
 
-static void search_clean_inputs(Search *x, int32_t node);
+static void search_clean_inputs(ScheduleSearch *x, int32_t node);
 
-/* Take out runs of node that nobody reads, then those that only served them. */
-static void search_clean(Search *x, int32_t node)
+/* Removes runs of the node that nothing reads, then those that only served them. */
+static void search_clean(ScheduleSearch *x, int32_t node)
 {
     Schedule *s = x->s;
-    Makings  *m = &s->makings[node];
+    Productions  *m = &s->productions[node];
     for (int32_t k = m->n - 1; k >= 0 && m->n > 1; k--) {
         if (search_useless(s, node, k) && schedule_remove(s, m->slot[k]))
             search_clean_inputs(x, node);
     }
 }
 
-static void search_clean_inputs(Search *x, int32_t node)
+static void search_clean_inputs(ScheduleSearch *x, int32_t node)
 {
     const TaskNode *t = &x->task->nodes[node];
     for (int32_t i = 0; i < t->n_in; i++) {
         int32_t producer = x->task->values[t->in[i]].producer;
-        if (x->s->makings[producer].n > 1)
+        if (x->s->productions[producer].n > 1)
             search_clean(x, producer);
     }
 }
@@ -136,7 +137,7 @@ static void search_clean_inputs(Search *x, int32_t node)
 int32_t search_next_reader(const Schedule *s, int32_t value, int32_t r, int32_t p)
 {
     const TaskValue *v = &s->task->values[value];
-    const Makings   *m = &s->makings[v->producer];
+    const Productions   *m = &s->productions[v->producer];
     int32_t to = s->after;
     for (int32_t k = m->n - 1; k >= 0; k--) {
         int32_t q = s->position[m->slot[k]];
@@ -147,7 +148,7 @@ int32_t search_next_reader(const Schedule *s, int32_t value, int32_t r, int32_t 
         return -1;
     int32_t next = to;
     for (int32_t i = 0; i < v->n_readers; i++) {
-        const Makings *uses = &s->makings[v->readers[i]];
+        const Productions *uses = &s->productions[v->readers[i]];
         for (int32_t u = 0; u < uses->n; u++) {
             int32_t q = s->position[uses->slot[u]];
             if (q == p)
@@ -159,26 +160,26 @@ int32_t search_next_reader(const Schedule *s, int32_t value, int32_t r, int32_t 
     return next < to || (v->final && to == s->after) ? next : -1;
 }
 
-bool search_remake_before(Search *x, int32_t node, int32_t before, bool keep)
+bool search_recompute_before(ScheduleSearch *x, int32_t node, int32_t before, bool keep)
 {
     x->keep = keep;
     x->room = SEARCH_ROOM;
-    if (!search_run_again(x, node, before, 0))
+    if (!search_recompute_node(x, node, before, 0))
         return false;
     search_clean(x, node);
     return true;
 }
 
-bool search_take_out(Search *x, int32_t slot)
+bool search_take_out(ScheduleSearch *x, int32_t slot)
 {
     int32_t node = x->s->node_at[x->s->position[slot]];
-    if (x->s->makings[node].n < 2 || !schedule_remove(x->s, slot))
+    if (x->s->productions[node].n < 2 || !schedule_remove(x->s, slot))
         return false;
     search_clean_inputs(x, node);
     return true;
 }
 
-static bool search_remake(Search *x, int32_t p)
+static bool search_recompute(ScheduleSearch *x, int32_t p)
 {
     Schedule *s = x->s;
     for (int32_t tries = 0; tries < SEARCH_TRIES && p > 0; tries++) {
@@ -192,7 +193,7 @@ static bool search_remake(Search *x, int32_t p)
         int32_t value = t->out[t->n_out > 1 ? search_below(x, t->n_out) : 0];
         int32_t next = search_next_reader(s, value, r, p);
         x->room = SEARCH_ROOM >> search_below(x, 4);
-        if (next < 0 || !search_run_again(x, node, search_slot(s, next), 0))
+        if (next < 0 || !search_recompute_node(x, node, search_slot(s, next), 0))
             continue;
         search_clean(x, node);
         return true;
@@ -200,7 +201,7 @@ static bool search_remake(Search *x, int32_t p)
     return false;
 }
 
-static bool search_cancel(Search *x)
+static bool search_cancel(ScheduleSearch *x)
 {
     Schedule *s = x->s;
     if (s->n == x->task->n_nodes)
@@ -212,8 +213,9 @@ static bool search_cancel(Search *x)
     return false;
 }
 
-/* To the first reader, to the last input, or a few places. A position, or -1: nowhere. */
-static int32_t search_shift_target(Search *x, int32_t p)
+/* Where to: just before the first reader, just after the last input, or a few places away. A
+ * position, or -1: nowhere. */
+static int32_t search_shift_target(ScheduleSearch *x, int32_t p)
 {
     const Schedule *s = x->s;
     const TaskNode *t = &x->task->nodes[s->node_at[p]];
@@ -228,7 +230,7 @@ static int32_t search_shift_target(Search *x, int32_t p)
     } else if (kind == 1) {
         target = -1;
         for (int32_t i = 0; i < t->n_in; i++) {
-            int32_t made = schedule_making(s, t->in[i], p);
+            int32_t made = schedule_production(s, t->in[i], p);
             target = made > target ? made : target;
         }
         target = target >= 0 ? schedule_next(s, target) : 0;
@@ -241,7 +243,7 @@ static int32_t search_shift_target(Search *x, int32_t p)
     return target;
 }
 
-static bool search_shift(Search *x, int32_t p)
+static bool search_shift(ScheduleSearch *x, int32_t p)
 {
     Schedule *s = x->s;
     int32_t   target = search_shift_target(x, p), slot = s->slot_at[p];
@@ -250,8 +252,9 @@ static bool search_shift(Search *x, int32_t p)
     return schedule_insert(s, s->node_at[p], search_slot(s, target)) && schedule_remove(s, slot);
 }
 
-/* Every second group begins where the load is high, if chunks that split have left a run there. */
-static bool search_order(Search *x, int32_t position)
+/* Every second group begins where the load is high, if a run is still at that position (chunks may
+ * have split). */
+static bool search_order(ScheduleSearch *x, int32_t position)
 {
     if (search_unit(x) >= search_groups)
         return search_shift(x, search_position(x));
@@ -259,20 +262,20 @@ static bool search_order(Search *x, int32_t position)
     return search_group(x, here ? position : search_position(x));
 }
 
-bool search_move(Search *x, MoveKind kind, int32_t position, int64_t budget_bytes)
+bool search_move(ScheduleSearch *x, MoveKind kind, int32_t position, int64_t budget_bytes)
 {
     double r = search_unit(x);
     x->keep = r < 0.3 ? 0 : r < 0.5 ? 1 : search_unit(x);
     switch (kind) {
-    case MOVE_REMAKE:
-        return search_remake(x, position);
+    case MOVE_RECOMPUTE:
+        return search_recompute(x, position);
     case MOVE_CANCEL:
         return search_cancel(x);
     case MOVE_SWAP: {
         if (!search_cancel(x))
             return false;
         Load load = schedule_load(x->s, budget_bytes);
-        return search_remake(x, load.excess > 0 ? load.peak_position : search_position(x));
+        return search_recompute(x, load.excess > 0 ? load.peak_position : search_position(x));
     }
     default:
         return x->groups ? search_order(x, position) : search_shift(x, search_position(x));
@@ -281,13 +284,13 @@ bool search_move(Search *x, MoveKind kind, int32_t position, int64_t budget_byte
 
 static double search_cost(const Task *task, const int32_t *node, int32_t n)
 {
-    double cost = 0;         /* from workspace: the schedule's own sum drifts in the last bits */
+    double cost = 0;         /* summed anew: the schedule's running sum drifts in the last bits */
     for (int32_t p = 0; p < n; p++)
         cost += task->nodes[node[p]].cost;
     return cost;
 }
 
-void search_keep(Pool *pool, const Search *x, Load load, RunList *best)
+void search_keep(Pool *pool, const ScheduleSearch *x, Load load, RunList *best)
 {
     const Schedule *s = x->s;
     if (!best->node)
@@ -325,11 +328,11 @@ bool search_late(const SolverArgs *args, int64_t turn)
     return args->deadline_s > 0 && (turn & 63) == 0 && clock_now() > args->deadline_s;
 }
 
-bool search_polish(Search *x, const SolverArgs *args)
+bool search_polish(ScheduleSearch *x, const SolverArgs *args)
 {
     Schedule *s = x->s;
     for (int32_t p = s->after - 1; p >= 0; p--) {
-        if (!schedule_has(s, p) || s->makings[s->node_at[p]].n < 2)
+        if (!schedule_has(s, p) || s->productions[s->node_at[p]].n < 2)
             continue;
         if (search_late(args, 0))
             return false;

@@ -1,26 +1,25 @@
-/* segments.c -- checkpointing by segments (Chen et al. 2016), the borders placed by dynamic
+/* segments.c -- checkpointing by segments (Chen et al. 2016), their borders chosen by dynamic
  * programming.
  *
- * Up to the fullest moment of keeping everything, the input order is cut into segments. What later
- * segments read is kept; what only its own segment and the time after the fullest moment read is
- * forgotten, and made again from the kept values when it is needed. So the peak is about
+ * The input order, up to the fullest moment with everything kept, is divided into segments. What later
+ * segments read is kept; what is read only within its own segment and after the fullest moment is
+ * dropped, and recomputed from the kept values when it is needed. So the peak is about
  *
- *      all kept values  +  the forgotten values of the largest segment
+ *      all kept values  +  the dropped values of the largest segment
  *
- * For each of some limits on the second, the borders with the least sum of the first are found: a
- * value counts once, in the segment that makes it, whether it goes to the next segment or over
- * many (a long skip), so the sum is over segments and the search is exact over the borders looked
- * at:
+ * For each of several limits on the second term, the borders that minimize the first are found. A value
+ * counts once, in the segment that produces it, whether the next segment reads it or a far later one (a
+ * long skip). So the sum is over segments, and the search over the possible borders is exact:
  *
- *      f(j) = min over i < j with forgotten(i, j) <= limit of f(i) + kept(i, j)
+ *      f(j) = min over i < j with dropped(i, j) <= limit of f(i) + kept(i, j)
  *
- * Then only as many segments as the budget asks for are forgotten, the first ones: their second
- * runs come when memory is empty again. And not everything in them: values that cost most for
- * their bytes are kept, from none of the bytes to three quarters of them, each choice with borders
- * of its own. Blocks of any kind and size are found without being told; in a network of equal
- * blocks the borders are the blocks'. Every list is judged exactly.
+ * Then only as many segments drop their values as the budget requires, the first ones: their second runs
+ * happen when memory is empty again. Within them the values that cost most for their bytes are kept: from
+ * none of the bytes to three quarters, each choice with its own borders. Blocks of any kind and size are
+ * found without being named; in a network of equal blocks the borders are those of the blocks. Every
+ * list is evaluated exactly.
  */
-#include "plan/solvers/remaking.h"
+#include "plan/solvers/recomputation.h"
 #include "plan/solvers/search.h"
 
 #include <stdlib.h>
@@ -32,16 +31,18 @@ typedef struct Segments {
     const SolverArgs *args;
     Pool     *pool;          /* temporary */
     Schedule *s;
-    Remaking  r;
+    Recomputation  r;
     int32_t   peak;          /* node of the fullest moment */
     int32_t  *until;         /* [value] its last reader up to the peak */
-    bool     *across;        /* [value] read after the peak, and its producer may run again */
-    bool     *cheap;         /* [value] across, and forgotten in a segment that forgets */
-    int32_t  *by_price;      /* values across, the dearest for their bytes first */
+    bool     *across;        /* [value] read after the peak, and it can be recomputed */
+    bool     *cheap;         /* [value] across, and dropped in a segment that drops */
+    int32_t  *by_price;      /* values across, the most expensive for their bytes first */
     int32_t   n_across;
     int64_t   across_bytes;
-    int32_t  *segment;       /* [node] up to the peak: of the borders being judged */
-    int32_t  *border;        /* [n_borders] last node of a possible segment; the last is the peak */
+    int32_t  *segment;       /* [node] up to the peak: its segment, for the borders being
+                              * evaluated */
+    int32_t  *border;        /* [n_borders] last node of a possible segment; the last one is the
+                              * peak */
     int32_t   n_borders;
     /* [i * (n_borders + 1) + j] bytes of the segment after border i - 1, up to border j */
     int64_t  *kept, *lost;
@@ -84,10 +85,10 @@ static void segments_values(Segments *g)
         g->by_price[i] = list[i].value;
 }
 
-/* Keep this part of the bytes, the dearest values for their bytes. */
-static void segments_spare(Segments *g, double part)
+/* Keeps this share of the bytes: the values that are most expensive for their bytes. */
+static void segments_spare(Segments *g, double share)
 {
-    int64_t left = (int64_t)(part * (double)g->across_bytes);
+    int64_t left = (int64_t)(share * (double)g->across_bytes);
     memcpy(g->cheap, g->across, sizeof *g->cheap * (size_t)g->args->task->n_values);
     for (int32_t i = 0; i < g->n_across && left > 0; i++) {
         left -= g->args->task->values[g->by_price[i]].bytes;
@@ -96,7 +97,8 @@ static void segments_spare(Segments *g, double part)
     }
 }
 
-/* Where few bytes go over: in each of so many stretches, the node after which the fewest do. */
+/* Possible borders: in each of SEGMENTS_BORDERS stretches, the node after which the fewest bytes
+ * are live. */
 static void segments_borders(Segments *g)
 {
     const Task *task = g->args->task;
@@ -120,8 +122,8 @@ static void segments_borders(Segments *g)
     g->border[g->n_borders - 1] = g->peak;
 }
 
-/* kept and lost of every segment: a value that is made before border a and last read before border
- * z is kept by segments that end between, and lost in those that end later. */
+/* Computes kept and lost for every segment. A value that is produced before border a and last read
+ * before border z is kept by segments that end between them, and lost in those that end later. */
 static void segments_bytes(Segments *g)
 {
     const Task *task = g->args->task;
@@ -137,9 +139,9 @@ static void segments_bytes(Segments *g)
             continue;
         int64_t bytes = task->values[v].bytes;
         int32_t a = index[task->values[v].producer], z = index[g->until[v]];
-        if (g->across[v] && !g->cheap[v])            /* kept whatever the borders are */
+        if (g->across[v] && !g->cheap[v])            /* always kept */
             continue;
-        for (int32_t i = 0; i <= a; i++) {           /* differences along the ends; summed below */
+        for (int32_t i = 0; i <= a; i++) {           /* differences along the ends, summed below */
             g->kept[i * w + a] += bytes;
             g->kept[i * w + z] -= bytes;
             g->lost[i * w + z] += g->cheap[v] ? bytes : 0;
@@ -152,8 +154,9 @@ static void segments_bytes(Segments *g)
         }
 }
 
-/* The borders of least kept bytes with no segment above limit. Gives their number; 0: none. */
-static int32_t segments_cut(const Segments *g, int64_t limit, int32_t *cuts)
+/* Finds the borders with the fewest kept bytes such that no segment loses more than limit. Returns
+ * their number; 0: none. */
+static int32_t segments_choose_ends(const Segments *g, int64_t limit, int32_t *ends)
 {
     int32_t n = g->n_borders, w = n + 1, count = 0, from[SEGMENTS_BORDERS + 1];
     int64_t f[SEGMENTS_BORDERS + 1] = { 0 };
@@ -169,30 +172,30 @@ static int32_t segments_cut(const Segments *g, int64_t limit, int32_t *cuts)
     if (f[n] == INT64_MAX)
         return 0;
     for (int32_t j = n; j > 0; j = from[j])
-        cuts[count++] = g->border[j - 1];
+        ends[count++] = g->border[j - 1];
     for (int32_t i = 0; i < count / 2; i++) {
-        int32_t swap = cuts[i];
-        cuts[i] = cuts[count - 1 - i];
-        cuts[count - 1 - i] = swap;
+        int32_t swap = ends[i];
+        ends[i] = ends[count - 1 - i];
+        ends[count - 1 - i] = swap;
     }
     return count;
 }
 
-/* The first `most` segments forget. */
-static bool segments_evaluate(Segments *g, const int32_t *cuts, int32_t most, Pool *pool, RunList *out)
+/* Evaluates the list in which the first n_forgetting segments drop their values. */
+static bool segments_evaluate(Segments *g, const int32_t *ends, int32_t n_forgetting, Pool *pool, RunList *out)
 {
     const Task *task = g->args->task;
     for (int32_t p = 0, k = 0; p <= g->peak; p++) {
         g->segment[p] = k;
-        k += p == cuts[k];
+        k += p == ends[k];
     }
     for (int32_t v = 0; v < task->n_values; v++) {
-        int32_t producer = task->values[v].producer, k = producer > g->peak ? most : g->segment[producer];
-        bool    inner = k < most && g->until[v] <= cuts[k] && (g->cheap[v] || !g->across[v]);
+        int32_t producer = task->values[v].producer, k = producer > g->peak ? n_forgetting : g->segment[producer];
+        bool    inner = k < n_forgetting && g->until[v] <= ends[k] && (g->cheap[v] || !g->across[v]);
         g->r.dropped[v] = inner && g->cheap[v];
-        g->r.kept[v] = k < most && !inner;
+        g->r.kept[v] = k < n_forgetting && !inner;
     }
-    if (!remaking_list(&g->r))
+    if (!recomputation_list(&g->r))
         return false;
     schedule_set(g->s, g->r.runs, g->r.n);
     int64_t budget = g->args->budget_bytes;
@@ -208,32 +211,32 @@ static int segments_by_bytes(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* One choice of what is spared, all limits: from the largest of the smallest segments up to
+/* One choice of what to keep, with all limits: from the largest of the smallest segments up to
  * everything in one. */
 static void segments_try(Segments *g, Pool *pool, RunList *out)
 {
     int32_t  n = g->n_borders, w = n + 1, n_limits = 0;
     Pool    *temp = pool_new(NULL, "segments_try");
-    int32_t *cuts = NEWN(temp, int32_t, w);
-    int64_t *limits = NEWN(temp, int64_t, n * n + 1), least = 0;
+    int32_t *ends = NEWN(temp, int32_t, w);
+    int64_t *limits = NEWN(temp, int64_t, n * n + 1), min_limit = 0;
     segments_bytes(g);
     for (int32_t i = 0; i < n; i++)
-        least = g->lost[i * w + i] > least ? g->lost[i * w + i] : least;
+        min_limit = g->lost[i * w + i] > min_limit ? g->lost[i * w + i] : min_limit;
     for (int32_t i = 0; i < n; i++)
         for (int32_t j = i; j < n; j++)
-            if (g->lost[i * w + j] >= least)
+            if (g->lost[i * w + j] >= min_limit)
                 limits[n_limits++] = g->lost[i * w + j];
     qsort(limits, (size_t)n_limits, sizeof *limits, segments_by_bytes);
     for (int32_t k = 0; k < SEGMENTS_LIMITS; k++) {
-        /* more of the small ones: the square of equal steps */
-        double  part = (double)(k * k) / (SEGMENTS_LIMITS * SEGMENTS_LIMITS);
-        int32_t count = segments_cut(g, limits[(int32_t)(part * n_limits)], cuts);
+        /* more small limits than large ones: squares of equal steps */
+        double  share = (double)(k * k) / (SEGMENTS_LIMITS * SEGMENTS_LIMITS);
+        int32_t count = segments_choose_ends(g, limits[(int32_t)(share * n_limits)], ends);
         int32_t low = 0, high = count;
-        if (count == 0 || !segments_evaluate(g, cuts, count, pool, out))
+        if (count == 0 || !segments_evaluate(g, ends, count, pool, out))
             continue;
-        while (low < high) {                 /* the fewest segments that will do */
+        while (low < high) {                 /* the fewest segments that suffice */
             int32_t middle = (low + high) / 2;
-            if (segments_evaluate(g, cuts, middle, pool, out))
+            if (segments_evaluate(g, ends, middle, pool, out))
                 high = middle;
             else
                 low = middle + 1;
@@ -249,7 +252,7 @@ void solve_segments(Pool *pool, const SolverArgs *args, RunList *out)
     Segments g = { .args = args, .pool = temp, .s = schedule_new(temp, args->task) };
     size_t   n_values = (size_t)args->task->n_values + 1;
     *out = (RunList){ 0 };
-    remaking_init(&g.r, temp, args->task);
+    recomputation_init(&g.r, temp, args->task);
     g.until    = NEWN(temp, int32_t, n_values);
     g.across   = NEWN(temp, bool, n_values);
     g.cheap    = NEWN(temp, bool, n_values);
@@ -264,7 +267,7 @@ void solve_segments(Pool *pool, const SolverArgs *args, RunList *out)
         segments_spare(&g, spared[i]);
         segments_try(&g, pool, out);
         if (args->budget_bytes == LOWEST)
-            break;                           /* what is spared only adds to the peak */
+            break;                           /* keeping more only raises the peak */
     }
     pool_free(temp);
 }

@@ -1,8 +1,8 @@
-/* solver.h -- what every solver takes and gives: one signature, one table.
+/* solver.h -- the interface of every solver: one signature, one table.
  *
- * A solver gets a task, a budget and an effort, and gives the cheapest list of runs it found
- * within the budget (min_peak, and exact with LOWEST: the list of least peak). The same arguments
- * give the same list; only a deadline can cut it short, and then it says so.
+ * A solver gets a task, a budget and an effort, and returns the cheapest list of runs that it found
+ * within the budget (min_peak, and exact with LOWEST: the list with the smallest peak). The same
+ * arguments give the same list, unless the deadline ends the search; `cut` is then set.
  */
 #ifndef PLAN_SOLVERS_SOLVER_H
 #define PLAN_SOLVERS_SOLVER_H
@@ -10,7 +10,7 @@
 #include "plan/solvers/run_list.h"
 
 typedef struct RunList {
-    int32_t *node;           /* task nodes in the order they run; NULL: none found */
+    int32_t *node;           /* task nodes in the order in which they run; NULL: none found */
     int32_t  n;
     double   cost;
     int64_t  peak_bytes;
@@ -20,12 +20,12 @@ typedef struct RunList {
 typedef struct SolverArgs {
     const Task *task;
     int64_t     budget_bytes;
-    int64_t     effort;      /* runs put in or taken out, schedules judged */
+    int64_t     effort;      /* runs inserted or removed, or schedules evaluated */
     uint64_t    seed;
-    RunList     start;       /* where to begin; node NULL: every node once */
-    bool        careful;     /* annealing: stay near the start, where that is within the budget */
-    bool        groups;      /* annealing: runs move in groups too, see groups.c */
-    double      heat;        /* of annealing, in parts of the usual; 0: the usual */
+    RunList     start;       /* where to begin; node NULL: each node once */
+    bool        careful;     /* annealing: do not leave the budget at the beginning */
+    bool        groups;      /* annealing: also move groups of runs (groups.c) */
+    double      heat;        /* initial temperature of annealing, as a factor; 0: 1 */
     double      deadline_s;  /* of clock_now(); 0: none */
 } SolverArgs;
 
@@ -44,10 +44,11 @@ typedef void SolveFn(Pool *pool, const SolverArgs *args, RunList *out);
 SOLVER_LIST(X)
 #undef X
 
-bool exact_can(const Task *task);    /* is the graph small enough for solve_exact? */
+bool exact_can(const Task *task);    /* small enough for solve_exact? */
 
-/* Keep list as *best if it is within budget and cheaper, or lower at the same cost; with budget
- * LOWEST, if it is lower, or cheaper at the same peak. True if kept. */
+/* Replaces *best by list if that is within budget and cheaper, or has a smaller peak at the same
+ * cost. With budget LOWEST: if it has a smaller peak, or is cheaper at the same peak. True if
+ * replaced. */
 #define LOWEST (-1)
 bool run_list_keep(Pool *pool, RunList *best, const RunList *list, int64_t budget_bytes);
 

@@ -1,20 +1,20 @@
-/* task.c -- PGraph -> Task, and a solver's list of nodes -> runs. */
+/* task.c -- PGraph to Task, and a solver's list of nodes to runs of the PGraph. */
 #include "plan/solvers/task.h"
 
 #include <string.h>
 
-typedef struct Producer {
+typedef struct TaskBuilder {
     Pool         *pool;
     const PGraph *graph;
     Task         *task;
     int32_t      *n_writers; /* [PGraph value] */
-    bool         *pinned;    /* [PGraph value] root whose producer must not run again */
+    bool         *pinned;    /* [PGraph value] must not be recomputed */
     int32_t      *node_of;   /* [PGraph node] task node, or -1 */
-} Producer;
+} TaskBuilder;
 
-/* A node that only renames the bytes of one droppable root costs no memory: it is folded away. Not
- * so where it reads a view that another node makes beside its work: it can only run after that. */
-static bool producer_folds(const Producer *m, const PNode *node)
+/* A node that only produces views of one droppable root costs no memory: it is folded away. Not if
+ * it reads a view that an unfolded node produces: it must then run after that node. */
+static bool builder_folds(const TaskBuilder *m, const PNode *node)
 {
     const PGraph *graph = m->graph;
     int32_t root = -1;
@@ -46,7 +46,7 @@ static void list_add_once(Pool *pool, int32_t **list, int32_t *n, int32_t *cap, 
     VEC_ADD(pool, *list, *n, *cap, item);
 }
 
-static void producer_pair(Producer *m, int32_t x, int32_t y)
+static void builder_pair(TaskBuilder *m, int32_t x, int32_t y)
 {
     x = x < 0 ? -1 : m->node_of[x];
     y = y < 0 ? -1 : m->node_of[y];
@@ -57,8 +57,8 @@ static void producer_pair(Producer *m, int32_t x, int32_t y)
     list_add_once(m->pool, &second->before, &second->n_before, &second->cap_before, x);
 }
 
-/* Versions: a reader comes after the writer it reads from and before the next one. */
-static void producer_order_versions(Producer *m)
+/* Orders versions: a reader runs after the writer it reads from and before the next writer. */
+static void builder_order_versions(TaskBuilder *m)
 {
     const PGraph *graph = m->graph;
     int32_t  *last = NEWN(m->pool, int32_t, graph->n_values + 1);      /* writer so far */
@@ -74,7 +74,7 @@ static void producer_order_versions(Producer *m)
             for (int32_t k = 0; k < 2; k++) {
                 int32_t v = both[k];
                 if (m->n_writers[v] > 1 || (graph->values[v].persistent && m->n_writers[v] > 0)) {
-                    producer_pair(m, last[v], n);
+                    builder_pair(m, last[v], n);
                     VEC_ADD(m->pool, readers[v], n_readers[v], cap[v], n);
                 }
             }
@@ -85,16 +85,16 @@ static void producer_order_versions(Producer *m)
                 v = pgraph_root(graph, v);
             if (m->n_writers[v] < 2 && !(graph->values[v].persistent && m->n_writers[v] > 0))
                 continue;
-            producer_pair(m, last[v], n);
+            builder_pair(m, last[v], n);
             for (int32_t k = 0; k < n_readers[v]; k++)
-                producer_pair(m, readers[v][k], n);
+                builder_pair(m, readers[v][k], n);
             n_readers[v] = 0;
             last[v] = n;
         }
     }
 }
 
-static void producer_node(Producer *m, int32_t n)
+static void builder_node(TaskBuilder *m, int32_t n)
 {
     const PGraph *graph = m->graph;
     const PNode  *node = &graph->nodes[n];
@@ -134,15 +134,15 @@ static void producer_node(Producer *m, int32_t n)
             task->values[v].producer = m->node_of[n];
             t->out[t->n_out++] = v;
         } else if (task->values[v].producer != m->node_of[n]) {
-            list_add_once(m->pool, &t->in, &t->n_in, &cap, v);   /* a later writer keeps it alive */
+            list_add_once(m->pool, &t->in, &t->n_in, &cap, v);   /* a later writer needs it live */
         }
     }
     for (int32_t i = 0; i < t->n_in; i++)
         task->values[t->in[i]].n_readers++;
 }
 
-/* Which storage does each PGraph value live in, and which roots may never be made again? */
-static void producer_values(Producer *m)
+/* Assigns a task value to each PGraph value and finds the roots that must not be recomputed. */
+static void builder_values(TaskBuilder *m)
 {
     const PGraph *graph = m->graph;
     Task         *task = m->task;
@@ -156,7 +156,7 @@ static void producer_values(Producer *m)
         bool same_producer = root >= 0 && !graph->values[root].persistent
                           && graph->values[root].producer == value->producer && m->n_writers[v] == 1;
         if (root >= 0 && (task->folded[value->producer] || same_producer))
-            continue;                       /* shares its root's storage: filled in below */
+            continue;                       /* shares its root's bytes: filled in below */
         if (root >= 0 && !graph->values[root].persistent)
             m->pinned[v] = m->pinned[root] = true;
         task->alias_of[v] = task->n_values;
@@ -182,7 +182,7 @@ static void producer_values(Producer *m)
 Task *task_new(Pool *pool, const PGraph *graph)
 {
     Task *task = NEW(pool, Task);
-    Producer m = {
+    TaskBuilder m = {
         .pool = pool, .graph = graph, .task = task,
         .n_writers = NEWN(pool, int32_t, graph->n_values + 1),
         .pinned = NEWN(pool, bool, graph->n_values + 1),
@@ -200,17 +200,18 @@ Task *task_new(Pool *pool, const PGraph *graph)
             m.n_writers[graph->nodes[n].out[i]]++;
     }
     for (int32_t n = 0; n < graph->n_nodes; n++) {
-        task->folded[n] = producer_folds(&m, &graph->nodes[n]);
+        task->folded[n] = builder_folds(&m, &graph->nodes[n]);
         m.node_of[n] = task->folded[n] ? -1 : task->n_nodes++;
     }
-    producer_values(&m);
+    builder_values(&m);
     for (int32_t n = 0; n < graph->n_nodes; n++) {
         if (m.node_of[n] >= 0)
-            producer_node(&m, n);
+            builder_node(&m, n);
     }
-    producer_order_versions(&m);
+    builder_order_versions(&m);
 
-    for (int32_t n = 0; n < graph->n_nodes; n++) {     /* a view is remade with its root */
+    for (int32_t n = 0; n < graph->n_nodes; n++) {     /* a folded view is recomputed with its
+                                                        * root */
         if (!task->folded[n])
             continue;
         const TaskValue *root = &task->values[task->alias_of[graph->nodes[n].out[0]]];
@@ -245,23 +246,24 @@ int32_t *task_deadlines(Pool *pool, const Task *task)
 typedef struct Expand {
     const Task *task;
     Pool       *pool;
-    int32_t    *made;        /* [PGraph node] folded: the root's making it belongs to */
-    int32_t    *making;      /* [task value] how often its producer has run */
+    int32_t    *made;        /* [PGraph node] folded: the production of the root that it belongs
+                              * to */
+    int32_t    *production;      /* [task value] how often its producer has run */
     int32_t    *runs;
     int32_t     n, cap;
 } Expand;
 
-/* Make view v of the current making of its root, its own inputs first. */
+/* Produces view v of the current production of its root, its own inputs first. */
 static void expand_view(Expand *e, int32_t v)
 {
     const PGraph *graph = e->task->graph;
     int32_t node = graph->values[v].producer;
     if (node < 0 || !e->task->folded[node])
         return;
-    int32_t making = e->making[e->task->alias_of[v]];
-    if (e->made[node] == making)
+    int32_t production = e->production[e->task->alias_of[v]];
+    if (e->made[node] == production)
         return;
-    e->made[node] = making;
+    e->made[node] = production;
     for (int32_t i = 0; i < graph->nodes[node].n_in; i++)
         expand_view(e, graph->nodes[node].in[i]);
     VEC_ADD(e->pool, e->runs, e->n, e->cap, node);
@@ -274,9 +276,9 @@ void task_runs(Pool *pool, const Task *task, const int32_t *list, int32_t n, int
     Pool  *temp = pool_new(NULL, "task_runs");
     Expand e = {
         .task = task, .pool = pool, .made = NEWN(temp, int32_t, graph->n_nodes + 1),
-        .making = NEWN(temp, int32_t, task->n_values + 1),
+        .production = NEWN(temp, int32_t, task->n_values + 1),
     };
-    int32_t **unread = NEWN(temp, int32_t *, task->n_values + 1);   /* views to make at once */
+    int32_t **unread = NEWN(temp, int32_t *, task->n_values + 1);   /* views to produce at once */
     int32_t  *n_unread = NEWN(temp, int32_t, task->n_values + 1);
     int32_t  *cap = NEWN(temp, int32_t, task->n_values + 1);
     bool     *read = NEWN(temp, bool, graph->n_values + 1);
@@ -285,7 +287,7 @@ void task_runs(Pool *pool, const Task *task, const int32_t *list, int32_t n, int
             read[graph->nodes[g].in[i]] |= !task->folded[g];
     }
     for (int32_t g = 0; g < graph->n_nodes; g++) {
-        bool any = false, final = false;     /* a final view must be there in the last making */
+        bool any = false, final = false;     /* a final view must exist in the last production */
         for (int32_t i = 0; i < graph->nodes[g].n_out && task->folded[g]; i++) {
             any   |= read[graph->nodes[g].out[i]];
             final |= graph->values[graph->nodes[g].out[i]].final;
@@ -302,7 +304,7 @@ void task_runs(Pool *pool, const Task *task, const int32_t *list, int32_t n, int
         VEC_ADD(pool, e.runs, e.n, e.cap, t->id);
         for (int32_t i = 0; i < t->n_out; i++) {
             int32_t v = t->out[i];
-            e.making[v]++;
+            e.production[v]++;
             for (int32_t j = 0; j < n_unread[v]; j++)
                 expand_view(&e, unread[v][j]);
         }

@@ -1,15 +1,13 @@
-/* task.h -- the graph as the solvers see it: storages that can be dropped, nodes that can run
- * again.
+/* task.h -- the graph as the solvers see it: values that can be dropped and recomputed.
  *
- * Persistent values are only a constant here, views are folded into their roots, and everything
- * that must not be reordered or repeated is said by `once` and `before`. What comes back from a
- * solver is a list of task nodes; task_runs turns it into runs of the PGraph (views made where
- * first needed).
+ * Persistent values are only a constant here, views are folded into their roots, and `once` and `before`
+ * say everything that must not be repeated or reordered. A solver returns a list of task nodes;
+ * task_runs turns it into runs of the PGraph, with views produced where they are first needed.
  *
- *  1. Task nodes and values keep the input order: node a < b if a stands first in the PGraph.
- *  2. Every value has one producer. Values written several times are pinned: all their writers are
- *     once.
- *  3. `pairs` (x, y): every run of x comes before every run of y; y or x runs once.
+ *  1. Task nodes and values keep the input order: node a < b if a comes first in the PGraph.
+ *  2. Every value has one producer. If a value is written several times, all its writers are once.
+ *  3. `before` and `after`: if x is before y, every run of x comes before every run of y, and x or y
+ *     runs once.
  */
 #ifndef PLAN_SOLVERS_TASK_H
 #define PLAN_SOLVERS_TASK_H
@@ -19,7 +17,7 @@
 typedef struct TaskValue {
     int64_t  bytes;
     int32_t  producer;
-    int32_t *readers;        /* nodes that read it, each once, in input order */
+    int32_t *readers;        /* nodes that read it, without repeats, in input order */
     int32_t  n_readers;
     int32_t  root;           /* PGraph value */
     bool     final;
@@ -29,12 +27,12 @@ typedef struct TaskValue {
 typedef struct TaskNode {
     double   cost;
     int64_t  workspace;
-    int32_t *in, *out;       /* task values, each once */
+    int32_t *in, *out;       /* task values, without repeats */
     int32_t  n_in, n_out;
     int32_t *after;          /* nodes whose every run must come later */
     int32_t *before;         /* nodes whose every run must come earlier */
     int32_t  n_after, n_before, cap_after, cap_before;
-    int32_t  n_takes;        /* the first n_takes inputs end here: their bytes are taken over */
+    int32_t  n_takes;        /* the bytes of the first n_takes inputs are taken over */
     int32_t  id;             /* PGraph node */
     bool     once;
 } TaskNode;
@@ -47,15 +45,15 @@ typedef struct Task {
     int64_t       fixed_bytes;     /* persistent */
     double        base_cost;       /* every node once */
     int32_t      *alias_of;        /* [PGraph value] its task value, or -1 (persistent) */
-    bool         *folded;          /* [PGraph node] a view producer that is no task node */
+    bool         *folded;          /* [PGraph node] only produces views and is not a task node */
 } Task;
 
 Task *task_new(Pool *pool, const PGraph *graph);
 
-/* [node] the first node of the input order that every run of it must precede; n_nodes: none. */
+/* [node] the first node of the input order that all its runs must precede; n_nodes: none. */
 int32_t *task_deadlines(Pool *pool, const Task *task);
 
-/* The runs of the PGraph that a list of task nodes stands for. */
+/* The runs of the PGraph for a list of task nodes. */
 void  task_runs(Pool *pool, const Task *task, const int32_t *list, int32_t n, int32_t **runs,
                 int32_t *n_runs);
 

@@ -1,4 +1,4 @@
-/* example.c -- a training step of eight layers within less memory than it would like.
+/* example.c -- plans a training step of eight layers in less memory than it needs with everything kept.
  *
  *   cc example.c $(pkg-config --cflags --libs plimsoll)
  */
@@ -9,7 +9,7 @@
 
 enum { LAYERS = 8, MIB = 1 << 20 };
 
-/* Each layer makes an activation of 64 MiB, which its gradient reads again on the way back. */
+/* Each layer produces an activation of 64 MiB, which its gradient reads in the backward pass. */
 static plimsoll_graph *training_step(void)
 {
     plimsoll_graph *graph = plimsoll_graph_new();
@@ -44,7 +44,7 @@ int main(void)
 
     plimsoll_status status = plimsoll_find_plan(graph, &options, &plan, &error);
     if (status != PLIMSOLL_OK)
-        fprintf(stderr, "%s\n", error.text);         /* 3: it names the least that would do */
+        fprintf(stderr, "%s\n", error.text);         /* 3: it names the minimum */
     if (!plan)
         return 1;
     int runs = 0;
@@ -52,10 +52,10 @@ int main(void)
         runs += plan->steps[i].kind == PLIMSOLL_RUN;
     printf("%" PRId64 " MiB, %d runs of %" PRId32 " nodes, cost %g of %g\n",
            plan->arena_bytes / MIB, runs, plimsoll_nodes(graph), plan->cost, plan->base_cost);
-    for (size_t i = 0; i < plan->n_ranges && i < 4; i++)
+    for (size_t i = 0; i < plan->n_live_ranges && i < 4; i++)
         printf("steps %" PRId32 " to %" PRId32 ": value %" PRId32 " at byte %" PRId64 "\n",
-               plan->ranges[i].first_step, plan->ranges[i].last_step, plan->ranges[i].value,
-               plan->ranges[i].offset);
+               plan->live_ranges[i].first_step, plan->live_ranges[i].last_step, plan->live_ranges[i].value,
+               plan->live_ranges[i].offset);
     plimsoll_plan_free(plan);
     plimsoll_graph_free(graph);
     return (int)status;

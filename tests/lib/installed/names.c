@@ -1,4 +1,4 @@
-/* names.c -- a program whose own functions are called as some inside the library are. */
+/* names.c -- a program whose functions have the same names as some inside the library. */
 #include <plimsoll.h>
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* cases_attention.c -- attention by tiles and with stored probabilities: the same cases. */
+/* cases_attention.c -- attention and attention_stored: the same cases. */
 #include "ops/cases.h"
 
 #include "ops/attention/attention.h"
@@ -145,13 +145,13 @@ static void half(Case *c, AttentionOptions o)
     case_out(c, "y", cast(attention_qkv(qkv, 1, &o), F32));
 }
 
-/* Several tiles and groups each way, heads cut between the threads. */
+/* Several tiles and groups of queries and keys; heads divided between threads. */
 static void several_tiles(Case *c, AttentionOptions o)
 {
     case_out(c, "y", attention_qkv(case_in(c, "qkv", SHAPE(1, 301, 360), -1, 1), 3, &o));
 }
 
-static void several_tiles_whole(Case *c, AttentionOptions o)     /* whole vectors a row; one head */
+static void several_tiles_whole(Case *c, AttentionOptions o)     /* rows of whole vectors */
 {
     three(c, &o, 1, SHAPE(1, 333, 48), 291, 1);
 }
@@ -164,7 +164,7 @@ static void several_masked(Case *c, AttentionOptions o)
 }
 #define TORCH_SEVERAL_MASKED THIRDS(3) "l = t.exp() * (q @ k.mT)\n" MASK OUT
 
-/* Widths the tensor cores see differently, with lengths that end inside a tile. */
+/* Widths that use different tensor-core kernels, with lengths that end inside a tile. */
 static void several_72(Case *c, AttentionOptions o)
 {
     case_out(c, "y", attention_qkv(case_in(c, "qkv", SHAPE(1, 205, 432), -1, 1), 2, &o));
@@ -186,8 +186,8 @@ static void several_128(Case *c, AttentionOptions o)
 static void text(Case *c, AttentionOptions o)      { three(c, &o, 4, SHAPE(2, 200, 256), 77, 1); }
 static void tokens(Case *c, AttentionOptions o)    { three(c, &o, 3, SHAPE(3, 258, 48), 258, 1); }
 
-/* Heads that a GPU's block has whole, with lengths that end in each of its steps; then longer
- * ones. */
+/* Sequences short enough for one block per head on a GPU, with lengths that end at each of its
+ * steps; then longer ones. */
 static void short_masked(Case *c, AttentionOptions o)
 {
     o.mask_diagonal = true;
@@ -214,7 +214,7 @@ static void longer_24(Case *c, AttentionOptions o)  { three(c, &o, 1, SHAPE(1, 3
 static void wide_head(Case *c, AttentionOptions o) { three(c, &o, 1, SHAPE(1, 70, 512), 70, 1); }
 static void widest(Case *c, AttentionOptions o)    { three(c, &o, 1, SHAPE(1, 33, 1030), 50, 1); }
 
-static void wide_packed(Case *c, AttentionOptions o)     /* heads at equal distances */
+static void wide_packed(Case *c, AttentionOptions o)     /* heads at equal strides */
 {
     o.mask_diagonal = true;
     case_out(c, "y", attention_qkv(case_in(c, "qkv", SHAPE(2, 41, 3 * 3 * 136), -1, 1), 3, &o));
@@ -222,13 +222,13 @@ static void wide_packed(Case *c, AttentionOptions o)     /* heads at equal dista
 #define TORCH_WIDE_PACKED THIRDS(3) LOGITS MASK OUT
 
 static void wide_batch(Case *c, AttentionOptions o) { three(c, &o, 1, SHAPE(3, 45, 160), 29, 1); }
-/* more scores than are made at once */
+/* more scores than one chunk holds */
 static void wide_long(Case *c, AttentionOptions o)
 {
     three(c, &o, 1, SHAPE(1, 2100, 132), 2051, 1);
 }
 
-static void long_masked(Case *c, AttentionOptions o)     /* exact fp32 may go another way then */
+static void long_masked(Case *c, AttentionOptions o)     /* exact fp32 may take another kernel */
 {
     o.mask_diagonal = true;
     case_out(c, "y", attention_qkv(case_in(c, "qkv", SHAPE(2, 521, 3 * 2 * 40), -1, 1), 2, &o));

@@ -1,5 +1,5 @@
-/* fft.c -- transforms of many lengths against sums in double, and what lengths are valid. Lives
- * with exec's tests because the operators share one program that only runs cases. */
+/* fft.c -- CPU transforms of many lengths against sums in double precision; which lengths are
+ * valid. */
 #include "test.h"
 
 #include "base/pool.h"
@@ -71,7 +71,7 @@ static void one_length(int64_t n, int lanes)
     s.spectrum[1] += 3.0f;                   /* must be ignored */
     if (n % 2 == 0)
         s.spectrum[n + 1] -= 5.0f;
-    for (int64_t l = 0; l < n; l++)          /* wiped, but for the strangers between the rows */
+    for (int64_t l = 0; l < n; l++)          /* clear the samples, not what lies between the rows */
         memset(s.rows.p + l * s.rows.stride, 0, (size_t)lanes * sizeof(float));
     fft_real_back(&s.f, s.spectrum, s.rows, 1 / (float)n, s.workspace);
     worst = 0;
@@ -94,7 +94,8 @@ static void many_lengths(void)
             one_length(some[i], i % 2 ? 16 : 3);
 }
 
-/* The complex transform in its own order, there and back, as convolutions use it. */
+/* The complex transform in its own order of frequencies, and its inverse, as convolutions use
+ * it. */
 static void columns_and_rows(void)
 {
     static const int64_t lengths[] = { 1, 2, 15, 240, 300, 625, 2880, 24576 };

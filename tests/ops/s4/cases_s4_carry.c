@@ -1,5 +1,5 @@
-/* cases_s4_carry.c -- S4 states between chunks, against dense matrices: what a state goes on to
- * say, and the state after a chunk. */
+/* cases_s4_carry.c -- S4 states between chunks, against dense matrices: the response to a state,
+ * and the state after a chunk. */
 #include "ops/cases.h"
 
 #include "ops/elementwise/basic.h"
@@ -18,7 +18,7 @@ static Layer layer(Case *c, int64_t h, int64_t n)
                     case_in_f32(c, "p", SHAPE(1, 1, n, 2), -1, 1) };
 }
 
-/* The last of several samples begins a sound. */
+/* The last of several samples begins a clip. */
 static Tensor keep_of(Case *c, int64_t batch)
 {
     float keep[8];

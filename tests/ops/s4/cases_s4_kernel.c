@@ -1,5 +1,5 @@
-/* cases_s4_kernel.c -- the S4 convolution kernel, against its formulas with all Cauchy matrices
- * stored. */
+/* cases_s4_kernel.c -- the S4 convolution kernel, against its formulas with stored Cauchy
+ * matrices. */
 #include "ops/cases.h"
 
 #include "ops/s4/s4_kernel.h"
@@ -28,13 +28,13 @@ static void fast(Case *c)      { kernel(c, 3, 4, 36, 200, 2, 6); }
 static void large(Case *c)     { kernel(c, 40, 32, 3000, 300, -7, -2); }
 static void narrow(Case *c)
 {
-    kernel(c, 9, 32, 4096, 1300, -7, -2);
-} /* one group: frequencies are cut */
+    kernel(c, 9, 32, 4096, 1300, -7, -2);    /* one group: its frequencies are divided */
+}
 
 static void halves(Case *c)    { kernel(c, 17, 33, 1536, 50, -7, -2); } /* half of it is 32 x 24 */
 
-/* A B of each channel's own. */
-static void own_b(Case *c, int64_t h, int64_t n, int64_t length)
+/* Every channel has its own B. */
+static void b_per_channel(Case *c, int64_t h, int64_t n, int64_t length)
 {
     Tensor inv_dt = case_in_f32(c, "inv_dt", SHAPE(h, 1), -2, 1);
     Tensor cc = case_in_f32(c, "c", SHAPE(1, h, n, 2), -1, 1),
@@ -45,9 +45,9 @@ static void own_b(Case *c, int64_t h, int64_t n, int64_t length)
     case_out(c, "y", s4_kernel(inv_dt, cc, b, ar, ai, p, length));
 }
 
-static void builtin_small(Case *c) { own_b(c, 3, 4, 16); }
-static void builtin_odd(Case *c)   { own_b(c, 18, 3, 15); }
-static void builtin_large(Case *c) { own_b(c, 40, 32, 3000); }
+static void per_channel_small(Case *c) { b_per_channel(c, 3, 4, 16); }
+static void per_channel_odd(Case *c)   { b_per_channel(c, 18, 3, 15); }
+static void per_channel_large(Case *c) { b_per_channel(c, 40, 32, 3000); }
 
 static void some_fixed(Case *c)              /* only C and P are trained */
 {
@@ -80,9 +80,9 @@ const OpCase cases_s4_kernel[] = {
     { "slow steps", slow, KERNEL(64, False), CASE_F32_ONLY | CASE_NO_DIFFERENCES },
     { "steps beyond the poles", fast, KERNEL(36, False), CASE_F32_ONLY | CASE_NO_DIFFERENCES },
     { "C and P alone", some_fixed, KERNEL(12, True), CASE_F32_ONLY | CASE_NO_DIFFERENCES },
-    { "each channel's own B", builtin_small, KERNEL_OF(16, False, "b[0]"), CASE_F32_ONLY },
-    { "each channel's own B, odd", builtin_odd, KERNEL_OF(15, False, "b[0]"), CASE_F32_ONLY },
-    { "each channel's own B, large", builtin_large, KERNEL_OF(3000, False, "b[0]"),
+    { "each channel's own B", per_channel_small, KERNEL_OF(16, False, "b[0]"), CASE_F32_ONLY },
+    { "each channel's own B, odd", per_channel_odd, KERNEL_OF(15, False, "b[0]"), CASE_F32_ONLY },
+    { "each channel's own B, large", per_channel_large, KERNEL_OF(3000, False, "b[0]"),
       CASE_F32_ONLY | CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
     { "large", large, KERNEL(3000, False), CASE_F32_ONLY | CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
     { "one group, narrow resonances", narrow, KERNEL(4096, False),

@@ -1,5 +1,5 @@
-/* s4_step.c -- the recurrent form of S4 against the kernel through Fourier space; conversions of C;
- * the start. */
+/* s4_step.c -- the recurrent form of S4 against its convolution kernel; conversions of C; initial
+ * parameters. */
 #include "profile/devices.h"
 #include "test.h"
 
@@ -69,7 +69,7 @@ static float *kernel(Pool *pool, const Layer *layer, int64_t length)
     return out;
 }
 
-static double distance(const float *a, const float *b, int64_t n)    /* as a part of b */
+static double distance(const float *a, const float *b, int64_t n)    /* relative to b */
 {
     double apart = 0, size = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -79,7 +79,7 @@ static double distance(const float *a, const float *b, int64_t n)    /* as a par
     return sqrt(apart / size);
 }
 
-/* The response of the recurrence to `samples` samples of u (channels the same). */
+/* The response of the recurrence to u, the same input for all channels. */
 static float *response(Pool *pool, const Layer *layer, int64_t stored, const float *u,
                        int64_t samples)
 {
@@ -149,7 +149,7 @@ static void lengths(void)
     float *shorter = kernel(pool, &layer, 400);
     CHECK_OK(s4_c_convert(&layer.params, 400, 900, layer.c));
     float *longer = kernel(pool, &layer, 900);
-    CHECK_NEAR(distance(longer, shorter, 4 * 400), 0, 1e-5); /* the same kernel, only more of it */
+    CHECK_NEAR(distance(longer, shorter, 4 * 400), 0, 1e-5); /* the same kernel, continued */
     CHECK_OK(s4_c_convert(&layer.params, 900, 400, layer.c));
     CHECK_NEAR(distance(kernel(pool, &layer, 400), shorter, 4 * 400), 0, 1e-5);
     pool_free(pool);

@@ -1,8 +1,8 @@
-/* cli.h -- what a command is: a name, a table of options, a straight line of work.
+/* cli.h -- what a command is: a name, a table of options, and a function that does the work.
  *
- * main.c finds the command, fills the option variables from the table, runs it, prints the sentence
- * of a failure once and turns it into the exit code (0 done, 1 failed, 2 wrong usage, 3 does not
- * fit). */
+ * main.c finds the command, fills the option variables from the table and runs it. It prints the
+ * sentence of a failure once and turns it into the exit code (0 done, 1 failed, 2 wrong usage, 3
+ * does not fit). */
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
@@ -32,11 +32,11 @@ typedef struct Option {
     const char *name;        /* without the dashes; one letter: -o */
     OptionKind  kind;
     void       *to;
-    const char *argument;    /* what stands for the value in --help, NULL for flags */
+    const char *argument;    /* placeholder of the value in --help; NULL for flags */
     const char *help;
 } Option;
 
-/* What every search takes; the rows are for a SearchOptions called o. */
+/* Options of every search; SEARCH_OPTIONS are their rows, for a SearchOptions called o. */
 typedef struct SearchOptions {
     int64_t effort, seed;
     double  time_limit;      /* seconds; 0: none */
@@ -44,10 +44,10 @@ typedef struct SearchOptions {
 
 #define SEARCH_OPTIONS(o, moves)                                                                \
     { "effort", OPT_NATURAL, &(o).effort, "N", moves },                                         \
-    { "time-limit", OPT_SECONDS, &(o).time_limit, "S", "cut the search off after S seconds" },  \
-    { "seed", OPT_INT, &(o).seed, "N", "of the search" }
+    { "time-limit", OPT_SECONDS, &(o).time_limit, "S", "end the search after S seconds" },      \
+    { "seed", OPT_INT, &(o).seed, "N", "seed of the search" }
 
-enum { WHAT_IF_SECONDS = 60 };   /* of --what-if in all, unless --time-limit says otherwise */
+enum { WHAT_IF_SECONDS = 60 };   /* time limit of --what-if, unless --time-limit is given */
 
 typedef struct Command {
     const char   *name, *arguments, *summary;
@@ -55,16 +55,20 @@ typedef struct Command {
     Err         (*run)(Pool *pool, int n_args, char **args);
 } Command;
 
-extern const Command cmd_compare, cmd_explain, cmd_fit, cmd_layout, cmd_plan, cmd_probe, cmd_sample,
-    cmd_train;
+extern const Command cmd_compare, cmd_explain, cmd_fit, cmd_help, cmd_layout, cmd_plan, cmd_probe,
+    cmd_sample, cmd_train;
+extern const Command *const commands[];      /* in the order of the help; NULL at the end */
+const Command *command_find(const char *name);   /* NULL if there is none */
+Err command_unknown(const char *name);       /* E_USAGE, with the nearest name */
 
 /* Fills option variables and returns the remaining words. *help is set on --help or -h. */
 Err options_read(const Command *command, int argc, char **argv, char **args, int *n_args,
                  bool *help);
 void command_help(FILE *to, const Command *command);
+void commands_help(FILE *to);                /* the list of commands */
 
-/* Progress, as one line on stderr that goes away when it is done; show_planning is the
- * planner's. */
+/* Progress as one line on stderr, erased when done >= 1; show_planning has the form that the
+ * planner calls. */
 void show_progress(const char *verb, double done, const char *text);
 void show_planning(void *unused, double done, const char *text);
 

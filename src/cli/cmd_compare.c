@@ -1,10 +1,10 @@
-/* cmd_compare.c -- `compare`: which variant fits which GPU, as one table. */
+/* cmd_compare.c -- `compare`: which variant fits which budget, as one table. */
 #include "cli/model_options.h"
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "fit/compare.h"
+#include "report/compare_pages.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -22,13 +22,13 @@ static const Option options[] = {
     MODEL_OPTIONS(model),
     { "sweep",      OPT_LIST,   &opt.sweep,      "KEY=A,B,C", "one row for each value of a recipe "
                                                               "key; several: every combination" },
-    { "allow",      OPT_TEXT,   &opt.allow,      "LIST",      "what a plan within a budget may "
-                                                              "change, see fit" },
-    { "effort",     OPT_NATURAL,&opt.effort,     "N",         "of every search" },
+    { "allow",      OPT_TEXT,   &opt.allow,      "LIST",      "which levers a plan may use, see "
+                                                              "fit" },
+    { "effort",     OPT_NATURAL,&opt.effort,     "N",         "search moves of every search" },
     { "time-limit", OPT_SECONDS,&opt.time_limit, "S",         "no search begins after S seconds; "
                                                               "default 60" },
-    { "md",         OPT_TEXT,   &opt.md,         "FILE",      "the table in Markdown" },
-    { "json",       OPT_FLAG,   &opt.json,       NULL,        "the table as JSON" },
+    { "md",         OPT_TEXT,   &opt.md,         "FILE",      "write the table in Markdown" },
+    { "json",       OPT_FLAG,   &opt.json,       NULL,        "print the table as JSON" },
     { 0 }
 };
 
@@ -39,7 +39,7 @@ typedef struct Sweep {
     int         n;
 } Sweep;
 
-/* "a,[1,2],b" is three values: commas in brackets do not part them. */
+/* "a,[1,2],b" is three values: commas in brackets belong to a value. */
 static Err sweep_read(Pool *pool, const char *text, Sweep *sweep)
 {
     const char *equals = strchr(text, '=');
@@ -79,7 +79,7 @@ static Err budgets_read(Pool *pool, const Device *device, const char *list, Comp
     return OK;
 }
 
-/* Variant number `at` of one recipe: a value of every sweep, the last running fastest. */
+/* Adds variant `at` of one recipe: a value of every sweep, the last sweep changing fastest. */
 static Err variant_add(Pool *pool, const char *name, bool alone, const Sweep *sweeps, int at,
                        Comparison *c, const CompareOptions *how)
 {
@@ -127,14 +127,14 @@ static Err cmd_compare_run(Pool *pool, int n_args, char **args)
         TRY(sweep_read(pool, opt.sweep.items[i], &sweeps[i]));
         variants *= sweeps[i].n;
         if (variants > MAX_VARIANTS)
-            return fail(E_USAGE, "%d variants are the most; sweep fewer values at once",
-                        MAX_VARIANTS);
+            return fail(E_USAGE, "%lld variants are more than %d; sweep fewer values at once",
+                        (long long)variants, MAX_VARIANTS);
     }
     TRY(device_open(pool, model.device, &(DeviceOptions){ .threads = (int)model.threads,
                                                           .backend = model.backend }, &device));
     TRY(budgets_read(pool, device, budgets, &c));
     c.device = device;
-    model.budget = NULL;                     /* the list is ours */
+    model.budget = NULL;                     /* model_open reads one budget, not a list */
     for (int m = 0; m < n_args; m++)
         for (int at = 0; at < variants / n_args; at++) {
             Err err = variant_add(pool, args[m], n_args == 1, sweeps, at, &c, &how);
@@ -157,6 +157,6 @@ static Err cmd_compare_run(Pool *pool, int n_args, char **args)
 }
 
 const Command cmd_compare = {
-    "compare", "MODEL... [--sweep KEY=A,B] [--budget B,B]", "which variant fits which GPU, as "
-                                                            "one table", options, cmd_compare_run
+    "compare", "MODEL... [--sweep KEY=A,B] [--budget B,B]",
+    "show which variant fits which budget, as one table", options, cmd_compare_run
 };

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "fit/whatif.h"
+#include "report/explain_pages.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -19,20 +20,20 @@ static const Option options[] = {
     MODEL_OPTIONS(model),
     { "what-if",    OPT_FLAG,   &opt.what_if,    NULL,   "re-plan every lever alone and all "
                                                          "together (on for --html and --md)" },
-    { "allow",      OPT_TEXT,   &opt.allow,      "LIST", "what a plan within the budget may "
-                                                         "change, see fit" },
-    { "effort",     OPT_INT,    &opt.effort,     "N",    "of every search; -1: the sheet alone, "
-                                                         "no search" },
-    { "time-limit", OPT_SECONDS,&opt.time_limit, "S",    "of --what-if in all; default 60" },
+    { "allow",      OPT_TEXT,   &opt.allow,      "LIST", "which levers a plan may use, see fit" },
+    { "effort",     OPT_INT,    &opt.effort,     "N",    "search moves of every search; -1: the "
+                                                         "balance sheet alone" },
+    { "time-limit", OPT_SECONDS,&opt.time_limit, "S",    "seconds for --what-if in all; default "
+                                                         "60" },
     { "plan",       OPT_TEXT,   &opt.plan,       "FILE", "show this plan beside everything kept" },
     { "html",       OPT_TEXT,   &opt.html,       "FILE",
-      "one interactive page that opens offline" },
-    { "md",         OPT_TEXT,   &opt.md,         "FILE", "a report in Markdown" },
-    { "json",       OPT_FLAG,   &opt.json,       NULL,   "the whole sheet as JSON" },
+      "write one interactive page that opens offline" },
+    { "md",         OPT_TEXT,   &opt.md,         "FILE", "write a report in Markdown" },
+    { "json",       OPT_FLAG,   &opt.json,       NULL,   "print the whole sheet as JSON" },
     { 0 }
 };
 
-/* What is done within the budget, beside everything kept; "nothing fits" is an answer here. */
+/* The plan within the budget, or of a file. "Nothing fits" is an answer here, not a failure. */
 static Err explain_plan(Pool *pool, Explained *e, unsigned allow)
 {
     if (!opt.plan && !e->budget_bytes)
@@ -43,7 +44,7 @@ static Err explain_plan(Pool *pool, Explained *e, unsigned allow)
     FitOptions how = { .budget_bytes = e->budget_bytes > 0 ? e->budget_bytes : 1, .allow = allow,
                        .effort = opt.effort > 0 ? opt.effort : 0, .time_limit_s = opt.time_limit,
                        .progress = isatty(2) ? show_planning : NULL };
-    if (e->budget_bytes < 0)             /* less than the GPU's own context: the least will do */
+    if (e->budget_bytes < 0)             /* less than the GPU's runtime: a short search will do */
         how.effort = EXPLAIN_EFFORT;
     Err err = e->budget_bytes < 0 ? fit_plan(pool, e->recipe, e->device, &how, e->fit)
                                   : fit_run(pool, e->recipe, e->device, &how, e->fit);
@@ -71,16 +72,16 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
         TRY(allow_read(opt.allow, &allow));
     how.no_split = !(allow & ALLOW_SPLIT);
     Err err = model_open(pool, &model, args[0], NULL, 0, &recipe, &device, &how.budget_bytes);
-    if (err && err != E_BUDGET)  /* not even the GPU's own context: here that is an answer */
+    if (err && err != E_BUDGET)              /* E_BUDGET: less than the GPU's runtime, an answer */
         return err;
     if (err && !how.budget_bytes)
-        how.budget_bytes = -1;               /* 0 would be: none asked for */
+        how.budget_bytes = -1;               /* 0 would mean: no budget given */
     how.batches = opt.effort >= 0;
     TRY(explained_sheet(pool, recipe, device, &how, &e));
-    bool early = !opt.json && !opt.plan;             /* a plan may be refused, and nothing said */
+    bool early = !opt.json && !opt.plan;             /* a plan file may be refused: print later */
     if (early) {
         explain_text_sheet(stdout, e, isatty(1));
-        fflush(stdout);                              /* what follows is searched for */
+        fflush(stdout);                              /* the searches that follow take a while */
     }
     TRY(explained_minimum(pool, e, &how));
     TRY(explain_plan(pool, e, allow));
@@ -109,5 +110,5 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
 
 const Command cmd_explain = {
     "explain", "MODEL [--budget B] [--what-if] [--json] [--html F] [--md F]",
-    "where the memory of one training step goes", options, cmd_explain_run
+    "show where the memory of one training step goes", options, cmd_explain_run
 };

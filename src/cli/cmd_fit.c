@@ -1,13 +1,13 @@
-/* cmd_fit.c -- `fit`: the fastest plan within a budget, proven by placing every buffer. */
+/* cmd_fit.c -- `fit`: the fastest plan within a budget, with every buffer placed. */
 #include "cli/model_options.h"
 
 #include "base/file.h"
 #include "base/json_out.h"
 #include "base/text.h"
+#include "fit/fit.h"
+#include "fit/sheet.h"
 #include "report/curve.h"
 #include "report/machine.h"
-#include "fit/sheet.h"
-#include "fit/fit.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -25,9 +25,9 @@ static const Option options[] = {
     MODEL_OPTIONS(model),
     ALLOW_OPTION(opt.allow),
     { "o", OPT_TEXT, &opt.out, "FILE", "write plan.json here, for train --plan" },
-    { "curve", OPT_FLAG, &opt.curve, NULL, "budget against time, all the way down" },
+    { "curve", OPT_FLAG, &opt.curve, NULL, "show arena against time, down to the minimum" },
     { "what-if", OPT_FLAG, &opt.what_if, NULL, "re-plan with each lever that is not allowed" },
-    { "prove", OPT_FLAG, &opt.prove, NULL, "how far from the best possible: a lower bound" },
+    { "prove", OPT_FLAG, &opt.prove, NULL, "print a bound on the optimality gap" },
     { "prove-limit", OPT_SECONDS, &opt.prove_limit, "S",
       "seconds for CBC, where it is installed; default 30" },
     SEARCH_OPTIONS(search, "search moves; the default takes about 10 s on 2 cores"),
@@ -35,33 +35,33 @@ static const Option options[] = {
     { 0 }
 };
 
-typedef struct Shown {           /* everything there is to print */
-    const Recipe *recipe;        /* as asked */
+typedef struct Shown {           /* everything to print */
+    const Recipe *recipe;        /* as asked for */
     FitResult     fit;
     FitPoint     *points;
     int           n_points;
     FitOffer      offers[ALLOW_COUNT];
     int           n_offers;
-    int64_t       budget_bytes;  /* as asked: on a GPU with the runtime */
+    int64_t       budget_bytes;  /* as asked for: on a GPU with the runtime */
     EngineProof   proof;         /* with --prove */
 } Shown;
 
 static double percent(double now, double before)
 {
     double more = before > 0 ? 100 * (now / before - 1) : 0;
-    return fabs(more) < 1e-6 ? 0 : more;             /* no "-0.0" from the order of a sum */
+    return fabs(more) < 1e-6 ? 0 : more;             /* no "-0.0" from rounding */
 }
 
 /* ---- as JSON ---- */
 
-/* How much of the step's time a better plan might still save, %. */
+/* Percent of the step's time that a better plan could save at most. */
 static double avoidable(const Shown *s)
 {
     double cost_ns = s->fit.engine->cost_ns;
     return s->proof.reached || cost_ns <= 0 ? 0 : 100 * (1 - s->proof.cost_ns / cost_ns);
 }
 
-/* As a forecast, like the plan's own time beside it. */
+/* The bound as a predicted time, comparable with the plan's. */
 static double proof_ns(const Shown *s)
 {
     const Engine *engine = s->fit.engine;
@@ -95,7 +95,7 @@ static void json_offers(JsonOut *o, const Shown *s)
     json_out_end(o);
 }
 
-/* The first part that reaches the top of the arena; a program may hold two. */
+/* The first phase that reaches the top of the arena; the peak program may hold two. */
 static const char *peak_phase(const Engine *engine)
 {
     int phase = 0;
@@ -173,18 +173,18 @@ static void show_choice(Pool *pool, const Shown *s)
            step_text(pool, r->default_ns));
     if (r->n_changes)
         printf("  %-18s %10s  %12s a step: %s%s, time %+.1f %%\n",
-               r->fits ? "this plan" : "the least found", bytes_text(r->engine->arena_bytes),
+               r->fits ? "this plan" : "smallest found", bytes_text(r->engine->arena_bytes),
                step_text(pool, r->step_ns),
                r->default_bytes >= r->engine->arena_bytes ? "saves " : "takes more by ",
                bytes_text(llabs(r->default_bytes - r->engine->arena_bytes)),
                percent(r->step_ns, r->default_ns));
     else
-        printf("  nothing is changed, nothing is run twice\n");
+        printf("  nothing is changed, nothing is recomputed\n");
     if (r->n_changes)
         printf("what changes\n");
     changes_print(stdout, r);
     if (r->cut)
-        printf("  The search was cut off by the time limit; a longer one may find better.\n");
+        printf("  The time limit ended the search; a longer one may find a better plan.\n");
     show_notes(s);
     print_sentence(stdout, "On %s; %s. Times by %s.", device_text(pool, device),
                    runtime_text(pool, device, device_runtime_bytes(device, 0)),
@@ -210,11 +210,11 @@ static void show_proof(Pool *pool, const Shown *s)
 
 static void show_curve(Pool *pool, const Shown *s)
 {
-    printf("\narena against time: what no other plan found beats in both\n"
-           "       arena      time  micro-batch  run twice\n");
+    printf("\narena against time: plans that no other plan found beats in both\n"
+           "       arena      time  micro-batch  recomputed\n");
     for (int i = 0; i < s->n_points; i++) {
         const FitPoint *p = &s->points[i];
-        printf("  %10s  %+7.1f%%  %5lld x %-4lld %9d%s\n", bytes_text(p->peak_bytes),
+        printf("  %10s  %+7.1f%%  %5lld x %-4lld %10d%s\n", bytes_text(p->peak_bytes),
                percent(p->step_ns, s->fit.default_ns), (long long)p->batch,
                (long long)p->accumulate, p->recomputed, point_text(pool, s->recipe, p));
     }
@@ -240,7 +240,7 @@ static void show_offers(const Shown *s)
                    percent(r->step_ns, now->default_ns), percent(now->step_ns, now->default_ns),
                    cut);
         else
-            printf("the least is %s instead of %s%s\n", bytes_text(r->engine->arena_bytes),
+            printf("the minimum is %s instead of %s%s\n", bytes_text(r->engine->arena_bytes),
                    bytes_text(now->engine->arena_bytes), cut);
     }
 }
@@ -264,10 +264,10 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
     Err none = model_open(pool, &model, args[0], NULL, 0, &recipe, &device, &how.budget_bytes);
     if (none && none != E_BUDGET)
         return none;
-    /* Less than the GPU's own context: no arena at all, but the least is named as for any. */
+    /* Less than the GPU's runtime leaves no arena; the refusal names the minimum all the same. */
     const char *no_room = none ? pool_text(pool, err_text()) : NULL;
     if (!no_room && !how.budget_bytes)
-        how.budget_bytes = device->memory_bytes;     /* what can really be taken */
+        how.budget_bytes = device->memory_bytes;     /* what the device can give */
     s->budget_bytes = how.budget_bytes + device->runtime_bytes;
     how.budget_bytes = no_room ? 1 : how.budget_bytes;
     if (!opt.json && isatty(2))
@@ -278,7 +278,7 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
         return err;
     const char *refusal = err ? pool_text(pool, err_text()) : NULL;
     if (err && no_room)
-        refusal = pool_print(pool, "%s; this model needs at least %s (%lld bytes) with it", no_room,
+        refusal = pool_print(pool, "%s; with them this model needs at least %s (%lld bytes)", no_room,
                              bytes_text(s->fit.minimum_bytes + device->runtime_bytes),
                              (long long)(s->fit.minimum_bytes + device->runtime_bytes));
     if (!err && opt.out)
@@ -300,7 +300,7 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
         else
             show_notes(s);
         if (err)
-            print_sentence(stdout, "The least plan is fullest where %s.",
+            print_sentence(stdout, "The smallest plan has its peak where %s.",
                            sheet_fullest(pool, s->fit.engine));
         if (opt.prove)
             show_proof(pool, s);
@@ -313,4 +313,5 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
 }
 
 const Command cmd_fit = { "fit", "MODEL --budget B [-o plan.json]",
-                          "the fastest plan that stays within a budget", options, cmd_fit_run };
+                          "find the fastest plan that stays within a budget", options,
+                          cmd_fit_run };

@@ -1,4 +1,4 @@
-/* cmd_layout.c -- `layout`: buffers with lifetimes in, offsets out. */
+/* cmd_layout.c -- `layout`: reads buffers with lifetimes, writes their offsets in one arena. */
 #include "cli/cli.h"
 
 #include "base/clock.h"
@@ -15,7 +15,7 @@ static SearchOptions search;
 
 static const Option options[] = {
     { "capacity", OPT_TEXT, &opt.capacity, "BYTES",
-      "size of the arena; without it the smallest is sought" },
+      "size of the arena; default: the smallest that is found" },
     { "o", OPT_TEXT, &opt.out, "FILE", "write the CSV with an offset column here" },
     SEARCH_OPTIONS(search, "search nodes; the default is enough for real graphs"),
     { "json", OPT_FLAG, &opt.json, NULL, "print the result as JSON" },
@@ -76,16 +76,16 @@ static Err cmd_layout_run(Pool *pool, int n_args, char **args)
                        "nodes, %.2f s%s",
                        file.n, (long long)result.arena_bytes, (long long)result.bound_bytes,
                        (long long)(result.arena_bytes - result.bound_bytes),
-                       result.proved ? ", proved least" : "", (long long)result.n_nodes, seconds,
+                       result.proved ? ", proved minimal" : "", (long long)result.n_nodes, seconds,
                        result.cut ? ", cut off" : "");
-    if (err)  /* the checker may have replaced the sentence: say it again */
+    if (err)  /* again, since layout_check may have replaced the sentence */
         return fail(E_BUDGET,
-                    "no layout within %lld bytes was found: the least found takes %lld, and none "
-                    "can take less than %lld%s",
+                    "no layout within %lld bytes was found: the smallest found takes %lld, and "
+                    "none can take less than %lld%s",
                     (long long)how.capacity, (long long)result.arena_bytes,
                     (long long)result.bound_bytes,
                     result.proved ? " (proved: none smaller exists)"
-                    : result.cut  ? "; the time limit ended the search, give it more"
+                    : result.cut  ? "; the time limit ended the search, try a longer --time-limit"
                                   : "; try a larger --effort");
     return opt.out ? layout_write(opt.out, &file) : OK;
 }

@@ -1,4 +1,4 @@
-/* cmd_plan.c -- `plan`: the planner alone, on any graph with costs and sizes. */
+/* cmd_plan.c -- `plan`: the planner alone, for any graph with costs and sizes. */
 #include "cli/cli.h"
 
 #include "base/clock.h"
@@ -20,14 +20,14 @@ static SearchOptions search;
 
 static const Option options[] = {
     { "budget", OPT_TEXT, &opt.budget, "BYTES",
-      "stay within this; 80% means of running every node once" },
+      "bytes the plan may use; 80% is a share of running every node once" },
     { "o", OPT_TEXT, &opt.out, "FILE", "write plan.json here" },
     { "layout", OPT_FLAG, &opt.layout, NULL,
-      "place every buffer: the budget then is of the arena" },
+      "also place every buffer; the budget then limits the arena" },
     { "curve", OPT_FLAG, &opt.curve, NULL,
-      "the least cost at every twentieth of the memory up to the budget" },
+      "the lowest cost at every twentieth of the memory, up to the budget" },
     { "prove", OPT_FLAG, &opt.prove, NULL,
-      "how far from the best possible: lower bounds, and CBC if present" },
+      "print lower bounds; uses the solver CBC where it is installed" },
     { "prove-limit", OPT_SECONDS, &opt.prove_limit, "S",
       "seconds for CBC on each of its two programs, default 30" },
     { "prove-lp", OPT_TEXT, &opt.prove_lp, "FILE",
@@ -37,7 +37,7 @@ static const Option options[] = {
     { 0 }
 };
 
-/* What was found, for both ways of printing. */
+/* The result, for both text and JSON. */
 typedef struct Found {
     const PGraph *graph;
     const Plan   *plan;
@@ -56,7 +56,7 @@ static double extra_percent(const Plan *plan, double cost)
     return plan->base_cost > 0 ? 100 * (cost / plan->base_cost - 1) : 0;
 }
 
-/* How much of the extra cost may be avoidable: 0 when the bound is reached. */
+/* Percent of the extra cost that may be avoidable; 0: the bound is reached. */
 static double gap_percent(const Plan *plan, double bound)
 {
     double extra = plan->cost - plan->base_cost;
@@ -178,7 +178,7 @@ static void plan_print(const Found *f)
     }
 }
 
-/* Twentieths of the memory of keeping everything, up to the budget, and the budget itself. */
+/* Plans for every twentieth of the memory of everything kept, up to and including the budget. */
 static Err plan_find_curve(Pool *pool, const PlanOptions *how, Found *f)
 {
     for (int k = 1; k <= CURVE_POINTS; k++) {
@@ -193,21 +193,21 @@ static Err plan_find_curve(Pool *pool, const PlanOptions *how, Found *f)
     return plan_curve(pool, f->graph, how, f->budgets, f->n_curve, f->curve);
 }
 
-/* Prints the sentence of a refusal after the result, so that --json is complete. */
+/* The sentence of a refusal; it comes after the result, so that --json is complete. */
 static Err plan_refuse(const Found *f)
 {
     int64_t bound = f->plan->bound_bytes;
     if (f->proved && f->proof.any_bytes > bound)
         bound = f->proof.any_bytes;
     return fail(E_BUDGET,
-                "no plan within %lld bytes was found%s: the least peak found is %lld (no plan can "
-                "do with less than %lld); %sask for that",
+                "no plan within %lld bytes was found%s: the smallest peak found is %lld (no plan "
+                "can do with less than %lld); %sask for that",
                 (long long)f->plan->budget_bytes, f->plan->cut ? " before the time limit" : "",
                 (long long)plan_peak_bytes(f->plan), (long long)bound,
                 f->plan->cut ? "give the search more time, or " : "");
 }
 
-/* Where nothing fits: of the plan of least peak, within what it needs. */
+/* Where nothing fits, the proof is for the plan with the smallest peak, within what it needs. */
 static Err plan_find_proof(Pool *pool, const PlanOptions *how, Found *f)
 {
     ProveOptions prove = { .budget_bytes = f->fits ? how->budget_bytes : f->plan->live_bytes,
@@ -240,7 +240,7 @@ static Err cmd_plan_run(Pool *pool, int n_args, char **args)
     TRY(pgraph_read(pool, args[0], &graph));
     TRY(plan_keep_all(pool, graph, &keep));
     int64_t base = graph->base_peak_bytes ? graph->base_peak_bytes : keep->live_bytes;
-    if (opt.budget)          /* a part of nothing is a byte: what has no size fits */
+    if (opt.budget)          /* a share of 0 bytes is 1 byte, so that an empty graph fits */
         TRY(bytes_read(opt.budget, base > 0 ? base : 1, &how.budget_bytes));
     if (opt.budget && !how.budget_bytes)
         return fail(E_USAGE, "--budget must be more than 0 bytes");
@@ -256,7 +256,7 @@ static Err cmd_plan_run(Pool *pool, int n_args, char **args)
     found.plan = plan;
     found.fits = !err;
     TRY(plan_check(graph, plan, err ? 0 : how.budget_bytes));
-    if (!opt.budget)         /* proof and curve go as far as everything kept */
+    if (!opt.budget)         /* proof and curve then go up to everything kept */
         how.budget_bytes = keep->live_bytes;
     if (opt.prove || opt.prove_lp)
         TRY(plan_find_proof(pool, &how, &found));
@@ -272,5 +272,5 @@ static Err cmd_plan_run(Pool *pool, int n_args, char **args)
 }
 
 const Command cmd_plan = { "plan", "graph.json --budget B -o plan.json",
-                           "the cheapest plan of any graph within a budget", options,
+                           "find the cheapest plan of any graph within a budget", options,
                            cmd_plan_run };

@@ -1,4 +1,4 @@
-/* cmd_probe.c -- `probe`: what this machine really has, measured and written as a profile. */
+/* cmd_probe.c -- `probe`: measures this machine and writes a profile. */
 #include "cli/model_options.h"
 
 #include "base/file.h"
@@ -21,13 +21,13 @@ static struct {
 
 static const Option options[] = {
     { "o", OPT_TEXT, &opt.out, "FILE",
-      "write the profile here; default: where every command looks" },
+      "write the profile here; default: where every command looks for it" },
     { "model", OPT_LIST, &opt.recipes, "R",
-      "time the operators of this recipe in real steps; may be repeated" },
-    { "ops", OPT_FLAG, &opt.ops, NULL, "the same for all small recipes" },
-    { "seconds", OPT_NUMBER, &opt.seconds, "S", "of steps for each recipe" },
+      "also time the operators of recipe R in real steps; may be repeated" },
+    { "ops", OPT_FLAG, &opt.ops, NULL, "the same for every small recipe" },
+    { "seconds", OPT_NUMBER, &opt.seconds, "S", "seconds of steps for each recipe; default 3" },
     { "take", OPT_TEXT, &opt.take, "B",
-      "take at most this much memory; default: all but an eighth" },
+      "allocate at most this much memory; default: all but an eighth" },
     MODEL_OPTIONS(model),
     { 0 }
 };
@@ -137,7 +137,7 @@ static Err probe_recipe(Pool *pool, const char *name, Profile *profile)
     return OK;
 }
 
-/* The profile that is there already, if it is of this machine as it runs now: its times stay. */
+/* The existing profile if it is of this machine, library and number of threads: its times stay. */
 static Profile *probe_earlier(Pool *pool, const char *path, const Device *device)
 {
     Profile *profile;
@@ -148,7 +148,7 @@ static Profile *probe_earlier(Pool *pool, const char *path, const Device *device
     return same ? profile : NULL;
 }
 
-/* A GPU's profile is called as its file: profiles/h200.json is what --device h200 finds. */
+/* A GPU's profile is named after its file: --device h200 finds profiles/h200.json. */
 static const char *probe_name(Pool *pool, const char *path)
 {
     const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
@@ -168,7 +168,7 @@ static Err probe_small_recipes(Pool *pool)
     return OK;
 }
 
-/* Before minutes are spent: is each recipe there, and do the options suit it? */
+/* Checks every recipe and its options first, before minutes are spent. */
 static Err probe_look(Pool *pool)
 {
     for (int i = 0; i < opt.recipes.n; i++) {
@@ -180,7 +180,7 @@ static Err probe_look(Pool *pool)
     return OK;
 }
 
-/* After every part: what took a while is kept if a later one fails. */
+/* Writes the profile after every measurement, so that nothing is lost if a later one fails. */
 static Err probe_keep(Pool *pool, Profile *profile, const char *path)
 {
     profile_ready(pool, profile);
@@ -218,7 +218,7 @@ static Err cmd_probe_run(Pool *pool, int n_args, char **args)
     TRY(probe_look(pool));
     TRY(probe_open(pool, false, &device));
     Profile *profile = probe_earlier(pool, path, device);
-    bool     adds = profile && opt.recipes.n;        /* to what is known of the machine */
+    bool     adds = profile && opt.recipes.n;        /* only adds times to that profile */
     if (!profile)
         profile = NEW(pool, Profile);
     if (!adds) {
@@ -238,4 +238,5 @@ static Err cmd_probe_run(Pool *pool, int n_args, char **args)
 }
 
 const Command cmd_probe = { "probe", "[--ops | --model R] [-o FILE]",
-                            "measure this machine for exact predictions", options, cmd_probe_run };
+                            "measure this machine, so that predicted times are accurate", options,
+                            cmd_probe_run };

@@ -1,4 +1,4 @@
-/* cmd_sample.c -- `sample`: results from a trained run. */
+/* cmd_sample.c -- `sample`: samples images, clips or audio from a trained run. */
 #include "cli/model_options.h"
 
 #include "base/json_out.h"
@@ -16,16 +16,16 @@ static struct {
 } opt = { .n = 4, .seed = -1, .steps = -1, .checkpoint = -1, .guidance = NAN };
 
 static const Option options[] = {
-    { "n", OPT_INT, &opt.n, "N", "how many; 4 unless said" },
-    { "o", OPT_TEXT, &opt.out, "DIR", "where the results go; RUN/samples unless said" },
+    { "n", OPT_INT, &opt.n, "N", "number of samples; default 4" },
+    { "o", OPT_TEXT, &opt.out, "DIR", "folder for the results; default RUN/samples" },
     { "input", OPT_TEXT, &opt.input, "PATH", "start from this instead of the recipe's data" },
     { "prompt", OPT_TEXT, &opt.prompt, "TEXT", "what the results should show, in words" },
-    { "seed", OPT_NATURAL, &opt.seed, "N", "of the random numbers; the run's unless said" },
-    { "steps", OPT_NATURAL, &opt.steps, "S", "of the sampler's chain" },
+    { "seed", OPT_NATURAL, &opt.seed, "N", "seed of the random numbers; default: the run's" },
+    { "steps", OPT_NATURAL, &opt.steps, "S", "steps of the sampler" },
     { "guidance", OPT_NUMBER, &opt.guidance, "W",
-      "how strictly to follow the prompt; 1: as trained" },
-    { "checkpoint", OPT_NATURAL, &opt.checkpoint, "STEP", "which one; the newest unless said" },
-    { "no-ema", OPT_FLAG, &opt.no_ema, NULL, "the weights themselves, not their average" },
+      "strength of classifier-free guidance; 1: none" },
+    { "checkpoint", OPT_NATURAL, &opt.checkpoint, "STEP", "which checkpoint; default: the newest" },
+    { "no-ema", OPT_FLAG, &opt.no_ema, NULL, "use the weights themselves, not their average" },
     MODEL_OPTIONS(model),
     { "quiet", OPT_FLAG, &opt.quiet, NULL, "no progress" },
     { "json", OPT_FLAG, &opt.json, NULL, "print the result as JSON" },
@@ -97,5 +97,6 @@ static Err cmd_sample_run(Pool *pool, int n_args, char **args)
 }
 
 const Command cmd_sample = {
-    "sample", "RUN [-n N] [-o DIR]", "results from a trained run", options, cmd_sample_run
+    "sample", "RUN [-n N] [-o DIR]", "sample images, clips or audio from a trained run", options,
+    cmd_sample_run
 };

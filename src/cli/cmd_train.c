@@ -1,4 +1,4 @@
-/* cmd_train.c -- `train`: run a recipe's plan. */
+/* cmd_train.c -- `train`: trains a recipe exactly as planned. */
 #include "cli/model_options.h"
 
 #include "base/json_out.h"
@@ -16,26 +16,29 @@ static struct {
 } opt = { .steps = -1, .seed = -1 };
 
 static const Option options[] = {
-    { "steps",        OPT_NATURAL,&opt.steps,        "N",    "total steps, also on resume" },
+    { "steps",        OPT_NATURAL,&opt.steps,        "N",
+      "total number of steps, also with --resume" },
     { "out",          OPT_TEXT, &opt.out,          "RUN",
-      "folder for recipe, log and checkpoints" },
+      "folder for the recipe, plan, log, checkpoints and samples" },
     { "resume",       OPT_TEXT, &opt.resume,       "RUN",
-      "go on from that run's newest checkpoint" },
+      "continue from the newest checkpoint of RUN" },
     { "init",         OPT_TEXT, &opt.init,         "FILE", "starting weights (safetensors)" },
-    { "init-partial", OPT_FLAG, &opt.init_partial, NULL,   "take what fits of --init" },
-    { "data",         OPT_TEXT, &opt.data,         "DIR",  "where the samples are" },
-    { "seed",         OPT_NATURAL,&opt.seed,         "N",    "of weights, noise and data order" },
+    { "init-partial", OPT_FLAG, &opt.init_partial, NULL,
+      "take the tensors of --init that match by name and shape" },
+    { "data",         OPT_TEXT, &opt.data,         "DIR",  "folder with the samples" },
+    { "seed",         OPT_NATURAL,&opt.seed,         "N",
+      "seed of weights, noise and data order" },
     { "given",        OPT_TEXT, &opt.given,        "FILE",
-      "inputs and noise from here (docs/FORMATS.md)" },
+      "take inputs and noise from here (docs/user/FORMATS.md)" },
     MODEL_OPTIONS(model),
-    { "plan",         OPT_TEXT, &opt.plan,         "FILE", "the plan of plimsoll fit -o, exactly" },
+    { "plan",         OPT_TEXT, &opt.plan,         "FILE", "follow a plan of fit -o exactly" },
     ALLOW_OPTION(opt.allow),
     { "quiet",        OPT_FLAG, &opt.quiet,        NULL,   "no progress" },
     { "json",         OPT_FLAG, &opt.json,         NULL,   "print the result as JSON" },
     { 0 }
 };
 
-/* A sampler's three parts are one phase; parts of a phase stand side by side. */
+/* The three phases of a sampler, which are neighbours in the enum, are shown as one. */
 static void phases_json(JsonOut *o, const TrainResult *r)
 {
     json_out_array(o, "phases");
@@ -107,7 +110,7 @@ static void train_print(Pool *pool, const Recipe *recipe, const TrainResult *r, 
     if (r->stated_bytes)
         print_sentence(stdout,
                        "predicted %.1f ms/step, by %s; the driver counts %s outside the arena, of "
-                       "%s that were kept for it",
+                       "%s that were reserved for it",
                        r->predicted_ms, r->time_source, bytes_text(r->runtime_bytes),
                        bytes_text(r->stated_bytes));
     else
@@ -116,7 +119,7 @@ static void train_print(Pool *pool, const Recipe *recipe, const TrainResult *r, 
                        "kernels, graph, batch buffers)",
                        r->predicted_ms, r->time_source, bytes_text(r->runtime_bytes));
     if (r->stated_bytes && r->runtime_bytes > r->stated_bytes)
-        print_sentence(stdout, "that is %s more than a budget counted: ask for so much less",
+        print_sentence(stdout, "that is %s more than was reserved: lower --budget by that much",
                        bytes_text(r->runtime_bytes - r->stated_bytes));
     if (r->batch != recipe->batch)
         printf("each step was run as %lld micro-batches of %lld instead of %lld of %lld\n",
@@ -124,11 +127,11 @@ static void train_print(Pool *pool, const Recipe *recipe, const TrainResult *r, 
                (long long)recipe->batch);
     if (r->recomputed)
         print_sentence(stdout,
-                       "%d nodes are run a second time in each step to stay within the budget "
-                       "(predicted %+.1f %% time)",
+                       "%d nodes are recomputed in each step to stay within the budget (predicted "
+                       "%+.1f %% time)",
                        r->recomputed, 100 * (r->slowdown - 1));
     if (r->interrupted && run)
-        printf("stopped at step %lld; go on with: plimsoll train --resume %s\n",
+        printf("stopped at step %lld; continue with: plimsoll train --resume %s\n",
                (long long)r->step, text_word(pool, run));
 }
 
@@ -146,10 +149,10 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
     if (n_args != 1 && !(n_args == 0 && opt.resume))
         return fail(E_USAGE, "train takes one recipe: plimsoll train MODEL --steps N --out RUN");
     if (opt.init_partial && !opt.init)
-        return fail(E_USAGE, "--init-partial takes what fits of --init; name that file too");
+        return fail(E_USAGE, "--init-partial takes tensors of --init; name that file too");
     if (opt.resume && opt.init)
-        return fail(E_USAGE, "--resume goes on with the run's own weights; leave out --init, or "
-                             "begin another run with it and --out");
+        return fail(E_USAGE, "--resume continues with the run's own weights; leave out --init, or "
+                             "start another run with --init and --out");
     if (opt.plan && (model.budget || opt.allow))
         return fail(E_USAGE,
                     "--plan has its own budget and levers; leave out --budget and --allow");
@@ -162,7 +165,7 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
     const char *name = args[0];
     if (!n_args)
         TRY(run_recipe(pool, opt.resume, &name));
-    /* A plan holds for one thread count, and so do a run's bits. */
+    /* A plan holds for one number of threads, and so do the bits of a run. */
     const char *plan = opt.plan ? opt.plan
                        : opt.resume ? pool_print(pool, "%s/plan.json", opt.resume) : NULL;
     if (plan && !model.threads)

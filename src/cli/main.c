@@ -1,4 +1,4 @@
-/* main.c -- finds the command, runs it, says what went wrong, once. */
+/* main.c -- finds the command, runs it, and reports a failure once. */
 #include "cli/cli.h"
 
 #include "base/text.h"
@@ -7,64 +7,57 @@
 #include <signal.h>
 #include <string.h>
 
-static const Command *const commands[] = {
-    &cmd_explain, &cmd_fit,   &cmd_compare, &cmd_train,
-    &cmd_sample,  &cmd_probe, &cmd_plan,    &cmd_layout,
-};
-enum { N_COMMANDS = sizeof commands / sizeof *commands };
+const Command *const commands[] = { &cmd_explain, &cmd_fit,  &cmd_compare, &cmd_train, &cmd_sample,
+                                    &cmd_probe,   &cmd_plan, &cmd_layout,  &cmd_help,  NULL };
+enum { N_COMMANDS = sizeof commands / sizeof *commands - 1 };
 
-static void main_help(FILE *to)
+const Command *command_find(const char *name)
 {
-    fprintf(to, "plimsoll " PLIMSOLL_VERSION ": know, fit and train within a memory budget\n\n");
     for (int i = 0; i < N_COMMANDS; i++)
-        fprintf(to, "  plimsoll %s %s\n      %s\n", commands[i]->name, commands[i]->arguments,
-                commands[i]->summary);
-    fprintf(to, "\n  plimsoll COMMAND --help shows its options. Exit codes: 0 done, 1 failed, 2 "
-                "wrong usage,\n"
-                "  3 does not fit the budget.\n");
+        if (!strcmp(name, commands[i]->name))
+            return commands[i];
+    return NULL;
 }
 
-static Err main_run(Pool *pool, int argc, char **argv)
+Err command_unknown(const char *name)
 {
     const char *names[N_COMMANDS];
     for (int i = 0; i < N_COMMANDS; i++)
         names[i] = commands[i]->name;
+    const char *near = text_nearest(name, names, N_COMMANDS);
+    return near ? fail(E_USAGE, "there is no command '%s'; did you mean '%s'?", name, near)
+                : fail(E_USAGE, "there is no command '%s'; plimsoll help lists them", name);
+}
+
+static Err main_run(Pool *pool, int argc, char **argv)
+{
     if (argc < 2) {
-        main_help(stderr);
+        commands_help(stderr);
         return fail(E_USAGE, "say what to do: one of the commands above");
     }
-    if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "version")) {
+    const char *name = argv[1];
+    if (!strcmp(name, "--version") || !strcmp(name, "version")) {
         printf("plimsoll " PLIMSOLL_VERSION "\n");
         return OK;
     }
-    bool wants_help = !strcmp(argv[1], "help") || !strcmp(argv[1], "--help") ||
-                      !strcmp(argv[1], "-h");
-    if (wants_help && argc < 3) {
-        main_help(stdout);
-        return OK;
-    }
-    const char *word = argv[wants_help ? 2 : 1];
-    for (int i = 0; i < N_COMMANDS; i++) {
-        if (strcmp(word, names[i]))
-            continue;
-        char **args = NEWN(pool, char *, argc);
-        int    n_args = 0;
-        bool   help = wants_help;
-        if (!help)
-            TRY(options_read(commands[i], argc - 2, argv + 2, args, &n_args, &help));
-        if (help) {
-            command_help(stdout, commands[i]);
-            return OK;
-        }
-        return commands[i]->run(pool, n_args, args);
-    }
-    const char *near = text_nearest(word, names, N_COMMANDS);
-    return near ? fail(E_USAGE, "there is no command '%s'; did you mean '%s'?", word, near)
-                : fail(E_USAGE, "there is no command '%s'; plimsoll help lists them", word);
+    if (!strcmp(name, "--help") || !strcmp(name, "-h"))
+        name = "help";
+    const Command *command = command_find(name);
+    char         **args = NEWN(pool, char *, argc);
+    int            n_args = 0;
+    bool           help = false;
+    if (!command)
+        return command_unknown(name);
+    TRY(options_read(command, argc - 2, argv + 2, args, &n_args, &help));
+    if (!help)
+        return command->run(pool, n_args, args);
+    command_help(stdout, command);
+    return OK;
 }
 
-/* What is closed would be the number of the first file that is opened, and what is said to people
- * would go into it: a log, a checkpoint. Results that nobody can read still fail. */
+/* Opens /dev/null in place of closed standard streams. Otherwise the first file that is opened would
+ * get such a number, and messages would be written into a log or a checkpoint. stdout is opened for
+ * reading only, so that a result that nobody can read is still a failure. */
 static void main_hold_streams(void)
 {
     for (int fd = 0; fd < 3; fd++)
@@ -75,7 +68,7 @@ static void main_hold_streams(void)
 int main(int argc, char **argv)
 {
     main_hold_streams();
-    signal(SIGXFSZ, SIG_IGN);  /* a file size limit is then an error like a full disk */
+    signal(SIGXFSZ, SIG_IGN);  /* a file size limit then is an error, like a full disk */
     Pool *pool = pool_new(NULL, "process");
     Err   err = main_run(pool, argc, argv);
     if (!err && (fflush(stdout) || ferror(stdout)))

@@ -1,4 +1,4 @@
-/* model_options.c -- opening the recipe and device a command works on. */
+/* model_options.c -- opens the recipe and the device that a command works on. */
 #include "cli/model_options.h"
 
 #include "base/file.h"
@@ -8,8 +8,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* What a CUDA graph of the recipe's steps holds: updates and sums over micro-batches go by hundreds
- * in one launch. A recipe that cannot be built says so where it is. */
+/* Kernels in the CUDA graphs of a step. Updates and sums over micro-batches do not count: hundreds
+ * of them share one launch. A recipe that cannot be built fails later, where it is built. */
 static int64_t model_launches(const Recipe *recipe)
 {
     Pool         *pool = pool_new(NULL, "launches");
@@ -47,20 +47,22 @@ Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *
         device_expect(*device, model_launches(*recipe));
     if (o->runs && (*device)->described)
         return fail(E_USAGE,
-                    "%s is only described here, by its profile: it can be planned for (explain, "
-                    "fit) but not run",
+                    "%s is not in this machine, only its profile is: it can be planned for "
+                    "(explain, fit) but not run",
                     (*device)->name);
     if (o->host_budget && (*device)->to_host <= 0)
-        return fail(E_USAGE, "--host-budget is for GPUs: %s has one memory, which --budget is of",
+        return fail(E_USAGE,
+                    "--host-budget is for GPUs: %s has one memory, which --budget limits",
                     (*device)->name);
     if (o->host_budget) {
         int64_t *host = &(*device)->host_bytes;
         if (strchr(o->host_budget, '%') && !*host)
             return fail(E_USAGE,
-                        "--host-budget %s: the host of %s is not here, so it must be in bytes",
+                        "--host-budget %s: the host of %s is not here, so the budget must be in "
+                        "bytes",
                         o->host_budget, (*device)->name);
         TRY(bytes_read(o->host_budget, *host, host));
-        *host = *host > 0 ? *host : 1;               /* 0 is no limit, and none at all was meant */
+        *host = *host > 0 ? *host : 1;               /* 0 would mean no limit */
     }
     *budget_bytes = 0;
     if (!o->budget)
@@ -71,7 +73,7 @@ Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *
     *budget_bytes -= (*device)->runtime_bytes;
     if (*budget_bytes <= 0)
         return fail(E_BUDGET,
-                    "%s of budget leave nothing for an arena: %s takes %s for its context and "
+                    "a budget of %s leaves nothing for an arena: %s takes %s for its context and "
                     "libraries",
                     bytes_text(*budget_bytes + (*device)->runtime_bytes), (*device)->name,
                     bytes_text((*device)->runtime_bytes));
@@ -83,7 +85,7 @@ Err run_recipe(Pool *pool, const char *run, const char **path)
     *path = pool_print(pool, "%s/recipe.yaml", run);
     if (file_exists(*path))
         return OK;
-    if (errno != ENOENT && errno != ENOTDIR)         /* it may well be one */
+    if (errno != ENOENT && errno != ENOTDIR)         /* it may be a run that cannot be read */
         return file_fail("read", *path, errno);
     return fail(E_USAGE,
                 "%s is not a run: it has no recipe.yaml (plimsoll train MODEL --out RUN makes one)",

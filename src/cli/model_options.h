@@ -1,5 +1,4 @@
-/* model_options.h -- what explain, fit, train and sample share: a recipe with overrides, a
- * device. */
+/* model_options.h -- the options that commands on a recipe share: overrides, budget, device. */
 #ifndef CLI_MODEL_OPTIONS_H
 #define CLI_MODEL_OPTIONS_H
 
@@ -9,7 +8,7 @@
 
 typedef struct ModelOptions {
     const char *device, *precision, *backend, *budget, *host_budget;
-    bool        runs;            /* the command computes: the device must be this machine */
+    bool        runs;            /* the command computes: the device must be in this machine */
     int64_t     batch, threads;
     TextList    set;
 } ModelOptions;
@@ -17,15 +16,17 @@ typedef struct ModelOptions {
 /* Rows of an option table, for a ModelOptions called o. */
 #define MODEL_OPTIONS(o)                                                                         \
     { "budget", OPT_TEXT, &(o).budget, "B",                                                      \
-      "16GiB, 24GB, 512MiB or 80%: of the arena, on GPUs with the runtime" },                   \
+      "16GiB, 24GB, 512MiB or 80%; on GPUs the runtime is part of it" },                        \
     { "host-budget", OPT_TEXT, &(o).host_budget, "B",                                            \
-      "GPUs: bytes on the host for state and saved values" },                                   \
+      "GPUs: host memory for host-resident state and offloaded values" },                       \
     { "device", OPT_TEXT, &(o).device, "D",                                                      \
-      "cpu, cuda (the GPU here), another by name (h200, ...), a profile.json" },                \
+      "cpu, cuda (the GPU here), a profile by name (h200, ...) or by file" },                   \
     { "batch", OPT_COUNT, &(o).batch, "N", "samples of one micro-batch" },                       \
     { "precision", OPT_TEXT, &(o).precision, "P", "fp32, bf16, fp16; on GPUs also tf32" },      \
-    { "threads", OPT_COUNT, &(o).threads, "N", "of every kernel; a plan holds for one count" },  \
-    { "backend", OPT_TEXT, &(o).backend, "NAME", "onednn or own matrix products" },              \
+    { "threads", OPT_COUNT, &(o).threads, "N",                                                   \
+      "threads of every kernel; a plan holds for one number" },                                  \
+    { "backend", OPT_TEXT, &(o).backend, "NAME",                                                 \
+      "onednn or builtin: who computes products and convolutions" },                             \
     { "set", OPT_LIST, &(o).set, "KEY=VALUE",                                                    \
       "override a recipe key, e.g. optimizer.lr=1e-3; may be repeated" }
 
@@ -33,14 +34,14 @@ typedef struct ModelOptions {
     { "allow", OPT_TEXT, &(to), "LIST",                                                          \
       "none, or of algorithm,chunk,split (default),precision,batchnorm-split" }
 
-/* The device, and the recipe by name or path with --set, then the named options, then `more` (n of
- * them) applied. *budget_bytes is of the arena, 0 if none was asked for; on a GPU what was asked
- * for also holds the runtime, as the driver counts: not even that is E_BUDGET, with what is left of
- * it, 0 or less. */
+/* Opens the device, and reads the recipe by name or path. Settings apply in this order: --set, the
+ * named options, `more` (n of them). *budget_bytes is for the arena, 0 if no budget was given. On a
+ * GPU the runtime is subtracted; if nothing remains, the answer is E_BUDGET and *budget_bytes is 0
+ * or less. */
 Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *const *more, int n,
                Recipe **recipe, Device **device, int64_t *budget_bytes);
 
-/* RUN/recipe.yaml, which every run has. */
+/* The path of RUN/recipe.yaml, which every run has. */
 Err run_recipe(Pool *pool, const char *run, const char **path);
 
 #endif

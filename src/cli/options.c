@@ -1,4 +1,4 @@
-/* options.c -- reading options from a table, saying what they are, and showing progress. */
+/* options.c -- reads options by their table, prints help, and shows progress. */
 #include "cli/cli.h"
 
 #include "base/text.h"
@@ -88,7 +88,7 @@ Err options_read(const Command *command, int argc, char **argv, char **args, int
     *n_args = 0;
     for (int i = 0; i < argc; i++) {
         char *word = argv[i];
-        if (word[0] != '-' || !word[1]) {            /* an argument; "-" alone is one too */
+        if (word[0] != '-' || !word[1]) {            /* an argument, as is "-" alone */
             args[(*n_args)++] = word;
             continue;
         }
@@ -133,6 +133,17 @@ void command_help(FILE *to, const Command *command)
                  o->argument ? o->argument : "");
         fprintf(to, "  %-26s %s\n", left, o->help);
     }
+}
+
+void commands_help(FILE *to)
+{
+    fprintf(to, "plimsoll " PLIMSOLL_VERSION ": know, fit and train within a memory budget\n\n");
+    for (int i = 0; commands[i]; i++)
+        fprintf(to, "  plimsoll %s %s\n      %s\n", commands[i]->name, commands[i]->arguments,
+                commands[i]->summary);
+    fprintf(to, "\n  plimsoll help COMMAND shows its options, plimsoll help recipe every key of a "
+                "recipe.\n"
+                "  Exit codes: 0 done, 1 failed, 2 wrong usage, 3 does not fit the budget.\n");
 }
 
 void show_planning(void *unused, double done, const char *text)

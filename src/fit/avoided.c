@@ -1,4 +1,4 @@
-/* avoided.c -- reads off the forward nodes what their plain form would keep for backward. */
+/* avoided.c -- lists what a plain form of the forward nodes would store for the backward pass. */
 #include "fit/avoided.h"
 
 #include "ir/op.h"

@@ -1,18 +1,18 @@
-/* avoided.h -- what a plain implementation would store and this program never does. */
+/* avoided.h -- what a plain implementation would store and this program does not. */
 #ifndef FIT_AVOIDED_H
 #define FIT_AVOIDED_H
 
 #include "ir/graph.h"
 
 typedef struct Avoided {         /* tensors of one kind and size */
-    const char *what, *where;    /* "Cauchy matrix"; the module of the first of them */
-    const char *name;            /* both */
+    const char *what, *where;    /* "Cauchy matrix"; the module of the first one */
+    const char *name;            /* "WHAT of WHERE" */
     const char *reason;
     int64_t     bytes;           /* of one */
     int32_t     count;
 } Avoided;
 
-/* Largest in all first. */
+/* Sorted by bytes x count, largest first. */
 void avoided_find(Pool *pool, const Graph *graph, Avoided **list, int32_t *n);
 
 #endif

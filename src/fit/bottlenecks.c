@@ -1,8 +1,8 @@
 /* bottlenecks.c -- the peak as a short ranked list.
  *
- * State is one row a class: a remedy (no EMA, another optimizer) moves all of it. Everything else
- * is grouped by class, type and shape: maps of one level of a network come and go
- * together. */
+ * State has one row per class, because one remedy (no EMA, another optimizer) removes all of it.
+ * Everything else is grouped by class, type and shape, because the maps of one level of a network
+ * grow and shrink together. */
 #include "fit/explained.h"
 
 #include <stdlib.h>
@@ -13,14 +13,14 @@ static bool bottleneck_is_state(Class mem_class)
     return mem_class <= CLASS_CONSTANTS;
 }
 
-typedef struct Keyed {
+typedef struct BottleneckKey {
     const LiveBuffer *live;
     const Value      *value;             /* NULL: a workspace */
-} Keyed;
+} BottleneckKey;
 
 static int bottleneck_key_order(const void *a, const void *b)
 {
-    const Keyed *x = a, *y = b;
+    const BottleneckKey *x = a, *y = b;
     if (x->live->mem_class != y->live->mem_class)
         return x->live->mem_class < y->live->mem_class ? -1 : 1;
     if (bottleneck_is_state(x->live->mem_class))
@@ -43,11 +43,11 @@ static int bottleneck_order(const void *a, const void *b)
     return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1) : strcmp(x->what, y->what);
 }
 
-/* The longest common path of two modules. */
+/* The innermost module that contains both. */
 static int32_t module_above(const Graph *graph, int32_t a, int32_t b)
 {
     while (a != b)
-        if (a > b)                           /* children stand after their parents */
+        if (a > b)                           /* children come after their parents */
             a = graph->modules[a].parent;
         else
             b = graph->modules[b].parent;
@@ -56,14 +56,14 @@ static int32_t module_above(const Graph *graph, int32_t a, int32_t b)
 
 void bottlenecks_find(Pool *pool, const Sheet *sheet, Bottleneck **list, int32_t *n)
 {
-    const Graph *graph = sheet->engine->graph;
-    Keyed       *by_key = NEWN(pool, Keyed, sheet->n_live + 1);
-    int32_t      cap = 0, module = 0;
+    const Graph   *graph = sheet->engine->graph;
+    BottleneckKey *by_key = NEWN(pool, BottleneckKey, sheet->n_live + 1);
+    int32_t        cap = 0, module = 0;
     *list = NULL;
     *n = 0;
     for (int32_t i = 0; i < sheet->n_live; i++)
-        by_key[i] = (Keyed){ &sheet->live[i], sheet->live[i].value >= 0
-                             ? value_at(graph, sheet->live[i].value) : NULL };
+        by_key[i] = (BottleneckKey){ &sheet->live[i], sheet->live[i].value >= 0
+                                     ? value_at(graph, sheet->live[i].value) : NULL };
     qsort(by_key, (size_t)sheet->n_live, sizeof *by_key, bottleneck_key_order);
     for (int32_t i = 0; i < sheet->n_live; i++) {
         const LiveBuffer *b = by_key[i].live;

@@ -1,9 +1,10 @@
-/* budgets.c -- which GPUs a step fits, and the largest batch that does.
+/* budgets.c -- which budgets a step fits, and the largest batch that fits each.
  *
- * "Fits" is everything kept, placed. "Fits re-planned" is proved by the plan of least arena, which
- * is smaller. The largest batch is found by placing: peaks are close to a line in the batch, so a
- * few tries do. With everything kept the answer was placed and so was its failing neighbour;
- * re-planned it was placed, and a longer search may find a larger one.
+ * "Fits" means that everything kept was placed within the budget. "Fits re-planned" means that the
+ * plan with the smallest arena is within it. The largest batch is found by placing: the peak is
+ * nearly linear in the batch, so a few tries suffice. With everything kept, the answer was placed
+ * and the next larger batch was seen to fail. Re-planned, the answer was placed, but a longer
+ * search may find a larger one.
  */
 #include "fit/explained.h"
 
@@ -13,7 +14,7 @@ const char *const verdict_words[] = { "fits", "replanned", "no", "unknown" };
 
 static const int64_t budget_sizes[] = { 8, 12, 16, 24, 40, 80 };     /* GiB */
 
-enum { BATCH_MAX = 1 << 20, TRIES = 128 };  /* a million: no limit that matters */
+enum { BATCH_MAX = 1 << 20, TRIES = 128 };  /* a million samples: more than any real batch */
 
 typedef struct Tried {
     int64_t batch, peak_bytes;
@@ -21,8 +22,8 @@ typedef struct Tried {
 
 typedef struct Batches {
     const Explained *e;
-    double           deadline_s;     /* by clock_now; 0: everything kept, nothing is searched */
-    int              tries;          /* for each budget */
+    double           deadline_s;     /* of clock_now; 0: everything kept, without a search */
+    int              tries;          /* per budget */
     Tried            list[TRIES];
     int              n;
 } Batches;
@@ -32,8 +33,8 @@ static bool batch_late(const Batches *b)
     return b->deadline_s > 0 && clock_now() > b->deadline_s;
 }
 
-/* The arena at another batch: of everything kept, or the least a short search finds. A batch that
- * cannot be built (too many elements for an operator) fits nowhere. */
+/* The arena at another batch: with everything kept, or the smallest that a short search finds. A
+ * batch that cannot be built (too many elements for an operator) fits no budget. */
 static int64_t batch_peak(Batches *b, int64_t batch)
 {
     Pool      *pool = pool_new(NULL, "batch");
@@ -48,9 +49,9 @@ static int64_t batch_peak(Batches *b, int64_t batch)
                             .time_limit_s = b->deadline_s - clock_now() };
     }
     Err err = fit_plan(pool, recipe, b->e->device, &how, result);
-    if ((!err || err == E_BUDGET) && result->engine)     /* none: the host has no room for state */
+    if ((!err || err == E_BUDGET) && result->engine)     /* NULL: the host has no room for state */
         peak = result->engine->arena_bytes;
-    if (b->n < TRIES && !batch_late(b))      /* a search that was cut off refuses nothing */
+    if (b->n < TRIES && !batch_late(b))      /* a search that was cut off proves nothing */
         b->list[b->n++] = (Tried){ batch, peak };
     pool_free(pool);
     return peak;
@@ -61,23 +62,23 @@ static double slope_of(Tried a, Tried b)
     return (double)(b.peak_bytes - a.peak_bytes) / (double)(b.batch - a.batch);
 }
 
-/* Between the largest batch known to fit and the smallest known not to: where the line through them
- * meets the budget; while none fails, the line through the two largest that were tried. */
+/* The next batch to try: where the line through the largest batch that fits and the smallest that
+ * does not meets the budget. While none has failed, the line goes through the two largest tried. */
 static int64_t batch_guess(int64_t budget, Tried below, Tried low, Tried high, int tries)
 {
     bool   open = high.peak_bytes == INT64_MAX;
     double slope = !open ? slope_of(low, high) : low.batch ? slope_of(below, low) : 0;
     double guess = slope > 0 ? (double)low.batch + (double)(budget - low.peak_bytes) / slope
                              : 2.0 * (double)low.batch + 1;
-    if (tries > 4 && !open)                              /* far from a line */
+    if (tries > 4 && !open)                              /* not linear: bisect */
         guess = 0.5 * (double)(low.batch + high.batch);
     return guess >= (double)high.batch ? high.batch - 1
            : guess < (double)low.batch + 1 ? low.batch + 1
                                            : (int64_t)guess;
 }
 
-/* -1: time was up before one was found. What fits a smaller budget is no answer for this one, nor
- * is what leaves a twentieth of it free. */
+/* -1: the time was up first. A batch known from a smaller budget, or one that leaves a twentieth of
+ * this budget free, is then no answer. */
 static int64_t batch_largest(Batches *b, int64_t budget)
 {
     Tried below = { 0, b->e->sheet->engine->persistent_bytes }, low = below;
@@ -117,9 +118,9 @@ void budgets_update(Explained *e)
 {
     for (int i = 0; i < e->n_budgets; i++) {
         Budget *row = &e->budgets[i];
-        bool    least = e->minimum_bytes && e->minimum_bytes <= row->arena_bytes;
+        bool    replanned = e->minimum_bytes && e->minimum_bytes <= row->arena_bytes;
         row->verdict = e->sheet->peak_bytes <= row->arena_bytes ? VERDICT_FITS
-                       : least                                  ? VERDICT_REPLANNED
+                       : replanned                              ? VERDICT_REPLANNED
                        : e->minimum_bytes                       ? VERDICT_NO
                                                                 : VERDICT_UNKNOWN;
     }
@@ -132,7 +133,7 @@ void budgets_find(Pool *pool, Explained *e, bool batches)
     e->budgets = NEWN(pool, Budget, n + 1);
     for (int i = 0; i < n; i++)
         e->budgets[e->n_budgets++].asked_bytes = budget_sizes[i] << 30;
-    /* The budget asked for; of a GPU, what it has. */
+    /* The budget that was asked for; on a GPU without one, all of its memory. */
     int64_t asked = e->budget_bytes                  ? e->budget_bytes + e->device->runtime_bytes
                     : e->device->kind == DEVICE_CUDA ? e->device->memory_bytes +
                                                            e->device->runtime_bytes

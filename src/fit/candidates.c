@@ -1,8 +1,9 @@
 /* candidates.c -- the settings of the levers that are worth a search, and their order.
  *
- * The recipe as it is comes first; then whatever is allowed: smaller micro-batches, lower
- * precision, leaner algorithms, regions in chunks, losses in chunks, attention the other way; each
- * also with gradients released early and with state on the host, where that is possible. */
+ * The recipe as it is comes first. Then comes what is allowed: smaller micro-batches, lower
+ * precision, leaner algorithms, per-sample operators in chunks, the loss in chunks, attention the
+ * other way. Each is also tried with early gradient release and with host-resident state, where
+ * that is possible. */
 #include "fit/fit_int.h"
 
 #include "base/clock.h"
@@ -47,19 +48,19 @@ Err fit_add(Fit *fit, const Recipe *recipe, bool twin)
     c->recipe = recipe_for(c->pool, recipe, fit->device);
     Err err = fit_build(c->pool, c->recipe, fit->device, fit->options, &(EngineOptions){ 0 },
                         &c->graph, &c->kept);
-    bool no_room = err == E_BUDGET && recipe->levers.host;  /* on the host, for that much state */
+    bool no_room = err == E_BUDGET && recipe->levers.host;  /* the host is too small for the state */
     if (err && !no_room)
         return err;
-    bool cut = recipe->levers.sample_chunks > 1 || recipe->levers.loss_chunks > 1;
+    bool chunks = recipe->levers.sample_chunks > 1 || recipe->levers.loss_chunks > 1;
     if (no_room || (recipe->levers.max_workspace && !c->kept->leaner && !c->asked) ||
-        (cut && !c->graph.chunked))
-        pool_free(c->pool);                  /* not possible, or the same as without */
+        (chunks && !c->graph.chunked))
+        pool_free(c->pool);                  /* impossible, or the lever changes nothing */
     else
         fit->n++;
     return OK;
 }
 
-/* One setting of the other levers: as it is, and with gradient release where that is possible. */
+/* Adds the recipe as it is and, where possible, with gradient release. */
 static Err fit_add_both(Fit *fit, Recipe *recipe)
 {
     bool can = !recipe->levers.release && !recipe_no_release(recipe);
@@ -70,7 +71,7 @@ static Err fit_add_both(Fit *fit, Recipe *recipe)
     recipe->levers.release = true;
     Err err = fit_add(fit, recipe, false);
     recipe->levers.release = false;
-    if (both > 0 && fit->n == both)          /* no twin: it must be searched itself */
+    if (both > 0 && fit->n == both)          /* release was not added: search this one itself */
         fit->list[both - 1].twin = false;
     return err;
 }
@@ -80,8 +81,8 @@ bool fit_can_host(const Fit *fit, int host)
     return fit->device->to_host > 0 && (host != HOST_EMA || fit->recipe->ema.rule != EMA_NONE);
 }
 
-/* The same with state on the host, where the step does not fit as it is: what is kept there is only
- * ever slower. */
+/* Adds the recipe and, only if it does not fit, the same with host-resident state, which is always
+ * slower. */
 static Err fit_add_all(Fit *fit, Recipe *recipe)
 {
     int first = fit->n, host = recipe->levers.host;
@@ -97,16 +98,16 @@ static Err fit_add_all(Fit *fit, Recipe *recipe)
 
 static const int64_t chunk_counts[] = { 4, 16 };
 
-/* What is done otherwise within a micro-batch that stays whole: one thing at a time. */
+/* Levers within a micro-batch that stays whole: one at a time. */
 static Err fit_add_inside(Fit *fit, Recipe *recipe)
 {
     unsigned allow = fit->options->allow;
     Levers   asked = recipe->levers, *levers = &recipe->levers;
     bool     plain = asked.sample_chunks <= 1 && asked.loss_chunks <= 1;
-    int64_t  most = recipe_max_chunks(recipe);
-    for (int64_t chunks = 2; allow & ALLOW_SPLIT && plain && chunks <= most; chunks++) {
-        /* Halves or thirds, and single samples: what lies between is seldom better than both. */
-        if (recipe->batch % chunks || (levers->sample_chunks > 1 && chunks < most))
+    int64_t  max_chunks = recipe_max_chunks(recipe);
+    for (int64_t chunks = 2; allow & ALLOW_SPLIT && plain && chunks <= max_chunks; chunks++) {
+        /* The smallest divisor and single samples: what lies between is seldom better than both. */
+        if (recipe->batch % chunks || (levers->sample_chunks > 1 && chunks < max_chunks))
             continue;
         levers->sample_chunks = chunks;
         TRY(fit_add_all(fit, recipe));
@@ -130,11 +131,11 @@ static Err fit_add_inside(Fit *fit, Recipe *recipe)
 
 static int64_t fit_max_workspace(const Engine *engine)
 {
-    size_t most = 0;
+    size_t largest = 0;
     for (int32_t i = 0; i < engine->graph->n_nodes; i++)
-        if (engine->choices[i].workspace_bytes > most)
-            most = engine->choices[i].workspace_bytes;
-    return (int64_t)most;
+        if (engine->choices[i].workspace_bytes > largest)
+            largest = engine->choices[i].workspace_bytes;
+    return (int64_t)largest;
 }
 
 Err fit_candidates(Fit *fit, FitResult *r)
@@ -150,8 +151,8 @@ Err fit_candidates(Fit *fit, FitResult *r)
         !(allow & ALLOW_BATCHNORM_SPLIT)) {
         split = false;
         fit_note(r, "The micro-batch was not split: batch norm would take its statistics from "
-                    "fewer samples. Recomputation and sections in chunks keep them as they are; "
-                    "--allow batchnorm-split permits the split.");
+                    "fewer samples. Recomputation and sample chunks keep them as they are; --allow "
+                    "batchnorm-split permits the split.");
     }
     if (split && recipe_no_split(asked)) {
         split = false;
@@ -160,7 +161,7 @@ Err fit_candidates(Fit *fit, FitResult *r)
     }
     if (why_not)
         fit_note(r, pool_print(fit->pool, "Gradients are not released early: %s.", why_not));
-    /* Any algorithm; lean ones in place of those that want most; lean ones everywhere. */
+    /* Any algorithm; lean ones in place of those with the largest workspaces; lean ones everywhere. */
     int64_t workspace[] = { asked->levers.max_workspace, fit_max_workspace(fit->list[0].kept) / 4, 1 };
     for (int leaner = 0; leaner <= (lean ? 2 : 0); leaner++)
         for (int low = 0; low <= (down ? 1 : 0); low++)
@@ -170,9 +171,9 @@ Err fit_candidates(Fit *fit, FitResult *r)
                 Recipe *recipe = recipe_copy(fit->pool, asked);
                 TRY(recipe_split(recipe, n_split));
                 if (low)
-                    recipe->precision = 1;           /* bf16 */
+                    recipe->precision = PRECISION_BF16;
                 recipe->levers.max_workspace = workspace[leaner];
-                if (leaner || low || n_split > 1)     /* else it is the first */
+                if (leaner || low || n_split > 1)     /* else it was added first */
                     TRY(fit_add_all(fit, recipe));
                 if (n_split == 1 && !leaner)
                     TRY(fit_add_inside(fit, recipe));
@@ -186,7 +187,7 @@ static int candidate_order(const void *a, const void *b)
     int64_t x_ns = llround(x->kept->keep_all_ns), y_ns = llround(y->kept->keep_all_ns);
     if (x_ns != y_ns)
         return x_ns < y_ns ? -1 : 1;
-    /* The same price: what stays nearest to the recipe. */
+    /* The same cost: prefer what is nearest to the recipe. */
     const Levers *p = &x->recipe->levers, *q = &y->recipe->levers;
     int64_t apart[] = { (p->max_workspace > 0) - (q->max_workspace > 0),
                         q->max_workspace - p->max_workspace,

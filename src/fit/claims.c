@@ -1,13 +1,13 @@
-/* claims.c -- what memory notes say again and again, put to the test on this very recipe. */
+/* claims.c -- common beliefs about training memory, tested on this recipe. */
 #include "fit/whatif.h"
 
 #include "base/text.h"
 
-typedef struct Sums {            /* of one variant, everything kept */
+typedef struct ClaimSums {       /* one variant of the recipe with everything kept */
     int64_t peak_bytes, state_bytes, classes[CLASS_COUNT];
-} Sums;
+} ClaimSums;
 
-static Err sums_of(const Explained *e, const Recipe *recipe, Sums *sums)
+static Err claim_sums(const Explained *e, const Recipe *recipe, ClaimSums *sums)
 {
     Pool         *pool = pool_new(NULL, "belief");
     TrainingGraph graph;
@@ -19,7 +19,7 @@ static Err sums_of(const Explained *e, const Recipe *recipe, Sums *sums)
     if (!err)
         err = sheet_new(pool, engine, &sheet);
     if (!err) {
-        *sums = (Sums){ .peak_bytes = sheet->peak_bytes };
+        *sums = (ClaimSums){ .peak_bytes = sheet->peak_bytes };
         for (int32_t i = 0; i < graph.graph->n_values; i++) {
             const Value *v = value_at(graph.graph, i);
             if (engine->offset[i] >= 0)
@@ -42,14 +42,14 @@ Err beliefs_find(Pool *pool, Explained *e)
 {
     const Recipe *asked = e->recipe;
     Recipe       *r = recipe_copy(pool, asked);
-    Sums          one, more, low;
+    ClaimSums     one, more, low;
     int64_t       trained = e->sheet->trained * 4;
     int32_t       cap = 0;
 
     r->accumulate = asked->accumulate > 1 ? asked->accumulate : 2;
-    TRY(sums_of(e, r, &one));
+    TRY(claim_sums(e, r, &one));
     r->accumulate *= 2;
-    TRY(sums_of(e, r, &more));
+    TRY(claim_sums(e, r, &more));
     belief_add(pool, e, &cap, "Gradient accumulation stores a second set of gradients.",
                pool_print(pool,
                           "Micro-batches are summed in place: %s bytes of gradients at accumulate "
@@ -64,14 +64,14 @@ Err beliefs_find(Pool *pool, Explained *e)
                           (double)trained / (double)e->sheet->parameter_bytes));
     if (recipe_type(asked) == F32) {
         r = recipe_copy(pool, asked);
-        TRY(sums_of(e, r, &one));
-        r->precision = 1;
-        TRY(sums_of(e, r, &low));
+        TRY(claim_sums(e, r, &one));
+        r->precision = PRECISION_BF16;
+        TRY(claim_sums(e, r, &low));
         belief_add(pool, e, &cap,
                    "Half precision halves the memory of weights, gradients, optimizer and EMA.",
                    pool_print(pool,
                               "With fp32 master copies the state goes from %s to %s bytes "
-                              "(%+.1f %%): trained weights are there twice. "
+                              "(%+.1f %%): trained weights are stored twice. "
                               "Only activations halve; the peak goes from %s to %s.",
                               count_text(one.state_bytes), count_text(low.state_bytes),
                               100 * ((double)low.state_bytes / (double)one.state_bytes - 1),
@@ -80,7 +80,7 @@ Err beliefs_find(Pool *pool, Explained *e)
     if (asked->batch > 1) {
         r = recipe_copy(pool, asked);
         r->batch = asked->batch / 2;
-        TRY(sums_of(e, r, &low));
+        TRY(claim_sums(e, r, &low));
         belief_add(pool, e, &cap, "Memory is proportional to the batch.",
                    pool_print(pool,
                               "Batch %lld needs %s, batch %lld %s: %.2f times, since state "
@@ -96,7 +96,7 @@ Err beliefs_find(Pool *pool, Explained *e)
         belief_add(pool, e, &cap, "What a plain implementation stores has to be stored.",
                    pool_print(pool,
                               "%s of scores, kernels and maps before their activation are computed "
-                              "where they are needed and never stored; the whole step needs %s.",
+                              "where they are needed and not stored; the whole step needs %s.",
                               bytes_text(scores), bytes_text(e->sheet->peak_bytes)));
     belief_add(pool, e, &cap, "The framework adds an overhead that cannot be known.",
                pool_print(pool,

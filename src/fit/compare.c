@@ -1,12 +1,12 @@
-/* compare.c -- rows of a comparison: everything kept, the least arena, and a plan for each budget
- * between. */
+/* compare.c -- rows of a comparison: everything kept, the minimum, and a plan for each budget
+ * between them. */
 #include "fit/compare.h"
 
 #include "base/clock.h"
 
 enum { SHORT_EFFORT = 2000 };
 
-/* What fits only re-planned is planned for that very budget, so that its price can be said. */
+/* What fits only re-planned is planned for exactly this budget, to know how much slower it is. */
 static Err compare_cell(const Explained *e, int64_t asked_bytes, const CompareOptions *options,
                         CompareCell *cell)
 {
@@ -39,10 +39,10 @@ static Err compare_cell(const Explained *e, int64_t asked_bytes, const CompareOp
 static Err compare_row(Pool *pool, Comparison *c, const Recipe *recipe, const Device *device,
                        const CompareOptions *options, CompareRow *row)
 {
-    Pool      *temp = pool_new(NULL, "row");
+    Pool      *own = pool_new(NULL, "row");
     Explained *e;
     double     left = options->deadline_s - clock_now();
-    Err err = explained_new(temp, recipe, device,
+    Err err = explained_new(own, recipe, device,
                             &(ExplainOptions){ .effort = left > 0 ? options->effort : -1,
                                                .time_limit_s = left,
                                                .no_split = !(options->allow & ALLOW_SPLIT) },
@@ -62,7 +62,7 @@ static Err compare_row(Pool *pool, Comparison *c, const Recipe *recipe, const De
     }
     for (int32_t i = 0; i < c->n_budgets && !err; i++)
         err = compare_cell(e, c->budgets[i], options, &row->cells[i]);
-    pool_free(temp);
+    pool_free(own);
     return err;
 }
 

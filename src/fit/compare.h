@@ -1,5 +1,4 @@
-/* compare.h -- several variants of a recipe, or several recipes, against several budgets: one
- * table. */
+/* compare.h -- several recipes, or variants of one, against several budgets, as one table. */
 #ifndef FIT_COMPARE_H
 #define FIT_COMPARE_H
 
@@ -7,15 +6,15 @@
 
 typedef struct CompareCell {     /* one variant within one budget */
     Verdict verdict;
-    bool    planned;             /* a plan for this very budget was searched: */
+    bool    planned;             /* a plan for exactly this budget was searched for: */
     int64_t peak_bytes;
-    double  slowdown;
-    bool    cut;
+    double  slowdown;            /* against everything kept */
+    bool    cut;                 /* the time limit ended that search */
 } CompareCell;
 
 typedef struct CompareRow {
-    const char  *name;           /* what tells it apart */
-    const char  *error;          /* it could not be built: why; NULL: it could */
+    const char  *name;           /* what distinguishes it */
+    const char  *error;          /* why it could not be built, or NULL */
     int64_t      parameters, trained, batch, accumulate;
     const char  *precision;
     int64_t      peak_bytes, minimum_bytes, state_bytes;
@@ -25,7 +24,7 @@ typedef struct CompareRow {
 
 typedef struct Comparison {
     const Device *device;
-    int64_t      *budgets;       /* as asked: the runtime included */
+    int64_t      *budgets;       /* as asked for: the runtime included */
     CompareRow   *rows;
     int32_t       n_budgets, n_rows, cap_rows;
     const char   *time_source;
@@ -34,18 +33,14 @@ typedef struct Comparison {
 typedef struct CompareOptions {
     unsigned allow;
     int64_t  effort;             /* of one search; 0: short */
-    double   deadline_s;         /* by clock_now: no search begins after it */
+    double   deadline_s;         /* of clock_now: no search begins later */
     void   (*progress)(void *arg, double done, const char *text);
     void    *progress_arg;
 } CompareOptions;
 
-/* Explains the recipe and adds its row; read_err: the recipe could not be read, its sentence is the
- * row's. */
-Err  compare_add(Pool *pool, Comparison *c, const char *name, const Recipe *recipe,
-                 const Device *device, Err read_err,
-                 const CompareOptions *options);
-void compare_text(FILE *to, const Comparison *c, bool colour);       /* at most 100 columns */
-Err  compare_json(FILE *to, const Comparison *c);                    /* docs/FORMATS.md */
-void compare_md(Text *to, const Comparison *c);
+/* Explains the recipe and adds its row. read_err: the recipe could not be read; the row shows the
+ * sentence of that failure. */
+Err compare_add(Pool *pool, Comparison *c, const char *name, const Recipe *recipe,
+                const Device *device, Err read_err, const CompareOptions *options);
 
 #endif

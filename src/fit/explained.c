@@ -1,4 +1,4 @@
-/* explained.c -- gathers what the pages show. */
+/* explained.c -- gathers what is known about a training step; report/explain_*.c show it. */
 #include "fit/explained.h"
 
 #include "ops/ops.h"
@@ -64,7 +64,7 @@ static void explain_numeric(Pool *pool, Explained *e)
     }
 }
 
-/* What a plan does otherwise than keeping everything, in words. */
+/* What a plan changes against everything kept, in words. */
 static const char *minimum_text(Pool *pool, const Recipe *asked, const FitResult *r)
 {
     Text text = { .pool = pool };
@@ -87,7 +87,8 @@ static void minimum_take(Pool *pool, Explained *e, const FitResult *r)
     e->minimum_how = minimum_text(pool, e->recipe, r);
 }
 
-/* With micro-batches as the recipe has them: where larger ones begin from (budgets_replan). */
+/* The minimum with the recipe's own micro-batches, where the search for larger batches starts
+ * (budgets_replan). */
 static void minimum_take_whole(Explained *e, const FitResult *r)
 {
     if (r->recipe->batch != e->recipe->batch ||
@@ -97,29 +98,29 @@ static void minimum_take_whole(Explained *e, const FitResult *r)
     e->whole_host = r->recipe->levers.host;
 }
 
-/* One way to need less: everything kept if that is already less, else the least arena found. room:
- * has the host any for the state that is to be there? */
+/* Plans the recipe with its levers for the smallest arena and takes it if it is smaller than the
+ * minimum so far. *room: does the host have room for host-resident state? */
 static Err minimum_try(Pool *pool, Explained *e, const Recipe *recipe,
                        const ExplainOptions *options, bool *room)
 {
-    Pool      *temp = pool_new(NULL, "minimum");
-    FitResult *r = NEW(temp, FitResult);
+    Pool      *own = pool_new(NULL, "minimum");
+    FitResult *r = NEW(own, FitResult);
     FitOptions how = { .budget_bytes = 1,
                        .effort = options->effort ? options->effort : EXPLAIN_EFFORT,
                        .time_limit_s = options->time_limit_s };
-    Err        err = fit_plan(temp, recipe, e->device, &how, r);
+    Err        err = fit_plan(own, recipe, e->device, &how, r);
     *room = r->engine && engine_fits(r->engine, 0);
     if (err == E_BUDGET && *room) {
         minimum_take(pool, e, r);
         minimum_take_whole(e, r);
     }
-    pool_free(temp);
+    pool_free(own);
     return err == E_BUDGET ? OK : err;
 }
 
-/* As it is and, on a GPU, with as much of its state on the host as there is room for. */
+/* Tries the recipe as it is and, on a GPU, with as much state on the host as there is room for. */
 static Err minimum_host_resident(Pool *pool, Explained *e, const Recipe *recipe,
-                          const ExplainOptions *options)
+                                 const ExplainOptions *options)
 {
     bool room;
     TRY(minimum_try(pool, e, recipe, options, &room));
@@ -132,17 +133,17 @@ static Err minimum_host_resident(Pool *pool, Explained *e, const Recipe *recipe,
     return OK;
 }
 
-/* As the recipe has it and, where nothing forbids it, sample by sample: what `fit` may do
- * unasked. */
+/* Tries the recipe as it is and, where nothing forbids it, with micro-batches of one sample: what
+ * `fit` may do without being asked. */
 static Err explain_minimum(Pool *pool, Explained *e, const ExplainOptions *options)
 {
     TRY(minimum_host_resident(pool, e, e->recipe, options));
     if (options->no_split || e->recipe->batch == 1 || recipe_no_split(e->recipe) ||
         graph_has(e->sheet->engine->graph, &op_batchnorm))
         return OK;
-    Recipe *cut = recipe_copy(pool, e->recipe);
-    TRY(recipe_split(cut, cut->batch));
-    return minimum_host_resident(pool, e, cut, options);
+    Recipe *split = recipe_copy(pool, e->recipe);
+    TRY(recipe_split(split, split->batch));
+    return minimum_host_resident(pool, e, split, options);
 }
 
 Err explained_sheet(Pool *pool, const Recipe *recipe, const Device *device,

@@ -1,16 +1,16 @@
-/* fit.c -- which levers, then which plan.
+/* fit.c -- chooses the levers, then the plan.
  *
- * A candidate (fit_candidates.c) is the recipe under one setting of the levers that are allowed.
- * Each has a price before any search: its step with everything kept. They are tried in the order of
- * that price:
+ * A candidate (candidates.c) is the recipe under one setting of the levers that are allowed. Its
+ * cost is known before any search: the time of its step with everything kept. Candidates are tried
+ * in the order of that cost:
  *
- *   everything kept fits      its price is known; nothing dearer need be looked at
- *   no plan of it can fit     the structural bound is above the budget: passed over
- *   else                      the planner searches, with a share of the effort that does not depend
- *                             on the budget, so that more memory never gives a slower plan
+ *   everything kept fits      take it; candidates that cost more need not be tried
+ *   no plan of it can fit     its structural bound is above the budget: skip it
+ *   otherwise                 the planner searches, with a share of the effort that does not depend
+ *                             on the budget
  *
- * The list of candidates does not depend on the budget, and every candidate's plans get faster with
- * more of it: so more memory never gives a slower plan. */
+ * More memory never gives a slower plan: neither the list of candidates nor their effort depends on
+ * the budget, and the plans of one candidate only get faster with more of it. */
 #include "fit/fit_int.h"
 
 #include "base/clock.h"
@@ -55,7 +55,7 @@ Err allow_read(const char *text, unsigned *allow)
 Err recipe_split(Recipe *recipe, int64_t split)
 {
     if (split != 1 && recipe_no_split(recipe))
-        return fail(E_USAGE, "a micro-batch of %s cannot be cut: %s", recipe->name,
+        return fail(E_USAGE, "the micro-batches of %s cannot be split: %s", recipe->name,
                     recipe_no_split(recipe));
     if (split < 1 || recipe->batch % split)
         return fail(E_USAGE, "a micro-batch of %lld cannot be split into %lld equal ones",
@@ -66,7 +66,7 @@ Err recipe_split(Recipe *recipe, int64_t split)
     return OK;
 }
 
-/* ---- what was changed, in words ---- */
+/* ---- the changes in words ---- */
 
 static void fit_change(FitResult *r, bool exact, const char *what, const char *from, const char *to)
 {
@@ -90,18 +90,18 @@ static void fit_say_changes(Pool *pool, const Recipe *asked, FitResult *r)
         fit_change(r, false, "precision", recipe_precisions[asked->precision],
                    recipe_precisions[now->precision]);
     if (now->levers.sample_chunks > 1)
-        fit_change(r, false, "sample chunks", "at once",
+        fit_change(r, false, "sample chunks", "whole",
                    now->levers.sample_chunks == asked->batch
-                       ? pool_print(pool, "sample by sample, %d nodes", r->graph.chunked)
-                       : pool_print(pool, "in %lld lots, %d nodes", (long long)now->levers.sample_chunks,
-                                    r->graph.chunked));
+                       ? pool_print(pool, "one sample at a time, %d nodes", r->graph.chunked)
+                       : pool_print(pool, "%lld chunks, %d nodes",
+                                    (long long)now->levers.sample_chunks, r->graph.chunked));
     if (now->levers.loss_chunks > 1)
-        fit_change(r, false, "loss", "at once",
-                   pool_print(pool, "in %lld chunks, with %d nodes before it",
+        fit_change(r, false, "loss chunks", "whole",
+                   pool_print(pool, "%lld chunks, with %d nodes before the loss",
                               (long long)now->levers.loss_chunks, r->graph.chunked - 1));
     if (r->engine->leaner)
         fit_change(r, false, "algorithm", r->engine->device->library,
-                   pool_print(pool, "own, in %d nodes", r->engine->leaner));
+                   pool_print(pool, "builtin, in %d nodes", r->engine->leaner));
     if (now->levers.stored_attention != asked->levers.stored_attention)
         fit_change(r, false, "attention", asked->levers.stored_attention ? "stored" : "streamed",
                    now->levers.stored_attention ? "stored" : "streamed");
@@ -114,24 +114,24 @@ static void fit_say_changes(Pool *pool, const Recipe *asked, FitResult *r)
         fit_change(r, true, "host transfers", "0", pool_print(pool, "%d", r->engine->moved));
     if (r->engine->recomputed)
         fit_change(r, true, "recompute", "nothing",
-                   pool_print(pool, "%d runs again", r->engine->recomputed));
+                   pool_print(pool, "%d nodes", r->engine->recomputed));
 }
 
 /* ---- searching ---- */
 
-/* The effort of one search: all of it under the recipe's own numeric levers, whatever else is
- * allowed, so that allowing more never finds less; half of it for smaller micro-batches and lower
- * precision, which gain most; an eighth under every other setting, of which there are many. The
- * placements of state that a GPU offers share it: they are the same step with more or less room.
- */
+/* The effort of one search. Under the recipe's numeric levers it is all of it, whatever else is
+ * allowed, so that allowing more never gives a worse plan. Smaller micro-batches and lower
+ * precision, which gain most, get half; every other setting, of which there are many, an eighth.
+ * The choices of host-resident state on a GPU share it: they are the same step with more or less
+ * room. */
 static int64_t fit_share(const Fit *fit, const Candidate *c)
 {
     const Levers *is = &c->recipe->levers, *asked = &fit->recipe->levers;
     bool inside = is->sample_chunks != asked->sample_chunks || is->loss_chunks != asked->loss_chunks ||
                   is->max_workspace != asked->max_workspace ||
                   is->stored_attention != asked->stored_attention;
-    bool builtin = c->recipe->batch == fit->recipe->batch &&
-               c->recipe->precision == fit->recipe->precision && !inside;
+    bool as_asked = c->recipe->batch == fit->recipe->batch &&
+                    c->recipe->precision == fit->recipe->precision && !inside;
     int32_t nodes = 0;
     for (int i = 0; i < c->kept->n_programs; i++)
         if (c->kept->programs[i].pgraph->n_nodes > nodes)
@@ -141,7 +141,7 @@ static int64_t fit_share(const Fit *fit, const Candidate *c)
     for (int host = asked->host + 1; host <= HOST_STATE; host++)
         placements += fit_can_host(fit, host);
     effort = effort / placements + 1;
-    return builtin ? effort : effort / (inside ? 8 : 2) + 1;
+    return as_asked ? effort : effort / (inside ? 8 : 2) + 1;
 }
 
 static Err fit_search(Fit *fit, Candidate *c, int64_t budget, TrainingGraph *graph, Engine **engine)
@@ -167,12 +167,12 @@ static void fit_take(FitResult *r, const Candidate *c, const TrainingGraph *grap
     r->step_ns = engine_step_ns(engine, c->recipe->accumulate);
 }
 
-static bool fit_faster(double a_ns, double b_ns)     /* by more than the order of a sum makes */
+static bool fit_faster(double a_ns, double b_ns)     /* by more than rounding of a sum explains */
 {
     return a_ns < b_ns * (1 - 1e-9);
 }
 
-/* One candidate; a better plan, or a smaller one while nothing fits, becomes the result. */
+/* Tries one candidate. A faster plan becomes the result; while nothing fits, a smaller one does. */
 static Err fit_try(Fit *fit, Candidate *c, FitResult *r)
 {
     int64_t       budget = fit->options->budget_bytes;
@@ -185,8 +185,7 @@ static Err fit_try(Fit *fit, Candidate *c, FitResult *r)
         return OK;
     }
     if (budget && c->kept->keep_all_bytes > budget) {
-        /* What cannot fit is searched all the same while nothing else does: its least arena
-         * counts. */
+        /* While nothing fits, search even what cannot fit: its smallest arena may be the minimum. */
         if (c->twin || (r->fits && c->kept->bound_bytes > budget))
             return OK;
         Err err = fit_search(fit, c, budget, &graph, &engine);
@@ -206,38 +205,37 @@ static Err fit_try(Fit *fit, Candidate *c, FitResult *r)
 static Err fit_refuse(const FitResult *r, const FitOptions *options)
 {
     const Program *peak = &r->engine->programs[r->engine->peak_program];
-    /* what is asked for on a GPU holds it too */
-    int64_t        runtime = r->engine->device->runtime_bytes;
-    int64_t        budget = options->budget_bytes + runtime, least = r->minimum_bytes + runtime;
-    if (r->cut)                      /* "needs at least" may be far from true: say what is known */
+    int64_t        runtime = r->engine->device->runtime_bytes;   /* part of a GPU's budget */
+    int64_t        budget = options->budget_bytes + runtime, minimum = r->minimum_bytes + runtime;
+    if (r->cut)                      /* the true minimum may be far lower: name what was found */
         return fail(E_BUDGET,
-                    "the time limit came before a plan within %s (%lld bytes) was found: the least "
-                    "found by then needs %s (%lld bytes). Give the search more time, or ask for "
-                    "that",
-                    bytes_text(budget), (long long)budget, bytes_text(least), (long long)least);
+                    "the time limit came before a plan within %s (%lld bytes) was found: the "
+                    "smallest found so far needs %s (%lld bytes). Give the search more time, or "
+                    "ask for that",
+                    bytes_text(budget), (long long)budget, bytes_text(minimum),
+                    (long long)minimum);
     if (!program_in_step(peak))
         return fail(E_BUDGET,
                     "no plan fits %s (%lld bytes): phase %s needs at least %s (%lld bytes) with "
-                    "what may be changed, of which %s are "
-                    "parameters and state. Ask for the least, or for a smaller %s",
-                    bytes_text(budget), (long long)budget, peak->name, bytes_text(least),
-                    (long long)least,
-                    bytes_text(r->engine->persistent_bytes),
+                    "what may be changed, of which %s are parameters and state. Ask for the "
+                    "minimum, or for a smaller %s",
+                    bytes_text(budget), (long long)budget, peak->name, bytes_text(minimum),
+                    (long long)minimum, bytes_text(r->engine->persistent_bytes),
                     peak->phases[PHASE_VALIDATE] ? "validate.batch" : "sample.n");
     return fail(
         E_BUDGET,
         "no plan fits %s (%lld bytes): this model needs at least %s (%lld bytes) with what may be "
         "changed, of which %s "
-        "are parameters and state; no such plan can do with less than %s. Ask for the least, %s",
-        bytes_text(budget), (long long)budget, bytes_text(least), (long long)least,
+        "are parameters and state; no such plan can do with less than %s. Ask for the minimum, %s",
+        bytes_text(budget), (long long)budget, bytes_text(minimum), (long long)minimum,
         bytes_text(r->engine->persistent_bytes), bytes_text(r->bound_bytes + runtime),
         options->allow & ALLOW_PRECISION ? "or for a smaller --batch"
                                          : "for a smaller --batch, or allow more (--what-if)");
 }
 
-/* Asked for no more than the least arena, the search tries harder to place plans and may end below
- * it. That is the least then, else what one budget is answered with would be refused as the next.
- */
+/* Searches once more with the smallest arena as the budget: near its budget the search tries harder
+ * to place plans, so it may end below. Without this, the minimum that one refusal names could be
+ * undercut by the next. */
 static Err fit_minimum(Fit *fit, FitResult *r)
 {
     Candidate    *c = fit->list;
@@ -257,8 +255,8 @@ static Err fit_minimum(Fit *fit, FitResult *r)
     return OK;
 }
 
-/* `last`: nobody looks further where this refuses, so its least is looked at once more. */
-static Err fit_choose(Fit *fit, bool last, FitResult *r)
+/* `refine`: where nothing fits, search again for the minimum (fit_minimum). */
+static Err fit_choose(Fit *fit, bool refine, FitResult *r)
 {
     const Candidate *asked = NULL;
     fit_order(fit);
@@ -272,16 +270,16 @@ static Err fit_choose(Fit *fit, bool last, FitResult *r)
         r->bound_bytes = i == 0 || bound < r->bound_bytes ? bound : r->bound_bytes;
         TRY(fit_try(fit, &fit->list[i], r));
     }
-    if (fit->cut)                    /* some that are allowed were not looked at */
+    if (fit->cut)                    /* some candidates were not built, so there is no bound */
         r->bound_bytes = 0;
-    if (last && !r->fits)
+    if (refine && !r->fits)
         TRY(fit_minimum(fit, r));
     fit_say_changes(fit->pool, fit->recipe, r);
     for (int i = 0; i < fit->n; i++)
         if (fit->list[i].recipe != r->recipe)
             pool_free(fit->list[i].pool);
     if (r->fits) {
-        r->n_notes = r->n_changes ? r->n_notes : 0;      /* nothing had to be looked for */
+        r->n_notes = r->n_changes ? r->n_notes : 0;      /* no lever was needed */
         return OK;
     }
     r->minimum_bytes = r->engine->arena_bytes;
@@ -316,15 +314,16 @@ Err fit_plan(Pool *pool, const Recipe *recipe, const Device *device, const FitOp
     *r = (FitResult){ 0 };
     fit_begin(pool, recipe, device, options, fit);
     TRY(fit_add(fit, recipe, false));
-    if (!fit->n)                           /* fit_add takes that for an answer: r->engine is NULL */
-        return fail(E_BUDGET, "the host has no room for the state of this model; give more with "
+    if (!fit->n)                           /* fit_add added none: r->engine stays NULL */
+        return fail(E_BUDGET,
+                    "the host has no room for the state of this model; give it more with "
                     "--host-budget");
-    return fit_choose(fit, false, r);      /* one of several tries, or a quick look */
+    return fit_choose(fit, false, r);      /* one of several tries: no refining */
 }
 
 /* ---- budget against time ---- */
 
-/* of one candidate; points of the whole curve, about */
+/* Budgets tried for one candidate; points of the whole curve are at least 1/40 of its span apart. */
 enum { CURVE_POINTS = 12, CURVE_APART = 40 };
 
 static int point_order(const void *a, const void *b)
@@ -332,7 +331,7 @@ static int point_order(const void *a, const void *b)
     const FitPoint *x = a, *y = b;
     if (x->peak_bytes != y->peak_bytes)
         return x->peak_bytes > y->peak_bytes ? -1 : 1;
-    return (x->sum_ns < y->sum_ns) - (x->sum_ns > y->sum_ns);    /* the fastest of equals is last */
+    return (x->sum_ns < y->sum_ns) - (x->sum_ns > y->sum_ns);    /* of equal peaks the fastest last */
 }
 
 static FitPoint point_as(const Recipe *recipe, int64_t peak_bytes, double sum_ns, double step_ns)
@@ -356,12 +355,12 @@ static FitPoint point_known(const FitResult *known)
     const Engine *engine = known->engine;
     FitPoint      p = point_as(known->recipe, engine->arena_bytes, engine->cost_ns, known->step_ns);
     p.recomputed = engine->recomputed;
-    p.moved = engine->moved;
+    p.offloaded = engine->moved;
     return p;
 }
 
-/* Plans of the largest program at budgets from its bound to keep-everything; the others stay as
- * they are. */
+/* Plans the largest program at budgets from its bound to everything kept; the other programs keep
+ * their plans. */
 static Err curve_add(Fit *fit, const Candidate *c, FitPoint *points, int *n)
 {
     Engine  *kept = c->kept;
@@ -401,7 +400,7 @@ static Err curve_add(Fit *fit, const Candidate *c, FitPoint *points, int *n)
         FitPoint *p = &points[(*n)++];
         *p = point_of(c, one.arena_bytes > others ? one.arena_bytes : others, kept->cost_ns + more);
         p->recomputed = one.meter.n_recomputes;
-        p->moved = one.slots.n_ranges;
+        p->offloaded = one.slots.n_ranges;
     }
     return OK;
 }
@@ -409,22 +408,22 @@ static Err curve_add(Fit *fit, const Candidate *c, FitPoint *points, int *n)
 Err fit_curve(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options,
               const FitResult *known, FitPoint **out, int *n_out)
 {
-    Pool     *temp = pool_new(pool, "curve");
-    Fit      *fit = NEW(temp, Fit);
+    Pool     *own = pool_new(pool, "curve");
+    Fit      *fit = NEW(own, Fit);
     FitResult unused = { 0 };
     FitPoint *points = NEWN(pool, FitPoint, MAX_CANDIDATES * (CURVE_POINTS + 1) + 1);
     int       n = 0, kept = 0;
     Err       err;
-    fit_begin(temp, recipe, device, options, fit);
+    fit_begin(own, recipe, device, options, fit);
     err = fit_candidates(fit, &unused);
     for (int i = 0; i < fit->n && !err && !fit_late(fit); i++)
         err = curve_add(fit, &fit->list[i], points, &n);
-    pool_free(temp);
+    pool_free(own);
     TRY(err);
     if (known)
         points[n++] = point_known(known);
-    /* From the least upwards, only what is faster than everything smaller; then the largest comes
-     * first. Of points that lie together the last is kept: it is the fastest, and hardly larger. */
+    /* From the smallest peak upwards, keep what is faster than everything smaller. Of points close
+     * together keep the last, which is the fastest and hardly larger. Then reverse the order. */
     qsort(points, (size_t)n, sizeof *points, point_order);
     FitPoint *front = NEWN(pool, FitPoint, n + 1);
     int64_t   apart = n ? (points[0].peak_bytes - points[n - 1].peak_bytes) / CURVE_APART : 0;
@@ -432,7 +431,7 @@ Err fit_curve(Pool *pool, const Recipe *recipe, const Device *device, const FitO
         if (!kept || points[i].sum_ns < front[kept - 1].sum_ns) {
             if (kept > 1 && (points[i].peak_bytes - front[kept - 2].peak_bytes < apart ||
                              points[i].peak_bytes - front[kept - 1].peak_bytes < apart / 4))
-                kept--;                      /* never the least itself */
+                kept--;                      /* never the smallest itself */
             front[kept++] = points[i];
         }
     for (int i = 0; i < kept / 2; i++) {

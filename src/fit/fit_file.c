@@ -1,4 +1,4 @@
-/* fit_file.c -- plan.json of a recipe's step: the levers here, the engine's part in
+/* fit_file.c -- plan.json of a training step: the levers here, phases and choices in
  * plan/engine_file.c. */
 #include "fit/fit.h"
 
@@ -60,7 +60,7 @@ Err fit_write(const char *path, const Recipe *asked, const FitResult *r)
     return file_out_done(&file, json_out_done(&o));
 }
 
-/* What is wrong with the file is said where it is read. */
+/* Says nothing about a damaged file: fit_read reports that. */
 int64_t fit_threads(Pool *pool, const char *path)
 {
     const Json *root, *device;
@@ -73,7 +73,7 @@ int64_t fit_threads(Pool *pool, const char *path)
     return strcmp(name, "cpu") || threads < 1 ? 0 : threads;
 }
 
-/* Plans of before there were chunks have neither. */
+/* Both keys are optional. */
 static Err read_chunks(const Json *root, const Json *levers, Levers *out)
 {
     out->sample_chunks = out->loss_chunks = 1;
@@ -84,12 +84,13 @@ static Err read_chunks(const Json *root, const Json *levers, Levers *out)
     if (out->sample_chunks < 1 || out->loss_chunks < 1 || out->sample_chunks > MAX_CHUNKS ||
         out->loss_chunks > MAX_CHUNKS || (out->sample_chunks > 1 && out->loss_chunks > 1))
         return json_fail(root, levers,
-                         "sections in %lld chunks and a loss in %lld chunks: one of the two, up to %d",
+                         "sample_chunks is %lld and loss_chunks %lld; only one of the two may be "
+                         "above 1, up to %d",
                          (long long)out->sample_chunks, (long long)out->loss_chunks, MAX_CHUNKS);
     return OK;
 }
 
-/* The recipe with the levers of the file; it must be the recipe that the plan was made for. */
+/* Sets the levers of the file; the recipe must be the one that the plan was made for. */
 static Err read_levers(const Json *root, Recipe *recipe)
 {
     const Json *levers;
@@ -98,8 +99,8 @@ static Err read_levers(const Json *root, Recipe *recipe)
     int         now = 0;
     if (root->kind == JSON_OBJECT && !json_get(root, "levers") && json_get(root, "steps"))
         return json_fail(root, NULL,
-                         "this is a plan of a bare graph; make one of a training step by plimsoll "
-                         "fit -o");
+                         "this is a plan of a bare graph; plimsoll fit -o makes one of a training "
+                         "step");
     TRY(json_need_object(root, "levers", &levers));
     TRY(json_need_int(levers, "batch", &batch));
     TRY(json_need_int(levers, "accumulate", &accumulate));
@@ -114,9 +115,7 @@ static Err read_levers(const Json *root, Recipe *recipe)
         if (!strcmp(host_words[recipe->levers.host], host))
             break;
     if (!host_words[recipe->levers.host])
-        return json_fail(
-            root, levers,
-            "there is no state called %s to keep on the host; it is none, ema or state", host);
+        return json_fail(root, levers, "levers.host must be none, ema or state, not %s", host);
     while (recipe_precisions[now] && strcmp(recipe_precisions[now], precision))
         now++;
     if (!recipe_precisions[now] || (strcmp(attention, "stored") && strcmp(attention, "streamed")))
@@ -124,15 +123,15 @@ static Err read_levers(const Json *root, Recipe *recipe)
                          attention);
     if (strcmp(asked, recipe_precisions[recipe->precision]))
         return fail(E_PLAN,
-                    "%s was made for a recipe in %s, this one is in %s; make a plan for it by "
-                    "plimsoll fit",
+                    "%s was made for a recipe in %s, but this one is in %s; plimsoll fit makes a "
+                    "plan for it",
                     json_name(root), asked, recipe_precisions[recipe->precision]);
     if (split < 1 || split > recipe->batch || recipe->batch % split ||
         recipe->batch / split != batch || recipe->accumulate > INT64_MAX / split ||
         recipe->accumulate * split != accumulate)
         return fail(E_PLAN,
-                    "%s was made for micro-batches of %lld x %lld split in %lld, which those of "
-                    "this recipe, %lld x %lld, are not; make a plan for it by plimsoll fit",
+                    "%s was made for micro-batches of %lld x %lld, split by %lld, which does not "
+                    "match the %lld x %lld of this recipe; plimsoll fit makes a plan for it",
                     json_name(root), (long long)batch, (long long)accumulate, (long long)split,
                     (long long)recipe->batch, (long long)recipe->accumulate);
     recipe->precision = now;
@@ -173,8 +172,8 @@ Err fit_from_json(Pool *pool, const Json *root, const Recipe *asked, const Devic
     TRY(read_levers(root, recipe));
     if (given_noise && recipe->levers.split > 1)
         return fail(E_USAGE,
-                    "%s splits micro-batches, which given inputs are not; make a plan "
-                    "with --allow none",
+                    "%s splits micro-batches, but given inputs cannot be split; make a plan with "
+                    "--allow none",
                     json_name(root));
     TRY(read_changes(pool, root, "numeric", false, r));
     TRY(read_changes(pool, root, "exact", true, r));
@@ -197,11 +196,11 @@ Err fit_from_json(Pool *pool, const Json *root, const Recipe *asked, const Devic
 Err fit_read(Pool *pool, const char *path, const Recipe *recipe, const Device *device,
              bool given_noise, FitResult *r)
 {
-    Pool       *temp = pool_new(NULL, "fit_read");
+    Pool       *text = pool_new(NULL, "fit_read");
     const Json *root;
-    Err err = json_read(temp, path, 0, &root);
+    Err         err = json_read(text, path, 0, &root);
     if (!err)
         err = fit_from_json(pool, root, recipe, device, given_noise, r);
-    pool_free(temp);
+    pool_free(text);
     return err;
 }

@@ -1,4 +1,4 @@
-/* fit_int.h -- between fit.c, which searches, and fit_candidates.c, which says what. */
+/* fit_int.h -- shared by fit.c, which searches, and candidates.c, which lists what to search. */
 #ifndef FIT_FIT_INT_H
 #define FIT_FIT_INT_H
 
@@ -11,7 +11,8 @@ typedef struct Candidate {
     Recipe       *recipe;
     TrainingGraph graph;
     Engine       *kept;          /* everything kept */
-    bool          twin;  /* the next one is the same with gradient release: never searched */
+    bool          twin;          /* the next candidate is the same with gradient release, which
+                                  * needs no more memory: only that one is searched */
     bool          asked;         /* every lever as the recipe has it */
 } Candidate;
 
@@ -21,25 +22,25 @@ typedef struct Fit {
     const Device     *device;
     const FitOptions *options;
     double            deadline_s;
-    bool              cut;           /* some could not be built in time */
+    bool              cut;           /* the time limit came before all candidates were built */
     Candidate         list[MAX_CANDIDATES];
     int               n;
 } Fit;
 
-/* Graph and engine of a recipe as its levers stand. */
+/* Graph and engine of a recipe with its levers. */
 Err fit_build(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options,
               const EngineOptions *how, TrainingGraph *graph, Engine **engine);
 
-/* A time limit cuts searches off. Building what could be searched takes its time too: once the
- * limit has passed twice, what is not built is left out, and so is what was not looked at. */
+/* A time limit ends searches. Building candidates takes time too: after twice the limit, no more
+ * are built and no more are tried. */
 bool fit_late(const Fit *fit);
 
-/* Is that placement of state one of its own, on a device with a memory of its own? */
+/* Can this state be host-resident: has the device its own memory, and the recipe such state? */
 bool fit_can_host(const Fit *fit, int host);
 
-/* One candidate, unless it is impossible or the same as another. */
+/* Adds one candidate, unless it is impossible or the same as another. */
 Err  fit_add(Fit *fit, const Recipe *recipe, bool twin);
-/* All that options->allow allows; the result gets notes on what could not be used. */
+/* Adds everything that options->allow allows; the result gets notes on what could not be used. */
 Err  fit_candidates(Fit *fit, FitResult *result);
 void fit_order(Fit *fit);            /* cheapest first, then nearest to the recipe */
 

@@ -1,15 +1,15 @@
-/* phase_rows.c -- the phases of a step and of what is done between steps, each with its own peak.
+/* phase_rows.c -- the phases of a step, and those between steps, each with its own peak.
  *
- * A phase is one of first, micro, update, validate, sample, save. Programs are how the planner
- * groups them: one may hold two phases (a step of one micro-batch updates at once), and a sampler's
- * three parts are one phase.
+ * A phase is one of first, micro, update, validate, sample, save. The planner groups phases into
+ * programs: a program may hold two (without accumulation the update belongs to the micro-batch),
+ * and the three programs of a sampler are one phase.
  */
 #include "fit/explained.h"
 
 #include <string.h>
 
-/* The part whose run a step belongs to: a copy or a drop goes with the run it comes before, at the
- * end with the last one. */
+/* The phase of every step. A copy or a drop belongs to the run that follows it, at the end to the
+ * last run. */
 static void phases_listed(const Engine *engine, const Program *p, uint8_t *phase_of)
 {
     uint8_t phase = PHASE_COUNT;
@@ -32,8 +32,8 @@ static PhaseRow *phase_named(PhaseRow *phases, int32_t *n, PhaseRow like)
     return &phases[(*n)++];
 }
 
-/* The highest byte the phase's runs are given, and what is live at its own peak instant, the first
- * step with the most. */
+/* The highest byte that the phase's runs use, and what is live at its own peak step, the first step
+ * with the largest live sum. */
 static void phase_measure(Pool *pool, const Engine *engine, const Program *p,
                           const uint8_t *phase_of, Phase phase, PhaseRow *row)
 {
@@ -42,7 +42,7 @@ static void phase_measure(Pool *pool, const Engine *engine, const Program *p,
     for (int32_t s = 0; s < p->plan->n_steps; s++) {
         StepKind kind = p->plan->steps[s].kind;
         if (phase_of[s] != phase || (kind != STEP_RUN && kind != STEP_LOAD))
-            continue;                        /* nothing else adds bytes */
+            continue;                        /* other steps add no bytes */
         row->steps += kind == STEP_RUN;
         if (p->meter.curve[s] + elsewhere > row->live_bytes) {
             row->live_bytes = p->meter.curve[s] + elsewhere;
@@ -60,7 +60,7 @@ static void phase_measure(Pool *pool, const Engine *engine, const Program *p,
 
 void phases_find(Pool *pool, const Recipe *recipe, const Engine *engine, PhaseRow **list, int32_t *n)
 {
-    Pool  *temp = pool_new(NULL, "phases");
+    Pool     *own = pool_new(NULL, "phases");
     PhaseRow *phases = *list = NEWN(pool, PhaseRow, PHASE_COUNT + 1);
     *n = 0;
     for (int i = 0; i < engine->n_programs; i++) {
@@ -72,25 +72,26 @@ void phases_find(Pool *pool, const Recipe *recipe, const Engine *engine, PhaseRo
         int64_t        repeat = p->phases[PHASE_MICRO] ? recipe->accumulate
                                 : validate           ? recipe->validate.batches
                                                      : 1;
-        uint8_t       *phase_of = NEWN(temp, uint8_t, p->plan->n_steps + 1);
+        uint8_t       *phase_of = NEWN(own, uint8_t, p->plan->n_steps + 1);
         phases_listed(engine, p, phase_of);
         for (int phase = 0; phase < PHASE_COUNT; phase++)
             if (p->phases[phase])
-                phase_measure(temp, engine, p, phase_of, (Phase)phase,
-                           phase_named(phases, n, (PhaseRow){ .name = phase_public_name((Phase)phase),
-                                                           .repeat = repeat, .every = every }));
+                phase_measure(own, engine, p, phase_of, (Phase)phase,
+                              phase_named(phases, n,
+                                          (PhaseRow){ .name = phase_public_name((Phase)phase),
+                                                      .repeat = repeat, .every = every }));
     }
-    /* A checkpoint is written from what stays in the arena; its buffer on the host is outside. */
+    /* A checkpoint is written from the persistent values; its host buffer is outside the arena. */
     PhaseRow *save = phase_named(phases, n, (PhaseRow){ .name = "save", .every = recipe->save.every,
-                                                  .peak_bytes = engine->persistent_bytes });
+                                                        .peak_bytes = engine->persistent_bytes });
     for (int32_t i = 0; i < engine->graph->n_values; i++)
         if (engine->offset[i] >= 0) {
             save->classes[value_at(engine->graph, i)->mem_class] += value_at(engine->graph, i)->bytes;
             save->live_bytes += value_at(engine->graph, i)->bytes;
         }
-    /* A phase may leave the upper end of the state alone: it lies there all the same. */
+    /* State counts even where a phase does not touch the upper end of it. */
     for (int32_t i = 0; i < *n; i++)
         if (phases[i].peak_bytes < phases[i].live_bytes)
             phases[i].peak_bytes = phases[i].live_bytes;
-    pool_free(temp);
+    pool_free(own);
 }

@@ -1,4 +1,4 @@
-/* sheet.c -- collects what is live at the peak. */
+/* sheet.c -- collects the buffers that are live at the peak, and groups them. */
 #include "fit/sheet.h"
 
 #include "base/text.h"
@@ -27,7 +27,7 @@ void sheet_at(Pool *pool, const Engine *engine, const Program *program, int32_t 
                      (LiveBuffer){ i, -1, v->mem_class, v->module, v->source, v->bytes, 0,
                                    program->plan->n_steps });
     }
-    /* In place, two values share a buffer for one step: the one that begins there counts. */
+    /* In place, two values share a buffer for one step: the one that begins then counts. */
     int32_t *holder = NEWN(pool, int32_t, all->n_buffers + 1);
     for (int32_t i = 0; i < all->n_buffers; i++)
         holder[i] = -1;
@@ -84,7 +84,7 @@ static void sheet_modules(Pool *pool, Sheet *sheet)
         rows[sheet->live[i].module].bytes += sheet->live[i].bytes;
         rows[sheet->live[i].module].n++;
     }
-    for (int32_t i = graph->n_modules - 1; i >= 0; i--) {  /* children stand after their parents */
+    for (int32_t i = graph->n_modules - 1; i >= 0; i--) {  /* children come after their parents */
         rows[i].total += rows[i].bytes;
         if (graph->modules[i].parent >= 0)
             rows[graph->modules[i].parent].total += rows[i].total;
@@ -130,7 +130,7 @@ Err sheet_new(Pool *pool, const Engine *engine, Sheet **out)
     REQUIRE(engine->n_programs > 0);
     const Program *peak = &engine->programs[engine->peak_program];
     sheet_at(pool, engine, peak, peak->meter.peak_step, sheet);
-    int32_t at = sheet->step;  /* a load may have the most: for the run it comes before */
+    int32_t at = sheet->step;                /* a load belongs to the run that follows it */
     while (at + 1 < peak->plan->n_steps && peak->plan->steps[at].kind != STEP_RUN)
         at++;
     while (sheet->program->plan->steps[at].kind != STEP_RUN)
@@ -139,7 +139,7 @@ Err sheet_new(Pool *pool, const Engine *engine, Sheet **out)
     sheet->phase = engine->graph->nodes[sheet->node].phase;
     sheet->peak_bytes = engine->arena_bytes;
     sheet->gap_bytes = sheet->peak_bytes - sheet->live_bytes;
-    REQUIRE(sheet->live_bytes == sheet->program->live_bytes);    /* two ways of counting agree */
+    REQUIRE(sheet->live_bytes == sheet->program->live_bytes);    /* both counts agree */
     qsort(sheet->live, (size_t)sheet->n_live, sizeof *sheet->live, live_order);
     sheet_modules(pool, sheet);
     sheet_lines(pool, sheet);
@@ -173,7 +173,7 @@ const char *sheet_fullest(Pool *pool, const Engine *engine)
     for (int32_t i = 0; i < sheet->n_live; i++) {
         const LiveBuffer *b = &sheet->live[i];
         if (b->value >= 0 && engine->offset[b->value] >= 0)
-            continue;                        /* parameters and state: their sum follows */
+            continue;                        /* parameters and state are named as one sum */
         if (n == LARGEST) {
             more++;
             more_bytes += b->bytes;

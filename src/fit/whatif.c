@@ -1,7 +1,7 @@
-/* whatif.c -- each row is the recipe with one thing changed, built, planned and placed anew.
+/* whatif.c -- each row is the recipe with one thing changed: built, planned and placed again.
  *
- * Cheap rows come first; rows that search share what is left of the time. A row that the limit
- * reaches is marked, never guessed. */
+ * Rows without a search come first; rows that search share what is left of the time. A row that the
+ * time limit reaches is marked as such, never estimated. */
 #include "fit/whatif_int.h"
 
 #include "base/clock.h"
@@ -16,13 +16,13 @@ const char *const effort_words[] = { "immediate", "short", "long" };
 
 enum { SHORT_EFFORT = 2000, LOSS_CHUNKS = 4 };
 
-static double run_left_s(const Run *run)
+static double run_left_s(const WhatIfRun *run)
 {
     return run->options->time_limit_s - (clock_now() - run->start_s);
 }
 
-/* Plans the recipe; the row gets its figures, or the sentence why not. */
-static Err run_plan(Run *run, WhatIf *row, const Recipe *recipe, Search search)
+/* Plans the recipe; the row gets its figures, or the sentence that says why it failed. */
+static Err run_plan(WhatIfRun *run, WhatIf *row, const Recipe *recipe, WhatIfSearch search)
 {
     double left = run_left_s(run);
     if (run->options->progress)
@@ -41,7 +41,7 @@ static Err run_plan(Run *run, WhatIf *row, const Recipe *recipe, Search search)
                        .effort = run->options->effort ? run->options->effort : SHORT_EFFORT };
     Err        err = search == SEARCH_ALL ? fit_run(pool, recipe, run->e->device, &how, result)
                                           : fit_plan(pool, recipe, run->e->device, &how, result);
-    if (err && (err != E_BUDGET || !result->engine)) {   /* or the host has no room for the state */
+    if (err && (err != E_BUDGET || !result->engine)) {   /* NULL: the host has no room for state */
         row->failed = true;
         row->note = pool_text(run->pool, err_text());
     } else {
@@ -63,7 +63,7 @@ static Err run_plan(Run *run, WhatIf *row, const Recipe *recipe, Search search)
     return OK;
 }
 
-Err run_row(Run *run, WhatIf row, const Recipe *recipe, Search search)
+Err run_row(WhatIfRun *run, WhatIf row, const Recipe *recipe, WhatIfSearch search)
 {
     REQUIRE(run->n < MAX_ROWS);
     TRY(run_plan(run, &row, recipe, search));
@@ -71,7 +71,7 @@ Err run_row(Run *run, WhatIf row, const Recipe *recipe, Search search)
     return OK;
 }
 
-void run_refuse(Run *run, WhatIf row, const char *why)
+void run_refuse(WhatIfRun *run, WhatIf row, const char *why)
 {
     REQUIRE(run->n < MAX_ROWS);
     row.failed = true;
@@ -79,20 +79,20 @@ void run_refuse(Run *run, WhatIf row, const char *why)
     run->rows[run->n++] = row;
 }
 
-/* ---- levers that leave the model as it is ---- */
+/* ---- levers that do not change the model ---- */
 
-static Err run_precision(Run *run)
+static Err run_precision(WhatIfRun *run)
 {
     Recipe *r = recipe_copy(run->pool, run->e->recipe);
     if (recipe_type(r) != F32)
         return OK;
-    r->precision = 1;
+    r->precision = PRECISION_BF16;
     return run_row(run, (WhatIf){ .name = "bf16 storage, fp32 master weights",
                                   .how = "--precision bf16" }, r, SEARCH_NONE);
 }
 
-/* Halves, and single samples; the effective batch stays. */
-static Err run_split(Run *run)
+/* Micro-batches of half the size, and of one sample; the effective batch stays. */
+static Err run_split(WhatIfRun *run)
 {
     int64_t batch = run->e->recipe->batch;
     for (int which = 0; which < 2; which++) {
@@ -114,7 +114,7 @@ static Err run_split(Run *run)
     return OK;
 }
 
-static Err run_attention(Run *run)
+static Err run_attention(WhatIfRun *run)
 {
     Recipe *r = recipe_copy(run->pool, run->e->recipe);
     for (int32_t i = 0; i < run->e->n_avoided; i++)
@@ -128,7 +128,7 @@ static Err run_attention(Run *run)
     return OK;
 }
 
-static Err run_release(Run *run)
+static Err run_release(WhatIfRun *run)
 {
     Recipe     *r = recipe_copy(run->pool, run->e->recipe);
     const char *why_not = recipe_no_release(r);
@@ -142,30 +142,30 @@ static Err run_release(Run *run)
     return run_row(run, row, r, SEARCH_NONE);
 }
 
-static Err run_workspace(Run *run)
+static Err run_workspace(WhatIfRun *run)
 {
     Recipe *r = recipe_copy(run->pool, run->e->recipe);
     r->levers.max_workspace = 1;
-    return run_row(run, (WhatIf){ .name = "algorithms with least workspace",
+    return run_row(run, (WhatIf){ .name = "algorithms with the smallest workspace",
                                   .how = "fit --allow algorithm" }, r, SEARCH_NONE);
 }
 
-/* A row whose chunks cut something, or why there is none. */
-static Err run_chunks(Run *run, WhatIf row, const Recipe *recipe, const char *why_not)
+/* Adds the row if its chunks apply to any node, else the reason why not. */
+static Err run_chunks(WhatIfRun *run, WhatIf row, const Recipe *recipe, const char *why_not)
 {
-    Pool         *pool = pool_new(NULL, "lots");
+    Pool         *pool = pool_new(NULL, "chunks");
     TrainingGraph graph;
     Err           err = recipe_graph(pool, recipe, false, &graph);
-    bool          cut = !err && graph.chunked;
+    bool          chunked = !err && graph.chunked;
     pool_free(pool);
     TRY(err);
-    if (cut)
+    if (chunked)
         return run_row(run, row, recipe, SEARCH_NONE);
     run_refuse(run, row, why_not);
     return OK;
 }
 
-static Err run_loss(Run *run)
+static Err run_loss(WhatIfRun *run)
 {
     Recipe *r = recipe_copy(run->pool, run->e->recipe);
     r->levers.loss_chunks = LOSS_CHUNKS;
@@ -177,33 +177,33 @@ static Err run_loss(Run *run)
         r, "nothing before the loss works row by row in equal chunks");
 }
 
-static Err run_sample_chunks(Run *run)
+static Err run_sample_chunks(WhatIfRun *run)
 {
     Recipe *r = recipe_copy(run->pool, run->e->recipe);
     r->levers.sample_chunks = recipe_max_chunks(r);
     if (r->levers.sample_chunks < 2)
         return OK;
     return run_chunks(run, (WhatIf){ .name = r->levers.sample_chunks == r->batch
-                                               ? "sections sample by sample, batch norm whole"
-                                               : "sections in chunks, batch norm whole",
+                                               ? "one sample at a time, except in batch norm"
+                                               : "chunks of samples, except in batch norm",
                                    .how = "fit --allow split, within a budget" }, r,
-                    "no run of per-sample operators keeps more than it hands on");
+                    "no sequence of per-sample operators keeps more bytes than it passes on");
 }
 
-static Err run_host_resident(Run *run, HostState host, const char *name)
+static Err run_host_resident(WhatIfRun *run, HostState host, const char *name)
 {
     Recipe *r = recipe_copy(run->pool, run->e->recipe);
     WhatIf  row = { .name = name, .how = "fit, within a budget", .exact = true };
     if (run->e->device->to_host <= 0) {
         row.how = "on a GPU: fit, within a budget";
-        run_refuse(run, row, "host and device share one memory here");
+        run_refuse(run, row, "on the CPU, host and device share one memory");
         return OK;
     }
     r->levers.host = (int)host;
     return run_row(run, row, r, SEARCH_NONE);
 }
 
-static Err run_state(Run *run)
+static Err run_state(WhatIfRun *run)
 {
     Recipe *r = recipe_copy(run->pool, run->e->recipe);
     if (r->ema.rule != EMA_NONE) {
@@ -217,7 +217,7 @@ static Err run_state(Run *run)
     r = recipe_copy(run->pool, run->e->recipe);
     if (r->optimizer.kind != OPTIMIZER_SGD) {
         r->optimizer.kind = OPTIMIZER_SGD;
-        TRY(run_row(run, (WhatIf){ .name = "SGD with momentum: one state a weight",
+        TRY(run_row(run, (WhatIf){ .name = "SGD with momentum: one state per weight",
                                    .how = "--set optimizer.kind=sgd",
                                    .effort = EFFORT_SHORT }, r, SEARCH_NONE));
         r->optimizer.beta1 = 0;
@@ -228,38 +228,38 @@ static Err run_state(Run *run)
     return OK;
 }
 
-/* A GPU's budget holds its runtime too. */
-static const char *recompute_words(const Run *run, int64_t arena_bytes)
+/* The budget to ask for, which on a GPU includes the runtime. */
+static const char *recompute_words(const WhatIfRun *run, int64_t arena_bytes)
 {
     return pool_print(run->pool, "fit --allow none --budget %lld",
                       (long long)(arena_bytes + run->e->device->runtime_bytes));
 }
 
-/* The first bytes are the cheapest: half of what recomputing can save costs much less than half. */
-static Err run_recompute(Run *run)
+/* The first bytes cost least: half of what recomputation can save costs much less than half. */
+static Err run_recompute(WhatIfRun *run)
 {
     TRY(run_row(
         run,
         (WhatIf){ .name = "recompute as much as helps", .how = "fit --allow none", .exact = true },
         run->e->recipe, SEARCH_MINIMUM));
-    WhatIf *least = &run->rows[run->n - 1];
-    if (least->failed || least->saved_bytes <= 0)
+    WhatIf *minimum = &run->rows[run->n - 1];
+    if (minimum->failed || minimum->saved_bytes <= 0)
         return OK;
-    least->how = recompute_words(run, least->peak_bytes);
-    run->half_bytes = least->peak_bytes + least->saved_bytes / 2;
+    minimum->how = recompute_words(run, minimum->peak_bytes);
+    run->half_bytes = minimum->peak_bytes + minimum->saved_bytes / 2;
     return run_row(run, (WhatIf){ .name = "recompute for half of that", .exact = true,
                                   .how = recompute_words(run, run->half_bytes) },
                    run->e->recipe, SEARCH_HALF);
 }
 
-/* Everything that can be done to this model, at once; with its state on the host or not. */
-static const char *together_levers(const Run *run, Recipe *r, bool host)
+/* Sets every lever that this model allows; `host`: also host-resident state. Returns them in words. */
+static const char *together_levers(const WhatIfRun *run, Recipe *r, bool host)
 {
     const Explained *e = run->e;
     unsigned         allow = run->options->allow;
     Text             text = { .pool = run->pool };
     if (allow & ALLOW_PRECISION && recipe_type(r) == F32) {
-        r->precision = 1;
+        r->precision = PRECISION_BF16;
         text_add(&text, "bf16, ");
     }
     if (allow & ALLOW_SPLIT && r->batch > 1 && !recipe_no_split(r) &&
@@ -279,8 +279,8 @@ static const char *together_levers(const Run *run, Recipe *r, bool host)
     return text.n ? text.at : "";
 }
 
-/* Plans between everything kept and the least, as fit --curve has them. */
-static Err run_curve(Run *run)
+/* Plans between everything kept and the minimum, as fit --curve shows them. */
+static Err run_curve(WhatIfRun *run)
 {
     double     left = run_left_s(run);
     FitOptions how = { .budget_bytes = 1, .allow = ALLOW_DEFAULT & run->options->allow,
@@ -294,8 +294,8 @@ static Err run_curve(Run *run)
                      &run->e->n_curve);
 }
 
-/* All at once, for certain; then, in the time left, every combination that fit would try. */
-static Err run_together(Run *run)
+/* First all levers together; then, in the time left, every combination that fit would try. */
+static Err run_together(WhatIfRun *run)
 {
     const WhatIf name = { .name = "all levers together, effective batch kept",
                           .how = "fit --allow algorithm,chunk,split,precision" };
@@ -303,7 +303,7 @@ static Err run_together(Run *run)
     Recipe      *r = recipe_copy(run->pool, run->e->recipe);
     const char  *levers = together_levers(run, r, host);
     TRY(run_row(run, name, r, SEARCH_MINIMUM));
-    if (host && run->rows[run->n - 1].failed && run_left_s(run) > 0) {   /* no room there */
+    if (host && run->rows[run->n - 1].failed && run_left_s(run) > 0) {   /* no room on the host */
         run->n--;
         r = recipe_copy(run->pool, run->e->recipe);
         levers = together_levers(run, r, false);
@@ -312,7 +312,8 @@ static Err run_together(Run *run)
     WhatIf *row = &run->rows[run->n - 1], other = *row;
     if (row->failed)
         return OK;
-    row->note = pool_print(run->pool, "%s%s", levers, row->note ? row->note : "nothing run twice");
+    row->note = pool_print(run->pool, "%s%s", levers,
+                           row->note ? row->note : "nothing recomputed");
     budgets_replan(run->e, fmin(run_left_s(run), run->options->time_limit_s / 4));
     TRY(run_curve(run));
     if (run_left_s(run) <= 0)
@@ -335,7 +336,7 @@ static int row_order(const void *a, const void *b)
 
 Err whatif_run(Pool *pool, Explained *e, const WhatIfOptions *options)
 {
-    Run run = { .pool = pool, .e = e, .options = options, .start_s = clock_now(),
+    WhatIfRun run = { .pool = pool, .e = e, .options = options, .start_s = clock_now(),
                 .rows = NEWN(pool, WhatIf, MAX_ROWS),
                 .expected = 20 };
     TRY(run_precision(&run));

@@ -1,5 +1,5 @@
-/* whatif.h -- what would help: every lever alone and together, each re-planned, and beliefs put to
- * the test. */
+/* whatif.h -- what would save memory: every lever alone and all together, each planned again; and
+ * common beliefs, tested. */
 #ifndef FIT_WHATIF_H
 #define FIT_WHATIF_H
 
@@ -7,32 +7,32 @@
 #include "fit/fit.h"
 
 typedef enum Effort {
-    EFFORT_IMMEDIATE,
-    EFFORT_SHORT,
-    EFFORT_LONG
-} Effort; /* a flag; a recipe value; the model */
+    EFFORT_IMMEDIATE,            /* a flag */
+    EFFORT_SHORT,                /* a value of the recipe */
+    EFFORT_LONG                  /* another model, or other training */
+} Effort;
 extern const char *const effort_words[];
 
 struct WhatIf {
-    const char *name, *how;      /* how: what to type */
+    const char *name, *how;      /* how: the option to give */
     Effort      effort;
-    bool        exact;           /* no number of the training changes */
+    bool        exact;           /* changes no number */
     bool        failed;          /* could not be built; `note` says why */
     bool        cut;             /* the time limit ended its search, or came before it */
     int64_t     peak_bytes, saved_bytes;
-    double      slowdown;        /* predicted time of a step over that of the step as it is */
+    double      slowdown;        /* predicted time of a step, relative to the recipe as it is */
     const char *note;            /* or NULL */
 };
 
 struct Belief {
-    const char *belief, *truth;  /* whole sentences; the figures were computed for this recipe */
+    const char *belief, *truth;  /* sentences; the figures were computed for this recipe */
 };
 
 typedef struct WhatIfOptions {
-    double   time_limit_s;       /* of everything together */
+    double   time_limit_s;       /* for everything together */
     int64_t  effort;             /* of one search; 0: short */
-    unsigned allow;              /* of the combination: ALLOW_... of fit/fit.h */
-    bool     curve;              /* budget against time too, in a part of the time */
+    unsigned allow;              /* for the combination: ALLOW_... of fit/fit.h */
+    bool     curve;              /* also budget against time, in a quarter of the time */
     void   (*progress)(void *arg, double done, const char *text);
     void    *progress_arg;
 } WhatIfOptions;

@@ -1,4 +1,4 @@
-/* whatif_int.h -- rows of a what-if in the making. For report/whatif*.c only. */
+/* whatif_int.h -- what whatif.c and whatif_model.c share: the rows while they are made. */
 #ifndef FIT_WHATIF_INT_H
 #define FIT_WHATIF_INT_H
 
@@ -6,7 +6,7 @@
 
 enum { MAX_ROWS = 40 };
 
-typedef struct Run {
+typedef struct WhatIfRun {
     Pool                *pool;
     Explained           *e;
     const WhatIfOptions *options;
@@ -15,15 +15,19 @@ typedef struct Run {
     int32_t              n;
     int64_t              half_bytes;     /* the budget of SEARCH_HALF */
     int                  expected;       /* rows in all, for the progress line */
-} Run;
+} WhatIfRun;
 
-/* keep all; least arena; half of what that saves; least arena with every lever */
-typedef enum Search { SEARCH_NONE, SEARCH_MINIMUM, SEARCH_HALF, SEARCH_ALL } Search;
+typedef enum WhatIfSearch {
+    SEARCH_NONE,                 /* everything kept */
+    SEARCH_MINIMUM,              /* the smallest arena */
+    SEARCH_HALF,                 /* half of what that saves */
+    SEARCH_ALL                   /* the smallest arena with every lever */
+} WhatIfSearch;
 
-/* Plans the recipe and adds the row with its figures; a row that cannot be, with the reason. */
-Err  run_row(Run *run, WhatIf row, const Recipe *recipe, Search search);
-void run_refuse(Run *run, WhatIf row, const char *why);
+/* Plans the recipe and adds the row with its figures, or with the reason why it failed. */
+Err  run_row(WhatIfRun *run, WhatIf row, const Recipe *recipe, WhatIfSearch search);
+void run_refuse(WhatIfRun *run, WhatIf row, const char *why);
 
-Err  run_changes(Run *run);      /* fit/whatif_model.c */
+Err  run_changes(WhatIfRun *run);      /* fit/whatif_model.c */
 
 #endif

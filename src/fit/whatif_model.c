@@ -1,5 +1,5 @@
-/* whatif_model.c -- what-if rows that change the model: fewer frames, channels, layers. Never done
- * unasked; each is the recipe with keys of its system moved, built and planned anew.
+/* whatif_model.c -- what-if rows that change the model: fewer frames, channels, layers. Each is the
+ * recipe with other values of its system's keys, built and planned again. fit never does this.
  */
 #include "fit/whatif_int.h"
 
@@ -82,7 +82,7 @@ static const char *moved_setting(Pool *pool, const Recipe *recipe, const char *k
     return pool_print(pool, "model.%s=%s]", f->key, text.at);
 }
 
-static Err run_change(Run *run, const struct Change *change)
+static Err run_change(WhatIfRun *run, const struct Change *change)
 {
     Recipe *r = recipe_copy(run->pool, run->e->recipe);
     Text    how = { .pool = run->pool };
@@ -107,7 +107,7 @@ static Err run_change(Run *run, const struct Change *change)
     return run_row(run, row, r, SEARCH_NONE);
 }
 
-Err run_changes(Run *run)
+Err run_changes(WhatIfRun *run)
 {
     for (size_t i = 0; i < sizeof model_changes / sizeof *model_changes; i++)
         if (!strcmp(model_changes[i].system, run->e->recipe->model->name))

@@ -1,4 +1,4 @@
-/* recipe.c -- recipes: the table of keys, and the graph they describe. */
+/* recipe.c -- the table of a recipe's keys, and the graph that they describe. */
 #include "recipe/recipe.h"
 
 #include "rewrite/chunk.h"
@@ -18,80 +18,82 @@ static const char *const schedule_kinds[] = { "constant", "cosine", "restarts", 
 static const char *const plateau_watches[] = { "validation", "loss", NULL };
 static const char *const ema_rules[] = { "none", "constant", "power", "copy_first", NULL };
 
-/* Adam divides by 1 - beta^n and by root + eps: neither may come to 0 (a gradient may). */
+/* Adam divides by 1 - beta^n and by sqrt(v) + eps: neither may be 0, though a gradient may. */
 #define MAX_BETA 0.999999
 #define MIN_EPS 1e-30
 
 static const Field optimizer_fields[] = {
     { "kind", FIELD_CHOICE, offsetof(OptimizerConfig, kind), 0, 0, optimizer_kinds, NULL,
-      "adamw, adam or sgd" },
+      "update rule" },
     { "lr", FIELD_NUMBER, offsetof(OptimizerConfig, lr), 0, 100, NULL, NULL, "learning rate" },
     { "slow_lr", FIELD_NUMBER, offsetof(OptimizerConfig, slow_lr), 0, 100, NULL, NULL,
-      "of the system's slow parameters" },
+      "learning rate of the system's slow parameters" },
     { "beta1", FIELD_NUMBER, offsetof(OptimizerConfig, beta1), 0, MAX_BETA, NULL, NULL,
-      "first moment, or momentum" },
+      "decay of the first moment; sgd: momentum" },
     { "beta2", FIELD_NUMBER, offsetof(OptimizerConfig, beta2), 0, MAX_BETA, NULL, NULL,
-      "second moment" },
+      "decay of the second moment" },
     { "eps", FIELD_NUMBER, offsetof(OptimizerConfig, eps), MIN_EPS, 1, NULL, NULL,
-      "added to the root" },
+      "added to the square root of the second moment" },
     { "decay", FIELD_NUMBER, offsetof(OptimizerConfig, decay), 0, 1, NULL, NULL, "weight decay" },
     { "slow_decay", FIELD_NUMBER, offsetof(OptimizerConfig, slow_decay), 0, 1, NULL, NULL,
-      "of the slow parameters" },
+      "weight decay of the slow parameters" },
     { "clip", FIELD_NUMBER, offsetof(OptimizerConfig, clip), 0, 1e9, NULL, NULL,
-      "global gradient norm; 0: none" },
+      "largest norm of all gradients together; 0: no clipping" },
     { 0 }
 };
 
 static const Field schedule_fields[] = {
     { "kind", FIELD_CHOICE, offsetof(ScheduleConfig, kind), 0, 0, schedule_kinds, NULL,
-      "constant, cosine, restarts or plateau" },
+      "how the learning rate changes over the run" },
     { "warmup", FIELD_INT, offsetof(ScheduleConfig, warmup), 0, 1e12, NULL, NULL,
       "steps of linear warm-up" },
     { "cycles", FIELD_NUMBER, offsetof(ScheduleConfig, cycles), 0, 1e6, NULL, NULL,
-      "cosine: waves over the run" },
+      "cosine: 0.5 or 1: the rate falls to 0 once; n: n times, with restarts" },
     { "period", FIELD_INT, offsetof(ScheduleConfig, period), 1, 1e12, NULL, NULL,
-      "restarts: of the first wave; plateau: of one mean loss" },
+      "restarts: steps of the first wave; plateau: steps of one mean loss" },
     { "growth", FIELD_INT, offsetof(ScheduleConfig, growth), 1, 100, NULL, NULL,
-      "restarts: factor of the next wave" },
+      "restarts: each wave is this many times longer than the last" },
     { "floor_lr", FIELD_NUMBER, offsetof(ScheduleConfig, floor_lr), 0, 100, NULL, NULL,
-      "restarts, plateau: least rate" },
+      "restarts, plateau: lowest rate" },
     { "watch", FIELD_CHOICE, offsetof(ScheduleConfig, watch), 0, 0, plateau_watches, NULL,
-      "plateau: validation or loss" },
+      "plateau: the validation loss, or the training loss" },
     { "factor", FIELD_NUMBER, offsetof(ScheduleConfig, factor), 0, 0.999, NULL, NULL,
-      "plateau: what the rate is multiplied by" },
+      "plateau: the rate is multiplied by this" },
     { "patience", FIELD_INT, offsetof(ScheduleConfig, patience), 0, 1e9, NULL, NULL,
-      "plateau: looks without a better loss" },
+      "plateau: checks without improvement before the rate falls" },
     { "cooldown", FIELD_INT, offsetof(ScheduleConfig, cooldown), 0, 1e9, NULL, NULL,
-      "plateau: looks after a cut that do not count" },
+      "plateau: checks to ignore after the rate fell" },
     { "threshold", FIELD_NUMBER, offsetof(ScheduleConfig, threshold), 0, 0.999, NULL, NULL,
-      "plateau: share that counts as better" },
+      "plateau: relative improvement that counts as better" },
     { 0 }
 };
 
 static const Field ema_fields[] = {
     { "rule",  FIELD_CHOICE, offsetof(EmaConfig, rule),  0, 0, ema_rules, NULL,
-      "none, constant, power or copy_first" },
-    { "decay", FIELD_NUMBER, offsetof(EmaConfig, decay), 0, 1, NULL, NULL, "largest decay" },
+      "how the average of the weights decays; none: there is no average" },
+    { "decay", FIELD_NUMBER, offsetof(EmaConfig, decay), 0, 1, NULL, NULL, "the largest decay" },
     { "power", FIELD_NUMBER, offsetof(EmaConfig, power), 0, 10, NULL, NULL,
-      "power: 1-(1+step)^-power, up to decay" },
+      "power: the decay is 1 - (1 + step)^-power, up to decay" },
     { 0 }
 };
 
 static const Field data_fields[] = {
-    { "kind", FIELD_TEXT, offsetof(DataConfig, kind), 0, 0, NULL, NULL, "which reader" },
-    { "path", FIELD_TEXT, offsetof(DataConfig, path), 0, 0, NULL, NULL, "folder or file" },
+    { "kind", FIELD_TEXT, offsetof(DataConfig, kind), 0, 0, NULL, NULL,
+      "what reads the samples; default: what the system needs" },
+    { "path", FIELD_TEXT, offsetof(DataConfig, path), 0, 0, NULL, NULL,
+      "folder or file with the samples" },
     { "samples", FIELD_INT, offsetof(DataConfig, samples), 1, 1e9, NULL, NULL,
-      "synthetic kinds: how many" },
+      "generated data: number of samples" },
     { "range_low", FIELD_NUMBER, offsetof(DataConfig, range_low), 0, 1e6, NULL, NULL,
       "range images: metres that become -1" },
     { "range_high", FIELD_NUMBER, offsetof(DataConfig, range_high), 0, 1e6, NULL, NULL,
-      "range images: metres that become 1; 0: of the data" },
+      "range images: metres that become 1; both 0: taken from the data" },
     { "keep_rest", FIELD_BOOL, offsetof(DataConfig, keep_rest), 0, 0, NULL, NULL,
-      "sound: pad the rest of a file instead of dropping it" },
+      "audio: pad the rest of a file instead of dropping it" },
     { "holdout", FIELD_NUMBER, offsetof(DataConfig, holdout), 0, 0.99, NULL, NULL,
-      "share kept out of training" },
+      "share of the samples kept for validation" },
     { "holdout_path", FIELD_TEXT, offsetof(DataConfig, holdout_path), 0, 0, NULL, NULL,
-      "samples for validation, apart from path" },
+      "a separate folder of samples for validation" },
     { 0 }
 };
 
@@ -100,86 +102,90 @@ static const char *const colour_fixes[] = { "none", "adain", "wavelet", NULL };
 
 static const Field sampler_fields[] = {
     { "kind", FIELD_CHOICE, offsetof(SamplerConfig, kind), 0, 0, sampler_kinds, NULL,
-      "ddpm, ddim or recurrent" },
+      "how results are sampled; default: the system's own" },
     { "steps", FIELD_INT, offsetof(SamplerConfig, steps), 0, 1e6, NULL, NULL,
-      "of the chain; 0: the system's own" },
+      "steps of the sampler; 0: the system's own number" },
     { "length", FIELD_INT, offsetof(SamplerConfig, length), 0, 1e12, NULL, NULL,
-      "audio: samples to generate" },
+      "audio: values to generate; 0: as long as in training" },
     { "eta", FIELD_NUMBER, offsetof(SamplerConfig, eta), 0, 1, NULL, NULL,
-      "ddim: noise added, 0 to 1" },
+      "ddim: share of noise that each step adds" },
     { "guidance", FIELD_NUMBER, offsetof(SamplerConfig, guidance), 0, 1000, NULL, NULL,
-      "classifier-free guidance; 1: none" },
+      "strength of classifier-free guidance; 1: none" },
     { "temperature", FIELD_NUMBER, offsetof(SamplerConfig, temperature), 0, 100, NULL, NULL,
-      "audio: of the mixture choice" },
+      "audio: temperature of the choice among mixtures" },
     { "colour", FIELD_CHOICE, offsetof(SamplerConfig, colour), 0, 0, colour_fixes, NULL,
-      "none, adain or wavelet" },
+      "stablesr: colours are matched to those of the input" },
     { "clip", FIELD_BOOL, offsetof(SamplerConfig, clip), 0, 0, NULL, NULL,
-      "dit3d: each step's image kept in [-1,1]" },
+      "dit3d: the image predicted at each step is clipped to [-1, 1]" },
     { 0 }
 };
 
 static const Field validate_fields[] = {
     { "every", FIELD_INT, offsetof(EveryConfig, every), 0, 1e12, NULL, NULL,
-      "steps between validations; 0: none" },
+      "steps from one validation to the next; 0: none" },
     { "batches", FIELD_INT, offsetof(EveryConfig, batches), 1, 1e6, NULL, NULL,
-      "of held-out samples, the same ones every time" },
+      "batches of held-out samples, the same ones every time" },
     { "batch", FIELD_INT, offsetof(EveryConfig, batch), 0, 1e6, NULL, NULL,
-      "samples of one; 0: as many as in training" },
+      "samples of one batch; 0: as many as in training" },
     { 0 }
 };
 
-static const Field sample_fields[] = { { "every", FIELD_INT, offsetof(EveryConfig, every), 0, 1e12,
-                                         NULL, NULL, "steps between samplings; 0: none" },
-                                       { "n", FIELD_INT, offsetof(EveryConfig, n), 1, 4096, NULL,
-                                         NULL, "results drawn at once" },
-                                       { 0 } };
+static const Field sample_fields[] = {
+    { "every", FIELD_INT, offsetof(EveryConfig, every), 0, 1e12, NULL, NULL,
+      "steps from one sampling to the next; 0: none" },
+    { "n", FIELD_INT, offsetof(EveryConfig, n), 1, 4096, NULL, NULL,
+      "results, sampled as one batch" },
+    { 0 }
+};
 
-static const Field save_fields[] = { { "every", FIELD_INT, offsetof(EveryConfig, every), 0, 1e12,
-                                       NULL, NULL,
-                                       "steps between checkpoints; 0: only at the end" },
-                                     { "keep", FIELD_INT, offsetof(EveryConfig, keep), 1, 1e6, NULL,
-                                       NULL, "how many of the newest to keep" },
-                                     { 0 } };
+static const Field save_fields[] = {
+    { "every", FIELD_INT, offsetof(EveryConfig, every), 0, 1e12, NULL, NULL,
+      "steps from one checkpoint to the next; 0: only at the end" },
+    { "keep", FIELD_INT, offsetof(EveryConfig, keep), 1, 1e6, NULL, NULL,
+      "number of checkpoints to keep, the newest" },
+    { 0 }
+};
 
-static const Field recipe_fields[] = {
+static const Field common_fields[] = {
     { "batch",      FIELD_INT,    offsetof(Recipe, batch),      1, 1e6, NULL, NULL,
       "samples of one micro-batch" },
     { "accumulate", FIELD_INT,    offsetof(Recipe, accumulate), 1, 1e6, NULL, NULL,
       "micro-batches of one step" },
     { "steps",      FIELD_INT,    offsetof(Recipe, steps),      0, 1e12, NULL, NULL,
-      "of the whole run" },
+      "steps of the whole run" },
     { "seed",       FIELD_INT,    offsetof(Recipe, seed),       0, 9e15, NULL, NULL,
-      "of weights, noise and data order" },
+      "seed of weights, noise and data order" },
     { "precision",  FIELD_CHOICE, offsetof(Recipe, precision),  0, 0, recipe_precisions, NULL,
-      "fp32, bf16, fp16 or (GPUs) tf32" },
+      "type of activations and products; tf32 on GPUs only" },
     { "optimizer",  FIELD_GROUP,  offsetof(Recipe, optimizer),  0, 0, NULL, optimizer_fields,
-      "how weights move" },
+      "how weights are updated" },
     { "schedule",   FIELD_GROUP,  offsetof(Recipe, schedule),   0, 0, NULL, schedule_fields,
-      "how the rate moves" },
+      "how the learning rate changes" },
     { "ema",        FIELD_GROUP,  offsetof(Recipe, ema),        0, 0, NULL, ema_fields,
-      "average of the weights" },
+      "exponential moving average of the weights" },
     { "data",       FIELD_GROUP,  offsetof(Recipe, data),       0, 0, NULL, data_fields,
       "where samples come from" },
     { "sampler",    FIELD_GROUP,  offsetof(Recipe, sampler),    0, 0, NULL, sampler_fields,
-      "how results are drawn" },
+      "how results are sampled" },
     { "validate",   FIELD_GROUP,  offsetof(Recipe, validate),   0, 0, NULL, validate_fields,
       "loss on held-out samples during training" },
     { "sample",     FIELD_GROUP,  offsetof(Recipe, sample),     0, 0, NULL, sample_fields,
-      "results drawn during training" },
+      "results sampled during training" },
     { "save",       FIELD_GROUP,  offsetof(Recipe, save),       0, 0, NULL, save_fields,
-      "checkpoints" },
+      "checkpoints during training" },
     { 0 }
 };
 
 Type recipe_type(const Recipe *recipe)
 {
-    static const Type types[] = { F32, BF16, F16, F32 };
+    static const Type types[] = { [PRECISION_FP32] = F32, [PRECISION_BF16] = BF16,
+                                  [PRECISION_FP16] = F16, [PRECISION_TF32] = F32 };
     return types[recipe->precision];
 }
 
 bool recipe_tf32(const Recipe *recipe)
 {
-    return !strcmp(recipe_precisions[recipe->precision], "tf32");
+    return recipe->precision == PRECISION_TF32;
 }
 
 Err recipe_suits(const Recipe *recipe, const Device *device)
@@ -194,17 +200,17 @@ Err recipe_suits(const Recipe *recipe, const Device *device)
     return OK;
 }
 
-/* All keys: `system`, then `model` with the system's own, then the recipe's. The system's config
- * lies right behind the Recipe, so that one table reaches both. */
-static const Field *recipe_all_fields(Pool *pool, const ModelDef *model)
+/* The system's config directly follows the Recipe, so that one table reaches both. */
+const Field *recipe_fields(Pool *pool, const ModelDef *model)
 {
-    Field *fields = NEWN(pool, Field, sizeof recipe_fields / sizeof *recipe_fields + 3);
-    fields[2] = (Field){ "name", FIELD_TEXT, offsetof(Recipe, name),
-                         .help = "what the run is called; default: the file's name" };
-    fields[0] = (Field){ "system", FIELD_TEXT, offsetof(Recipe, system), .help = "which system" };
+    Field *fields = NEWN(pool, Field, sizeof common_fields / sizeof *common_fields + 3);
+    fields[0] = (Field){ "system", FIELD_TEXT, offsetof(Recipe, system),
+                         .help = "the model with its loss and sampler" };
     fields[1] = (Field){ "model", FIELD_GROUP, sizeof(Recipe), .fields = model->fields,
-                         .help = "its sizes" };
-    memcpy(fields + 3, recipe_fields, sizeof recipe_fields);
+                         .help = "sizes of the model" };
+    fields[2] = (Field){ "name", FIELD_TEXT, offsetof(Recipe, name),
+                         .help = "name of the run; default: the file's name" };
+    memcpy(fields + 3, common_fields, sizeof common_fields);
     return fields;
 }
 
@@ -230,7 +236,7 @@ static Err recipe_model(Pool *pool, const char *path, const Json *map, const Mod
                      near ? "; did you mean '" : text.at, near ? near : "", near ? "'?" : "");
 }
 
-/* What the keys' ranges cannot say. Sentences begin with the key that is to blame. */
+/* Checks that ranges cannot express. Each sentence begins with the wrong key (see recipe_blame). */
 static Err recipe_check(const Recipe *recipe)
 {
     const ModelDef *model = recipe->model;
@@ -256,7 +262,7 @@ static Err recipe_check(const Recipe *recipe)
 
 #define KEY_LETTERS "abcdefghijklmnopqrstuvwxyz0123456789_."
 
-/* Is the key of an assignment named in the text, itself or as the group of one? */
+/* Does the text name the key of an assignment, or the group that it sets? */
 static bool set_named(const char *set, const char *text)
 {
     size_t n = strcspn(set, "=");
@@ -265,7 +271,7 @@ static bool set_named(const char *set, const char *text)
         return false;
     memcpy(key, set, n);
     key[n] = '\0';
-    bool word = !strchr(key, '.');           /* such as steps, which a sentence may use too */
+    bool word = !strchr(key, '.');           /* "steps" may also be a plain word of the sentence */
     for (const char *at = text; (at = strstr(at, key)); at += n)
         if ((at == text || !strchr(KEY_LETTERS, at[-1])) &&
             (at[n] == '.' || ((!word || at == text) && (!at[n] || !strchr(KEY_LETTERS, at[n])))))
@@ -273,8 +279,8 @@ static bool set_named(const char *set, const char *text)
     return false;
 }
 
-/* Says the last error again with its place: the last --set whose key it names, or the line of the
- * key it begins with. */
+/* Repeats the last error with its place: the last --set whose key it names, else the line of the
+ * key that it begins with. */
 static Err recipe_blame(Pool *pool, Err err, const char *path, const Json *map,
                         const char *const *sets, int n)
 {
@@ -284,30 +290,23 @@ static Err recipe_blame(Pool *pool, Err err, const char *path, const Json *map,
         if (set_named(sets[i], said))
             return fail(err, "--set %s: %s", sets[i], said);
     for (size_t at = 0; at < key;) {
-        size_t      phase = strcspn(said + at, ".: ,");
-        const Json *in = json_get(map, pool_textn(pool, said + at, phase));
-        if (in && at + phase >= key)
+        size_t      n_word = strcspn(said + at, ".: ,");
+        const Json *in = json_get(map, pool_textn(pool, said + at, n_word));
+        if (in && at + n_word >= key)
             return json_fail(map, in, "%s", said);
         if (!in || in->kind != JSON_OBJECT)
             break;
         map = in;
-        at += phase + 1;
+        at += n_word + 1;
     }
-    return fail(err, "%s: %s", path, said);  /* a default does not suit the keys that are given */
+    return fail(err, "%s: %s", path, said);  /* a default that does not suit the given keys */
 }
 
-Err recipe_read(Pool *pool, const char *name, const char *const *sets, int n, Recipe **out)
+Recipe *recipe_defaults(Pool *pool, const ModelDef *model)
 {
-    const Json     *map;
-    const ModelDef *model;
-    const char     *path;
-    TRY(shipped_find(pool, "recipes", ".yaml", "recipe", name, &path));
-    TRY(yaml_read(pool, path, &map));
-    TRY(recipe_model(pool, path, map, &model));
-
     Recipe *recipe = pool_alloc(pool, sizeof(Recipe) + model->config_bytes, 1);
     *recipe = (Recipe){
-        .path = path, .model = model, .config = recipe + 1,
+        .model = model, .config = recipe + 1,
         .batch = 1, .accumulate = 1, .steps = 1000,
         .optimizer = { .lr = 1e-4, .slow_lr = 1e-4, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8 },
         .schedule = { .cycles = 0.5, .period = 1000, .growth = 2, .factor = 0.1, .patience = 10,
@@ -320,12 +319,27 @@ Err recipe_read(Pool *pool, const char *name, const char *const *sets, int n, Re
         .save = { .keep = 2 },
     };
     memcpy(recipe->config, model->defaults, model->config_bytes);
-    const Field *fields = recipe_all_fields(pool, model);
+    return recipe;
+}
+
+Err recipe_read(Pool *pool, const char *name, const char *const *sets, int n, Recipe **out)
+{
+    const Json     *map;
+    const ModelDef *model;
+    const char     *path;
+    TRY(shipped_find(pool, "recipes", ".yaml", "recipe", name, &path));
+    TRY(yaml_read(pool, path, &map));
+    TRY(recipe_model(pool, path, map, &model));
+
+    Recipe      *recipe = recipe_defaults(pool, model);
+    const Field *fields = recipe_fields(pool, model);
+    recipe->path = path;
     TRY(config_read(pool, map, fields, recipe));
     for (int i = 0; i < n; i++)
         TRY(config_set(pool, sets[i], fields, recipe));
     if (!recipe->system || strcmp(recipe->system, model->name))
-        return fail(E_USAGE, "--set system=%s: take a recipe of that system instead",
+        return fail(E_USAGE,
+                    "--set system=%s: the system cannot be changed; take a recipe of that system",
                     recipe->system ? recipe->system : "");
     const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path,
                *dot = strrchr(base, '.');
@@ -350,7 +364,7 @@ Err recipe_write(const Recipe *recipe, const char *path)
     Pool *pool = pool_new(NULL, "recipe");
     Text  text = { .pool = pool };
     text_add(&text, "# The recipe as this run resolved it: every key with its value.\n");
-    config_write_yaml(&text, recipe_all_fields(pool, recipe->model), recipe, 0);
+    config_write_yaml(&text, recipe_fields(pool, recipe->model), recipe, 0);
     Err err = file_write(path, text.at, text.n);
     pool_free(pool);
     return err;
@@ -358,12 +372,12 @@ Err recipe_write(const Recipe *recipe, const char *path)
 
 Err recipe_set(Pool *pool, Recipe *recipe, const char *assignment)
 {
-    return config_set(pool, assignment, recipe_all_fields(pool, recipe->model), recipe);
+    return config_set(pool, assignment, recipe_fields(pool, recipe->model), recipe);
 }
 
 void recipe_json(Pool *pool, const Recipe *recipe, JsonOut *out)
 {
-    config_write(out, recipe_all_fields(pool, recipe->model), recipe);
+    config_write(out, recipe_fields(pool, recipe->model), recipe);
 }
 
 static TrainSpec recipe_spec(const Recipe *recipe, TrainingGraph *out)
@@ -448,5 +462,5 @@ Err recipe_graph(Pool *pool, const Recipe *recipe, bool given_noise, TrainingGra
     TrainSpec spec = recipe_spec(recipe, out);
     TRY(autodiff_train(out->graph, loss, &spec, &out->train));
     graph_order_chunks(out->graph);
-    return given_noise ? OK : phases_build(recipe, out);     /* a comparison is of steps alone */
+    return given_noise ? OK : phases_build(recipe, out);     /* given inputs: training steps only */
 }

@@ -1,12 +1,13 @@
-/* recipe.h -- everything a run is, as one file: system, sizes, optimizer, data, phases.
+/* recipe.h -- everything about a run in one file: system, sizes, optimizer, data, phases.
  *
  *   system: unet
  *   model: {width: 32}
  *   batch: 4
  *   optimizer: {lr: 1e-3}
  *
- * A recipe is found by name (recipes/NAME.yaml beside the program) or by path. Keys not given have
- * defaults; wrong ones are errors naming line, key and the nearest valid one.
+ * A recipe is found by name (recipes/NAME.yaml beside the program) or by path. Keys that are not
+ * given have defaults. A wrong key or value is an error that names the line, the key and the
+ * nearest valid key.
  */
 #ifndef RECIPE_RECIPE_H
 #define RECIPE_RECIPE_H
@@ -23,6 +24,7 @@ typedef enum ScheduleKind {
 } ScheduleKind;
 typedef enum PlateauWatch { WATCH_VALIDATION, WATCH_LOSS } PlateauWatch;
 typedef enum EmaRule { EMA_NONE, EMA_CONSTANT, EMA_POWER, EMA_COPY_FIRST } EmaRule;
+typedef enum Precision { PRECISION_FP32, PRECISION_BF16, PRECISION_FP16, PRECISION_TF32 } Precision;
 
 typedef struct OptimizerConfig {
     int    kind;                 /* Optimizer */
@@ -32,15 +34,15 @@ typedef struct OptimizerConfig {
 typedef struct ScheduleConfig {
     int     kind;                /* ScheduleKind */
     int64_t warmup;              /* steps of linear warm-up from 0 */
-    double  cycles;              /* COSINE: half waves are restarted this many times */
-    /* RESTARTS: steps of the first wave, factor of the next; PLATEAU: steps of one mean */
-    int64_t period, growth;
-    double  floor_lr;            /* RESTARTS: rate at the end of a wave; PLATEAU: least rate */
+    double  cycles;              /* COSINE: 0.5 or 1: one half wave from 1 to 0; n: n of them */
+    int64_t period;              /* RESTARTS: steps of the first wave; PLATEAU: steps of one mean */
+    int64_t growth;              /* RESTARTS: each wave is this many times longer than the last */
+    double  floor_lr;            /* RESTARTS: rate at the end of a wave; PLATEAU: lowest rate */
     int     watch;               /* PLATEAU: PlateauWatch */
-    /* PLATEAU: of the rate; what counts as better, relative to the best */
-    double  factor, threshold;
-    /* PLATEAU: looks without a better one; looks after a cut that do not count */
-    int64_t patience, cooldown;
+    double  factor;              /* PLATEAU: the rate is multiplied by this */
+    double  threshold;           /* PLATEAU: relative improvement that counts as better */
+    int64_t patience;            /* PLATEAU: checks without improvement before the rate falls */
+    int64_t cooldown;            /* PLATEAU: checks to ignore after it fell */
 } ScheduleConfig;
 
 typedef struct EmaConfig {
@@ -49,46 +51,44 @@ typedef struct EmaConfig {
 } EmaConfig;
 
 typedef struct DataConfig {
-    const char *kind, *path;     /* data/kinds.c; kind NULL: what serves the model's inputs */
-    int64_t     samples;         /* synthetic kinds: how many */
-    double      range_low, range_high;   /* range images, metres; both 0: of the data itself */
-    bool        keep_rest;       /* sound: the rest of a file is a padded sample */
-    double      holdout;         /* this share of the samples is not trained on */
-    const char *holdout_path;    /* samples for validation, apart from `path`; or NULL */
+    const char *kind, *path;     /* see data/kinds.c; kind NULL: the model's inputs decide */
+    int64_t     samples;         /* number of samples that a synthetic kind generates */
+    double      range_low, range_high;   /* range images, metres; both 0: taken from the data */
+    bool        keep_rest;       /* audio: the rest of a file becomes a padded sample */
+    double      holdout;         /* share of the samples kept for validation */
+    const char *holdout_path;    /* a separate folder of samples for validation, or NULL */
 } DataConfig;
 
-typedef struct EveryConfig {
+typedef struct EveryConfig {     /* the sections validate, sample and save */
     int64_t every, keep, n, batches, batch;
 } EveryConfig;
 
-/* Lots of levers.sample_chunks and levers.loss_chunks, each with nodes of its own: the most that a plan file
- * may ask for, and the most that are offered. */
+/* Limits of levers.sample_chunks and levers.loss_chunks, since each chunk has its own nodes: what a
+ * plan file may ask for, and what the planner tries. */
 enum { MAX_CHUNKS = 4096, OFFERED_CHUNKS = 256 };
 
-/* How the step is done, beyond what a recipe file says; { 0 }: every lever at its default. `fit`
- * moves them (fit/fit.h), a plan file keeps them. `release` and `host` are exact; the others may
- * change rounding. */
+/* Choices beyond the recipe file; { 0 }: every lever at its default. `fit` sets them (fit/fit.h) and
+ * a plan file stores them. `release` and `host` are exact; the others may change rounding. */
 typedef struct Levers {
-    int64_t split;              /* the recipe's micro-batches are cut into so many; 0: whole. batch
-                                  * and accumulate then are those of the pieces */
-    int64_t sample_chunks;             /* runs of per-sample operators are done in so many chunks; 0: at
-                                  * once */
-    int64_t loss_chunks;              /* the rows before the loss are done in so many chunks; 0: at once.
-                                  * Not with regions */
-    int64_t max_workspace;        /* an algorithm with more workspace bytes gives way to a leaner one;
-                                  * 0: any */
-    bool    stored_attention;    /* attention keeps its probabilities */
-    bool    subpixel;              /* of the device, not chosen: see Backend.phases */
-    bool    release;             /* a parameter moves as soon as its gradient is final */
-    int     host;                /* HostState: what is kept on the host */
+    int64_t split;               /* each micro-batch of the recipe is divided into this many; 0: it
+                                  * is not. batch and accumulate then describe the smaller ones */
+    int64_t sample_chunks;       /* sequences of per-sample operators run in this many chunks; 0: whole */
+    int64_t loss_chunks;         /* the loss and the rows before it run in this many chunks; 0: whole.
+                                  * Excludes sample_chunks */
+    int64_t max_workspace;       /* algorithms that need more bytes are replaced by leaner ones; 0:
+                                  * no limit */
+    bool    stored_attention;    /* attention stores its probabilities */
+    bool    subpixel;            /* set by the device, not chosen: see Backend.subpixel */
+    bool    release;             /* a parameter is updated as soon as its gradient is final */
+    int     host;                /* HostState: what is host-resident */
 } Levers;
 
 typedef struct Recipe {
     const char     *name, *path, *system;
     const ModelDef *model;
-    void           *config;      /* model->config_bytes, right behind this struct */
+    void           *config;      /* model->config_bytes, directly after this struct */
     int64_t         batch, accumulate, steps, seed;
-    int             precision;   /* index into recipe_precisions */
+    int             precision;   /* Precision */
     OptimizerConfig optimizer;
     ScheduleConfig  schedule;
     EmaConfig       ema;
@@ -98,57 +98,63 @@ typedef struct Recipe {
     Levers          levers;      /* not a key of the file */
 } Recipe;
 
-/* A validation as it is run: so many forward passes of so many samples each. A plan that cuts
- * micro-batches cuts these too, where they divide. */
+/* A validation as it is run: `batches` forward passes of `batch` samples each. A plan that splits
+ * micro-batches splits these too, where they divide evenly. */
 typedef struct Validation {
     int64_t batch, batches, split;
 } Validation;
 
 Validation recipe_validation(const Recipe *recipe);
 
-extern const char *const recipe_precisions[];        /* fp32, bf16, fp16, tf32 */
+extern const char *const recipe_precisions[];        /* by Precision, NULL at the end */
 Type recipe_type(const Recipe *recipe);
-bool recipe_tf32(const Recipe *recipe);  /* the device must be opened so (DeviceOptions) */
-/* can this device compute in its precision? */
+bool recipe_tf32(const Recipe *recipe);  /* the device must be opened for it (DeviceOptions) */
+/* E_USAGE if the device cannot compute in the recipe's precision. */
 Err  recipe_suits(const Recipe *recipe, const Device *device);
-/* A copy whose graph is built for the device's own kernels. */
+/* A copy whose graph suits the kernels of this device. */
 Recipe *recipe_for(Pool *pool, const Recipe *recipe, const Device *device);
 
 /* Reads by name or path, then applies n `key=value` settings in order. */
 Err recipe_read(Pool *pool, const char *name_or_path, const char *const *sets, int n,
                 Recipe **recipe);
 Err  recipe_write(const Recipe *recipe, const char *path);   /* every key, resolved */
-/* the same, members of an open object */
+/* The same as JSON, into an open object. */
 void recipe_json(Pool *pool, const Recipe *recipe, JsonOut *out);
 
-/* as --set; model->check is the caller's */
+/* One key, as --set does it. The caller then runs model->check. */
 Err  recipe_set(Pool *pool, Recipe *recipe, const char *assignment);
-/* a whole number of the model: section, where its system has that key */
+/* An integer key of the model: section, or `otherwise` if its system has no such key. */
 int64_t recipe_number(const Recipe *recipe, const char *key, int64_t otherwise);
 Recipe *recipe_copy(Pool *pool, const Recipe *recipe);       /* to change; texts are shared */
 
-/* Rates that fall when a loss no longer does (PyTorch's ReduceLROnPlateau, mode min, threshold
- * relative): part of a run's state. */
+/* Every key, for the reference that `plimsoll help recipe` prints. The table and the Recipe with
+ * its defaults; the sections are FIELD_GROUPs, and `model` has the keys of this system. */
+const Field *recipe_fields(Pool *pool, const ModelDef *model);
+Recipe      *recipe_defaults(Pool *pool, const ModelDef *model);
+
+/* Learning rates that fall when a loss stops falling (PyTorch's ReduceLROnPlateau, mode min,
+ * relative threshold). Part of a run's state. */
 typedef struct Plateau {
-    bool    on;                  /* the recipe's schedule is this one */
-    bool    seen;                /* there is a best */
+    bool    on;                  /* the recipe uses this schedule */
+    bool    seen;                /* `best` is set */
     double  best;
-    int64_t bad, cooldown;
-    double  sum;                 /* of the training losses since the last look */
+    int64_t bad, cooldown;       /* checks without improvement; checks still to be ignored */
+    double  sum;                 /* of the training losses since the last check */
     int64_t count;
     double  rates[2];            /* of each group of parameters, before any warm-up */
 } Plateau;
 
 Plateau plateau_start(const Recipe *recipe, const double *rates, int n);
+/* Checks one loss against the best, and lowers the rates when patience runs out. */
 void plateau_look(Plateau *plateau, const ScheduleConfig *schedule, double loss);
-/* a step's training loss */
+/* Adds the training loss of one step; checks the mean of every `period` steps. */
 void plateau_step(Plateau *plateau, const ScheduleConfig *schedule, double loss);
 
-/* What the host writes before step `step` (0, 1, ...) of `steps`. */
+/* What the host writes before step `step`, counted from 0. */
 double schedule_factor(const Recipe *recipe, int64_t step);  /* multiplies every group's rate */
 double ema_decay(const Recipe *recipe, int64_t step);
 
-/* Graph with loss, backward and update. */
+/* A graph with loss, backward pass and update. */
 typedef struct TrainingGraph {
     Graph     *graph;
     TrainGraph train;
@@ -157,9 +163,9 @@ typedef struct TrainingGraph {
     int32_t    chunked;          /* nodes that run in chunks (levers.sample_chunks, loss_chunks) */
 } TrainingGraph;
 
-const char *recipe_no_release(const Recipe *recipe);     /* NULL, or why levers.release cannot be */
-const char *recipe_no_split(const Recipe *recipe);  /* NULL, or why micro-batches must stay whole */
-/* The most equal chunks that regions are offered in: single samples, up to OFFERED_CHUNKS. */
+const char *recipe_no_release(const Recipe *recipe);  /* why levers.release is impossible, or NULL */
+const char *recipe_no_split(const Recipe *recipe);  /* why micro-batches must stay whole, or NULL */
+/* The largest number of equal sample chunks to try: single samples, up to OFFERED_CHUNKS. */
 int64_t     recipe_max_chunks(const Recipe *recipe);
 Err recipe_graph(Pool *pool, const Recipe *recipe, bool given_noise, TrainingGraph *out);
 

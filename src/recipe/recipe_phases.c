@@ -4,7 +4,7 @@
 #include "ops/elementwise/basic.h"
 #include "ops/optimizer/optim.h"
 
-/* The average of a parameter in its stead, in the compute type; rounded once a part. */
+/* Replaces a parameter by its average, rounded to the compute type once per phase. */
 static Tensor phase_average(Graph *graph, Param *param)
 {
     const Value *value = value_at(graph, param->value), *before;
@@ -27,7 +27,7 @@ static Tensor phase_average(Graph *graph, Param *param)
     return (Tensor){ graph, param->stands };
 }
 
-/* Other phases count for themselves. */
+/* Other phases count masked elements themselves. */
 static const BuildOptions *phase_options(Graph *graph, int64_t split)
 {
     BuildOptions *options = NEW(graph->pool, BuildOptions);
@@ -45,11 +45,11 @@ static void build_validate(const Recipe *recipe, TrainingGraph *out)
     graph->phase = PHASE_VALIDATE;
     graph->build = phase_options(graph, v.split);
     Tensor loss = recipe->model->loss(graph, recipe->config, v.batch, v.batches);
-    graph->n_outputs = n_outputs;            /* nobody reads a prediction here: it need not stay */
+    graph->n_outputs = n_outputs;            /* nobody reads the prediction: it may be freed */
     graph->module = 0;
     graph->source = (Source){ 0 };
     if (tensor_ok(loss))
-        /* the step's own has been read by now */
+        /* reuses the step's loss, which has been read by now */
         accumulate(out->train.loss, loss, out->train.counters);
     graph->phase = PHASE_MICRO;
 }
@@ -74,8 +74,8 @@ Err phases_build(const Recipe *recipe, TrainingGraph *out)
     graph->phase = PHASE_MICRO;
     graph->module = 0;
     TRY(graph_check(graph));
-    REQUIRE(graph->n_params == n);           /* a phase brings no weights of its own */
-    /* a model may change a start when it is built: once is enough */
+    REQUIRE(graph->n_params == n);           /* a phase adds no weights */
+    /* Building the model again may have changed these: the training graph's values hold. */
     for (int32_t i = 0; i < n; i++) {
         graph->params[i].init = params[i].init;
         graph->params[i].frozen = params[i].frozen;

@@ -1,4 +1,4 @@
-/* schedule.c -- learning-rate factors and EMA decays: numbers the host writes before each step. */
+/* schedule.c -- learning-rate factors and EMA decays, which the host writes before each step. */
 #include "recipe/recipe.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@ double schedule_factor(const Recipe *recipe, int64_t step)
     if (step < s->warmup)
         return (double)step / (double)s->warmup;
     switch ((ScheduleKind)s->kind) {
-    case SCHEDULE_COSINE: {  /* restarts at 1 after each wave; 0 at the end of the run */
+    case SCHEDULE_COSINE: {  /* each wave starts at 1; the run ends at 0 */
         double length = (double)(recipe->steps - s->warmup),
                p = (double)(step - s->warmup) / (length > 1 ? length : 1);
         if (p >= 1)
@@ -23,11 +23,10 @@ double schedule_factor(const Recipe *recipe, int64_t step)
             at -= period;
             period *= s->growth;
         }
-        double least = recipe->optimizer.lr > 0 ? s->floor_lr / recipe->optimizer.lr : 0;
-        return least +
-               (1 - least) * 0.5 * (1 + cos(3.141592653589793 * (double)at / (double)period));
+        double low = recipe->optimizer.lr > 0 ? s->floor_lr / recipe->optimizer.lr : 0;
+        return low + (1 - low) * 0.5 * (1 + cos(3.141592653589793 * (double)at / (double)period));
     }
-    case SCHEDULE_PLATEAU:                   /* its rates are the run's state */
+    case SCHEDULE_PLATEAU:                   /* its rates are part of the run's state */
     case SCHEDULE_CONSTANT:
         break;
     }
@@ -45,7 +44,7 @@ Plateau plateau_start(const Recipe *recipe, const double *rates, int n)
 
 void plateau_look(Plateau *p, const ScheduleConfig *s, double loss)
 {
-    const double min_change = 1e-8;        /* PyTorch's eps: a smaller cut is not made */
+    const double min_change = 1e-8;          /* PyTorch's eps: smaller changes are not made */
     if (!p->seen || loss < p->best * (1 - s->threshold)) {
         p->seen |= isfinite(loss);
         p->best = loss;
@@ -70,7 +69,7 @@ void plateau_look(Plateau *p, const ScheduleConfig *s, double loss)
 
 void plateau_step(Plateau *p, const ScheduleConfig *s, double loss)
 {
-    if (!isfinite(loss))                     /* fp16: its update was left out as well */
+    if (!isfinite(loss))                     /* fp16: the update was skipped too */
         return;
     p->sum += loss;
     if (++p->count < s->period)
@@ -84,7 +83,7 @@ double ema_decay(const Recipe *recipe, int64_t step)     /* step counts from 0 *
 {
     const EmaConfig *e = &recipe->ema;
     switch ((EmaRule)e->rule) {
-    case EMA_POWER: {                        /* STDiff: the first step is a copy */
+    case EMA_POWER: {                        /* as in STDiff: the first step copies the weights */
         double d = step <= 0 ? 0 : 1 - pow(1 + (double)step, -e->power);
         return d < e->decay ? d : e->decay;
     }

@@ -1,13 +1,11 @@
 /* compare_pages.c -- a comparison as text, JSON and Markdown. */
-#include "fit/compare.h"
-
-#include "base/text.h"
+#include "report/compare_pages.h"
 
 #include <string.h>
 
-enum { PAGE_BUDGETS = 6, NAME_MAX = 25 };       /* budgets side by side within 100 columns */
+enum { PAGE_BUDGETS = 6, NAME_MAX = 25 };       /* budgets side by side, and columns of a name */
 
-/* "yes", "+5.7%" for a plan that is so much slower, "re-plan" where no plan was searched, "no". */
+/* "yes"; "+5.7%" for a plan that is that much slower; "re-plan" if none was searched for; "no"; "?". */
 static const char *cell_text(const CompareCell *cell, char *room, size_t n)
 {
     if (cell->verdict == VERDICT_NO)
@@ -22,7 +20,7 @@ static const char *cell_text(const CompareCell *cell, char *room, size_t n)
     return room;
 }
 
-/* "24 GiB", "1.86GiB": never wider than a column. */
+/* "24 GiB", "1.86GiB": at most seven characters. */
 static const char *budget_text(int64_t bytes, char *room, size_t n)
 {
     const char *text = bytes_text(bytes);
@@ -39,7 +37,7 @@ static void compare_block(FILE *to, const Comparison *c, int32_t first, int32_t 
     static const char *const colours[] = { "\033[32m", "\033[33m", "\033[31m", "\033[0m" };
     char room[32];
     fprintf(to, colour ? "\033[1m%-*s %7s %8s %8s" : "%-*s %7s %8s %8s", NAME_MAX, "", "batch",
-            "peak", "least");
+            "peak", "minimum");
     for (int32_t b = first; b < last; b++)
         fprintf(to, " %7s", budget_text(c->budgets[b], room, sizeof room));
     fputs(colour ? "\033[0m\n" : "\n", to);
@@ -71,9 +69,9 @@ void compare_text(FILE *to, const Comparison *c, bool colour)
         fputc('\n', to);
     }
     print_sentence(to,
-                   "peak: everything kept; least: the least budget found (?: time was up); yes: "
-                   "fits, everything kept; +N%%: fits re-planned, so much slower by %s (* search "
-                   "cut short); no: no plan was found",
+                   "peak: everything kept; minimum: the smallest budget found (?: time was up); "
+                   "yes: fits with everything kept; +N%%: fits re-planned, that much slower by %s "
+                   "(* search cut short); no: no plan was found",
                    c->time_source ? c->time_source : "roofline");
 }
 
@@ -126,7 +124,7 @@ void compare_md(Text *to, const Comparison *c)
 {
     char room[32];
     text_add(to, "| variant | parameters | batch | precision | state | peak, everything kept | "
-                 "least found |");
+                 "minimum found |");
     for (int32_t b = 0; b < c->n_budgets; b++)
         text_add(to, " %s |", bytes_text(c->budgets[b]));
     text_add(to, "\n|---|---|---|---|---|---|---|");

@@ -1,4 +1,4 @@
-/* curve.c -- points of a curve of budget against time. */
+/* curve.c -- points of the curve of budget against time. */
 #include "report/curve.h"
 
 #include "base/text.h"
@@ -25,7 +25,7 @@ void curve_json(JsonOut *o, const FitPoint *points, int n, double base_ns)
         chunks_json(o, &p->levers);
         json_out_bool(o, "release", p->levers.release);
         json_out_int(o, "recompute_nodes", p->recomputed);
-        json_out_int(o, "transfers", p->moved);
+        json_out_int(o, "transfers", p->offloaded);
         json_out_end(o);
     }
     json_out_end(o);
@@ -40,15 +40,15 @@ const char *point_text(Pool *pool, const Recipe *recipe, const FitPoint *p)
     if (is->release && !asked->release)
         text_add(&text, "  gradients released");
     if (is->sample_chunks > 1)
-        text_add(&text, "  sections in %lld chunks", (long long)is->sample_chunks);
+        text_add(&text, "  %lld sample chunks", (long long)is->sample_chunks);
     if (is->loss_chunks > 1)
-        text_add(&text, "  loss in %lld chunks", (long long)is->loss_chunks);
+        text_add(&text, "  %lld loss chunks", (long long)is->loss_chunks);
     if (is->stored_attention != asked->stored_attention)
         text_add(&text, "  attention %s", is->stored_attention ? "stored" : "streamed");
     if (is->max_workspace && !asked->max_workspace)
         text_add(&text, "  lean algorithms");
-    if (p->moved)
-        text_add(&text, "  %d host transfers", p->moved);
+    if (p->offloaded)
+        text_add(&text, "  %d host transfers", p->offloaded);
     if (is->host > asked->host)
         text_add(&text, is->host == HOST_EMA ? "  EMA on the host" : "  state on the host");
     return text.n ? text.at : "";

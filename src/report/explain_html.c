@@ -1,22 +1,19 @@
 /* explain_html.c -- one file that opens offline: page, style, script and data.
  *
- * The page is src/report/page/, embedded at build time. Its data is one JSON object; what there is
- * tens of thousands of (buffers, runs) comes as columns: a base64 text of numbers in LEB128 (7 bits
- * a byte, low first), differences where a column rises, signs folded in. About 15 bytes a
- * buffer. */
-#include "fit/explained.h"
+ * The page is src/report/page/, embedded at build time. Its data is one JSON object. Buffers and
+ * runs, of which there are tens of thousands, are sent as columns: base64 of numbers in LEB128 (7
+ * bits per byte, low bits first), as differences where neighbours are close, with zigzag signs. A
+ * buffer takes about 15 bytes. */
+#include "report/explain_pages.h"
 
 #include "base/hash.h"
-#include "base/json_out.h"
+#include "report/page_bytes.h"
 
 #include <string.h>
 
-extern const unsigned char page_html[], page_css[], page_js[];  /* made from src/report/page/ */
-extern const size_t        page_html_n, page_css_n, page_js_n;
-
-typedef struct Column {          /* numbers on their way to the page */
+typedef struct Column {          /* numbers to be sent to the page */
     Text    bytes;
-    int64_t before;              /* for differences */
+    int64_t before;              /* the number before, for differences */
 } Column;
 
 static void column_add(Column *column, uint64_t number)
@@ -53,7 +50,7 @@ static void column_write(JsonOut *o, const char *key, const Column *column)
     json_out_string(o, key, text.at ? text.at : "");
 }
 
-/* Texts that many buffers share are sent once: an index for each, in the order of first use. */
+/* Texts that many buffers share are sent once and referred to by index, in the order of first use. */
 typedef struct Words {
     Pool        *pool;
     const char **list;
@@ -89,12 +86,12 @@ static void words_write(JsonOut *o, const char *key, const Words *words)
     json_out_end(o);
 }
 
-typedef struct Page {
+typedef struct HtmlPage {
     Pool            *pool;
     const Explained *e;
     JsonOut         *o;
     Words            shapes, lines, names;
-} Page;
+} HtmlPage;
 
 enum { COL_FIRST, COL_LENGTH, COL_BYTES, COL_OFFSET, COL_CLASS, COL_MODULE, COL_NAME, COL_LINE,
        COL_SHAPE, COLUMNS };
@@ -102,12 +99,12 @@ static const char *const column_names[COLUMNS] = { "first", "length", "bytes", "
                                                    "module", "name", "line",
                                                    "shape" };
 
-static const char *page_line(Page *p, Source source)
+static const char *page_line(HtmlPage *p, Source source)
 {
     return source.file ? pool_print(p->pool, "%s:%d", source.file, source.line) : "";
 }
 
-/* The name without the module's path, which the page has already. */
+/* The name without the module's path, which the page knows. */
 static const char *page_short(const Graph *graph, int32_t module, const char *name)
 {
     const char *path = graph->modules[module].path;
@@ -115,7 +112,7 @@ static const char *page_short(const Graph *graph, int32_t module, const char *na
     return n && !strncmp(name, path, n) && name[n] == '.' ? name + n : name;
 }
 
-static void page_buffer(Page *p, Column *columns, const LiveBuffer *b, int64_t offset)
+static void page_buffer(HtmlPage *p, Column *columns, const LiveBuffer *b, int64_t offset)
 {
     const Graph *graph = p->e->sheet->engine->graph;
     const Value *v = b->value >= 0 ? value_at(graph, b->value) : NULL;
@@ -135,22 +132,22 @@ static void page_buffer(Page *p, Column *columns, const LiveBuffer *b, int64_t o
     column_add_difference(&columns[COL_SHAPE], (int64_t)words_index(&p->shapes, shape));
 }
 
-static void page_columns(Page *p, const Column *columns, int32_t n)
+static void page_columns(HtmlPage *p, const Column *columns, int32_t n)
 {
     json_out_int(p->o, "n", n);
     for (int i = 0; i < COLUMNS; i++)
         column_write(p->o, column_names[i], &columns[i]);
 }
 
-static void columns_init(Page *p, Column *columns)
+static void columns_init(HtmlPage *p, Column *columns)
 {
     for (int i = 0; i < COLUMNS; i++)
         columns[i] = (Column){ .bytes = { .pool = p->pool } };
 }
 
-/* Stays in runs of the plan. Where one value takes over another's bytes, the earlier ends as the
- * later begins: the sum over all buffers at a run is what the meter counts there. */
-static void page_buffers(Page *p, const Program *program, const int32_t *run_of)
+/* Live ranges, counted in runs of the plan. Where one value takes over another's bytes, the earlier
+ * range ends as the later begins, so that the buffers at a run add up to what the meter counts. */
+static void page_buffers(HtmlPage *p, const Program *program, const int32_t *run_of)
 {
     const Engine      *engine = p->e->sheet->engine;
     const Graph       *graph = engine->graph;
@@ -198,7 +195,7 @@ static void page_buffers(Page *p, const Program *program, const int32_t *run_of)
 }
 
 /* "micro"; "micro and update" where they are planned together. */
-static const char *page_phases(Page *p, const Program *program)
+static const char *page_phases(HtmlPage *p, const Program *program)
 {
     const char *text = NULL;
     for (int phase = 0; phase < PHASE_COUNT; phase++)
@@ -208,7 +205,7 @@ static const char *page_phases(Page *p, const Program *program)
     return text;
 }
 
-static void page_program(Page *p, const Program *program)
+static void page_program(HtmlPage *p, const Program *program)
 {
     const Graph *graph = p->e->sheet->engine->graph;
     const Plan  *plan = program->plan;
@@ -216,7 +213,7 @@ static void page_program(Page *p, const Program *program)
     int32_t     *run_of = NEWN(p->pool, int32_t, plan->n_steps + 1), n = 0, peak = 0;
     int64_t      elsewhere = program->live_bytes - program->meter.live_bytes;
     for (int32_t s = 0; s < plan->n_steps; s++) {
-        run_of[s] = n > 0 ? n - 1 : 0;       /* a drop or a copy belongs to the run before it */
+        run_of[s] = n > 0 ? n - 1 : 0;       /* a drop or copy belongs to the run before it */
         if (plan->steps[s].kind != STEP_RUN)
             continue;
         const Node *node = &graph->nodes[program->node_of[plan->steps[s].id]];
@@ -244,7 +241,7 @@ static void page_program(Page *p, const Program *program)
     json_out_end(p->o);
 }
 
-static void page_state(Page *p)
+static void page_state(HtmlPage *p)
 {
     const Engine *engine = p->e->sheet->engine;
     Column        columns[COLUMNS];
@@ -263,7 +260,7 @@ static void page_state(Page *p)
     json_out_end(p->o);
 }
 
-static void page_modules(Page *p)
+static void page_modules(HtmlPage *p)
 {
     const Graph *graph = p->e->sheet->engine->graph;
     json_out_row(p->o, "modules");
@@ -276,7 +273,7 @@ static void page_modules(Page *p)
     json_out_end(p->o);
 }
 
-/* '<' stands only inside texts, and must not end the script element there. */
+/* '<' occurs only inside texts. It is escaped, so that no text can end the script element. */
 static void add_json(FileOut *out, const Text *json)
 {
     for (size_t i = 0, from = 0; i <= json->n; i++)
@@ -317,7 +314,7 @@ Err explain_html(const char *path, const Explained *e)
     Pool   *pool = pool_new(NULL, "page");
     Text    json = { .pool = pool };
     JsonOut o;
-    Page    p = { .pool = pool, .e = e, .o = &o, .shapes = { .pool = pool },
+    HtmlPage    p = { .pool = pool, .e = e, .o = &o, .shapes = { .pool = pool },
                   .lines = { .pool = pool }, .names = { .pool = pool } };
     FileOut *out = NEW(pool, FileOut);
 

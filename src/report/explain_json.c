@@ -1,12 +1,13 @@
-/* explain_json.c -- the balance sheet as JSON; the schema is in docs/FORMATS.md. */
-#include "fit/whatif.h"
+/* explain_json.c -- the balance sheet as JSON; docs/user/FORMATS.md describes it. */
+#include "report/explain_pages.h"
 
+#include "fit/whatif.h"
 #include "report/curve.h"
 #include "report/machine.h"
 
 #include <string.h>
 
-/* The row that every table of the peak ends with, with the members of its other rows. */
+/* The last row of every table of the peak, with the same members as the other rows. */
 static void gaps_json(JsonOut *o, const char *name, const char *where, const char *more,
                       const Sheet *s)
 {
@@ -97,7 +98,7 @@ static void bottlenecks_json(JsonOut *o, const Explained *e)
     json_out_end(o);
 }
 
-/* Live bytes at every run, state included: one number a run, in the order of the plan. */
+/* Live bytes at every run, state included: one number per run, in the order of the plan. */
 static void timeline_json(JsonOut *o, const Explained *e)
 {
     const Engine *engine = e->sheet->engine;
@@ -200,7 +201,7 @@ static void what_if_json(JsonOut *o, const Explained *e)
     json_out_end(o);
 }
 
-/* Everything kept; or, where a budget or a plan was given, what is done within it. */
+/* Everything kept; with --budget or --plan: that plan. */
 static void plan_json(JsonOut *o, const Explained *e)
 {
     const Recipe *r = e->fit ? e->fit->recipe : e->recipe;

@@ -1,8 +1,8 @@
 /* explain_md.c -- a memory report in Markdown: components with shapes and sizes, totals, ranked
  * bottlenecks, recommendations with verified savings, configuration. */
-#include "fit/whatif.h"
+#include "report/explain_pages.h"
 
-#include "base/text.h"
+#include "fit/whatif.h"
 #include "report/curve.h"
 #include "report/machine.h"
 
@@ -50,7 +50,7 @@ static void md_summary(const Md *m)
              count_text(s->peak_bytes), bytes_text(s->peak_bytes), phase_public_name(s->phase),
              node_text(s->engine->graph, s->node));
     if (e->minimum_bytes)
-        text_add(m->to, "The least budget is at most %s bytes (%s): %s; "
+        text_add(m->to, "The minimum budget is at most %s bytes (%s): %s; "
                  "`plimsoll fit` searches longer. ",
                  count_text(e->minimum_bytes + e->device->runtime_bytes),
                  bytes_text(e->minimum_bytes + e->device->runtime_bytes), e->minimum_how);
@@ -63,13 +63,13 @@ static void md_summary(const Md *m)
 
 static const char *md_largest(int64_t batch)
 {
-    return batch < 0 ? "not looked for" : batch ? count_text(batch) : "none";
+    return batch < 0 ? "not searched for" : batch ? count_text(batch) : "none";
 }
 
 static void md_budgets(const Md *m)
 {
     static const char *const words[] = { "yes, with everything kept", "yes, re-planned",
-                                         "no plan was found", "not looked for" };
+                                         "no plan was found", "not searched for" };
     text_add(m->to, "## Does it fit?\n\n| budget | fits | largest batch, everything kept | "
                     "largest batch found, re-planned |\n|---|---|---|---|\n");
     for (int32_t i = 0; i < m->e->n_budgets; i++) {
@@ -82,7 +82,7 @@ static void md_budgets(const Md *m)
 
 static void md_batch(const Md *m)
 {
-    text_add(m->to, "### The batch as the data gives it\n\n| part | shape | bytes | "
+    text_add(m->to, "### The batch as the data gives it\n\n| tensor | shape | bytes | "
                     "|\n|---|---|---|---|\n");
     for (int32_t i = 0; i < m->e->n_batch; i++) {
         const BatchItem *b = &m->e->batch[i];
@@ -129,7 +129,7 @@ static void md_components(const Md *m)
     md_batch(m);
     text_add(m->to, "### State at the peak\n\n| class | numbers | bytes |\n|---|---|---|\n");
     for (int c = CLASS_PARAMETERS; c <= CLASS_CONSTANTS; c++)
-        if (s->classes[c])               /* but for parameters, state is fp32 */
+        if (s->classes[c])               /* all state but the parameters is fp32 */
             text_add(m->to, "| %s | %s | %s (%s) |\n", class_name((Class)c),
                      c == CLASS_PARAMETERS  ? count_text(s->parameters)
                      : c == CLASS_CONSTANTS ? ""
@@ -177,7 +177,7 @@ static void md_totals(const Md *m)
         if (m->e->sheet->classes[c])
             md_row(m, class_name((Class)c), m->e->sheet->classes[c]);
     md_foot(m);
-    text_add(m->to, "\n| phase | runs | every so many steps | highest byte of the arena "
+    text_add(m->to, "\n| phase | runs | steps from one to the next | highest byte of the arena "
                     "|\n|---|---|---|---|\n");
     for (int32_t i = 0; i < m->e->n_phases; i++)
         text_add(m->to, "| %s | %lld | %s | %s (%s) |\n", m->e->phases[i].name,
@@ -229,7 +229,7 @@ static void md_what_if(const Md *m)
     text_add(m->to, "\n");
 }
 
-/* With --budget or --plan: what is done within it, beside everything kept. */
+/* With --budget or --plan: the plan beside everything kept. */
 static void md_plan(const Md *m)
 {
     const FitResult *r = m->e->fit;
@@ -237,7 +237,7 @@ static void md_plan(const Md *m)
     if (!r)
         return;
     text_add(m->to, "## The plan\n\n%s %s bytes (%s), %+.1f %% of the step's time%s.\n\n",
-             r->fits ? "It fits:" : "Nothing fits; the least found is",
+             r->fits ? "It fits:" : "Nothing fits; the smallest found is",
              count_text(now->peak_bytes), bytes_text(now->peak_bytes),
              more_percent(r->step_ns / (m->e->step_ms * 1e6)),
              r->cut ? "; the search was cut off" : "");
@@ -261,8 +261,8 @@ static void md_curve(const Md *m)
 {
     if (!m->e->n_curve)
         return;
-    text_add(m->to, "## Budget against time\n\nWhat no other plan found beats in both.\n\n"
-                    "| peak | time | micro-batch | run twice | |\n|---|---|---|---|---|\n");
+    text_add(m->to, "## Budget against time\n\nPlans that no other plan found beats in both.\n\n"
+                    "| peak | time | micro-batch | recomputed | |\n|---|---|---|---|---|\n");
     for (int i = 0; i < m->e->n_curve; i++) {
         const FitPoint *p = &m->e->curve[i];
         text_add(m->to, "| %s | %+.1f %% | %lld x %lld | %d | %s |\n", bytes_text(p->peak_bytes),

@@ -1,27 +1,28 @@
 /* explain_text.c -- the balance sheet on a terminal: tables of at most 100 columns. */
-#include "fit/whatif.h"
+#include "report/explain_pages.h"
 
-#include "base/text.h"
+#include "fit/whatif.h"
 #include "report/machine.h"
 
 #include <string.h>
 
-enum { ROWS = 12, NAME = 42, BAR = 18 };     /* rows of each table, the rest is one row; columns */
+enum { ROWS = 12 };                          /* of each table; the rest is summed in one row */
+enum { NAME = 42, BAR = 18 };                /* columns */
 enum { PLOT_WIDTH = 84, PLOT_HEIGHT = 6 };
 
-typedef struct Page {
-    FILE          *to;
+typedef struct TextPage {
+    FILE            *to;
     const Explained *e;
-    int64_t        whole;
-    bool           colour;
-} Page;
+    int64_t          whole;      /* bytes that are 100 % */
+    bool             colour;
+} TextPage;
 
-static void title(const Page *p, const char *text)
+static void title(const TextPage *p, const char *text)
 {
     fprintf(p->to, p->colour ? "\n\033[1m%s\033[0m\n" : "\n%s\n", text);
 }
 
-/* The end of a name says more than its beginning; two dots before it stand for what is left out. */
+/* Shortens a name from the front, because its end says more. */
 static const char *last(const char *name, int width)
 {
     static _Thread_local char shown[2][96];
@@ -34,7 +35,7 @@ static const char *last(const char *name, int width)
     return shown[next];
 }
 
-static void numbers(const Page *p, const char *name, int64_t bytes)
+static void numbers(const TextPage *p, const char *name, int64_t bytes)
 {
     double share = p->whole ? (double)bytes / (double)p->whole : 0;
     fprintf(p->to, "  %-*s %17s %10s %5.1f%%  ", NAME, last(name, NAME), count_text(bytes),
@@ -42,7 +43,7 @@ static void numbers(const Page *p, const char *name, int64_t bytes)
             100 * share);
 }
 
-static void row(const Page *p, const char *name, int64_t bytes)
+static void row(const TextPage *p, const char *name, int64_t bytes)
 {
     double share = p->whole ? (double)bytes / (double)p->whole : 0;
     int    full = (int)(share * BAR + 0.5);
@@ -53,13 +54,13 @@ static void row(const Page *p, const char *name, int64_t bytes)
     fputs(p->colour ? "\033[0m\n" : "\n", p->to);
 }
 
-static void row_text(const Page *p, const char *name, int64_t bytes, const char *text)
+static void row_text(const TextPage *p, const char *name, int64_t bytes, const char *text)
 {
     numbers(p, name, bytes);
     fprintf(p->to, "%s\n", last(text, BAR));
 }
 
-static void foot(const Page *p, int32_t more, int64_t left)
+static void foot(const TextPage *p, int32_t more, int64_t left)
 {
     char name[64];
     snprintf(name, sizeof name, "(%d more)", more);
@@ -69,7 +70,7 @@ static void foot(const Page *p, int32_t more, int64_t left)
     row(p, "= peak", p->e->sheet->peak_bytes);
 }
 
-static void table(const Page *p, const char *heading, const SheetRow *rows, int32_t n)
+static void table(const TextPage *p, const char *heading, const SheetRow *rows, int32_t n)
 {
     int64_t left = p->e->sheet->live_bytes;
     int32_t shown = 0, own = 0;
@@ -83,7 +84,7 @@ static void table(const Page *p, const char *heading, const SheetRow *rows, int3
     foot(p, own - shown, left);
 }
 
-static void heading(const Page *p)
+static void heading(const TextPage *p)
 {
     const Explained *e = p->e;
     const Sheet     *s = e->sheet;
@@ -100,7 +101,7 @@ static void heading(const Page *p)
             last(node_text(s->engine->graph, s->node), 60));
 }
 
-static void classes(const Page *p)
+static void classes(const TextPage *p)
 {
     title(p, "by class");
     for (int c = 0; c < CLASS_COUNT; c++)
@@ -109,7 +110,7 @@ static void classes(const Page *p)
     foot(p, 0, 0);
 }
 
-static void bottlenecks(const Page *p)
+static void bottlenecks(const TextPage *p)
 {
     int64_t left = p->e->sheet->live_bytes;
     int32_t shown = 0;
@@ -125,7 +126,7 @@ static void bottlenecks(const Page *p)
     foot(p, p->e->n_bottlenecks - shown, left);
 }
 
-static void tensors(const Page *p)
+static void tensors(const TextPage *p)
 {
     const Sheet *s = p->e->sheet;
     int64_t      left = s->live_bytes;
@@ -133,33 +134,34 @@ static void tensors(const Page *p)
     title(p, "largest tensors at the peak, and the node that reads each last");
     for (; shown < s->n_live && shown < ROWS; shown++) {
         const char *until = live_until(s, &s->live[shown]);
-        row_text(p, live_name(s, &s->live[shown]), s->live[shown].bytes, until ? until : "(stays)");
+        row_text(p, live_name(s, &s->live[shown]), s->live[shown].bytes,
+                 until ? until : "(persistent)");
         left -= s->live[shown].bytes;
     }
     foot(p, s->n_live - shown, left);
 }
 
-static const char *phase_text(const Page *p, const PhaseRow *phase)
+static const char *phase_text(const TextPage *p, const PhaseRow *phase)
 {
     return phase->every > 1 ? pool_print(p->e->sheet->engine->graph->pool, "%s (every %s steps)",
                                          phase->name, count_text(phase->every))
                             : phase->name;
 }
 
-static void phases(const Page *p)
+static void phases(const TextPage *p)
 {
     title(p, "by phase (highest byte of the arena)");
     for (int32_t i = 0; i < p->e->n_phases; i++)
         row(p, phase_text(p, &p->e->phases[i]), p->e->phases[i].peak_bytes);
 }
 
-/* Live bytes at every run of the program with the peak, as many columns as there is room for. */
-static void over_time(const Page *p)
+/* Live bytes at every run of the program with the peak; each column shows the largest of its runs. */
+static void over_time(const TextPage *p)
 {
     const Program *program = p->e->sheet->program;
     const Graph   *graph = p->e->sheet->engine->graph;
     int64_t        elsewhere = program->live_bytes - program->meter.live_bytes;
-    int64_t        most[PLOT_WIDTH] = { 0 };
+    int64_t        highest[PLOT_WIDTH] = { 0 };
     char           kind[PLOT_WIDTH + 1] = { 0 };
     int32_t        runs = 0, at = 0;
     for (int32_t s = 0; s < program->plan->n_steps; s++)
@@ -171,7 +173,7 @@ static void over_time(const Page *p)
         const Node *node = &graph->nodes[program->node_of[program->plan->steps[s].id]];
         int         column = (int)((int64_t)at++ * width / runs);
         int64_t     live = program->meter.curve[s] + elsewhere;
-        most[column] = live > most[column] ? live : most[column];
+        highest[column] = live > highest[column] ? live : highest[column];
         kind[column] = node->phase == PHASE_UPDATE ? '+' : node->backward ? '=' : '-';
     }
     title(p, pool_print(graph->pool, "over time: live bytes at each of %s runs of %s "
@@ -179,24 +181,24 @@ static void over_time(const Page *p)
     for (int level = PLOT_HEIGHT; level > 0; level--) {
         fprintf(p->to, "%12s |", bytes_text(program->live_bytes / PLOT_HEIGHT * level));
         fputs(p->colour ? "\033[36m" : "", p->to);
-        int end = width;
-        while (end > 0 && most[end - 1] < program->live_bytes / (2 * PLOT_HEIGHT) * (2 * level - 1))
+        int     end = width;
+        int64_t half = program->live_bytes / (2 * PLOT_HEIGHT) * (2 * level - 1);
+        while (end > 0 && highest[end - 1] < half)
             end--;
         for (int x = 0; x < end; x++)
-            fputc(most[x] >= program->live_bytes / (2 * PLOT_HEIGHT) * (2 * level - 1) ? '#' : ' ',
-                  p->to);
+            fputc(highest[x] >= half ? '#' : ' ', p->to);
         fputs(p->colour ? "\033[0m\n" : "\n", p->to);
     }
     fprintf(p->to, "%12s |%s\n", "", kind);
 }
 
-static const char *batch_text(const Page *p, int64_t batch)
+static const char *batch_text(const TextPage *p, int64_t batch)
 {
     return batch < 0 ? "-" : batch ? count_text(batch)
                                    : pool_text(p->e->sheet->engine->graph->pool, "none");
 }
 
-static void budgets(const Page *p)
+static void budgets(const TextPage *p)
 {
     static const char *const words[] = { "fits with everything kept", "fits re-planned",
                                          "no plan found", "only re-planned, if at all" };
@@ -217,26 +219,26 @@ static void budgets(const Page *p)
         fputc('\n', p->to);
     }
     if (e->minimum_bytes)
-        print_sentence(p->to, "  least budget: at most %s bytes (%s): %s; fit searches longer and "
+        print_sentence(p->to, "  minimum budget: at most %s bytes (%s): %s; fit searches longer and "
                        "may find less",
                        count_text(e->minimum_bytes + e->device->runtime_bytes),
                        bytes_text(e->minimum_bytes + e->device->runtime_bytes), e->minimum_how);
 }
 
-static void plan(const Page *p)
+static void plan(const TextPage *p)
 {
     const FitResult *r = p->e->fit;
     if (!r)
         return;
     title(p, "the plan");
     print_sentence(p->to, "%s: %s bytes (%s), %+.1f %% of the step's time%s",
-                   r->fits ? "It fits" : "Nothing fits; the least is",
+                   r->fits ? "It fits" : "Nothing fits; the smallest found is",
                    count_text(r->engine->arena_bytes), bytes_text(r->engine->arena_bytes),
                    more_percent(r->step_ns / (p->e->step_ms * 1e6)),
                    r->cut ? "; the search was cut off" : "");
     changes_print(p->to, r);
     if (!r->n_changes)
-        fputs("  nothing is changed, nothing is run twice\n", p->to);
+        fputs("  nothing is changed, nothing is recomputed\n", p->to);
     for (int i = 0; i < r->n_notes; i++)
         print_sentence(p->to, "%s", r->notes[i]);
     const Sheet *kept = p->e->sheet, *now = p->e->fit_sheet;
@@ -251,13 +253,13 @@ static void plan(const Page *p)
             count_text(now->peak_bytes));
 }
 
-static const char *saved_text(const Page *p, int64_t bytes)
+static const char *saved_text(const TextPage *p, int64_t bytes)
 {
     return bytes >= 0 ? bytes_text(bytes)
                       : pool_print(p->e->sheet->engine->graph->pool, "-%s", bytes_text(-bytes));
 }
 
-static void what_if(const Page *p)
+static void what_if(const TextPage *p)
 {
     if (!p->e->n_what_if)
         return;
@@ -268,7 +270,7 @@ static void what_if(const Page *p)
         const WhatIf *w = &p->e->what_if[i];
         if (w->failed)
             fprintf(p->to, "  %-46.46s %31s  %s\n", w->name,
-                    w->cut ? "(not reached)" : "(cannot be)", effort_words[w->effort]);
+                    w->cut ? "(not reached)" : "(not possible)", effort_words[w->effort]);
         else
             fprintf(p->to, "  %-46.46s %10s %10s %+8.1f%%  %s%s\n", w->name,
                     saved_text(p, w->saved_bytes), bytes_text(w->peak_bytes),
@@ -276,18 +278,18 @@ static void what_if(const Page *p)
         print_sentence(p->to, "      %s%s%s", w->how, w->note ? "; " : "", w->note ? w->note : "");
     }
     print_sentence(p->to, "immediate: a flag; short: a value of the recipe; long: another model or "
-                   "other training; time against the step as it is");
+                   "other training; time relative to the recipe as it is");
     title(p, "believed, but not so");
     for (int32_t i = 0; i < p->e->n_beliefs; i++)
         print_sentence(p->to, "- %s %s", p->e->beliefs[i].belief, p->e->beliefs[i].truth);
 }
 
-static void avoided(const Page *p)
+static void avoided(const TextPage *p)
 {
     int32_t n = p->e->n_avoided < 6 ? p->e->n_avoided : 6;
     if (!n)
         return;
-    title(p, "never stored, though a plain implementation would (one of each, and how many)");
+    title(p, "never stored, though a plain implementation would (bytes of one, and how many)");
     for (int32_t i = 0; i < n; i++)
         fprintf(p->to, "  %-27s %-42s %17s x %d\n", p->e->avoided[i].what,
                 last(p->e->avoided[i].where, 42), count_text(p->e->avoided[i].bytes),
@@ -297,7 +299,7 @@ static void avoided(const Page *p)
 void explain_text_sheet(FILE *to, const Explained *e, bool colour)
 {
     const Sheet *s = e->sheet;
-    Page         p = { to, e, s->peak_bytes, colour };
+    TextPage         p = { to, e, s->peak_bytes, colour };
     heading(&p);
     classes(&p);
     bottlenecks(&p);
@@ -311,7 +313,7 @@ void explain_text_sheet(FILE *to, const Explained *e, bool colour)
 void explain_text_rest(FILE *to, const Explained *e, bool colour)
 {
     const Sheet *s = e->sheet;
-    Page         p = { to, e, s->peak_bytes, colour };
+    TextPage         p = { to, e, s->peak_bytes, colour };
     budgets(&p);
     plan(&p);
     avoided(&p);

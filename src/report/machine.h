@@ -1,4 +1,4 @@
-/* machine.h -- the same words about device, runtime and time in every command's output. */
+/* machine.h -- device, runtime and time in words, the same in the output of every command. */
 #ifndef REPORT_MACHINE_H
 #define REPORT_MACHINE_H
 
@@ -12,17 +12,17 @@
  * workspaces)" */
 const char *device_text(Pool *pool, const Device *device);
 
-/* What lies outside the arena, in one sentence. */
+/* The bytes outside the arena, in one sentence. */
 const char *runtime_text(Pool *pool, const Device *device, int64_t runtime_bytes);
 
-/* "profile cpu: 97 % of it measured, 3 % interpolated"; "roofline; plimsoll probe would measure
- * it" */
+/* Where predicted times come from: "profile cpu: 97 % measured, 3 % from other sizes, 0 %
+ * roofline"; "roofline, not measured (...)". */
 const char *time_text(Pool *pool, const Engine *engine);
 
-/* What a plan does otherwise than the recipe, one lever a line. */
+/* What a plan changes in the recipe, one lever per line. */
 void changes_print(FILE *to, const FitResult *result);
 
-/* A slowdown in percent, for one digit after the point: never "-0.0". */
+/* A slowdown as additional percent, to print with one digit: never "-0.0". */
 double more_percent(double slowdown);
 
 /* "12.3 ms", "4.5 s", "2.0 min", "3.1 h" */

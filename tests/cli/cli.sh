@@ -1,5 +1,5 @@
 #!/bin/sh
-# The command line as a user meets it: exit codes, one sentence on stderr, files left whole.
+# The command line as users see it: exit codes, one sentence on stderr, no damaged files.
 #   cli.sh PROGRAM WORK_FOLDER
 set -u
 program=$1 work=$2
@@ -34,6 +34,18 @@ is() {
 
 expect 0 "know, fit and train" help
 expect 0 "place buffers" layout --help
+expect 0 "plimsoll layout buffers.csv" help
+expect 0 "--capacity BYTES" help layout
+expect 2 "did you mean 'layout'" help layuot
+expect 0 "lr: 0.0001" help recipe
+expect 0 "model, system dit3d" help recipe
+expect 0 "sde_dt: 0.1" help recipe stdiff
+is "help recipe SYSTEM should show one system" sh -c "! grep -q 'system unet' '$work/out'"
+expect 0 "| \`model.sde_dt\` | number | \`0.1\` | 0.001 to 1 |" help recipe stdiff --md
+expect 2 "did you mean 'stdiff'" help recipe stdif
+expect 2 "takes one command" help fit plan
+expect 2 "--md is for" help fit --md
+is "the reference of docs/user/RECIPES.md should be what help recipe prints" sh scripts/docs_recipes.sh "$program" --check
 expect 0 "plimsoll 0." --version
 expect 2 "say what to do"
 expect 2 "did you mean 'train'" trian
@@ -61,7 +73,7 @@ expect 0 "One training step needs" explain dit3d-small --set model.patch=[2,2,2]
 expect 2 "must be from 1 to" explain unet-small --set batch=0
 expect 2 "did you mean 'bf16'" explain unet-small --precision bf61
 expect 2 "do not divide" explain unet-small --set model.groups=7
-expect 2 "is not a size" explain unet-small --budget lots
+expect 2 "is not a size" explain unet-small --budget plenty
 expect 2 "tensor cores round" explain unet-small --precision tf32
 expect 2 "has one memory" fit unet-small --budget 1GiB --host-budget 1GiB
 expect 2 "is not a size" fit dit3d-small --device h200 --budget 1GiB --host-budget much
@@ -87,7 +99,8 @@ narrow() {
     is "plimsoll $*: colours in a pipe" sh -c "! grep -q '$(printf '\033')' '$work/out'"
 }
 narrow help
-for command in explain fit compare train sample probe plan layout; do
+narrow help recipe
+for command in explain fit compare train sample probe plan layout help; do
     narrow $command --help
 done
 narrow explain stablesr-small --what-if --time-limit 1 --effort 20
@@ -114,8 +127,8 @@ expect 0 "believed, but not so" explain unet-small $small --what-if --effort 20
 expect 0 "# Memory of one training step" explain unet-small $small --effort 20 --md /dev/stdout
 is "explain --html should write a page" sh -c "'$program' explain unet-small $small --effort 20 --html '$work/e.html' > /dev/null && grep -q '</html>' '$work/e.html'"
 expect 0 "no plan found" explain unet-small $small --budget 100KiB --effort 20
-expect 0 "regions in lots" explain unet-small $small --batch 1000000 --what-if --effort 20 --time-limit 2   # not a million of them
-expect 0 "least budget: at most" explain unet-small
+expect 0 "chunks of samples, except in batch norm" explain unet-small $small --batch 1000000 --what-if --effort 20 --time-limit 2   # not a million of them
+expect 0 "minimum budget: at most" explain unet-small
 expect 0 "only re-planned, if at all" explain stdiff-64x2048 --effort -1
 expect 0 '"fits": false' explain unet-small --device rtx-3060 --budget 100MiB --json
 expect 2 "is a folder, not a recipe" explain "$work"
@@ -150,7 +163,7 @@ printf 'id,lower,upper,size\na,0,2,4\nb,1,3,4\nc,2,4,4\n' > "$work/b.csv"
 expect 0 "3 buffers in 8 bytes" layout "$work/b.csv" --capacity 8 -o "$work/o.csv"
 is "layout wrote no offsets" grep -q '^id,lower,upper,size,offset' "$work/o.csv"
 printf 'id,lower,upper,size,align\na,0,2,3,1\nb,0,2,3,4\n' > "$work/a.csv"
-expect 3 "the least found takes 6" layout "$work/a.csv" --capacity 1
+expect 3 "the smallest found takes 6" layout "$work/a.csv" --capacity 1
 expect 3 "no layout within 7 bytes" layout "$work/b.csv" --capacity 7
 printf 'id,lower,upper,size,offset\na,0,2,5,100\nb,1,3,7,\n' > "$work/f.csv"
 expect 0 "2 buffers in 105 bytes (none smaller than 105" layout "$work/f.csv"
@@ -171,7 +184,7 @@ G
 expect 0 '"fits": true' plan "$work/g.json" --budget 40 --json -o "$work/p.json"
 is "plan wrote no plan" grep -q 'plimsoll-plan-1' "$work/p.json"
 expect 2 "--budget must be more than 0 bytes" plan "$work/g.json" --budget 0
-expect 3 "the least peak found is 40" plan "$work/g.json" --budget 39
+expect 3 "the smallest peak found is 40" plan "$work/g.json" --budget 39
 expect 0 "all states were searched" plan "$work/g.json" --budget 40 --prove
 expect 0 '"any_order_cost": 3' plan "$work/g.json" --budget 40 --prove --json
 expect 0 '"curve"' plan "$work/g.json" --budget 40 --curve --json
@@ -192,7 +205,7 @@ G
 expect 0 '"budget_bytes": 0,' plan "$work/aligned.json" --layout --json -o "$work/placed.json"
 is "a placed plan should say where" grep -q '{"value": "b", "first_step": 1, "last_step": 2, "offset": 64, "bytes": 10}' "$work/placed.json"
 expect 0 "2 nodes: arena 74 B, peak 20 B of 20 B" plan "$work/aligned.json" --layout
-expect 3 "the least peak found is 74" plan "$work/aligned.json" --layout --budget 73
+expect 3 "the smallest peak found is 74" plan "$work/aligned.json" --layout --budget 73
 expect 0 '"arena_bytes": 74' plan "$work/aligned.json" --layout --budget 74 --json
 # the examples of docs/user/FORMATS.md, as they stand there
 example() { awk -v n="$1" '/^```json/ { k++; next } /^```/ { on = 0 } { on = k == n && !/^```/ && !done[k] } /^}/ { if (on) print; done[k] = 1; next } on' docs/user/FORMATS.md; }
@@ -211,7 +224,7 @@ cat > "$work/wide.json" <<'G'
            {"id": 10, "cost": 1, "inputs": ["a", "b", "c", "d", "e", "f", "g", "h", "i"], "outputs": ["s"]}]}
 G
 expect 3 "none needs less than 82 B" plan "$work/wide.json" --budget 50 --prove
-expect 3 "the least peak found is 82" plan "$work/wide.json" --budget 81 --json
+expect 3 "the smallest peak found is 82" plan "$work/wide.json" --budget 81 --json
 is "what is refused and needs no more than everything kept should cost no more" grep -q '"cost": 10.0,' "$work/out"
 printf '{"format": "plimsoll-graph-1", "values": [' > "$work/cut.json"
 expect 1 "cut.json" plan "$work/cut.json" --budget 40
@@ -322,7 +335,7 @@ signalled INT "$work/signal" unet-small $small --steps 1000000 --out "$work/sign
 is "SIGINT should say how to go on" grep -q -- "--resume $work/signal" "$work/out"
 is "SIGINT should leave a checkpoint" sh -c "ls $work/signal | grep -q json"
 signalled TERM "$work/it's a run" unet-small $small --steps 1000000 --out "$work/it's a run"
-again=$(sed -n 's/.*go on with: plimsoll //p' "$work/out")
+again=$(sed -n 's/.*continue with: plimsoll //p' "$work/out")
 is "what it says to go on with should work as it stands" sh -c "'$program' $again --steps 1 --quiet | grep -q 'nothing is left'"
 
 # a terminal that is closed, and a reader of the progress that has gone
@@ -339,7 +352,7 @@ is "the log should hold its lines alone" [ "$(grep -c '^{"step": ' "$work/closed
 is "progress that nobody can read should not" [ $? = 0 ]
 is "the log should hold its lines alone then too" [ "$(grep -c '^{"step": ' "$work/closed/log.jsonl") $(wc -l < "$work/closed/log.jsonl")" = "5 5" ]
 
-# half a image, from a run that was killed while it drew
+# half an image, from a run that was killed while it drew
 drawing="--set sample.every=1 --set sample.n=1 --set sampler.steps=2"
 "$program" train unet-small $small $drawing --steps 1 --out "$work/drew" --quiet > "$work/out" 2>&1
 : > "$work/drew/samples/000001/.plimsoll-1-7.tmp"
@@ -377,19 +390,19 @@ is "no temporary file should stay" [ "$(ls "$work/half" | grep -vc -e safetensor
 # sampling, and data that cannot be read
 expect 0 "samples.png" sample "$work/half" -n 3 --steps 4 -o "$work/drawn" --quiet
 is "sample should write a sheet and three images" [ "$(ls "$work/drawn" | grep -c png)" = 4 ]
-mkdir "$work/again" && : > "$work/again/.plimsoll-1-7.tmp"        # half of a image, from a run that was killed
+mkdir "$work/again" && : > "$work/again/.plimsoll-1-7.tmp"        # half of an image, from a run that was killed
 "$program" sample "$work/half" -n 3 --steps 4 -o "$work/again" --quiet > /dev/null 2>&1
-is "half a image should not stay" [ ! -e "$work/again/.plimsoll-1-7.tmp" ]
+is "half an image should not stay" [ ! -e "$work/again/.plimsoll-1-7.tmp" ]
 is "the same seed should give the same image" cmp -s "$work/drawn/samples.png" "$work/again/samples.png"
 "$program" sample "$work/half" -n 3 --steps 4 --seed 9 -o "$work/other" --quiet > /dev/null 2>&1
 is "another seed should give another" sh -c "! cmp -s $work/drawn/samples.png $work/other/samples.png"
 expect 0 "raw weights" sample "$work/half" -n 1 --steps 2 --no-ema -o "$work/raw" --quiet
 expect 0 '"planned_bytes"' sample "$work/half" -n 1 --steps 2 -o "$work/raw" --json
 sashimi="sashimi-small --set model.length=64 --set model.width=8 --set model.layers=1 --set batch=1"
-expect 0 "1 steps" train $sashimi --steps 1 --out "$work/sound"
-expect 2 "was trained at 64, not 128" sample "$work/sound" --set model.length=128 -n 1
-expect 0 "1 drawn" sample "$work/sound" --set sampler.length=128 -n 1
-expect 2 "sampler.guidance: sashimi has no text" sample "$work/sound" -n 1 --guidance 2
+expect 0 "1 steps" train $sashimi --steps 1 --out "$work/audio"
+expect 2 "was trained at 64, not 128" sample "$work/audio" --set model.length=128 -n 1
+expect 0 "1 drawn" sample "$work/audio" --set sampler.length=128 -n 1
+expect 2 "sampler.guidance: sashimi has no text" sample "$work/audio" -n 1 --guidance 2
 expect 2 "is not a run" sample "$work"
 expect 2 "takes no text" sample "$work/half" --prompt "a disc"
 expect 2 "no text in UTF-8 (byte 3)" sample "$work/half" --prompt "$(printf 'caf\351')"
@@ -418,24 +431,24 @@ expect 1 "short.png is a truncated PNG" train unet-small $small --steps 1 --data
 # plans of training steps
 tight="--threads 2 --effort 300 --allow none"
 "$program" fit unet-small $small $tight --budget 1KiB > /dev/null 2> "$work/err"
-least=$(sed -n 's/.*at least [^(]*(\([0-9]*\) bytes).*/\1/p' "$work/err")
-expect 0 "changes no number" fit unet-small $small $tight --budget "$least" -o "$work/plan.json"
+minimum=$(sed -n 's/.*at least [^(]*(\([0-9]*\) bytes).*/\1/p' "$work/err")
+expect 0 "changes no number" fit unet-small $small $tight --budget "$minimum" -o "$work/plan.json"
 expect 3 "no plan fits" fit unet-small $small $tight --budget 1KiB --json
-expect 0 '"curve"' fit unet-small $small $tight --budget "$least" --curve --json
-expect 0 "if you also allow" fit unet-small $small $tight --budget "$least" --what-if --time-limit 2
-expect 0 "Proof, under these levers" fit unet-small $small $tight --budget "$least" --prove --prove-limit 1
-expect 0 '"gap_percent"' fit unet-small $small $tight --budget "$least" --prove --prove-limit 1 --json
+expect 0 '"curve"' fit unet-small $small $tight --budget "$minimum" --curve --json
+expect 0 "if you also allow" fit unet-small $small $tight --budget "$minimum" --what-if --time-limit 2
+expect 0 "Proof, under these levers" fit unet-small $small $tight --budget "$minimum" --prove --prove-limit 1
+expect 0 '"gap_percent"' fit unet-small $small $tight --budget "$minimum" --prove --prove-limit 1 --json
 expect 3 "the time limit came before a plan within" fit unet-small --budget 11MiB --time-limit 0.001
 expect 3 "no plan at all needs less" fit unet-small $small $tight --budget 1KiB --prove --effort 100
-# the least is what the plan for it needs, not a shade more: that many bytes are enough, one less is refused with the same
+# the minimum is exactly what its plan needs: that many bytes are enough, and one byte less is refused with the same minimum
 whole="unet-small --backend builtin --threads 2 --effort 20 --allow none"
 "$program" fit $whole --budget 1KiB > /dev/null 2> "$work/err"
-least=$(sed -n 's/.*at least [^(]*(\([0-9]*\) bytes).*/\1/p' "$work/err")
-expect 0 "\"peak_bytes\": $least," fit $whole --budget "$least" --json
-expect 3 "($((least - 1)) bytes): this model needs at least" fit $whole --budget $((least - 1))
-is "the same least should be named" grep -q "at least .* ($least bytes)" "$work/err"
+minimum=$(sed -n 's/.*at least [^(]*(\([0-9]*\) bytes).*/\1/p' "$work/err")
+expect 0 "\"peak_bytes\": $minimum," fit $whole --budget "$minimum" --json
+expect 3 "($((minimum - 1)) bytes): this model needs at least" fit $whole --budget $((minimum - 1))
+is "the same minimum should be named" grep -q "at least .* ($minimum bytes)" "$work/err"
 expect 2 "--allow takes none or a list" fit unet-small --allow everything
-expect 0 "nodes are run a second time" train unet-small $small --threads 2 --steps 2 --plan "$work/plan.json" --out "$work/planned"
+expect 0 "nodes are recomputed" train unet-small $small --threads 2 --steps 2 --plan "$work/plan.json" --out "$work/planned"
 is "a run keeps its plan" cmp -s "$work/plan.json" "$work/planned/plan.json"
 expect 0 "4 steps" train --resume "$work/planned" --threads 2 --steps 6
 expect 0 "2 steps" train unet-small $small --threads 1 --steps 2 --out "$work/single"
@@ -451,16 +464,16 @@ expect 2 "leave out --budget" train unet-small $small --plan "$work/plan.json" -
 
 # devices and the probe
 expect 0 "described by its profile: no workspaces counted" explain unet-small --device rtx-3060
-# what fit may do on a GPU unasked, explain's least and the curve may too; where the host has no room they may not
+# explain's minimum and the curve may do what fit may do on a GPU unasked, unless the host has no room
 expect 0 '"minimum_how": "state on the host, host transfers' explain dit3d-small --device rtx-3060 --json
-least=$(sed -n 's/^ *"minimum_bytes": \([0-9]*\).*/\1/p' "$work/out")
-expect 0 "every buffer placed" fit dit3d-small --device rtx-3060 --budget "$least" --effort 3000
+minimum=$(sed -n 's/^ *"minimum_bytes": \([0-9]*\).*/\1/p' "$work/out")
+expect 0 "every buffer placed" fit dit3d-small --device rtx-3060 --budget "$minimum" --effort 3000
 for bytes in 1KiB 8MiB; do
     expect 0 "all levers together" explain dit3d-small --device rtx-3060 --host-budget $bytes --what-if --time-limit 5
-    expect 3 "Ask for the least" fit dit3d-small --device rtx-3060 --host-budget $bytes --budget 570MB --effort 300
+    expect 3 "Ask for the minimum" fit dit3d-small --device rtx-3060 --host-budget $bytes --budget 570MB --effort 300
 done
 expect 0 '"minimum_how": "' explain dit3d-small --device rtx-3060 --host-budget 1KiB --json
-is "what the host has no room for should not be in the least" [ -z "$(grep 'minimum_how.*on the host' "$work/out")" ]
+is "what the host has no room for should not be in the minimum" [ -z "$(grep 'minimum_how.*on the host' "$work/out")" ]
 expect 0 '"minimum_how": "EMA on the host' explain dit3d-small --device rtx-3060 --host-budget 8MiB --json
 expect 0 '"transfers": 3' fit dit3d-small --device rtx-3060 --budget 585MB --curve --effort 300 --json
 expect 0 "of context, libraries" fit unet-small --device h200 --budget 1GiB --effort 20
@@ -468,12 +481,12 @@ expect 0 '"source": "roofline of profile l4"' explain unet-small --device l4 --j
 expect 0 "plimsoll probe measures this machine" explain unet-small
 expect 0 '"runtime_bytes"' fit unet-small --json
 expect 3 "no plan fits 540 MiB" fit unet-small --device a10 --budget 540MiB --effort 20
-least=$(sed -n 's/.*at least [^(]*(\([0-9]*\) bytes).*/\1/p' "$work/err")
-expect 3 "leave nothing for an arena" fit unet-small --device a10 --budget 500MiB --effort 20
-is "the least is named also where the GPU's context alone is too much" grep -q "at least .* ($least bytes)" "$work/err"
-expect 3 "\"minimum_bytes\": $least" fit unet-small --device a10 --budget 1 --effort 20 --json
-expect 0 "fits" fit unet-small --device a10 --budget "$least" --effort 20
-expect 3 "\"minimum_bytes\": $least" fit unet-small --device a10 --budget 540MiB --effort 20 --json
+minimum=$(sed -n 's/.*at least [^(]*(\([0-9]*\) bytes).*/\1/p' "$work/err")
+expect 3 "leaves nothing for an arena" fit unet-small --device a10 --budget 500MiB --effort 20
+is "the minimum is named also where the GPU's context alone is too much" grep -q "at least .* ($minimum bytes)" "$work/err"
+expect 3 "\"minimum_bytes\": $minimum" fit unet-small --device a10 --budget 1 --effort 20 --json
+expect 0 "fits" fit unet-small --device a10 --budget "$minimum" --effort 20
+expect 3 "\"minimum_bytes\": $minimum" fit unet-small --device a10 --budget 540MiB --effort 20 --json
 expect 0 '"budget_bytes": 1073741824' fit unet-small --device a10 --budget 1GiB --effort 20 --json
 expect 0 '"fits": false' explain unet-small --device a10 --budget 500MiB --effort 20 --json
 # what a table says can be typed: on a GPU, budgets hold its runtime
@@ -490,7 +503,7 @@ expect 2 "holds for 8 threads, not 3" explain unet-small --device generic-cpu --
 expect 1 "README.md:1" explain unet-small --device README.md
 expect 2 "probe takes no arguments" probe unet-small
 expect 2 "probe measures what is here" probe --device h200
-expect 2 "is not a size" probe --take lots
+expect 2 "is not a size" probe --take plenty
 expect 2 "there is no recipe" probe --model no-such-recipe-anywhere --take 1MiB -o "$work/machine.json"
 is "a probe that cannot be done should begin nothing" sh -c "! '$program' probe --model unet-smal --take 1MiB 2> /dev/null | grep -q ."
 is "what is no device should not be listed as one" sh -c "! '$program' explain unet-small --device no-such-GPU 2>&1 | grep -q cudnn"

@@ -31,12 +31,12 @@ bad() {
     fi
 }
 
-# Images of 8x8 that the program drew itself; sound and arrays by hand.
+# Images of 8x8 that the program drew itself; audio and arrays made by hand.
 tiny="unet-small --set model.widths=[8] --set model.groups=4 --set model.heads=2 --set model.height=8 --set model.width=8 --batch 2"
 "$program" train $tiny --steps 1 --out "$work/run" --quiet > /dev/null 2>&1 || exit 1
 "$program" sample "$work/run" -n 8 --steps 1 -o "$work/drawn" --quiet > /dev/null 2>&1 || exit 1
-pictures() { mkdir -p "$work/$1" && cp "$work"/drawn/sample-00*.png "$work/$1"; }
-short_picture() { head -c "${2:-60}" "$work/drawn/sample-000.png" > "$work/$1"; }
+images() { mkdir -p "$work/$1" && cp "$work"/drawn/sample-00*.png "$work/$1"; }
+short_image() { head -c "${2:-60}" "$work/drawn/sample-000.png" > "$work/$1"; }
 zeros() { head -c "$1" /dev/zero; }
 # npy TYPE SHAPE BYTES: an array of zeros; its head is 128 bytes.
 npy() {
@@ -63,11 +63,11 @@ done
 
 # STDiff: folders of frames
 stdiff="stdiff-small --set model.image=[8,16] --set model.channels=[32,32] --set batch=1 --set accumulate=1"
-pictures frames/a
+images frames/a
 good frames $stdiff
-short_picture frames/a/sample-009.png
+short_image frames/a/sample-009.png
 bad frames frames/a/sample-009.png "truncated PNG" $stdiff
-short_picture frames/a/sample-009.png $cut
+short_image frames/a/sample-009.png $cut
 bad frames frames/a/sample-009.png "truncated PNG" $stdiff
 printf 'no image' > "$work/frames/a/sample-009.png"
 bad frames frames/a/sample-009.png "PNG" $stdiff
@@ -100,8 +100,8 @@ loses() {
     mv "$work/kept.png" "$work/$folder/sample-003.png"
 }
 
-# A image that goes away: the steps before it are saved, and the run goes on once it is back, to the same bits.
-pictures gone
+# An image that goes away: the steps before it are saved, and the run goes on once it is back, to the same bits.
+images gone
 same="$tiny --set schedule.kind=constant --data $work/gone --threads 2 --quiet"
 loses gone-run gone $same
 if [ $got = 1 ] && [ "$(wc -l < "$work/err")" = 1 ] && grep -qF "gone/sample-003.png" "$work/err" && [ -n "$step" ] &&
@@ -110,12 +110,12 @@ if [ $got = 1 ] && [ "$(wc -l < "$work/err")" = 1 ] && grep -qF "gone/sample-003
    cmp "$work/gone-run"/step-*$((step + 1)).safetensors "$work/whole-run"/step-*.safetensors > "$work/out" 2>&1; then
     passed=$((passed + 1))
 else
-    echo "a image that goes away: exit code $got, step '$step'" && sed 's/^/    /' "$work/err" "$work/out" && failed=$((failed + 1))
+    echo "an image that goes away: exit code $got, step '$step'" && sed 's/^/    /' "$work/err" "$work/out" && failed=$((failed + 1))
 fi
 
 # A held-out image that goes away: the step before is saved, and its validation made up for once it is back, so that
 # the schedule that looks at it, the weights and the log are those of a run in which nothing went away.
-pictures trained && pictures held
+images trained && images held
 same="$tiny --data $work/trained --set data.holdout_path=$work/held --set validate.every=7 --set validate.batches=4 --threads 2 --quiet
       --set schedule.kind=plateau --set schedule.warmup=0 --set schedule.patience=0 --set schedule.factor=0.9 --set schedule.threshold=0.5"
 loses due-run held $same
@@ -149,7 +149,7 @@ fi
 # JPEG: images like any, and damage that only decoding can find
 mkdir "$work/photos" && photo halved > "$work/photos/a.jpg" && photo progressive > "$work/photos/b.JPEG"
 good photos $tiny
-pictures photos
+images photos
 good photos $tiny
 head -c 300 "$work/photos/b.JPEG" > "$work/photos/c.jpg"
 bad photos photos/c.jpg "truncated JPEG" $tiny
@@ -169,8 +169,8 @@ else
 fi
 
 # StableSR: images, or latents that were computed before
-pictures good
-short_picture good/sample-009.png
+images good
+short_image good/sample-009.png
 bad good good/sample-009.png "truncated PNG" stablesr-small
 mkdir -p "$work/latents/edge" "$work/latents/latent" "$work/latents/latent_lq"
 cp "$work/drawn/sample-000.png" "$work/latents/edge/1.png"
@@ -181,35 +181,35 @@ npy '<f4' '4, 8, 8' 1024 > "$work/latents/latent_lq/1.npy"
 bad latents latents/latent_lq/1.npy "(4, 16, 16)" $given
 
 # Lag: a folder for each class, or CIFAR's records
-for class in disc box; do pictures sets/$class; done
+for class in disc box; do images sets/$class; done
 good sets lag-small --set batch=2
 mkdir -p "$work/few/disc" && cp "$work/drawn/sample-000.png" "$work/few/disc"
 bad few "$work/few" "no class has the 3 images of a set" lag-small
-short_picture sets/box/sample-009.png
+short_image sets/box/sample-009.png
 bad sets sets/box/sample-009.png "truncated PNG" lag-small
 mkdir "$work/cifar" && zeros 5000 > "$work/cifar/data.bin"
 bad cifar cifar/data.bin "" lag-small
 
-# SaShiMi: sound
-mkdir "$work/sound"
+# SaShiMi: audio
+mkdir "$work/audio"
 rate='\100\037\000\000' long='\000\010\000\000'      # 8000 a second, 2048 bytes
-wav RIFF 1 "$rate" "$long" 2048 > "$work/sound/a.wav"
-good sound sashimi-small
-wav RIFX 1 "$rate" "$long" 2048 > "$work/sound/b.wav"
-bad sound sound/b.wav "does not begin with RIFF" sashimi-small
-wav RIFF 1 "$rate" "$long" 2000 > "$work/sound/b.wav"
-bad sound sound/b.wav "truncated WAV" sashimi-small
-wav RIFF 2 "$rate" "$long" 2048 > "$work/sound/b.wav"
-bad sound sound/b.wav "format 2" sashimi-small
-wav RIFF 1 '\000\000\000\000' "$long" 2048 > "$work/sound/b.wav"
-bad sound sound/b.wav "wrong header" sashimi-small
-wav RIFF 1 '\104\254\000\000' "$long" 2048 > "$work/sound/b.wav"
-bad sound sound/b.wav "44100 samples a second" sashimi-small
-rm "$work/sound/b.wav" && wav RIFF 1 "$rate" '\002\000\000\000' 2 > "$work/sound/a.wav"
-bad sound "$work/sound" "none of its 1 WAV files" sashimi-small
+wav RIFF 1 "$rate" "$long" 2048 > "$work/audio/a.wav"
+good audio sashimi-small
+wav RIFX 1 "$rate" "$long" 2048 > "$work/audio/b.wav"
+bad audio audio/b.wav "does not begin with RIFF" sashimi-small
+wav RIFF 1 "$rate" "$long" 2000 > "$work/audio/b.wav"
+bad audio audio/b.wav "truncated WAV" sashimi-small
+wav RIFF 2 "$rate" "$long" 2048 > "$work/audio/b.wav"
+bad audio audio/b.wav "format 2" sashimi-small
+wav RIFF 1 '\000\000\000\000' "$long" 2048 > "$work/audio/b.wav"
+bad audio audio/b.wav "wrong header" sashimi-small
+wav RIFF 1 '\104\254\000\000' "$long" 2048 > "$work/audio/b.wav"
+bad audio audio/b.wav "44100 samples a second" sashimi-small
+rm "$work/audio/b.wav" && wav RIFF 1 "$rate" '\002\000\000\000' 2 > "$work/audio/a.wav"
+bad audio "$work/audio" "none of its 1 WAV files" sashimi-small
 
 # DiT3D: clips with captions
-pictures clips/one
+images clips/one
 echo "a red disc" > "$work/clips/one.txt"
 good clips dit3d-small --set batch=1
 npy '|u1' '4, 16, 16, 3' 3072 > "$work/clips/two.npy"
@@ -229,7 +229,7 @@ npy '|u1' '4, 16, 48' 3072 > "$work/clips/two.npy"
 bad clips clips/two.npy "(frames, height, width, 3)" dit3d-small
 npy '|u1' '4, 16, 16, 3' 3072 > "$work/clips/two.npy" && npy '<f4' '700,' 2800 > "$work/clips/two.text.npy"
 bad clips clips/two.text.npy "768" dit3d-small
-rm "$work/clips/two.text.npy" && short_picture clips/one/sample-009.png
+rm "$work/clips/two.text.npy" && short_image clips/one/sample-009.png
 bad clips clips/one/sample-009.png "truncated PNG" dit3d-small
 
 echo "$passed passed, $failed failed"

@@ -1,9 +1,9 @@
-/* any_budget.c -- budgets off the ladder: whatever is asked for, from the least that was named
- * upwards, is met.
+/* any_budget.c -- every budget from the minimum upwards is met.
  *
- * Several small recipes, with exact levers and with all: the least is found again, so is anything
- * above it, drawn at random with a fixed seed and crowded near the least, where placing is hardest.
- * More memory on a ladder is never slower, and allowing more never needs more. */
+ * Several small recipes, with exact levers and with all: asking for the minimum that was named
+ * works, and so does anything above it, drawn at random with a fixed seed and mostly near the
+ * minimum, where placement is hardest. More memory is never slower, and allowing more never needs
+ * more. */
 #include "test.h"
 
 #include "base/random.h"
@@ -48,7 +48,7 @@ static int64_t budgets(int which, unsigned allow)
     Pool      *pool = pool_new(NULL, "budgets");
     Recipe    *recipe;
     Device    *device;
-    FitResult  least;
+    FitResult  minimum;
     FitOptions how = { .budget_bytes = 1, .allow = allow, .effort = EFFORT };
     RandomKey  key = { .seed = 11, .stream = (uint32_t)which };
     int        n_sets = 0;
@@ -58,8 +58,8 @@ static int64_t budgets(int which, unsigned allow)
                          pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", smalls[which].recipe),
                          smalls[which].sets, n_sets, &recipe));
     CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2 }, &device));
-    CHECK_INT(fit_run(pool, recipe, device, &how, &least), E_BUDGET);
-    int64_t low = least.minimum_bytes, high = least.default_bytes;
+    CHECK_INT(fit_run(pool, recipe, device, &how, &minimum), E_BUDGET);
+    int64_t low = minimum.minimum_bytes, high = minimum.default_bytes;
     ask(pool, recipe, device, allow, low);
     ask(pool, recipe, device, allow, low + 1);
     for (int i = 0; i < DRAWN; i++) {
@@ -86,7 +86,7 @@ int main(int argc, char **argv)
             continue;
         test_name = smalls[i].recipe;
         int64_t exact = budgets(i, ALLOW_NONE), all = budgets(i, ALLOW_DEFAULT);
-        printf("%s: least %lld by exact levers, %lld by all\n", smalls[i].recipe, (long long)exact,
+        printf("%s: minimum %lld by exact levers, %lld by all\n", smalls[i].recipe, (long long)exact,
                (long long)all);
         CHECK(all <= exact);
     }

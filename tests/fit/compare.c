@@ -1,11 +1,9 @@
-/* compare.c -- rows of a comparison agree with explain, failures are rows, pages are well
- * formed. */
+/* compare.c -- rows of a comparison agree with explain, failures are rows, pages are well formed. */
 #include "test.h"
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "base/text.h"
-#include "fit/compare.h"
+#include "report/compare_pages.h"
 
 #include <stdlib.h>
 
@@ -48,7 +46,7 @@ static void table(void)
     CHECK(c.rows[1].error && strstr(c.rows[1].error, "batch"));
     CHECK(c.rows[2].peak_bytes > c.rows[0].peak_bytes);
 
-    /* Nothing is searched once the time is up; what is known without is still said. */
+    /* Nothing is searched once the time is up; what is known without a search is still there. */
     how.deadline_s = clock_now() - 1;
     CHECK_OK(compare_add(pool, &c, "late", one, c.device, OK, &how));
     CHECK_INT(c.rows[3].minimum_bytes, 0);

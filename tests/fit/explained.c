@@ -1,9 +1,8 @@
-/* explain.c -- figures that are known by other means come out of explain's JSON, and its parts
- * agree. */
+/* explained.c -- explain's JSON has figures that are known by other means, and its tables agree. */
 #include "test.h"
 
 #include "base/json.h"
-#include "fit/explained.h"
+#include "report/explain_pages.h"
 
 #include <stdlib.h>
 
@@ -49,10 +48,10 @@ static int64_t sum(const Json *rows, const char *key)
     return all;
 }
 
-static bool has(const Json *row, const char *key, const char *phase)
+static bool has(const Json *row, const char *key, const char *word)
 {
     const Json *text = json_get(row, key);
-    return text && text->kind == JSON_TEXT && strstr(text->text, phase);
+    return text && text->kind == JSON_TEXT && strstr(text->text, word);
 }
 
 static int64_t members(const Json *object)
@@ -63,7 +62,7 @@ static int64_t members(const Json *object)
     return all;
 }
 
-static bool contract_phase(const char *name)
+static bool public_phase(const char *name)
 {
     static const char *const names[] = { "first", "micro", "update", "validate", "sample", "save" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -73,7 +72,7 @@ static bool contract_phase(const char *name)
 }
 
 /* What must hold for every recipe. */
-static void parts_agree(const Json *json)
+static void tables_agree(const Json *json)
 {
     int64_t     peak = number(json, "peak_bytes"), gaps = class_bytes(json, "gaps"), live = 0;
     const Json *timeline = json_get(json, "timeline");
@@ -99,15 +98,15 @@ static void parts_agree(const Json *json)
     CHECK_INT(live, number(json, "live_bytes"));
     CHECK(number(json, "minimum_bytes") <= peak);
 
-    /* Every phase by its own name, one of them the peak's, and its curve beside it (saving runs no
-     * node). */
+    /* Every phase has its public name, one of them is the peak's, and each has its curve (saving runs
+     * no node). */
     const Json *phases = json_get(json, "phases");
     int64_t     highest = 0;
     bool        named = false;
     CHECK_INT(phases->n, timeline->n + 1);
     for (uint32_t i = 0; i < phases->n; i++) {
         const Json *phase = &phases->items[i];
-        CHECK(contract_phase(json_get(phase, "name")->text));
+        CHECK(public_phase(json_get(phase, "name")->text));
         CHECK_INT(members(json_get(phase, "classes")), number(phase, "peak_bytes"));
         CHECK_INT(number(phase, "peak_bytes") - number(json_get(phase, "classes"), "gaps"),
                   number(phase, "live_bytes"));
@@ -133,7 +132,7 @@ static void stdiff(void)
     Pool       *pool = pool_new(NULL, "stdiff");
     Explained  *e;
     const Json *json = explain(pool, "stdiff-64x2048", NULL, 0, &e);
-    parts_agree(json);
+    tables_agree(json);
     CHECK_INT(class_bytes(json, "parameters"), 816893188);
     CHECK_INT(class_bytes(json, "gradients"), 816893188);
     CHECK_INT(class_bytes(json, "ema"), 816893188);
@@ -172,7 +171,7 @@ static void edge_before(void)
     const Json *json = explain(pool, "stablesr-edge-before", NULL, 0, &e), *tensors = json_get(json,
         "tensors_at_peak");
     int         maps = 0;
-    parts_agree(json);
+    tables_agree(json);
     for (uint32_t i = 0; i < tensors->n; i++)
         if (has(&tensors->items[i], "module", "edge_processor.stage1_layers") &&
             has(&tensors->items[i], "class", "activations") && json_get(&tensors->items[i],
@@ -191,7 +190,7 @@ static void lag(void)
     const Json *json = explain(pool, "lag-32x6", NULL, 0, &e), *tensors = json_get(json,
         "tensors_at_peak");
     int64_t     context = 0;
-    parts_agree(json);
+    tables_agree(json);
     for (uint32_t i = 0; i < tensors->n; i++)
         if (has(&tensors->items[i], "name", "context") &&
             strlen(json_get(&tensors->items[i], "name")->text) == 7)
@@ -207,7 +206,7 @@ static void sashimi(void)
     Explained  *e;
     const Json *json = explain(pool, "sashimi-24576", NULL, 0, &e), *avoided = json_get(json,
         "avoided");
-    parts_agree(json);
+    tables_agree(json);
     CHECK(has(&avoided->items[0], "name", "Cauchy matrix"));
     CHECK_INT(number(&avoided->items[0], "bytes"), 1610743808);
     CHECK_INT(class_bytes(json, "ema"), 0);
@@ -221,7 +220,7 @@ static void halves(void)
     Pool       *pool = pool_new(NULL, "small");
     Explained  *e;
     const Json *json = explain(pool, "dit3d-small", sets, 1, &e);
-    parts_agree(json);
+    tables_agree(json);
     CHECK_INT(class_bytes(json, "master"), 2 * class_bytes(json, "parameters"));
     FitResult *fit = NEW(pool, FitResult);
     CHECK_OK(fit_run(pool, e->recipe, e->device, &(FitOptions){ .budget_bytes = number(json,
@@ -239,7 +238,7 @@ static void within_a_budget(void)
     Pool       *pool = pool_new(NULL, "budget");
     Explained  *e;
     const Json *json = explain(pool, "dit3d-small", sets, 4, &e);
-    parts_agree(json);
+    tables_agree(json);
     CHECK(!json_get(json_get(json, "plan"), "classes"));
     e->fit = NEW(pool, FitResult);
     CHECK_OK(fit_run(pool, e->recipe, e->device,
@@ -260,20 +259,20 @@ static void within_a_budget(void)
     CHECK_INT(members(json_get(plan, "classes")), number(plan, "peak_bytes"));
     for (uint32_t i = 0; i < phases->n; i++) {
         const Json *phase = &phases->items[i];
-        CHECK(contract_phase(json_get(phase, "name")->text));
+        CHECK(public_phase(json_get(phase, "name")->text));
         CHECK_INT(members(json_get(phase, "classes")), number(phase, "peak_bytes"));
         highest = number(phase, "peak_bytes") > highest ? number(phase, "peak_bytes") : highest;
         samplers += !strcmp(json_get(phase, "name")->text, "sample");
     }
     CHECK_INT(highest, number(plan, "peak_bytes"));
     CHECK_INT(samplers, 1);
-    parts_agree(json);
+    tables_agree(json);
 
-    /* What the longer search found below the short one's least becomes the least. */
-    int64_t least = e->minimum_bytes;
-    e->fit->engine->arena_bytes = least - 1;
+    /* A plan below the minimum of the short search becomes the minimum. */
+    int64_t minimum = e->minimum_bytes;
+    e->fit->engine->arena_bytes = minimum - 1;
     CHECK_OK(explained_plan(pool, e));
-    CHECK_INT(e->minimum_bytes, least - 1);
+    CHECK_INT(e->minimum_bytes, minimum - 1);
     pool_free(pool);
 }
 

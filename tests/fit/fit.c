@@ -1,5 +1,5 @@
-/* fit.c -- levers by word, cut micro-batches, gradient release, plan files: there and back, and
- * refused. */
+/* fit.c -- levers by word, split micro-batches, gradient release, and plan files: written, read back
+ * and refused. */
 #include "test.h"
 
 #include "base/file.h"
@@ -47,9 +47,9 @@ static void words(void)
     }
 }
 
-static void cut(void)
+static void split(void)
 {
-    Pool   *pool = pool_new(NULL, "cut");
+    Pool   *pool = pool_new(NULL, "split");
     Recipe *recipe = unet(pool, "accumulate=3");
     CHECK_INT(recipe_split(recipe, 3), E_USAGE);
     CHECK_INT(recipe_split(recipe, 0), E_USAGE);
@@ -93,8 +93,7 @@ static void levers(void)
     pool_free(pool);
 }
 
-/* Which reasons forbid gradient release, and that it takes gradients out of the peak where none
- * does. */
+/* What forbids gradient release, and that it lowers the peak where nothing does. */
 static void release(void)
 {
     Pool   *pool = pool_new(NULL, "release");
@@ -105,9 +104,9 @@ static void release(void)
     CHECK(strstr(recipe_no_release(recipe), "clipping") != NULL);
     recipe->optimizer.clip = 0;
     CHECK(recipe_no_release(recipe) == NULL);
-    recipe->precision = 2;
+    recipe->precision = PRECISION_FP16;
     CHECK(strstr(recipe_no_release(recipe), "fp16") != NULL);
-    recipe->precision = 0;
+    recipe->precision = PRECISION_FP32;
 
     FitResult at_end, early;
     CHECK_OK(fit_plan(pool, recipe, device, &(FitOptions){ 0 }, &at_end));
@@ -126,14 +125,14 @@ static void followed(void)
     Pool        *pool = pool_new(NULL, "followed");
     Device      *device = cpu(pool, 2, "builtin");
     Recipe      *recipe = unet(pool, "accumulate=2");
-    FitResult    fit, least;
+    FitResult    fit, minimum;
     FitOptions   how = { .budget_bytes = 1, .effort = 500, .allow = ALLOW_NONE };
     TrainResult  plain, planned;
     const char  *files[2];
     char        *bytes[2];
     size_t       n[2];
-    CHECK_INT(fit_run(pool, recipe, device, &how, &least), E_BUDGET);
-    how.budget_bytes = least.minimum_bytes;
+    CHECK_INT(fit_run(pool, recipe, device, &how, &minimum), E_BUDGET);
+    how.budget_bytes = minimum.minimum_bytes;
     CHECK_OK(fit_run(pool, recipe, device, &how, &fit));
     CHECK(fit.engine->recomputed > 0);
     CHECK_OK(fit_write(PLAN, recipe, &fit));
@@ -201,13 +200,13 @@ static void damaged(void)
         { "plimsoll-plan-1", "plimsoll-plan-9", "format" },
         { "\"graph\": \"", "\"graph\": \"0", "another graph" },
         { "\"threads\": 2", "\"threads\": 3", "3 threads" },
-        { "\"library\": \"own", "\"library\": \"owl", "library" },
+        { "\"library\": \"builtin", "\"library\": \"built-in", "library" },
         { "\"name\": \"cpu\"", "\"name\": \"cud\"", "device" },
         { "\"release\": false", "\"release\": 0", "release" },
         { "\"release\": false", "\"release\": true", "early" },
         { "\"batch\": 2", "\"batch\": 4", "micro-batches" },
-        { "\"pieces\": 1", "\"pieces\": 2", "micro-batches" },
-        { "\"pieces\": 1", "\"pieces\": -9223372036854775807", "micro-batches" },
+        { "\"split\": 1", "\"split\": 2", "micro-batches" },
+        { "\"split\": 1", "\"split\": -9223372036854775807", "micro-batches" },
         { "\"precision\": \"fp32\"", "\"precision\": \"fp31\"", "precision" },
         { "\"asked_precision\": \"fp32\"", "\"asked_precision\": \"bf16\"", "bf16" },
         { "\"attention\": \"streamed\"", "\"attention\": \"stored\"", "another graph" },
@@ -230,12 +229,12 @@ static void damaged(void)
         { "\"arena_bytes\": ", "\"arena_bytes\": 1", "arena_bytes" },
         { "\"live_bytes\": ", "\"live_bytes\": 1", "live_bytes" },
         { "\"persistent_bytes\": ", "\"persistent_bytes\": 1", "persistent_bytes" },
-        { "\"regions\": 1", "\"regions\": 0", "one of the two" },
-        { "\"regions\": 1", "\"regions\": 5000", "one of the two" },
-        { "\"regions\": 1", "\"regions\": 1.5", "regions" },
-        { "\"chunks\": 1", "\"chunks\": -4", "one of the two" },
-        { "\"chunks\": 1", "\"chunks\": \"4\"", "chunks" },
-        { "\"regions\": 1", "\"regions\": 2", "" },         /* another graph */
+        { "\"sample_chunks\": 1", "\"sample_chunks\": 0", "only one of the two" },
+        { "\"sample_chunks\": 1", "\"sample_chunks\": 5000", "only one of the two" },
+        { "\"sample_chunks\": 1", "\"sample_chunks\": 1.5", "sample_chunks" },
+        { "\"loss_chunks\": 1", "\"loss_chunks\": -4", "only one of the two" },
+        { "\"loss_chunks\": 1", "\"loss_chunks\": \"4\"", "loss_chunks" },
+        { "\"sample_chunks\": 1", "\"sample_chunks\": 2", "" },         /* another graph */
         { "{", "[", "" },
     };
     for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
@@ -258,11 +257,10 @@ static void damaged(void)
     pool_free(pool);
 }
 
-/* Lots go through a file; another count of lots is another graph. A proof never promises less than
- * the plan does. */
-static void lots(void)
+/* Chunks survive a plan file. The bound of a proof is never above the cost of the plan. */
+static void chunks(void)
 {
-    Pool       *pool = pool_new(NULL, "lots");
+    Pool       *pool = pool_new(NULL, "chunks");
     Device     *device = cpu(pool, 2, "builtin");
     const char *sets[] = { "model.length=256", "batch=4" };
     Recipe     *asked, *recipe;
@@ -284,8 +282,8 @@ static void lots(void)
         CHECK_NEAR(proof.cost_ns, fit.step_ns, 1);
     }
     unlink(PLAN);
-    /* Within a budget: the bound is between every node once and the plan; the least is above the
-     * bound of bytes. */
+    /* Within a budget, the bound on time is between every node once and the plan; the minimum is not
+     * below the bound on bytes. */
     FitOptions how = { .budget_bytes = 1, .effort = 300, .allow = ALLOW_NONE };
     CHECK_INT(fit_run(pool, asked, device, &how, &fit), E_BUDGET);
     CHECK_OK(engine_prove(pool, fit.engine, 1, 1, &proof));
@@ -299,9 +297,8 @@ static void lots(void)
     pool_free(pool);
 }
 
-/* A curve falls in bytes and rises in time, and offers name only what is not allowed yet. */
-/* The time that fit names is the one that train and explain name for the same plan: with the
- * profile's word on tight arenas (docs/dev/TIME.md), also when the plan is read from its file. */
+/* fit predicts the same time as train and explain for the same plan, with the profile's correction
+ * for tight arenas (docs/dev/TIME.md), also when the plan is read from its file. */
 static void forecasts(void)
 {
     Pool      *pool = pool_new(NULL, "forecasts");
@@ -323,7 +320,7 @@ static void forecasts(void)
     CHECK_OK(fit_run(pool, recipe, device, &how, &fit));
     CHECK(fit.engine->recomputed > 0);
     CHECK_NEAR(fit.step_ns, engine_step_ns(fit.engine, fit.recipe->accumulate), 1e-6);
-    CHECK(fit.step_ns < 0.9 * fit.engine->cost_ns);          /* the least saves some % */
+    CHECK(fit.step_ns < 0.9 * fit.engine->cost_ns);          /* the minimum saves some % */
     CHECK_NEAR(fit.default_ns, kept.step_ns, 1e-6);
     CHECK_OK(fit_write(PLAN, recipe, &fit));
     CHECK_OK(fit_read(pool, PLAN, recipe, device, false, &again));
@@ -339,6 +336,7 @@ static void forecasts(void)
     pool_free(pool);
 }
 
+/* A curve falls in bytes and rises in time, and offers name only what is not allowed yet. */
 static void curve(void)
 {
     Pool      *pool = pool_new(NULL, "curve");
@@ -369,7 +367,7 @@ static void curve(void)
     }
     CHECK(there);
 
-    /* Of two plans of the same bytes the faster one stays. */
+    /* Of two plans with the same bytes the faster one is kept. */
     Engine slower = *fit.engine;
     fit.engine = &slower;
     slower.arena_bytes = points[n - 1].peak_bytes;
@@ -389,12 +387,12 @@ static void curve(void)
 int main(void)
 {
     RUN(words);
-    RUN(cut);
+    RUN(split);
     RUN(levers);
     RUN(release);
     RUN(followed);
     RUN(damaged);
-    RUN(lots);
+    RUN(chunks);
     RUN(curve);
     RUN(forecasts);
     return test_end();

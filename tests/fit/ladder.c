@@ -1,7 +1,7 @@
-/* ladder.c -- every small recipe, from everything kept down to the least, in ten rungs.
+/* ladder.c -- every small recipe, from everything kept down to the minimum, in ten rungs.
  *
- * Exact levers only: three steps give the bits of everything kept, within the budget; one rung
- * below the least is refused, and the least it names is found again. Numeric levers too: the
+ * With exact levers only, three steps give the bits of everything kept, within the budget; one rung
+ * below the minimum is refused, and names the same minimum. With numeric levers too, the
  * effective batch and its loss stay, so the first loss differs by rounding alone (2e-6) and the
  * next two by what the optimizer makes of it (1e-3, the contract's figure). Every rung goes through
  * a plan file: what runs is what was read back. */
@@ -134,8 +134,8 @@ static void rung(Pool *parent, const Recipe *recipe, const Device *device, const
         printf("  %11lld: %11lld, %lld x %lld%s%s%s%s, %3d recomputed, %+.1f %%\n",
                (long long)how->budget_bytes, (long long)fit.engine->arena_bytes,
                (long long)fit.recipe->batch, (long long)fit.recipe->accumulate,
-               levers->release ? ", released" : "", levers->sample_chunks > 1 ? ", regions in lots" : "",
-               levers->loss_chunks > 1 ? ", loss in chunks" : "",
+               levers->release ? ", released" : "", levers->sample_chunks > 1 ? ", sample chunks" : "",
+               levers->loss_chunks > 1 ? ", loss chunks" : "",
                levers->stored_attention ? ", attention stored" : "", fit.engine->recomputed,
                100 * (fit.step_ns / fit.default_ns - 1));
     }
@@ -149,7 +149,7 @@ static void ladder(const Small *small, bool exact)
     Recipe    *recipe;
     Device    *device;
     FitOptions how = { .allow = exact ? ALLOW_NONE : ALLOW_DEFAULT, .effort = EFFORT };
-    FitResult  keep, least;
+    FitResult  keep, minimum;
     Outcome    want;
     int        n_sets = 0;
     while (n_sets < 6 && small->sets[n_sets])
@@ -161,22 +161,22 @@ static void ladder(const Small *small, bool exact)
     train(pool, &keep, &want);
 
     how.budget_bytes = 1;
-    CHECK_INT(fit_run(pool, recipe, device, &how, &least), E_BUDGET);
-    CHECK(least.bound_bytes <= least.minimum_bytes && least.minimum_bytes < keep.default_bytes);
-    printf("%s, %s levers: everything kept %lld, least %lld, bound %lld, state %lld\n",
+    CHECK_INT(fit_run(pool, recipe, device, &how, &minimum), E_BUDGET);
+    CHECK(minimum.bound_bytes <= minimum.minimum_bytes && minimum.minimum_bytes < keep.default_bytes);
+    printf("%s, %s levers: everything kept %lld, minimum %lld, bound %lld, state %lld\n",
            small->recipe, exact ? "exact" : "all", (long long)keep.default_bytes,
-           (long long)least.minimum_bytes, (long long)least.bound_bytes,
+           (long long)minimum.minimum_bytes, (long long)minimum.bound_bytes,
            (long long)keep.engine->persistent_bytes);
     int rungs = exact ? RUNGS : RUNGS / 2;
     for (int i = 0; i < rungs; i++) {
-        how.budget_bytes = least.minimum_bytes + (keep.default_bytes - least.minimum_bytes) *
+        how.budget_bytes = minimum.minimum_bytes + (keep.default_bytes - minimum.minimum_bytes) *
                                                      (rungs - 1 - i) / (rungs - 1);
         rung(pool, recipe, device, &how, &want, exact);
     }
-    int64_t named = least.minimum_bytes;
+    int64_t named = minimum.minimum_bytes;
     how.budget_bytes = named - (keep.default_bytes - named) / (rungs - 1);
-    CHECK_INT(fit_run(pool, recipe, device, &how, &least), E_BUDGET);
-    CHECK_INT(least.minimum_bytes, named);
+    CHECK_INT(fit_run(pool, recipe, device, &how, &minimum), E_BUDGET);
+    CHECK_INT(minimum.minimum_bytes, named);
     pool_free(pool);
 }
 

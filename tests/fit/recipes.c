@@ -1,5 +1,5 @@
-/* recipes.c -- every recipe: its graph builds, its tables add up to the peak, its layout's gap is
- * printed. */
+/* recipes.c -- every recipe: its graph builds, and its tables add up to the peak. Prints the gap of
+ * its layout. */
 #include "test.h"
 
 #include "base/clock.h"
@@ -16,7 +16,7 @@ static int64_t rows_sum(const SheetRow *rows, int32_t n)
     return sum;
 }
 
-/* What the path says lies below a module is what its total counts. */
+/* A module's total is the sum over the modules whose path begins with its own. */
 static void totals_follow_paths(const Sheet *sheet)
 {
     for (int32_t i = 0; i < sheet->n_modules; i++) {
@@ -36,13 +36,13 @@ static void totals_follow_paths(const Sheet *sheet)
     }
 }
 
-/* At its own peak instant every phase adds up to its highest byte; the highest is the peak. */
+/* At its own peak step every phase adds up to at most its highest byte; the highest is the peak. */
 static void phases_add_up(const Recipe *recipe, const Sheet *sheet)
 {
-    Pool   *pool = pool_new(NULL, "phases");
-    PhaseRow  *phases;
-    int32_t n;
-    int64_t highest = 0;
+    Pool     *pool = pool_new(NULL, "phases");
+    PhaseRow *phases;
+    int32_t   n;
+    int64_t   highest = 0;
     phases_find(pool, recipe, sheet->engine, &phases, &n);
     for (int32_t i = 0; i < n; i++) {
         int64_t live = 0;
@@ -93,7 +93,7 @@ static void recipe_adds_up(const char *name, const char *precision)
     }
     printf("  %-26s %s %5d nodes  peak %9s  layout gap %8s%s  %.2f s\n", recipe->name, precision,
            graph.graph->n_nodes, bytes_text(sheet->peak_bytes), bytes_text(gap),
-           proved ? ", proved least" : "", clock_now() - start);
+           proved ? ", proved minimal" : "", clock_now() - start);
     pool_free(pool);
 }
 

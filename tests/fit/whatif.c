@@ -27,7 +27,7 @@ static const WhatIf *row(const Explained *e, const char *name)
     return &none;
 }
 
-/* The same figure as explaining the changed recipe from its file. */
+/* A row has the figures that explain gives for the changed recipe. */
 static void rows_are_plans(void)
 {
     static const struct { const char *row, *sets[2]; int n; } same[] = {
@@ -60,14 +60,14 @@ static void rows_are_plans(void)
                             (long long)row(e, "recompute as")->peak_bytes)) != NULL);
     CHECK(row(e, "all levers")->peak_bytes <= row(e, "recompute")->peak_bytes);
     CHECK(!strcmp(e->what_if[e->n_what_if - 1].name, row(e, "all levers")->name));
-    for (int32_t i = 0; i + 2 < e->n_what_if; i++) /* most saved first, what cannot be at the end */
+    for (int32_t i = 0; i + 2 < e->n_what_if; i++) /* most saved first, failed rows last */
         CHECK(e->what_if[i + 1].failed ||
               e->what_if[i].saved_bytes >= e->what_if[i + 1].saved_bytes);
     CHECK(e->n_beliefs >= 4);
     pool_free(pool);
 }
 
-/* A limit that is over at once: every row is there, marked, and nothing is claimed. */
+/* With a time limit that is over at once, every row is there, marked, and has no figures. */
 static void limit_is_kept(void)
 {
     Pool      *pool = pool_new(NULL, "limit");
@@ -93,8 +93,8 @@ static void refusals_are_rows(void)
     pool_free(pool);
 }
 
-/* However soon time is up: a larger budget (by a third or more) has a larger batch, or nothing is
- * said of it. */
+/* However short the time limit, a larger budget (by a third or more) has a larger batch, or none is
+ * named. */
 static void batches_in_time(void)
 {
     Pool      *pool = pool_new(NULL, "test");

@@ -100,7 +100,7 @@ class Browser:
         self.send("Input.dispatchKeyEvent", type="keyDown", key=key, **text, **more)
         self.send("Input.dispatchKeyEvent", type="keyUp", key=key, **more)
 
-    def picture(self, path, whole=False):
+    def screenshot(self, path, whole=False):
         more = {}
         if whole:
             h = self.run("document.documentElement.scrollHeight")

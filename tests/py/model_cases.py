@@ -1,4 +1,4 @@
-"""A system's small cases, made by PyTorch in fp64 and judged: loss, gradients, updates, sampling.
+"""A system's small cases, made by PyTorch in fp64 and compared with ours: loss, gradients, updates, sampling.
 
     model_cases.py PROGRAMS WORK_FOLDER SYSTEM
 
@@ -20,7 +20,7 @@ def run(*command):
     return subprocess.run(command).returncode == 0
 
 
-def judge(programs, folder, system, case):
+def compare(programs, folder, system, case):
     out = os.path.join(folder, case)
     made = "fp64" if case in FP32_ONLY else "bf16"
     if not run(sys.executable, os.path.join(REF, "case.py"), case, out, "--precision", made):
@@ -38,7 +38,7 @@ def judge(programs, folder, system, case):
 def main():
     programs, folder, system = sys.argv[1:]
     cases = [c for c, (recipe, _) in CASES.items() if recipe.startswith(system + "-")]
-    failed = [c for c in cases if not judge(programs, folder, system, c)]
+    failed = [c for c in cases if not compare(programs, folder, system, c)]
     print(f"{system}: {len(cases)} cases, failed: {', '.join(failed) or 'none'}")
     return bool(failed) or not cases
 

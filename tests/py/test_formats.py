@@ -1,7 +1,7 @@
 """Our readers and writers against Python's: json, numpy, safetensors, PyYAML, in both directions.
 
-Run from anywhere: python3 tests/py/test_formats.py. Parts whose package is missing are skipped and
-said so. The C side is formats_dump.c, built here with $CC (default cc).
+Run from anywhere: python3 tests/py/test_formats.py. Tests whose package is missing are skipped, with a
+message. The C side is formats_dump.c, built here with $CC (default cc).
 """
 import json
 import math

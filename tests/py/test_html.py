@@ -2,7 +2,7 @@
 
     test_html.py PLIMSOLL FOLDER [RECIPE]
 
-Images of both themes are left in FOLDER. Skipped, with a word, where no Chromium is installed.
+Images of both themes are left in FOLDER. Skipped, with a message, where no Chromium is installed.
 """
 import json
 import os
@@ -22,7 +22,7 @@ checks = {"passed": 0, "failed": 0}
 def check(what, ok, *seen):
     checks["passed" if ok else "failed"] += 1
     if not ok:
-        print("not so:", what, *seen)
+        print("failed:", what, *seen)
 
 
 def main():
@@ -219,7 +219,7 @@ def themes(b):
     for theme in ("light", "dark"):
         b.run(f"document.documentElement.dataset.theme = '{theme}'; plimsoll.timeline.draw()")
         colours[theme] = b.run("getComputedStyle(document.body).backgroundColor")
-        b.picture(os.path.join(folder, f"{recipe}-{theme}.png"), whole=True)
+        b.screenshot(os.path.join(folder, f"{recipe}-{theme}.png"), whole=True)
     check("the themes differ", colours["light"] != colours["dark"], colours)
     before = b.run("document.documentElement.dataset.theme")
     b.run("document.getElementById('theme').click()")
@@ -227,7 +227,7 @@ def themes(b):
 
 
 def speed(b):
-    """Printed, not judged: the machine may be busy."""
+    """Printed, not checked: the machine may be busy."""
     times = b.run("""(() => { const t = plimsoll.timeline, p = t.p, n = 50000, q = Object.assign(Object.create(Object.getPrototypeOf(p)), p, { n });
         for (const key of ['first', 'end', 'bytes', 'offset', 'cls', 'module', 'nameOf', 'line', 'shape']) {
             q[key] = new p[key].constructor(n);

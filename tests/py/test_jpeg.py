@@ -19,12 +19,12 @@ except ImportError as error:
     print(f"skipped: {error.name} is not installed here (scripts/setup_torch.sh makes .venv with it)")
     sys.exit(77)
 
-judge, work = os.path.abspath(sys.argv[1]), sys.argv[2]
+program, work = os.path.abspath(sys.argv[1]), sys.argv[2]
 SIZES = [(1, 1), (1, 17), (17, 1), (2, 2), (3, 5), (4, 4), (5, 3), (7, 9), (8, 8), (15, 16), (16, 16), (17, 33), (64, 48),
          (333, 217)]
 
 
-def picture(rng, width, height, kind):
+def image_array(rng, width, height, kind):
     """Smooth colours, hard edges, or noise: what overflows, what rings, what fills every coefficient."""
     y, x = np.mgrid[0:height, 0:width]
     if kind == "noise":
@@ -95,33 +95,33 @@ def odd_files(rng):
         h_max, v_max = max(h for h, v in factors), max(v for h, v in factors)
         for width, height in SIZES:
             for progressive in (False, True):
-                planes = [picture(rng, up(width * h, h_max), up(height * v, v_max), rng.choice(["smooth", "noise"]))[..., 0]
+                planes = [image_array(rng, up(width * h, h_max), up(height * v, v_max), rng.choice(["smooth", "noise"]))[..., 0]
                           for h, v in factors]
                 yield "odd", together(planes, factors, (width, height), wide=rng.random() < 0.5, fill=int(rng.integers(0, 3)),
                                       progressive=progressive, quality=int(rng.integers(1, 101)),
                                       restart_marker_blocks=int(rng.integers(0, 5)))
-    planes = [picture(rng, 21, 18, "smooth")[..., c] for c in range(3)]
+    planes = [image_array(rng, 21, 18, "smooth")[..., c] for c in range(3)]
     one = [(1, 1)] * 3
     adobe = lambda transform: segment(0xEE, b"Adobe\0d\0\0\0\0" + bytes([transform]))
     jfif = segment(0xE0, b"JFIF\0\1\1\0\0\1\0\1\0\0")
     for head in (b"", adobe(0), adobe(1), adobe(2), jfif, jfif + adobe(0), adobe(0) + jfif, segment(0xE1, b"x" * 3000)):
         for ids in ((1, 2, 3), tuple(b"RGB"), tuple(b"rgb"), (0, 1, 2)):
             yield "names", together(planes, one, (21, 18), ids=ids, head=head)
-    same = bytearray(coded(picture(rng, 21, 18, "smooth"), subsampling=2))
+    same = bytearray(coded(image_array(rng, 21, 18, "smooth"), subsampling=2))
     for i in range(3):
         same[same.index(b"\xff\xc0") + 10 + 3 * i] = same[same.index(b"\xff\xda") + 5 + 2 * i] = 5
     yield "one name for all", bytes(same)
     yield "extended", together(planes, one, (21, 18), sof=0xC1)
     yield "grey with factors", together(planes[:1], [(2, 2)], (21, 18))
     yield "grey with factors", together(planes[:1], [(3, 1)], (21, 18), progressive=True)
-    yield "restart at the end", coded(picture(rng, 20, 20, "smooth"))[:-2] + b"\xff\xd3\xff\xd9"
-    yield "after the end", coded(picture(rng, 20, 20, "smooth")) + b"more \xff\xd8 of others"
+    yield "restart at the end", coded(image_array(rng, 20, 20, "smooth"))[:-2] + b"\xff\xd3\xff\xd9"
+    yield "after the end", coded(image_array(rng, 20, 20, "smooth")) + b"more \xff\xd8 of others"
 
 
 def plain_files(rng):
     for width, height in SIZES:
         for kind in ("smooth", "edges", "noise"):
-            array = picture(rng, width, height, kind)
+            array = image_array(rng, width, height, kind)
             for progressive in (False, True):
                 for subsampling in (0, 1, 2):
                     for optimize in (False, True):
@@ -133,15 +133,15 @@ def plain_files(rng):
                 yield "RGB inside", coded(array, quality=int(rng.integers(1, 101)), keep_rgb=True, progressive=progressive)
     for quality in range(1, 101):
         for kind in ("smooth", "edges", "noise"):
-            yield "quality", coded(picture(rng, 61, 47, kind), quality=quality, subsampling=int(rng.integers(0, 3)),
+            yield "quality", coded(image_array(rng, 61, 47, kind), quality=quality, subsampling=int(rng.integers(0, 3)),
                                    progressive=bool(rng.integers(0, 2)))
     for name, options in (("exif", {"exif": b"Exif\0\0MM\0*\0\0\0\x08\0\1\1\x12\0\3\0\0\0\1\0\6\0\0\0\0\0\0"}),
                           ("comment", {"comment": b"\xff\xd9" * 9}), ("profile", {"icc_profile": b"\xff\xd8" * 70000})):
-        yield name, coded(picture(rng, 40, 30, "smooth"), **options)
+        yield name, coded(image_array(rng, 40, 30, "smooth"), **options)
 
 
 def refused_files(rng):
-    array = picture(rng, 40, 30, "smooth")
+    array = image_array(rng, 40, 30, "smooth")
     cmyk = io.BytesIO()
     Image.fromarray(array).convert("CMYK").save(cmyk, "JPEG")
     whole = coded(array)
@@ -170,7 +170,7 @@ def refused_files(rng):
 
 def damaged_files(rng):
     for k in range(3000):
-        data = bytearray(coded(picture(rng, 50, 40, rng.choice(["smooth", "edges"])), quality=75, subsampling=int(k % 3),
+        data = bytearray(coded(image_array(rng, 50, 40, rng.choice(["smooth", "edges"])), quality=75, subsampling=int(k % 3),
                                progressive=bool(k & 1), restart_marker_blocks=int(k // 2 % 3)))
         if k % 5 == 0:
             data = data[:int(rng.integers(0, len(data)))] + (b"\xff\xd9" if k % 2 else b"")
@@ -179,16 +179,16 @@ def damaged_files(rng):
         yield "damaged", bytes(data)
 
 
-class Judge:
+class Decoder:
     def __init__(self):
-        self.process = subprocess.Popen([judge], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def __call__(self, path):
         """(levels, seconds) or (None, its sentence)."""
         self.process.stdin.write(path.encode() + b"\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()
-        assert line, f"{path}: the judge ended"
+        assert line, f"{path}: the decoder ended"
         if line.startswith(b"- "):
             return None, line[2:].decode().strip()
         width, height, channels = map(int, line.split()[:3])
@@ -240,7 +240,7 @@ def refuse(ours):
 
 
 def speed(ours):
-    """Printed, not judged: the machine may be busy."""
+    """Printed, not checked: the machine may be busy."""
     rng = np.random.default_rng(5)
     y, x = np.mgrid[0:1024, 0:1024]
     base = 127 + 60 * np.sin(x / 40)[..., None] * np.cos(y / 60)[..., None] + rng.normal(0, 12, (1024, 1024, 3))
@@ -263,7 +263,7 @@ def main():
     os.makedirs(work, exist_ok=True)
     ImageFile.MAXBLOCK = 1 << 24              # PIL writes some files only in one go
     print(f"PIL {PIL.__version__}")
-    ours = Judge()
+    ours = Decoder()
     off = compare(ours)
     refuse(ours)
     speed(ours)

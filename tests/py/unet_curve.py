@@ -22,7 +22,7 @@ import unet  # noqa: E402
 STEPS, BATCH, MICRO, LR, WARMUP = 200, 4, 2, 1e-3, 10
 
 
-def pictures(rng, n):
+def disc_images(rng, n):
     """Discs of random place, size and colour on a dark ground."""
     y, x = np.mgrid[0:16, 0:16] + 0.5
     out = np.empty((n, 16, 16, 3), np.float32)
@@ -51,7 +51,7 @@ def main():
             torch.nn.init.normal_(p, std=0.02)
     save_file({k: v.detach().numpy() for k, v in model.state_dict().items()}, f"{work}/weights.safetensors")
     given = {
-        "x": pictures(rng, STEPS * MICRO * BATCH).reshape(STEPS * MICRO, BATCH, 16, 16, 3),
+        "x": disc_images(rng, STEPS * MICRO * BATCH).reshape(STEPS * MICRO, BATCH, 16, 16, 3),
         "t": rng.integers(0, 1000, (STEPS * MICRO, BATCH)).astype(np.int32),
         "noise": rng.standard_normal((STEPS * MICRO, BATCH, 16, 16, 3)).astype(np.float32),
     }

@@ -24,7 +24,7 @@ import case as ref  # noqa: E402
 # Which axis of an input of rank 5 holds the channels; of rank 4 it is 1. A mask has none.
 CHANNELS = {"clip": 1, "eps": 1}
 STEPS = 3                    # one from PyTorch's weights, a second, one after our checkpoint went through PyTorch
-MOST_OFF = 1e-5              # relative, fp32 on both sides
+MAX_ERROR = 1e-5             # relative, fp32 on both sides
 
 
 def ours(name, tensor):
@@ -62,7 +62,7 @@ def checkpoint(run, step, model):
     return own, {**own, **average}, len(average)
 
 
-def judge(program, folder, name):
+def compare(program, folder, name):
     cfg = ref.config(name)
     cfg["steps"] = 1000                                  # the schedule's; the run ends earlier
     module, model, micros, _ = ref.prepare(cfg, ref.SEEDS.get(name, 2))
@@ -94,7 +94,7 @@ def judge(program, folder, name):
     for what, mine, theirs in pairs:
         off = abs(mine - theirs) / abs(theirs)
         print(f"{name}, {what}: loss {mine:.7f}, PyTorch {theirs:.7f}, off by {off:.1e}")
-        good = good and off < MOST_OFF
+        good = good and off < MAX_ERROR
     print(f"{name}: weights moved by up to {moved:.1e}, {n_average} averages{'' if good else ': WRONG'}")
     return good
 
@@ -102,7 +102,7 @@ def judge(program, folder, name):
 def main():
     program, folder, system = sys.argv[1:]
     cases = [c for c, (recipe, _) in ref.CASES.items() if recipe.startswith(system + "-")]
-    failed = [c for c in cases if not judge(program, os.path.join(folder, c), c)]
+    failed = [c for c in cases if not compare(program, os.path.join(folder, c), c)]
     print(f"{system}: {len(cases)} cases, failed: {', '.join(failed) or 'none'}")
     return bool(failed) or not cases
 

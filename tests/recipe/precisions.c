@@ -1,5 +1,4 @@
-/* precisions.c -- every recipe can be sampled in every precision: its graph builds, and can be
- * placed. */
+/* precisions.c -- the sampling graph of every recipe builds and can be placed in every precision. */
 #include "test.h"
 
 #include "base/file.h"

@@ -1,4 +1,4 @@
-// curve.js -- bytes against time: what no other plan found beats in both, and every lever that keeps the model.
+// curve.js -- bytes against time: the plans that no other plan found beats in both, and every lever that keeps the model.
 "use strict";
 
 const CURVE = { w: 1000, h: 300, left: 68, right: 16, top: 14, bottom: 34 };
@@ -10,7 +10,7 @@ function svg(tag, attributes, ...children) {
   return e;
 }
 
-// Steps of 1, 2 or 5 times a power, about `n` of them.
+// A step of 1, 2 or 5 times a power of the base that divides the span into about `n`.
 function niceStep(span, n, base) {
   const rough = span / n, power = base ** Math.floor(Math.log(rough) / Math.log(base));
   return power * ([1, 2, 5, 10, 20, 50, 100, 200, 500].find(k => k * power >= rough) ?? 1000);
@@ -18,11 +18,11 @@ function niceStep(span, n, base) {
 
 function curveTexts(e) {
   const plans = (e.curve ?? []).map(p => ({ bytes: p.peak_bytes, by: p.slowdown, front: true, name:
-    [`micro-batch ${p.micro_batch} × ${p.accumulate}`, p.recompute_nodes ? `${p.recompute_nodes} runs again` : "nothing run twice",
+    [`micro-batch ${p.micro_batch} × ${p.accumulate}`, p.recompute_nodes ? `${p.recompute_nodes} nodes recomputed` : "nothing recomputed",
      p.transfers ? `${p.transfers} host transfers` : "",
      p.precision !== e.recipe.precision ? p.precision : "", p.release ? "gradients released" : "",
-     p.regions > 1 ? `regions in ${p.regions} chunks` : "", p.chunks > 1 ? `loss in ${p.chunks} chunks` : "",
-     p.attention === "stored" ? "scores stored" : ""].filter(Boolean).join(", ") }));
+     p.sample_chunks > 1 ? `${p.sample_chunks} sample chunks` : "", p.loss_chunks > 1 ? `${p.loss_chunks} loss chunks` : "",
+     p.attention === "stored" ? "attention stored" : ""].filter(Boolean).join(", ") }));
   const levers = (e.what_if ?? []).filter(r => !r.failed && r.effort !== "long" && r.peak_bytes <= 1.1 * e.peak_bytes)
     .map(r => ({ bytes: r.peak_bytes, by: r.slowdown, name: r.name }));
   return { plans, levers };
@@ -45,11 +45,11 @@ function curveChart(data) {
   for (let k = Math.ceil((low - 1) / yStep); 1 + k * yStep <= high; k++)
     chart.append(svg("line", { class: k ? "grid" : "zero", x1: left, x2: w - right, y1: y(1 + k * yStep), y2: y(1 + k * yStep) }),
                  svg("text", { x: left - 8, y: y(1 + k * yStep) + 4, "text-anchor": "end" }, timeChange(1 + k * yStep)));
-  (e.budgets ?? []).filter(b => b.budget_bytes < most).forEach((b, i) => {     // labels one below the other: small GPUs lie close
+  (e.budgets ?? []).filter(b => b.budget_bytes < most).forEach((b, i) => {     // labels on three lines: the budgets of small GPUs are close together
     chart.append(svg("line", { class: "budget", x1: x(b.budget_bytes), x2: x(b.budget_bytes), y1: top, y2: h - bottom }),
                  svg("text", { class: "budget", x: x(b.budget_bytes) + 4, y: top + 9 + 13 * (i % 3) }, bytesText(b.budget_bytes)));
   });
-  if (plans.length) {                                  // between two points the smaller plan is the one that fits
+  if (plans.length) {                                  // steps: between two points, the smaller plan fits
     let d = "";
     plans.forEach((p, i) => { d += i ? `H${x(p.bytes)}V${y(p.by)}` : `M${x(p.bytes)},${y(p.by)}`; });
     chart.append(svg("path", { class: "front", d }));
@@ -65,7 +65,7 @@ function curveChart(data) {
     dot.addEventListener("pointerleave", () => { say.textContent = rest; });
     return dot;
   });
-  dots[0].setAttribute("tabindex", 0);                 // one stop for the tab key; arrows go on from there
+  dots[0].setAttribute("tabindex", 0);                 // one stop for the tab key; arrow keys move between points
   chart.addEventListener("keydown", ev => {
     const at = dots.indexOf(document.activeElement), by = { ArrowRight: -1, ArrowUp: -1, ArrowLeft: 1, ArrowDown: 1 }[ev.key];
     if (at < 0 || !by) return;

@@ -1,4 +1,4 @@
-// data.js -- the page's data: columns unpacked into typed arrays, buffers by number, texts for people.
+// data.js -- the page's data: columns unpacked into typed arrays, and numbers as text.
 "use strict";
 
 const CLASSES = ["parameters", "gradients", "optimizer", "ema", "master", "constants", "inputs", "skips", "attention",
@@ -33,7 +33,7 @@ function unpackBuffers(b) {
         shape: Int32Array.from(unpack(b.shape, b.n, true)) };
 }
 
-// A program's buffers and the state that is there throughout, as one list in the order they are stacked:
+// A program's buffers and the persistent state as one list, in the order in which they are stacked:
 // state first, then by class, then by when they begin.
 class Program {
   constructor(data, p, state) {

@@ -1,4 +1,4 @@
-// main.js -- puts the page together.
+// main.js -- builds the page from its data.
 "use strict";
 
 function header(data) {
@@ -7,18 +7,18 @@ function header(data) {
   document.getElementById("about").textContent = `One training step: batch ${countText(e.recipe.batch)} × ${countText(e.recipe.accumulate)}, ${e.recipe.precision}, on ${e.device.name} (${e.device.library}), everything kept. ` +
     `The peak is in phase ${e.peak_phase}, at ${e.peak_node}.`;
   const state = ["parameters", "gradients", "optimizer", "ema", "master", "constants"].reduce((a, k) => a + e.classes[k], 0);
-  const gpu = (label, value, more, main) => element("div", { class: main ? "GPU main" : "GPU" },
+  const tile = (label, value, more, main) => element("div", { class: main ? "tile main" : "tile" },
                                                      element("div", { class: "label" }, label),
                                                          element("div", { class: "value" }, value),
                                                              element("div", { class: "more" }, more));
-  document.getElementById("GPUs").append(
-    gpu("Peak", bytesText(e.peak_bytes), countText(e.peak_bytes) + " bytes", true),
-    gpu("State at the peak", bytesText(state),
+  document.getElementById("tiles").append(
+    tile("Peak", bytesText(e.peak_bytes), countText(e.peak_bytes) + " bytes", true),
+    tile("State at the peak", bytesText(state),
          `${(100 * state / e.peak_bytes).toFixed(1)} % of it: weights, gradients, optimizer, EMA`),
-    gpu("Activations", bytesText(e.classes.activations + e.classes.attention + e.classes.skips), "attention and skips included"),
-    ...(e.minimum_bytes ? [gpu("Least budget, at most", bytesText(e.minimum_bytes), e.minimum_how)] : []),
-    gpu("Parameters", countText(e.parameters.count), countText(e.parameters.trainable) + " trained"),
-    gpu("Step time", timeText(e.time.step_ms), "predicted, " + e.time.source));
+    tile("Activations", bytesText(e.classes.activations + e.classes.attention + e.classes.skips), "attention and skips included"),
+    ...(e.minimum_bytes ? [tile("Minimum budget, at most", bytesText(e.minimum_bytes), e.minimum_how)] : []),
+    tile("Parameters", countText(e.parameters.count), countText(e.parameters.trainable) + " trained"),
+    tile("Step time", timeText(e.time.step_ms), "predicted, " + e.time.source));
   const chips = document.getElementById("budgets");
   for (const b of e.budgets ?? []) {
     const kind = b.verdict === "fits" ? "good" : b.verdict === "replanned" ? "fair" : "bad";
@@ -51,7 +51,7 @@ function detail(data, timeline) {
   const box = document.getElementById("detail"), p = timeline.p, i = timeline.hover >= 0 ? timeline.hover : timeline.pinned;
   box.replaceChildren();
   if (i < 0) { box.append(element("div", { class: "empty" },
-                                  "Point at a buffer, or choose one with ↑ and ↓, to see what it is for and until when it stays.")); return; }
+                                  "Point at a buffer, or choose one with ↑ and ↓, to see what it is for and how long it lives.")); return; }
   const state = i < p.nState, cell = (k, ...v) => element("div", {}, element("span", { class: "k" }, k), ...v);
   const last = Math.min(p.end[i], p.runs) - 1;
   box.append(
@@ -59,7 +59,7 @@ function detail(data, timeline) {
             " " + CLASSES[p.cls[i]] + (timeline.pinned === i ? ", pinned" : "")),
     cell("size", `${bytesText(p.bytes[i])}`, element("br"), countText(p.bytes[i]) + " bytes"),
     cell("shape", data.shapes[p.shape[i]] || "workspace of one call"),
-    cell("made at", state ? "there throughout" : `run ${countText(p.first[i])}`, element("br"),
+    cell("produced at", state ? "there throughout" : `run ${countText(p.first[i])}`, element("br"),
          element("span", { class: "mono" }, data.lines[p.line[i]])),
     cell(state ? "placed at" : "read last by", state ? `byte ${countText(p.offset[i])}`
          : `run ${countText(last)}: ${p.runText(last)}`));

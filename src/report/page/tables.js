@@ -1,9 +1,9 @@
-// tables.js -- tables that sort, with bars; every one of the peak adds up to it.
+// tables.js -- sortable tables with bars; every table of the peak adds up to it.
 "use strict";
 
 const FIRST_ROWS = 200;
 
-// columns: [{ title, get(row), text?(row), node?(row), num?, bar?, path? }]; total: bytes of the foot, or 0.
+// columns: [{ title, get(row), text?(row), node?(row), num?, bar?, path? }]; options: sort, bar, colour, foot.
 function showTable(box, columns, rows, options = {}) {
   let sorted = options.sort ?? -1, down = true, all = false;
   const draw = () => {
@@ -78,11 +78,11 @@ function peakTables(data, timeline) {
                                    { title: "class", get: r => r.cls, node: r => element("span", {}, swatch(r.cls),
                                        " " + r.cls) }, { title: "shape", get: r => r.shape },
       { title: "line", get: r => r.line, path: true }, { title: "lives, in runs", get: r => r.first,
-                                                         text: r => r.ranges ? "always" : `${countText(r.first)} – ${countText(r.end)}` }, ...bytesColumns(peak)],
+                                                         text: r => r.always ? "always" : `${countText(r.first)} – ${countText(r.end)}` }, ...bytesColumns(peak)],
       [...p.liveAt(p.peakRun).map(i => ({ name: p.name_(i), cls: CLASSES[p.cls[i]], shape: data.shapes[p.shape[i]],
-                                          line: data.lines[p.line[i]], first: p.first[i], end: p.end[i] - 1, ranges: i < p.nState,
+                                          line: data.lines[p.line[i]], first: p.first[i], end: p.end[i] - 1, always: i < p.nState,
                                               bytes: p.bytes[i] })).sort((a, b) => b.bytes - a.bytes),
-        { name: "(gaps)", cls: "(gaps)", shape: "", line: "", ranges: true, first: 0, end: 0, ...gaps }], { foot: foot(4) }),
+        { name: "(gaps)", cls: "(gaps)", shape: "", line: "", always: true, first: 0, end: 0, ...gaps }], { foot: foot(4) }),
     Phases: () => showTable(box, [{ title: "phase", get: r => r.name }, { title: "runs", num: true, get: r => r.repeat },
                                    { title: "every", num: true, get: r => r.every, text: r => r.every ? `${r.every}` : "end" },
                                   { title: "steps", num: true, get: r => r.steps },
@@ -139,13 +139,13 @@ function whatIfTable(data) {
   }
 }
 
-// With --budget or --plan: what is done within it, class by class beside everything kept.
+// With --budget or --plan: that plan, class by class beside everything kept.
 function planTable(data) {
   const e = data.explain, p = e.plan, section = document.getElementById("plan");
   section.hidden = !p.classes;
   if (!p.classes) return;
   const changes = [...p.numeric.map(c => ({ ...c, effect: "rounding may change" })), ...p.exact.map(c => ({ ...c, effect: "changes no number" }))];
-  document.getElementById("plannote").textContent = (p.fits ? "within " : "nothing found fits; the least against ") + `${bytesText(e.budget_bytes)}: ` +
+  document.getElementById("plannote").textContent = (p.fits ? "within " : "nothing found fits; the smallest, against ") + `${bytesText(e.budget_bytes)}: ` +
     `${bytesText(p.peak_bytes)} (${countText(p.peak_bytes)} bytes), time ${timeChange(p.slowdown)}${p.cut ? "; the search was cut off" : ""}`;
   if (changes.length) showTable(document.getElementById("planchanges"), [{ title: "lever", get: r => r.what }, { title: "from", get: r => r.from },
     { title: "to", get: r => r.to }, { title: "effect", get: r => r.effect }], changes, {});

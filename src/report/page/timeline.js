@@ -1,8 +1,8 @@
-// timeline.js -- the plot: every buffer as pixels, drawn by hand into one image with a number under every pixel.
+// timeline.js -- the plot: every buffer drawn as pixels into one image.
 //
 // Live view: at each column the run with the most live bytes is shown, its buffers stacked. Arena view: each
 // buffer where it lies (offset) while it lives. A second image holds the buffer's number for every pixel,
-// so that pointing at one of tens of thousands costs nothing.
+// so that finding the buffer under the pointer costs nothing.
 "use strict";
 
 const MARGIN = { left: 66, right: 12, top: 18, bottom: 24 };
@@ -76,7 +76,7 @@ class Timeline {
       this.column[x] = best;
       if (p.live[best] > this.highest) this.highest = p.live[best];
     }
-    // first column whose run is not before t
+    // the first column whose run is t or later
     this.firstColumn = new Int32Array(p.runs + 2);
     for (let t = 0, x = 0; t <= p.runs + 1; t++) {
       while (x < W && this.column[x] < t) x++;
@@ -234,7 +234,7 @@ class Timeline {
     g.restore();
   }
 
-  // The pixels of one buffer, framed: its number is under each of them.
+  // Frames the pixels of one buffer, found by its number.
   outline(g, i, colour) {
     const { W, H, ids, dpr, p } = this;
     let x0, x1;
@@ -274,9 +274,9 @@ class Timeline {
     g.strokeStyle = c.accent; g.lineWidth = 2; g.strokeRect(a + 1, 1, Math.max(3, b - a - 2), h - 2);
   }
 
-  // ---- moving about ----
+  // ---- moving and zooming ----
   setRange(t0, t1) {
-    const least = Math.min(8, this.p.runs), span = Math.max(least, Math.min(this.p.runs, t1 - t0));
+    const minSpan = Math.min(8, this.p.runs), span = Math.max(minSpan, Math.min(this.p.runs, t1 - t0));
     t0 = Math.max(0, Math.min(this.p.runs - span, t0));
     this.t0 = t0; this.t1 = t0 + span;
     this.redraw();

@@ -29,7 +29,7 @@ class Treemap {
   label(i) { const path = this.data.modules[i], up = this.data.parents[i] >= 0 ? this.data.modules[this.data.parents[i]] : "";
              return path.slice(up && path.startsWith(up + ".") ? up.length + 1 : 0) || "(model)"; }
 
-  // A module that is nothing but one other is passed through: "dit.params" is one box.
+  // A module whose bytes are all in one child is merged with it: "dit.params" is one box.
   through(i) {
     for (;;) {
       const inside = this.children[i].filter(c => this.total[c] > 0);
@@ -39,8 +39,8 @@ class Treemap {
   }
   path(from, to) { let text = this.label(to); for (let i = to; i !== from; ) { i = this.data.parents[i]; text = this.label(i) + "." + text; } return text; }
 
-  // What a module is made of: its children and its own bytes by class.
-  phases(i) {
+  // The boxes of a module: its children, and its own bytes by class.
+  boxes(i) {
     const out = this.children[i].filter(c => this.total[c] > 0).map(c => {
       const deep = this.through(c);
       return { module: deep, bytes: this.total[c], label: this.path(c, deep), cls: this.main(c) };
@@ -56,21 +56,21 @@ class Treemap {
 
   // A module's classes side by side, the largest first.
   stripes(i) {
-    const phases = CLASSES.map((name, c) => [this.byClass[i][c] / this.total[i],
+    const shares = CLASSES.map((name, c) => [this.byClass[i][c] / this.total[i],
                                             COLOURS[name]]).filter(([share]) => share > .004).sort((a, b) => b[0] - a[0]);
     let at = 0;
-    const stops = phases.map(([share, colour]) => { const from = at; at += 100 * share;
+    const stops = shares.map(([share, colour]) => { const from = at; at += 100 * share;
                                                    return `${colour} ${from.toFixed(1)}% ${at.toFixed(1)}%`; });
     return `linear-gradient(90deg, ${stops.join(", ")})`;
   }
 
-  static squarify(phases, x, y, w, h) {
-    const whole = phases.reduce((a, p) => a + p.bytes, 0), out = [];
+  static squarify(boxes, x, y, w, h) {
+    const whole = boxes.reduce((a, p) => a + p.bytes, 0), out = [];
     if (!whole || w < 1 || h < 1) return out;
     let scale = w * h / whole, row = [], sum = 0, k = 0;
-    const worst = (list, s, side) => { let most = 0, least = Infinity; for (const p of list) { const a = p.bytes * scale;
-        if (a > most) most = a; if (a < least) least = a; } const a = s * scale;
-            return Math.max(side * side * most / (a * a), a * a / (side * side * least)); };
+    const worst = (list, s, side) => { let largest = 0, smallest = Infinity; for (const p of list) { const a = p.bytes * scale;
+        if (a > largest) largest = a; if (a < smallest) smallest = a; } const a = s * scale;
+            return Math.max(side * side * largest / (a * a), a * a / (side * side * smallest)); };
     const lay = () => {
       const across = w >= h, side = across ? h : w, thick = sum * scale / side;
       let at = across ? y : x;
@@ -80,8 +80,8 @@ class Treemap {
       if (across) { x += thick; w -= thick; } else { y += thick; h -= thick; }
       row = []; sum = 0;
     };
-    while (k < phases.length) {
-      const side = Math.min(w, h), p = phases[k];
+    while (k < boxes.length) {
+      const side = Math.min(w, h), p = boxes[k];
       if (!row.length || worst([...row, p], sum + p.bytes, side) <= worst(row, sum, side)) { row.push(p); sum += p.bytes; k++;
           } else lay();
     }
@@ -100,13 +100,13 @@ class Treemap {
                              this.crumbs.append(element("button", { onclick: () => this.go(i) }, this.label(i))); });
     this.crumbs.append(element("span", {},
                                ` ${bytesText(this.total[this.at])}, ${(100 * this.total[this.at] / whole).toFixed(1)} % of the peak`));
-    for (const r of Treemap.squarify(this.phases(this.at), 0, 0, w, h)) {
+    for (const r of Treemap.squarify(this.boxes(this.at), 0, 0, w, h)) {
       if (r.w < 2 || r.h < 2) continue;
       const deep = r.module >= 0 && (this.children[r.module].some(c => this.total[c]) || this.own[r.module] > 0),
           nested = deep && r.w > 90 && r.h > 60;
       this.add(r, nested ? "group" : deep ? "" : "leaf");
       if (!nested) continue;
-      for (const q of Treemap.squarify(this.phases(r.module), r.x + 3, r.y + 21, r.w - 6, r.h - 24)) if (q.w >= 2 &&
+      for (const q of Treemap.squarify(this.boxes(r.module), r.x + 3, r.y + 21, r.w - 6, r.h - 24)) if (q.w >= 2 &&
           q.h >= 2) this.add(q, q.module >= 0 ? "" : "leaf");
     }
   }

@@ -1,0 +1,56 @@
+/* cmd_help.c -- `help`: the commands, the options of one, and the keys of a recipe. */
+#include "cli/cli.h"
+
+#include "report/recipe_pages.h"
+
+#include <string.h>
+
+static struct { bool markdown; } opt;
+
+static const Option options[] = {
+    { "md", OPT_FLAG, &opt.markdown, NULL, "help recipe: as Markdown" },
+    { 0 }
+};
+
+static Err help_recipe(Pool *pool, const char *system)
+{
+    const ModelDef *only = system ? model_find(system) : NULL;
+    Text            text = { .pool = pool };
+    if (system && !only) {
+        const char **names = NEWN(pool, const char *, models_count);
+        for (int i = 0; i < models_count; i++)
+            names[i] = models_all[i]->name;
+        const char *near = text_nearest(system, names, models_count);
+        return near ? fail(E_USAGE, "there is no system '%s'; did you mean '%s'?", system, near)
+                    : fail(E_USAGE, "there is no system '%s'; plimsoll help recipe lists them",
+                           system);
+    }
+    recipe_reference(&text, only, opt.markdown);
+    fputs(text.at + strspn(text.at, "\n"), stdout);
+    return OK;
+}
+
+static Err cmd_help_run(Pool *pool, int n_args, char **args)
+{
+    bool recipe = n_args > 0 && !strcmp(args[0], "recipe");
+    if (n_args > (recipe ? 2 : 1))
+        return fail(E_USAGE, "help takes one command, or recipe and a system: plimsoll help recipe "
+                             "unet");
+    if (opt.markdown && !recipe)
+        return fail(E_USAGE, "--md is for plimsoll help recipe");
+    if (recipe)
+        return help_recipe(pool, n_args > 1 ? args[1] : NULL);
+    if (!n_args) {
+        commands_help(stdout);
+        return OK;
+    }
+    const Command *command = command_find(args[0]);
+    if (!command)
+        return command_unknown(args[0]);
+    command_help(stdout, command);
+    return OK;
+}
+
+const Command cmd_help = { "help", "[COMMAND | recipe [SYSTEM]]",
+                           "show the commands, the options of one, or the keys of a recipe",
+                           options, cmd_help_run };

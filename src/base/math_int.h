@@ -1,0 +1,29 @@
+/* math_int.h -- whole-number arithmetic that sizes and grids need: division and alignment, rounded up.
+ *
+ * Numbers are not negative, divisors are above 0, and the sum of both fits its type. Kernels on a GPU
+ * may call these too.
+ */
+#ifndef BASE_MATH_INT_H
+#define BASE_MATH_INT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define MATH_INT static __host__ __device__ __forceinline__
+#else
+#define MATH_INT static inline
+#endif
+
+/* The smallest whole number not below n / by. */
+MATH_INT int64_t ceil_div(int64_t n, int64_t by) { return (n + by - 1) / by; }
+
+/* The smallest multiple of unit that is not below n. */
+MATH_INT int64_t align_up(int64_t n, int64_t unit) { return ceil_div(n, unit) * unit; }
+
+/* The same for a count of bytes or elements that is a size_t. */
+MATH_INT size_t align_bytes(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+#undef MATH_INT
+
+#endif

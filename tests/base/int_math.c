@@ -1,5 +1,5 @@
-/* Tests of base/math_int: rounding up at, below and above a multiple; counts beyond 32 bits. */
-#include "base/math_int.h"
+/* Tests of base/int_math: rounding up at, below and above a multiple; counts beyond 32 bits. */
+#include "base/int_math.h"
 
 #include "test.h"
 

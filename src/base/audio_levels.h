@@ -1,4 +1,4 @@
-/* audio_levels.h -- audio quantized to Q levels: linear, or mu-law, which spends more levels on quiet
+/* audio_levels.h -- audio quantized to Q levels: linear, or mu-law, which has more levels for quiet
  * passages. As in SaShiMi, u in [0,1] becomes floor(u (Q - 0.01) + 0.005), decoded as 2k/Q - 1. */
 #ifndef BASE_AUDIO_LEVELS_H
 #define BASE_AUDIO_LEVELS_H

@@ -10,8 +10,8 @@
  *   file_out_add(&out, bytes, n);           any number of times; the first failure is remembered
  *   return file_out_done(&out, OK);         or the error that makes the file worthless
  *
- * A path that is a device or pipe (/dev/stdout, /dev/null) is written directly.
- * Every failure is E_IO: what was tried, the path, the system's message, and a remedy if there is one.
+ * A path that is a device or pipe (/dev/stdout, /dev/null) is written directly. Every failure is
+ * E_IO: what was tried, the path, the system's message, and a remedy if there is one.
  */
 #ifndef BASE_FILE_H
 #define BASE_FILE_H

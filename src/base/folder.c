@@ -117,7 +117,7 @@ static void file_tidy(int dir, const char *name, pid_t writer)
     }
     unlinkat(dir, name, 0);
     if (fd >= 0)
-        close(fd);                       /* only now: whoever waits for the lock then sees that it is gone */
+        close(fd);                       /* only now: a waiter for the lock then sees it gone */
 }
 
 void folder_tidy(const char *path)

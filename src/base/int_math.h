@@ -1,7 +1,7 @@
-/* int_math.h -- whole-number arithmetic that sizes and grids need: division and alignment, rounded up.
+/* int_math.h -- integer arithmetic for sizes and grids: division and alignment, rounded up.
  *
- * Numbers are not negative, divisors are above 0, and the sum of both fits its type. Kernels on a GPU
- * may call these too.
+ * Numbers are not negative, divisors are above 0, and the sum of both fits its type. Kernels on a
+ * GPU may call these too.
  */
 #ifndef BASE_INT_MATH_H
 #define BASE_INT_MATH_H

@@ -36,7 +36,7 @@ Err json_build_fail(const JsonBuild *b, const char *at, const char *fmt, ...)
     return fail(E_FORMAT, "%s:%d:%d: %s", b->source->name, line, column, text);
 }
 
-/* Memory of the tree, from blocks of its own: the pool would round every allocation up to 16 bytes. */
+/* Memory of the tree, from blocks: the pool would round every allocation up to 16 bytes. */
 static char *json_build_alloc(JsonBuild *b, size_t bytes, size_t align)
 {
     size_t skip = (size_t)(-(uintptr_t)b->block) & (align - 1);

@@ -28,8 +28,8 @@ Err arena_cpu(Pool *pool, const Device *device, int64_t bytes, Arena **out)
     REQUIRE(bytes >= 0);
     size_t page = (size_t)sysconf(_SC_PAGESIZE), body = align_bytes((size_t)bytes, page);
 
-    /* Allocated as a whole before the first step: running out shows here as an error, not as a crash
-     * later. */
+    /* Allocated as a whole before the first step: running out shows here as an error, not as a
+     * crash later. */
     if (device->memory_bytes > 0 && bytes > device->memory_bytes)
         return fail(E_BUDGET, "the arena needs %s, but this machine has only %s to give; "
                     "use --budget %lld or close other programs", bytes_text(bytes),

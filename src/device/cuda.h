@@ -20,11 +20,12 @@ typedef struct CudaHandle {  /* Device.handle; without a stream when planning fo
     int          capability;     /* 90 for sm_90 */
     bool         tf32;           /* fp32 products may round their factors to tf32 */
     void        *blaslt, *cudnn; /* library handles, made before the first step */
-    void        *described;      /* planning for a GPU that is not here: cuDNN's description of it */
+    void        *described;      /* cuDNN's description of a GPU that is not here, or NULL */
 } CudaHandle;
 
-/* Can products and convolutions use the sm_90a kernels? A GPU that is here needs them in this build.
- * For a described GPU the answer depends on that GPU alone, so that every build makes the same plan. */
+/* Can products and convolutions use the sm_90a kernels? A GPU that is here needs them in this
+ * build. For a described GPU the answer depends on that GPU alone, so that every build makes the
+ * same plan. */
 static inline bool cuda_has_sm90a(const CudaHandle *handle)
 {
 #ifdef PLIMSOLL_SM90A

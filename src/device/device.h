@@ -1,9 +1,9 @@
 /* device.h -- where tensor bytes live and who computes on them.
  *
  * A Device has one arena, allocated as a whole before the first step. The CPU is built in; other
- * devices are plugins that fill in the same struct. Kernels are looked up by operator: the CPU's are
- * in the operators' definitions, a plugin brings a table. Only a device's kernels, device_read and
- * device_write touch the bytes of an arena.
+ * devices are plugins that fill in the same struct. Kernels are looked up by operator: the CPU's
+ * are in the operators' definitions, a plugin brings a table. Only a device's kernels, device_read
+ * and device_write touch the bytes of an arena.
  */
 #ifndef DEVICE_DEVICE_H
 #define DEVICE_DEVICE_H
@@ -27,9 +27,9 @@ typedef struct Bandwidth {       /* bytes per second, of memory, not of caches *
     double  read, write, copy;   /* copy counts the bytes read and the bytes written */
 } Bandwidth;
 
-/* What a plugin does with memory that the host cannot touch; the CPU needs none of this. Kernels run
- * in the order they are queued; `read`, `write` and `wait` come after all of them. The caller may
- * change `from` once `write` returns. */
+/* What a plugin does with memory that the host cannot touch; the CPU needs none of this. Kernels
+ * run in the order they are queued; `read`, `write` and `wait` come after all of them. The caller
+ * may change `from` once `write` returns. */
 typedef struct DeviceApi {
     Err  (*take)(const Device *device, int64_t bytes, void **base);          /* zeroed */
     void (*give)(const Device *device, void *base);
@@ -40,7 +40,7 @@ typedef struct DeviceApi {
     Err  (*read)(const Device *device, void *to, const void *from, size_t bytes);
     /* until all queued work is done; its errors are reported here */
     Err  (*wait)(const Device *device);
-    /* Launches between begin and end are captured, not run; launching the CUDA graph runs them all. */
+    /* Launches between begin and end are captured, not run; launching the graph runs them all. */
     Err  (*capture_begin)(const Device *device);
     Err  (*capture_end)(const Device *device, void **cuda_graph);
     Err  (*graph_launch)(const Device *device, void *cuda_graph);
@@ -51,8 +51,8 @@ typedef struct DeviceApi {
     Err  (*capture_point)(const Device *device, Pool *pool, void **point);
     Err  (*capture_after)(const Device *device, void *const *points, int n);
     Err  (*used_bytes)(const Device *device, int64_t *used); /* GPU memory of this process */
-    /* The device's clock: an event takes the time when all work before it is done, also within a CUDA
-     * graph. */
+    /* The device's clock: an event takes the time when all work before it is done, also within a
+     * CUDA graph. */
     Err  (*event_new)(const Device *device, void **event);
     void (*event_free)(const Device *device, void *event);
     Err  (*event)(const Device *device, void *event);
@@ -60,14 +60,14 @@ typedef struct DeviceApi {
     Err  (*event_wait)(const Device *device, void *event);
     /* between two events that are both reached */
     Err  (*event_ns)(const Device *device, void *from, void *to, double *ns);
-    /* Bandwidth of plain kernels over arrays of that many bytes, and the time of an empty kernel in a
-     * CUDA graph. */
+    /* Bandwidth of plain kernels over arrays of that many bytes, and the time of an empty kernel in
+     * a CUDA graph. */
     Err  (*measure)(const Device *device, int64_t bytes, Bandwidth *bandwidth, double *launch_ns);
 } DeviceApi;
 
-/* Copies between the arena and pinned host memory, concurrent with kernels: one queue per direction,
- * each in order. A copy begins after all kernels queued before it; its event is reached when it has
- * ended. Copies are captured like kernels. */
+/* Copies between the arena and pinned host memory, concurrent with kernels: one queue per
+ * direction, each in order. A copy begins after all kernels queued before it; its event is reached
+ * when it has ended. Copies are captured like kernels. */
 typedef enum CopyWay { COPY_TO_HOST, COPY_TO_DEVICE } CopyWay;
 
 typedef struct DeviceQueues {
@@ -106,8 +106,8 @@ struct Device {
     void       *handle;          /* of the plugin */
 };
 
-/* False: a GPU known by its profile only. Without kernels nothing says how much workspace they need,
- * so plans for it count none. */
+/* False: a GPU known by its profile only. Without kernels nothing says how much workspace they
+ * need, so plans for it count none. */
 static inline bool device_has_kernels(const Device *device)
 {
     return device->kind == DEVICE_CPU || device->api;

@@ -40,7 +40,7 @@ const char *isa_name(void)
 /* Runs before main: a wrong value ends the program with the exit code of wrong usage. */
 static void __attribute__((noreturn)) isa_refuse(const char *wanted, const char *why)
 {
-    fprintf(stderr, "plimsoll: " ISA_VARIABLE "=%s: %s; unset it to use the best kernels of this machine\n",
+    fprintf(stderr, "plimsoll: " ISA_VARIABLE "=%s: %s; unset it for the best kernels\n",
             wanted, why);
     _exit(2);
 }

@@ -6,8 +6,8 @@
  * beyond a level (AMX) themselves (device/amx_unit.h).
  *
  * PLIMSOLL_ISA=v2, v3, v4 (no further features), bf16 (VDPBF16PS) or amx asks for another one: the
- * program then starts again with that library. Results repeat bit for bit within one ISA, not between
- * two, and a plan is valid for one ISA: isa_name() is part of a device's description.
+ * program then starts again with that library. Results repeat bit for bit within one ISA, not
+ * between two, and a plan is valid for one ISA: isa_name() is part of a device's description.
  */
 #ifndef DEVICE_ISA_H
 #define DEVICE_ISA_H

@@ -1,19 +1,20 @@
 /* launch_cuda.h -- launches that overlap the end of the kernel before them.
  *
- * On Hopper the blocks of a kernel may be scheduled while the last blocks of the kernel before it run
- * (programmatic dependent launch). They wait in cuda_begin until all earlier work is done and visible:
- * results are the same, and the launch overhead is hidden. In a CUDA graph this works between
- * kernels that follow one another; after a copy it is a plain launch.
+ * On Hopper the blocks of a kernel may be scheduled while the last blocks of the kernel before it
+ * run (programmatic dependent launch). They wait in cuda_begin until all earlier work is done and
+ * visible: results are the same, and the launch overhead is hidden. In a CUDA graph this works
+ * between kernels that follow one another; after a copy it is a plain launch.
  */
 #ifndef DEVICE_LAUNCH_CUDA_H
 #define DEVICE_LAUNCH_CUDA_H
 
 #include <cuda_runtime.h>
 
-/* Every kernel that cuda_launch starts calls this before it touches global memory: without it the
- * kernel would read what is not yet written. A small grid lets the next kernel start at once; a grid
- * that fills the GPU does not, as it needs the room itself. Measured per launch: 256 blocks 0.93 us
- * without the early start, 1.15 with it, 1.23 by plain launches; 16 blocks 0.76 and 0.97. */
+/* Every kernel that cuda_launch starts calls this before it touches global memory: without it
+ * the kernel would read what is not yet written. A small grid lets the next kernel start at
+ * once; a grid that fills the GPU does not, as it needs the room itself. Measured per launch:
+ * 256 blocks 0.93 us without the early start, 1.15 with it, 1.23 by plain launches; 16 blocks
+ * 0.76 and 0.97. */
 __device__ __forceinline__ void cuda_begin()
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -32,8 +33,8 @@ __device__ __forceinline__ void cuda_ends()
 #endif
 }
 
-/* Does the sm_90a code run? On other GPUs code for an older architecture may run, in which cuda_begin
- * waits for nothing. */
+/* Does the sm_90a code run? On other GPUs code for an older architecture may run, in which
+ * cuda_begin waits for nothing. */
 static inline bool cuda_early()
 {
 #ifdef PLIMSOLL_SM90A
@@ -52,7 +53,7 @@ static inline bool cuda_early()
 #endif
 }
 
-/* Does the next launch join branches of a CUDA graph? It then starts after all of them have ended. */
+/* Does the next launch join branches of a CUDA graph? It then starts after all have ended. */
 static inline bool cuda_joins(cudaStream_t stream)
 {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;

@@ -14,9 +14,9 @@ typedef CUresult (*MapEncode)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, vo
                               const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
                               CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 
-/* A row of a box is as long as the swizzle: 128, 64 or 32 bytes. between: strides of axes 1, 2, ... in
- * elements; NULL: contiguous. every: element strides within a box, 2 for every second element along
- * an axis and so on, at most 256 from first to last; NULL: all elements. */
+/* A row of a box is as long as the swizzle: 128, 64 or 32 bytes. between: strides of axes 1, 2, ...
+ * in elements; NULL: contiguous. every: element strides within a box, 2 for every second element
+ * along an axis and so on, at most 256 from first to last; NULL: all elements. */
 static inline Err map_make_every(Type type, int rank, const int64_t *extent, const int64_t *between,
                                  const int *box, const int *every, const void *p, CUtensorMap *map)
 {

@@ -64,7 +64,7 @@ static void group_limit(MemoryLimits *limits, const char *folder, const char *li
     lower_to(&limits->cgroup_left, max > now ? max - now : 0);
 }
 
-/* A group's limit also binds its children, so all groups count, from this process's up to the root. */
+/* A limit also binds the groups below: all count, from this process's group up to the root. */
 static void group_limits(MemoryLimits *limits, const char *root, char *group, bool first_version)
 {
     char folder[PATH_ROOM];
@@ -154,7 +154,7 @@ static void take_child(const TakeOptions *o, int pipe)
     double   end = clock_now() + o->seconds;
     int      score = open("/proc/self/oom_score_adj", O_WRONLY);
     prctl(PR_SET_PDEATHSIG, SIGKILL);                /* never outlives its parent */
-    if (score >= 0 && write(score, "1000", 4) == 4)  /* if memory runs out, this process is killed */
+    if (score >= 0 && write(score, "1000", 4) == 4)  /* killed first if memory runs out */
         close(score);
     while (!note.ended_by) {
         MemoryLimits limits = memory_limits();

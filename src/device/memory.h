@@ -9,7 +9,7 @@ typedef struct MemoryLimits {    /* bytes; INT64_MAX where there is no such limi
     int64_t total;               /* of the machine */
     int64_t available;           /* without swapping, as the kernel estimates it */
     int64_t cgroup;              /* the smallest limit of the control groups of this process */
-    int64_t cgroup_left;         /* left below that limit; file caches that can be dropped count as free */
+    int64_t cgroup_left;         /* left below it; file caches that can be dropped count as free */
     int64_t address_left;        /* of the address space (ulimit -v) */
 } MemoryLimits;
 

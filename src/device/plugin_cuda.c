@@ -2,8 +2,8 @@
  *
  *   cuda_device_open       a GPU that is here: everything that uses device memory outside the arena
  *                          (context, library handles) is allocated now, so that it can be counted
- *   cuda_device_describe   a GPU that is not here: kernels and libraries say how much workspace they
- *                          would need
+ *   cuda_device_describe   a GPU that is not here: kernels and libraries say how much workspace
+ *                          they would need
  */
 #include "device/cuda.h"
 
@@ -20,15 +20,15 @@
 
 static CudaHandle *handle_of(const Device *device) { return device->handle; }
 
-/* An error of queued work shows in a later call; the sentence must say so. The runtime keeps an error
- * until it is read: it is cleared here, or the next launch would seem to have failed. */
+/* An error of queued work shows in a later call; the sentence must say so. The runtime keeps an
+ * error until it is read: it is cleared here, or the next launch would seem to have failed. */
 static Err cuda_fault(const char *doing, cudaError_t err)
 {
     cudaGetLastError();
     if (err == cudaErrorMemoryAllocation)
         return fail(E_BUDGET,
-                    "%s: the GPU has not enough free memory; use a smaller --budget, or close other "
-                    "programs on it (nvidia-smi lists them)",
+                    "%s: the GPU has not enough free memory; use a smaller --budget, or close "
+                    "other programs on it (nvidia-smi lists them)",
                     doing);
     return fail(E_DEVICE,
                 "%s: the GPU reports '%s' (%s); work queued earlier may be the cause. Nothing of "
@@ -63,8 +63,8 @@ static Err cuda_take_host(const Device *device, int64_t bytes, void **base)
     if (err == cudaErrorMemoryAllocation) {
         cudaGetLastError();
         return fail(E_BUDGET,
-                    "%s of host memory cannot be pinned for copies; use a smaller --host-budget, or a "
-                    "larger --budget, so that less is offloaded",
+                    "%s of host memory cannot be pinned for copies; use a smaller --host-budget, or "
+                    "a larger --budget, so that less is offloaded",
                     bytes_text(bytes));
     }
     GPU_TRY("allocating pinned host memory", err);
@@ -78,8 +78,8 @@ static void cuda_give_host(const Device *device, void *base)
     cudaFreeHost(base);
 }
 
-/* Small writes (step numbers, learning rates) go through pinned slots, so that the host need not wait
- * for the GPU. */
+/* Small writes (step numbers, learning rates) go through pinned slots, so that the host need not
+ * wait for the GPU. */
 enum { SLOTS = 64, SLOT_BYTES = 1024 };
 static struct { char *slots; int next; } small;
 
@@ -185,7 +185,7 @@ static Err cuda_capture_end(const Device *device, void **cuda_graph)
     return OK;
 }
 
-typedef struct CapturePoint {           /* during a capture: what comes next depends on these nodes */
+typedef struct CapturePoint {    /* during a capture: what comes next depends on these nodes */
     size_t          n;
     cudaGraphNode_t nodes[];
 } CapturePoint;
@@ -346,8 +346,8 @@ static Err cuda_gpu(void)
     if (err == cudaErrorInsufficientDriver) {
         cudaDriverGetVersion(&driver);
         return fail(E_DEVICE,
-                    "the NVIDIA driver is missing or older than CUDA %d.%d needs (it offers %d.%d); "
-                    "update it, or use --device cpu",
+                    "the NVIDIA driver is missing or older than CUDA %d.%d needs (it offers "
+                    "%d.%d); update it, or use --device cpu",
                     CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, driver / 1000,
                     driver % 1000 / 10);
     }
@@ -379,8 +379,8 @@ Err cuda_device_describe(Pool *pool, const DeviceOptions *options, const char *j
     handle->tf32 = options->tf32;
     if (handle->sms < 1 || handle->capability < 80)
         return fail(E_FORMAT,
-                    "the description of the GPU gives %d multiprocessors and compute capability %d; "
-                    "plans need at least 1 and 80",
+                    "the description of the GPU gives %d multiprocessors and compute capability "
+                    "%d; plans need at least 1 and 80",
                     handle->sms, handle->capability);
     TRY(parts->libraries_describe(handle, json));
     device->library = parts->versions();

@@ -1,7 +1,7 @@
 /* plugin_cuda.h -- makes a CUDA Device from parts that later rooms provide.
  *
- * The plugin's entry points (ops/plugin_cuda_kernels.c) pass the vendor libraries of linalg/ and the
- * kernels of ops/ down to here, so that device/ knows neither. */
+ * The plugin's entry points (ops/plugin_cuda_kernels.c) pass the vendor libraries of linalg/ and
+ * the kernels of ops/ down to here, so that device/ knows neither. */
 #ifndef DEVICE_PLUGIN_CUDA_H
 #define DEVICE_PLUGIN_CUDA_H
 

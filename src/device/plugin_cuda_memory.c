@@ -1,10 +1,10 @@
 /* plugin_cuda_memory.c -- how much of the GPU's memory this process holds.
  *
- * The runtime reports the free memory of the whole GPU, which changes with other programs. NVML (the
- * driver's library behind nvidia-smi) counts by process, so it is asked first. It may not know this
- * process (containers with process ids of their own, GPUs that do not count by process). Then the
- * memory in use before the GPU was opened is subtracted from the memory in use now, which is right
- * while no other program starts or ends. Without NVML all memory in use counts.
+ * The runtime reports the free memory of the whole GPU, which changes with other programs. NVML
+ * (the driver's library behind nvidia-smi) counts by process, so it is asked first. It may not know
+ * this process (containers with process ids of their own, GPUs that do not count by process). Then
+ * the memory in use before the GPU was opened is subtracted from the memory in use now, which is
+ * right while no other program starts or ends. Without NVML all memory in use counts.
  */
 #include "device/plugin_cuda_memory.h"
 

@@ -1,9 +1,9 @@
 /* wgmma.h -- Hopper's instructions for convolutions: boxes copied by the TMA, and products of a
  * warpgroup from shared memory.
  *
- * A box has rows of 128 bytes whose 16-byte chunks are permuted within each eight rows (the 128-byte
- * swizzle). It can be used with the summed index along its rows (K-major) or down its columns
- * (MN-major). */
+ * A box has rows of 128 bytes whose 16-byte chunks are permuted within each eight rows (the
+ * 128-byte swizzle). It can be used with the summed index along its rows (K-major) or down its
+ * columns (MN-major). */
 #ifndef DEVICE_WGMMA_H
 #define DEVICE_WGMMA_H
 
@@ -92,8 +92,8 @@ __device__ __forceinline__ uint64_t factor_at(const void *p, int leading)
         else                                                                                       \
             PRODUCT(256, 128, 129, 130, 131, kind);                                                \
     }
-/* c += x y over 16 of the summed index, 64 rows by N columns; TRANSPOSE: that factor is MN-major. Only
- * queues the product. */
+/* c += x y over 16 of the summed index, 64 rows by N columns; TRANSPOSE: that factor is MN-major.
+ * Only queues the product. */
 PRODUCT_OF(__nv_bfloat16, "bf16")
 PRODUCT_OF(__half, "f16")
 #undef PRODUCT_OF

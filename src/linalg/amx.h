@@ -32,7 +32,8 @@ typedef struct AmxProduct {      /* C = A B (+ C if add): whole tiles of C are w
 
 void amx_product(const AmxProduct *p);
 
-/* Offset of row i, column k in the tiles of A, which has `depth` columns; k is a multiple of AMX_K. */
+/* Offset of row i, column k in the tiles of A, which has `depth` columns; k is a multiple of
+ * AMX_K. */
 static inline int64_t amx_tile_at(int64_t i, int64_t k, int64_t depth)
 {
     return (i / AMX_ROWS * ceil_div(depth, AMX_K) + k / AMX_K) * AMX_TILE +

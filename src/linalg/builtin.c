@@ -54,7 +54,7 @@ static Err builtin_matmul(Pool *pool, const MatmulDesc *desc, int threads, Prim 
         (d.bias && !type_is_float(d.type_bias)))
         return fail(E_SHAPE, "matrix product: operands must be f32, bf16 or f16");
     if (d.batch > 1 && d.stride_c == 0)
-        return fail(E_SHAPE, "matrix product: %lld results of a batch cannot share one matrix; stride_c is 0",
+        return fail(E_SHAPE, "matrix product: %lld results cannot share one matrix (stride_c 0)",
                     (long long)d.batch);
     builtin_fold_batch(&d);
     BuiltinMatmul *matmul = NEW(pool, BuiltinMatmul);

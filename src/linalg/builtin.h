@@ -17,9 +17,9 @@ void builtin_jobs(const BuiltinPrim *prim, const PrimArgs *args, int threads, Bu
 Err conv_builtin(Pool *pool, const ConvDesc *desc, int threads, Prim **prim);
 Err conv_builtin_lean(Pool *pool, const ConvDesc *desc, int threads, Prim **prim);
 
-/* Where the built-in backend is faster than oneDNN (docs/PERFORMANCE.md). The rule looks at the shape
- * only, so that every run makes the same plan: wide results of short sums, written once; weight
- * gradients of wide strided convolutions. */
+/* Where the built-in backend is faster than oneDNN (docs/PERFORMANCE.md). The rule looks at the
+ * shape only, so that every run makes the same plan: wide results of short sums, written once;
+ * weight gradients of wide strided convolutions. */
 bool builtin_pays_matmul(const MatmulDesc *desc);
 bool builtin_pays_conv(const ConvDesc *desc);
 

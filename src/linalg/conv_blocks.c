@@ -1,8 +1,8 @@
 /* conv_blocks.c -- operands of a convolution as blocks of bf16 for AMX (gemm.h, GemmSide.block).
  *
- * Neighbouring positions of a row read the same line at a fixed distance. So a block of positions in
- * one row of the grid and elements in one line is used in place, in the image, unless it reaches into
- * the padding; all other blocks are gathered in room.
+ * Neighbouring positions of a row read the same line at a fixed distance. So a block of positions
+ * in one row of the grid and elements in one line is used in place, in the image, unless it reaches
+ * into the padding; all other blocks are gathered in room.
  */
 #include "linalg/amx.h"
 #include "linalg/conv_window.h"
@@ -131,7 +131,8 @@ const uint16_t *conv_block_elements(const GemmSide *side, GemmRange i, int64_t k
     return room;
 }
 
-/* X[i][k]: i is an input channel, k a (tap of this residue, output channel); w is (KD,KH,KW,I,O). */
+/* X[i][k]: i is an input channel, k a (tap of this residue, output channel); w is
+ * (KD,KH,KW,I,O). */
 const uint16_t *conv_block_weights(const GemmSide *side, GemmRange i, int64_t k0, int64_t *nk,
                                    uint16_t *room, int64_t *ld)
 {

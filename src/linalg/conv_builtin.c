@@ -8,9 +8,9 @@
  * lines. Few channels are no special case: a line of three taps of three channels is nine floats.
  *
  * Backward data with stride s divides dx into s residue classes per axis (positions with the same
- * remainder). In one class only every s-th tap meets a dy, and these meet consecutive dy's: a window
- * again, with step 1 and the taps in reverse order. So no inserted zeros are multiplied, and no
- * atomic additions are needed.
+ * remainder). In one class only every s-th tap meets a dy, and these meet consecutive dy's: a
+ * window again, with step 1 and the taps in reverse order. So no inserted zeros are multiplied, and
+ * no atomic additions are needed.
  */
 #include "linalg/builtin.h"
 
@@ -59,8 +59,9 @@ static inline const float *conv_see(const GemmSide *side, const ConvWindow *w, c
     return room;
 }
 
-/* X[i][k]: i is a position, k an element of its window; for lines shorter than a vector. Neighbouring
- * positions read overlapping segments of one stretch of memory: it is loaded once per line. */
+/* X[i][k]: i is a position, k an element of its window; for lines shorter than a vector.
+ * Neighbouring positions read overlapping segments of one stretch of memory: it is loaded once per
+ * line. */
 static void conv_pack_thin(const GemmSide *side, int64_t i0, int64_t count, int64_t width,
                            int64_t k0, int64_t kk, float *dst)
 {
@@ -144,7 +145,8 @@ static void conv_pack_elements(const GemmSide *side, int64_t i0, int64_t count, 
             dst[k * width + r] = 0.0f;
 }
 
-/* X[i][k]: i is an input channel, k a (tap of this residue, output channel); w is (KD,KH,KW,I,O). */
+/* X[i][k]: i is an input channel, k a (tap of this residue, output channel); w is
+ * (KD,KH,KW,I,O). */
 static void conv_pack_weights(const GemmSide *side, int64_t i0, int64_t count, int64_t width,
                               int64_t k0, int64_t kk, float *dst)
 {
@@ -284,8 +286,8 @@ static Err conv_builtin_check(const ConvDesc *d, int threads)
         if (in < 1 || kernel < 1 || stride < 1 || d->pad_lo[axis] < 0 || d->pad_hi[axis] < 0 ||
             room < 0 || d->out[axis] != room / stride + 1)
             return fail(E_SHAPE,
-                        "convolution along %c: extent %lld, padding %lld and %lld, kernel %lld and stride "
-                        "%lld do not give the output extent %lld", axis_name[axis], (long long)in,
+                        "convolution along %c: extent %lld, padding %lld and %lld, kernel %lld and "
+                        "stride %lld do not give the output extent %lld", axis_name[axis], (long long)in,
                         (long long)d->pad_lo[axis], (long long)d->pad_hi[axis], (long long)kernel,
                         (long long)stride, (long long)d->out[axis]);
     }

@@ -4,10 +4,10 @@
  *   forward         y[p][c]  = sum over taps t   P[p + t - pad][t, c],   P = x  * w(taps, few)
  *   backward data   dx[p][c] = sum over taps t   P[p - t + pad][t, c],   P = dy * w(taps, few)
  *
- * With three columns a product of windows would leave max_rows lanes idle. Here all taps are columns of
- * one product with the deep side in place (27 of 32 lanes for 3 x 3 taps of 3 channels); results are
- * then gathered from it, tap after tap in a fixed order. Blocks of rows stay in L2; the last rows of a
- * block are kept for the next block, which needs them too. */
+ * With three columns a product of windows would leave max_rows lanes idle. Here all taps are
+ * columns of one product with the deep side in place (27 of 32 lanes for 3 x 3 taps of 3 channels);
+ * results are then gathered from it, tap after tap in a fixed order. Blocks of rows stay in L2; the
+ * last rows of a block are kept for the next block, which needs them too. */
 #include "linalg/builtin.h"
 
 #include "linalg/gemm.h"
@@ -38,7 +38,7 @@ bool conv_thin_fits(const ConvDesc *d, int threads)
     return (back ? d->ci : d->co) <= THIN_CHANNELS && (back ? d->co : d->ci) >= THIN_DEEP &&
            d->kernel[0] == 1 && d->pad_lo[0] == 0 && d->pad_hi[0] == 0 && d->stride[0] == 1 &&
            d->stride[1] == 1 && d->stride[2] == 1 && d->kernel[1] * d->kernel[2] > 1 &&
-           rows >= 4 * threads * d->kernel[1];       /* each thread recomputes the first rows of its part */
+           rows >= 4 * threads * d->kernel[1];       /* threads recompute their first rows */
 }
 
 /* Offset from a row of the result to the row of the deep side that a tap reads. */
@@ -95,7 +95,7 @@ static void thin_rows(const ThinConv *t, const float *from, const float *w, cons
         int64_t end = gemm_min(r + t->block, rows.hi);
         int64_t lo = gemm_min(gemm_max(r + min_shift, 0), t->from_rows);
         int64_t hi = gemm_min(gemm_max(end + min_shift + kernel - 1, lo), t->from_rows);
-        int64_t kept = r > rows.lo ? gemm_max(done - lo, 0) : 0;    /* computed by the block before */
+        int64_t kept = r > rows.lo ? gemm_max(done - lo, 0) : 0;    /* from the block before */
         if (kept > 0)
             memmove(p, p + (lo - first) * line, (size_t)(kept * line) * sizeof *p);
         if (hi > lo + kept)

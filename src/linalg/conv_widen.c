@@ -1,8 +1,8 @@
 /* conv_widen.c -- bf16 convolutions between few channels, computed in fp32 by another backend.
  *
- * AMX multiplies blocks that must first be gathered. With few channels the gathering is nearly all of
- * the work, and a backend that reads the fp32 image in place is several times as fast. So images are
- * converted to fp32 in workspace, some at a time, and results are rounded back.
+ * AMX multiplies blocks that must first be gathered. With few channels the gathering is nearly all
+ * of the work, and a backend that reads the fp32 image in place is several times as fast. So images
+ * are converted to fp32 in workspace, some at a time, and results are rounded back.
  *
  * Workspace:  x [images] | w | y [images] | bias | workspace of the inner primitive
  * A weight gradient sums its groups of images in order, so results repeat bit for bit.
@@ -65,7 +65,7 @@ static Err widen_run(const Prim *prim, const PrimArgs *args)
     int64_t  nx = c->images * c->x_count, ny = c->images * c->y_count;
     PrimArgs inner = { .a = x, .b = w, .c = y, .bias = d->bias ? bias : NULL,
                        .workspace = workspace + c->inner_at };
-    float   *sum = w + (d->n > c->images ? c->w_count : 0);      /* of all groups of images, if several */
+    float   *sum = w + (d->n > c->images ? c->w_count : 0);      /* of all images, if in groups */
     if (!weights)
         widen_convert(c, F32, w, d->type_w, args->b, c->w_count);
     if (d->bias)

@@ -1,14 +1,15 @@
-/* conv_winograd.c -- 3 x 3 fp32 convolutions of stride 1 between many channels, by Winograd's F(2,3)
- * along both axes (Lavin and Gray 2016): 16 products where the plain form has 36.
+/* conv_winograd.c -- 3 x 3 fp32 convolutions of stride 1 between many channels, by Winograd's
+ * F(2,3) along both axes (Lavin and Gray 2016): 16 products where the plain form has 36.
  *
- * A tile is 2 x 2 positions of y and the 4 x 4 positions of x that they see. With d, w, y of one tile
+ * A tile is 2 x 2 positions of y and the 4 x 4 positions of x that they see. With d, w, y of one
+ * tile
  *
  *   y  = A' ((G w G') o (B' d B)) A             o: position by position, summed over channels
  *   dw = G' (sum over tiles of (B' d B) o (A dy A')) G
  *
  * the 16 positions become 16 matrix products: tiles x channels x channels for the forward pass, and
- * for the data gradient with w transposed and its taps reversed; channels x tiles x channels for the
- * weights. Transforms add whole rows of channels. Blocks of tiles stay in L2.
+ * for the data gradient with w transposed and its taps reversed; channels x tiles x channels for
+ * the weights. Transforms add whole rows of channels. Blocks of tiles stay in L2.
  *
  * Each result is summed by one thread in one order, whatever the number of threads. */
 #include "linalg/builtin.h"
@@ -42,7 +43,7 @@ typedef struct Wino {
     int      threads;
     int64_t  rows, width, channels;              /* of the result; of dy for the weights */
     int64_t  from_rows, from_width, from_channels;
-    int64_t  pad[2];                             /* before the first position, as the transforms see it */
+    int64_t  pad[2];                             /* before, as the transforms see it */
     int64_t  tiles_wide, tiles;                  /* of an image */
     int64_t  panels, block, ld_from, ld_to;
     int64_t  dw_block;                           /* weights: channels of a block of dw, */
@@ -152,7 +153,7 @@ static void tile_gradient(const float *p, int64_t step, int64_t n, float *dw, in
 
 /* --- where tiles lie --- */
 
-typedef struct Spot { int64_t image, y, x; } Spot;       /* the first position of a tile of the result */
+typedef struct Spot { int64_t image, y, x; } Spot;       /* first position of a tile */
 
 static Spot wino_spot(const Wino *w, int64_t tile)
 {
@@ -382,7 +383,8 @@ bool conv_wino_fits(const ConvDesc *d, int threads)
 static void wino_plan_dw(Wino *w)
 {
     w->dw_block = wino_dw_block_size(&w->desc, w->threads);
-    w->dw_blocks_i = ceil_div(w->desc.ci, w->dw_block), w->dw_blocks_o = ceil_div(w->desc.co, w->dw_block);
+    w->dw_blocks_i = ceil_div(w->desc.ci, w->dw_block);
+    w->dw_blocks_o = ceil_div(w->desc.co, w->dw_block);
     w->ld_to = w->dw_block + APART;
     w->job_floats = (size_t)(w->dw_block + DW_TILES * GEMM_MR + GEMM_LANES +
                              PLACES * DW_TILES * (w->dw_block + w->ld_to) +

@@ -1,12 +1,12 @@
 /* direct_conv.h -- convolutions of 2-byte types on Hopper, directly from x, w and y: no im2col, no
  * transposed weights. By direct_conv_cuda.cu, for the CUDA plugin only.
  *
- * All three kinds are one tiled product. The TMA fetches boxes of positions and channels, shifted by a
- * tap; it returns zeros outside the image, which is the padding.
+ * All three kinds are one tiled product. The TMA fetches boxes of positions and channels, shifted
+ * by a tap; it returns zeros outside the image, which is the padding.
  *
- *   forward   y[p, o]        = sum over taps and i of x[p + tap, i] w[tap, i, o]     rows: positions
- *   data      dx[p, i]       = sum over taps and o of dy[p - tap, o] w[tap, i, o]    rows: positions
- *   weights   dw[tap, i, o]  = sum over p of x[p + tap, i] dy[p, o]         rows: channels, per tap
+ *   forward   y[p, o]       = sum over taps and i of x[p + tap, i] w[tap, i, o]    rows: positions
+ *   data      dx[p, i]      = sum over taps and o of dy[p - tap, o] w[tap, i, o]   rows: positions
+ *   weights   dw[tap, i, o] = sum over p of x[p + tap, i] dy[p, o]        rows: channels, per tap
  *
  * The stride is 1; for forward and weights also 2: x[2 p + tap, i], every second position of x.
  */
@@ -24,7 +24,7 @@ typedef struct DirectConv {
     bool     joined;             /* transposed: the columns of all taps are one matrix */
     int      box[4], blocks[4];  /* positions of a box, and boxes, along N, D, H, W */
     int      tiles_m, tiles_n;   /* tiles along rows and columns; weights: of one tap, or joined */
-    int      steps, splits;      /* of the sum: fetches, and split-K parts that are added afterwards */
+    int      steps, splits;      /* of the sum: fetches, and split-K parts */
 } DirectConv;
 
 /* false: this convolution needs another method */

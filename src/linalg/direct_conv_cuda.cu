@@ -1,5 +1,5 @@
-/* direct_conv_cuda.cu -- plans and launches convolutions of 2-byte types on Hopper's tensor cores. See
- * direct_conv.h. */
+/* direct_conv_cuda.cu -- plans and launches convolutions of 2-byte types on Hopper's tensor cores.
+ * See direct_conv.h. */
 #include "linalg/direct_conv_kernel.h"
 
 #include "linalg/direct_conv_host.h"
@@ -44,8 +44,8 @@ extern "C" bool direct_conv_plan(const CudaHandle *handle, const ConvDesc *c, Di
     boxes_choose(weights ? DEEP : ROWS, extent, &conv);
     int64_t blocks = (int64_t)conv.blocks[0] * conv.blocks[1] * conv.blocks[2] * conv.blocks[3];
     conv.steps = (int)(weights ? blocks : taps * ceil_div(data ? c->co : c->ci, DEEP));
-    /* Few input channels make narrow tiles, which are slow to fetch, so the columns of all taps may be
-     * joined. Layouts: plain, transposed, transposed and joined. */
+    /* Few input channels make narrow tiles, which are slow to fetch, so the columns of all taps may
+     * be joined. Layouts: plain, transposed, transposed and joined. */
     int layouts = !weights ? 1 : c->ci % 64 ? 2 : 3;
     for (int layout = 0; layout < layouts; layout++)
         for (conv.columns = 256; conv.columns >= 64; conv.columns -= 64) {
@@ -129,7 +129,8 @@ static __global__ void weights_kernel(const float4 *partials, int splits, int su
     dw[i] = s;
 }
 
-/* Images (N,D,H,W,C) in boxes of 64 channels; with stride 2 a box has every second position of x. */
+/* Images (N,D,H,W,C) in boxes of 64 channels; with stride 2 a box has every second position of
+ * x. */
 static Err map_images(const DirectConv *conv, Type type, int64_t channels, const int64_t *space,
                       const int64_t *stride, const void *p, CUtensorMap *map)
 {

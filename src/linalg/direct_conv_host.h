@@ -1,5 +1,5 @@
-/* direct_conv_host.h -- host code shared by direct_conv_cuda.cu and subpixel_conv_cuda.cu: the choice of
- * boxes of positions. */
+/* direct_conv_host.h -- host code shared by direct_conv_cuda.cu and subpixel_conv_cuda.cu: the
+ * choice of boxes of positions. */
 #ifndef LINALG_DIRECT_CONV_HOST_H
 #define LINALG_DIRECT_CONV_HOST_H
 
@@ -8,8 +8,8 @@
 
 static int64_t product3(const int64_t *x) { return x[0] * x[1] * x[2]; }
 
-/* Chooses the box whose sides are powers of two, whose volume is `positions`, and of which the fewest
- * cover the extents. */
+/* Chooses the box whose sides are powers of two, whose volume is `positions`, and of which the
+ * fewest cover the extents. */
 static void boxes_choose(int positions, const int64_t *extent, DirectConv *conv)
 {
     int64_t best = INT64_MAX;

@@ -1,8 +1,8 @@
 /* direct_conv_kernel.h -- the kernels of direct_conv_cuda.cu; subpixel_conv_kernel.h uses them too.
  *
- * A block has two warpgroups for products, 64 rows each, and a warp that only lets the TMA fetch the
- * next boxes into a ring of stages. A long sum over few tiles is split (split-K); a second kernel adds
- * the partial sums in order. So every result has one writer and one order of summation.
+ * A block has two warpgroups for products, 64 rows each, and a warp that only lets the TMA fetch
+ * the next boxes into a ring of stages. A long sum over few tiles is split (split-K); a second
+ * kernel adds the partial sums in order. So every result has one writer and one order of summation.
  */
 #ifndef LINALG_DIRECT_CONV_KERNEL_H
 #define LINALG_DIRECT_CONV_KERNEL_H
@@ -35,7 +35,7 @@ struct DirectJob {
     /* a tap's position: stride * p + shift + tap_sign * tap */
     int     rows, columns;                   /* weights: channels along either side */
     int     tiles_n, tiles_m, steps, per_split, deep_blocks;     /* deep_blocks: of channels */
-    bool    transposed, joined, direct;          /* direct: not split, the result itself is written */
+    bool    transposed, joined, direct;      /* direct: not split, writes the result itself */
     int64_t result;                          /* elements of it */
     const void  *bias;
     int          bias_type;
@@ -255,8 +255,8 @@ struct DyColSums {
             }
     }
 
-    /* Adds the threads' sums of each column in order, through `room`, into a row of `columns` sums, in
-     * which this block's begin at `first`. */
+    /* Adds the threads' sums of each column in order, through `room`, into a row of `columns` sums,
+     * in which this block's begin at `first`. */
     __device__ __forceinline__ void give(float *room, float *row, int first, int columns)
     {
         int shares = DEEP / rows;
@@ -312,8 +312,8 @@ static __device__ __forceinline__ void multiply_all(float (&c)[N / 2], char *sta
     products_wait<0>();
 }
 
-/* Writes dw or a partial sum of it: rows and columns are channels. Four lanes write 32 bytes of a row;
- * transposed, eight lanes write those of a column. */
+/* Writes dw or a partial sum of it: rows and columns are channels. Four lanes write 32 bytes of a
+ * row; transposed, eight lanes write those of a column. */
 template <int N>
 static __device__ __forceinline__ void weights_out(const DirectJob &job, const float (&c)[N / 2], int m,
                                                    int n, int tap, int split, int group)
@@ -371,8 +371,8 @@ static __device__ __forceinline__ void positions_out(const DirectJob &job, const
     }
 }
 
-/* Writes y or dx itself, through shared memory, as boxes; `store` gets each box and its first column.
- * The TMA does not write outside the image. */
+/* Writes y or dx itself, through shared memory, as boxes; `store` gets each box and its first
+ * column. The TMA does not write outside the image. */
 template <int N, class T, class Store>
 static __device__ __forceinline__ void boxes_out(const DirectJob &job, const float (&c)[N / 2],
                                                  char *room, int n, int group, Store store)
@@ -429,7 +429,7 @@ static __global__ void __launch_bounds__(THREADS, Tile<N>::BLOCKS)
             fetch_positions<KIND, N>(&map_a, &map_b, job, stages, ring, m, n, from, to);
     } else {
         float c[N / 2];
-        int width = job.transposed ? ROWS : N, shares = 512 / width; /* 256 threads, two columns each */
+        int width = job.transposed ? ROWS : N, shares = 512 / width;  /* 2 columns each */
         int  taps = job.kernel[0] * job.kernel[1] * job.kernel[2];
         int  mine = job.joined ? n : tap;
         DyColSums sums = { job.sums && (job.joined || (job.transposed ? n : m) == 0),

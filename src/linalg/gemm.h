@@ -1,9 +1,9 @@
 /* gemm.h -- the built-in matrix product: of builtin.c, conv_builtin.c and attention's gemm_tile.
  *
  * The scheme is that of BLIS (Van Zee and van de Geijn 2015): operands are packed into panels, and
- * one small kernel, whose sums stay in registers, does all the arithmetic. Operands that already have
- * the right layout (fp32, contiguous along the right axis) are used in place where packing would not
- * pay.
+ * one small kernel, whose sums stay in registers, does all the arithmetic. Operands that already
+ * have the right layout (fp32, contiguous along the right axis) are used in place where packing
+ * would not pay.
  *
  *         n, in panels of GEMM_NR (or GEMM_LANES at the edge)
  *         +------------+
@@ -13,16 +13,16 @@
  *    +----+------------+
  *
  * A and B panels have the same layout, so one set of packers serves both sides, and a product with
- * few columns is computed as its transpose. Only the packer knows what an operand is (a matrix of any
- * type and orientation, or the windows of an image): a convolution is a product whose operand is
- * never written out.
+ * few columns is computed as its transpose. Only the packer knows what an operand is (a matrix of
+ * any type and orientation, or the windows of an image): a convolution is a product whose operand
+ * is never written out.
  *
- * Products of two bf16 operands use AMX where there is one (amx.h, gemm_amx.c), divided among threads
- * in the same way. Their operands are packed from blocks of the operand as it is stored.
+ * Products of two bf16 operands use AMX where there is one (amx.h, gemm_amx.c), divided among
+ * threads in the same way. Their operands are packed from blocks of the operand as it is stored.
  *
  * Threads divide batch, m and n; they divide k only if the others do not suffice, with partial sums
- * in workspace added in a fixed order. So results depend only on the shape and the number of threads,
- * and workspace_bytes is exact. Nothing is allocated.
+ * in workspace added in a fixed order. So results depend only on the shape and the number of
+ * threads, and workspace_bytes is exact. Nothing is allocated.
  */
 #ifndef LINALG_GEMM_H
 #define LINALG_GEMM_H
@@ -38,12 +38,12 @@ enum { GEMM_LANES = 16, GEMM_MR = 14 };      /* 28 sums and 2 of B in 32 registe
 #elif defined __AVX__
 enum { GEMM_LANES = 8, GEMM_MR = 6 };        /* 12 sums, 2 of B and 1 of A in 16 registers */
 #else
-enum { GEMM_LANES = 4, GEMM_MR = 4 };        /* 8 sums; packing takes at most as many rows as lanes */
+enum { GEMM_LANES = 4, GEMM_MR = 4 };        /* 8 sums; packing needs MR <= lanes */
 #endif
 enum {
     GEMM_NR = 2 * GEMM_LANES,
     GEMM_KC = 320,                           /* a packer packs at most so much of k at once */
-    GEMM_KC_MIN = 256,                       /* C is read and written once per at least so much of k */
+    GEMM_KC_MIN = 256,                       /* C is read and written once per this much k */
     GEMM_KC_ONCE = 384,                      /* up to this k, C is written only once */
     GEMM_NC = 512,                           /* columns of a block, at most */
     GEMM_NC_DIRECT = 1024,                   /* the same where C itself holds the sums */
@@ -65,9 +65,10 @@ struct GemmSide {
     /* Writes kk*width floats (and up to GEMM_LANES more); rows beyond count are zero. */
     void (*pack)(const GemmSide *side, int64_t i0, int64_t count, int64_t width,
                  int64_t k0, int64_t kk, float *dst);
-    /* bf16: returns the block X[i][k0 .. k0+nk) as it is stored, in place or gathered in room; rows
-     * (along k, or along i if along_i) are *ld apart. *nk may be reduced to a multiple of AMX_K.
-     * Callers ask for at most GEMM_ROOM_I of i by AMX_K of k if along_i, else AMX_NR of i by any k. */
+    /* bf16: returns the block X[i][k0 .. k0+nk) as it is stored, in place or gathered in room;
+     * rows (along k, or along i if along_i) are *ld apart. *nk may be reduced to a multiple of
+     * AMX_K. Callers ask for at most GEMM_ROOM_I of i by AMX_K of k if along_i, else AMX_NR of i
+     * by any k. */
     const uint16_t *(*block)(const GemmSide *side, GemmRange i, int64_t k0, int64_t *nk,
                              uint16_t *room, int64_t *ld);
     const void *data;
@@ -95,7 +96,7 @@ typedef struct GemmOut {
 typedef struct GemmPlan {
     int64_t batch, m, n, k;
     int     threads;
-    int64_t parts_b, parts_m, parts_n, parts_k;   /* jobs along each axis; in all at most one per thread */
+    int64_t parts_b, parts_m, parts_n, parts_k;   /* jobs along each axis, one per thread */
     int64_t mc, kc, nc, mb;      /* block sizes; mb rows are summed over all of k before the next */
     bool    direct;              /* C itself holds the sums: fp32, rows ld apart, not swapped */
     bool    amx, b_whole;        /* b_whole: B is packed over all of k before the first row */

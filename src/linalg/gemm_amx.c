@@ -7,7 +7,7 @@
 
 enum {
     AMX_KC = 512,                            /* a panel of B, 64 bytes per k, stays in L1 */
-    AMX_B_WHOLE = 512 << 10,                 /* elements of B that are packed over all of k at most: fits L2 */
+    AMX_B_WHOLE = 512 << 10,                 /* elements of B packed over all of k: fits L2 */
     AMX_MC = 256,                            /* rows of A packed at once */
     AMX_SUMS = 64 << 10,                     /* sums in workspace, if B stays packed */
     AMX_SUMS_LONG = 256 << 10,               /* the same, if every block of rows packs B again */
@@ -75,8 +75,8 @@ static void amx_stage_pairs(uint32_t *stage, int64_t wide, const uint16_t *src, 
     }
 }
 
-/* Copies a row of `have` elements into chunks of AMX_K, `step` apart; the last is padded with zeros.
- * Each row is read to its end before the next, in the order of memory. */
+/* Copies a row of `have` elements into chunks of AMX_K, `step` apart; the last is padded with
+ * zeros. Each row is read to its end before the next, in the order of memory. */
 static void amx_copy_row(uint16_t *dst, int64_t step, const uint16_t *src, int64_t have)
 {
     int64_t x = 0;

@@ -1,8 +1,8 @@
 /* gemm_kernel.c -- the arithmetic of the built-in matrix product, and the packing of panels.
  *
  * The compiler's vector types make the same code AVX-512, AVX2 or SSE. One function is instantiated
- * for every number of rows and for one or two vectors of columns, with all loops over sums unrolled:
- * the sums stay in registers, and edges cost no more than their size. */
+ * for every number of rows and for one or two vectors of columns, with all loops over sums
+ * unrolled: the sums stay in registers, and edges cost no more than their size. */
 #include "linalg/gemm.h"
 
 #include "device/convert.h"
@@ -27,8 +27,8 @@ static inline __attribute__((always_inline)) Vec kernel_madd(float a, Vec b, Vec
 #endif
 }
 
-/* in_place: rows of A are lda apart. Every third row has a pointer; the two rows after it are at lda
- * and 2*lda, which the addressing modes reach at no cost. */
+/* in_place: rows of A are lda apart. Every third row has a pointer; the two rows after it are at
+ * lda and 2*lda, which the addressing modes reach at no cost. */
 static inline __attribute__((always_inline)) void kernel_tile(const int rows, const int vectors,
                                                               const bool in_place,
                                                               const GemmTile *t)

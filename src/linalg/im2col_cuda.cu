@@ -1,5 +1,5 @@
-/* im2col_cuda.cu -- kernels around the libraries' products and convolutions: im2col and its adjoint,
- * transposed weights, biases, partial sums. */
+/* im2col_cuda.cu -- kernels around the libraries' products and convolutions: im2col and its
+ * adjoint, transposed weights, biases, partial sums. */
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -41,10 +41,10 @@ static unsigned blocks_for(int64_t n)
 
 template <class T> struct alignas(16) Im2colChunk { T at[16 / sizeof(T)]; };
 
-/* A thread writes 16 bytes of a row, and the same columns of further rows, so that it divides by the
- * line length only once. A `line` is the taps along w and their channels, contiguous in x as in a row.
- * WHOLE: a chunk lies within one tap. Columns between the last tap and the pitch are zero, so that a
- * product may include them. */
+/* A thread writes 16 bytes of a row, and the same columns of further rows, so that it divides by
+ * the line length only once. A `line` is the taps along w and their channels, contiguous in x as in
+ * a row. WHOLE: a chunk lies within one tap. Columns between the last tap and the pitch are zero,
+ * so that a product may include them. */
 template <class T, bool WHOLE>
 static __global__ void im2col_kernel(Im2colDesc d, const T *x, unsigned first, unsigned rows,
                                       int lanes, T *windows)
@@ -155,8 +155,8 @@ extern "C" Err cuda_col2im(cudaStream_t stream, const Im2colDesc *d, Type type, 
     return OK;
 }
 
-/* Tiles of 32 x 32 through shared memory, so that reads and writes are coalesced; a column of padding
- * avoids bank conflicts. */
+/* Tiles of 32 x 32 through shared memory, so that reads and writes are coalesced; a column of
+ * padding avoids bank conflicts. */
 template <class T>
 static __global__ void transpose_kernel(const T *from, int64_t rows, int64_t columns,
                                         const T *before, T *to)

@@ -16,8 +16,8 @@
 
 #define PLUGIN_FILE "libplimsoll_dnnl.so"
 
-/* Fields are copied into zeroed memory, so that keys compare as bytes. Fields that do not matter stay
- * zero: one primitive then serves all descriptions that mean the same. */
+/* Fields are copied into zeroed memory, so that keys compare as bytes. Fields that do not matter
+ * stay zero: one primitive then serves all descriptions that mean the same. */
 typedef struct PrimKey {
     const Backend *backend;
     int64_t     threads, is_conv;

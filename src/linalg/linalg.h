@@ -1,9 +1,9 @@
 /* linalg.h -- matrix products and convolutions, by the backend that is fastest on this CPU.
  *
- * A Backend is the built-in one (always there, complete, fixed order of summation) or oneDNN, loaded
- * from libplimsoll_dnnl.so if present. Before planning, a backend says how many workspace bytes a call
- * needs with a number of threads; in every step it runs the call and allocates no more than it
- * stated. Workspace belongs to the caller.
+ * A Backend is the built-in one (always there, complete, fixed order of summation) or oneDNN,
+ * loaded from libplimsoll_dnnl.so if present. Before planning, a backend says how many workspace
+ * bytes a call needs with a number of threads; in every step it runs the call and allocates no more
+ * than it stated. Workspace belongs to the caller.
  *
  * Layouts: matrices are row-major with leading dimensions; images are channels-last (N,D,H,W,C),
  * 2-D ones with D = 1; convolution weights are (KD,KH,KW,I,O). All sums are fp32.
@@ -54,8 +54,8 @@ typedef struct PrimArgs {    /* matmul: a, b, bias -> c. conv: a = x, b = w, c =
     void *a, *b, *c;         /* the kind says which of them is written */
     const void *bias;
     void *workspace;
-    /* GPU only: what an accumulating product, or the gradient of a convolution's weight, adds its sum
-     * to. NULL: the product adds to c, the gradient to nothing. */
+    /* GPU only: what an accumulating product, or the gradient of a convolution's weight, adds its
+     * sum to. NULL: the product adds to c, the gradient to nothing. */
     const void  *before;
     float       *sums;       /* GPU only: column sums of dy, if the primitive computes them, */
     const float *sums_before;    /* plus these, unless NULL */
@@ -94,8 +94,8 @@ const char *backend_why(void);
 Err linalg_matmul(const Backend *preferred, const MatmulDesc *desc, int threads, const Prim **prim);
 Err linalg_conv(const Backend *preferred, const ConvDesc *desc, int threads, const Prim **prim);
 
-/* For kernels that do their own tiling (attention): one thread, fp32, C = alpha*op(A)op(B) + beta*C.
- * Workspace: gemm_tile_workspace(m, n, k) bytes, 64-byte aligned. */
+/* For kernels that do their own tiling (attention): one thread, fp32, C = alpha*op(A)op(B) +
+ * beta*C. Workspace: gemm_tile_workspace(m, n, k) bytes, 64-byte aligned. */
 size_t gemm_tile_workspace(int64_t m, int64_t n, int64_t k);
 void   gemm_tile(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
                  const float *a, int64_t lda, const float *b, int64_t ldb,

@@ -3,9 +3,9 @@
  *
  *   forward   y = windows w            weights   dw = windows' dy
  *
- * The unfolded windows (im2col, a row for each position of y) are made in shared memory, a tile at a
- * time, and never leave it. For the weights, blocks divide the positions; their partial sums are added
- * in order.
+ * The unfolded windows (im2col, a row for each position of y) are made in shared memory, a tile at
+ * a time, and never leave it. For the weights, blocks divide the positions; their partial sums are
+ * added in order.
  */
 #ifndef LINALG_NARROW_CONV_H
 #define LINALG_NARROW_CONV_H

@@ -10,8 +10,8 @@ extern "C" {
 #include "linalg/narrow_conv.h"
 }
 
-/* Rows in shared memory are padded by 16 bytes, so that 16 bytes each of eight rows lie in different
- * banks. */
+/* Rows in shared memory are padded by 16 bytes, so that 16 bytes each of eight rows lie in
+ * different banks. */
 enum { ROWS = 128, MAX_DEEP = 64, WIDE = 64, PITCH = WIDE + 8, THREADS = 256, BLOCKS_PER_SM = 3 };
 
 struct NarrowJob {
@@ -184,7 +184,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) weights_kernel(
     int   warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     int   column = (int)blockIdx.y * WIDE, m0 = warp % 2 * 32, n0 = warp / 2 * 16;
     float c[2][2][4] = {};
-    for (int i = (int)threadIdx.x; i < ROWS * PITCH / 8; i += THREADS)   /* zeros after the last tap */
+    for (int i = (int)threadIdx.x; i < ROWS * PITCH / 8; i += THREADS)   /* after the last tap */
         ((uint4 *)a)[i] = make_uint4(0, 0, 0, 0);
     __syncthreads();
     for (int tile = (int)blockIdx.x; tile < job.tiles; tile += (int)gridDim.x) {
@@ -221,7 +221,8 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) weights_kernel(
             }
 }
 
-/* dw = before + the partial sums in a fixed order: eight threads per number, each takes every eighth. */
+/* dw = before + the partial sums in a fixed order: eight threads per number, each takes every
+ * eighth. */
 static __global__ void __launch_bounds__(THREADS) partials_kernel(const float *partials, int n, int count,
                                                                const float *before, float *dw)
 {

@@ -3,8 +3,8 @@
  *   tensors + operation -> operation graph -> engine configurations in the library's order of
  *   preference -> the first that is deterministic, exact enough and modest in workspace
  *
- * With a GPU the plan is complete and can run; with the description of a GPU only, the configuration
- * says how much workspace it will need.
+ * With a GPU the plan is complete and can run; with the description of a GPU only, the
+ * configuration says how much workspace it will need.
  */
 #include "linalg/plugin_cuda_linalg.h"
 
@@ -234,7 +234,7 @@ static Err conv_engine(Descs *all, CudnnConv *conv, const ConvDesc *c, Desc grap
         snprintf(conv->name, sizeof conv->name, "cudnn-%lld", (long long)index);
         return OK;
     }
-    return fail(E_DEVICE, "cuDNN has no deterministic engine for this convolution within the workspace limit");
+    return fail(E_DEVICE, "cuDNN has no suitable engine for this convolution");
 }
 
 Err cudnn_describe(const char *json, void **described)
@@ -261,7 +261,7 @@ Err cudnn_conv_new(Pool *pool, const CudaHandle *handle, const ConvDesc *c, Cudn
     Desc       graph;
     if (!handle->cudnn && !handle->described)
         return fail(E_DEVICE, "cuDNN needs a GPU or the description of one");
-    for (int i = 0; i < 3; i++)  /* cuDNN 9.19 gave wrong weight gradients without an error (H200) */
+    for (int i = 0; i < 3; i++)  /* 9.19 gave wrong weight gradients, without an error (H200) */
         if (c->pad_lo[i] != c->pad_hi[i])
             return fail(E_DEVICE, "cuDNN is not used for uneven padding");
     conv->handle = handle;

@@ -1,10 +1,10 @@
 /* plugin_cuda_linalg.c -- the CUDA backend: chooses a method for every product and convolution.
  *
  *   1x1, stride 1             one product over all positions
- *   2-byte types on Hopper    built-in kernels (direct_conv.h), if the stride is 1 or 2 and the numbers
- *                             of channels are multiples of 8
+ *   2-byte types on Hopper    built-in kernels (direct_conv.h), if the stride is 1 or 2 and the
+ *                             numbers of channels are multiples of 8
  *   2-byte, few in channels   built-in kernels (narrow_conv.h)
- *   cuDNN has an engine       weights are transposed (taps,I,O) -> (O,taps,I) in workspace, one call
+ *   cuDNN has an engine       weights are transposed to (O,taps,I) in workspace, one call
  *   else                      im2col (Chellapilla et al. 2006): windows of a chunk of positions are
  *                             unfolded, then multiplied. This covers every remaining shape.
  */
@@ -182,7 +182,8 @@ static void im2col_choose_chunk(CudaPrim *p)
     p->window_bytes = (size_t)(p->chunk * im2col_row_bytes(p));
 }
 
-/* Backward data: dx is computed band by band; a chunk has the positions that the largest band needs. */
+/* Backward data: dx is computed band by band; a chunk has the positions that the largest band
+ * needs. */
 static void im2col_choose_band(CudaPrim *p)
 {
     const ConvDesc *c = &p->conv;
@@ -382,16 +383,17 @@ static bool conv_is_pointwise(const ConvDesc *c)
     return true;
 }
 
-/* fp32 weight gradients of a 5x5 window by cuDNN 9.19 (H200, 64 to 32 channels) were off by 6.8e-4 of
- * their norm, which is what factors rounded to tf32 give, though the engines report no such rounding.
- * Windows of up to 4x4 were right wherever they were tried. */
+/* fp32 weight gradients of a 5x5 window by cuDNN 9.19 (H200, 64 to 32 channels) were off by 6.8e-4
+ * of their norm, which is what factors rounded to tf32 give, though the engines report no such
+ * rounding. Windows of up to 4x4 were right wherever they were tried. */
 static bool cudnn_would_round(const CudaHandle *handle, const ConvDesc *d)
 {
     return d->kind == CONV_BACKWARD_WEIGHTS && d->type_x == F32 && d->type_y == F32 &&
            !handle->tf32 && product3(d->kernel) > 16;
 }
 
-/* The first method that can do it. The built-in kernels and cuDNN cannot do an empty convolution. */
+/* The first method that can do it. The built-in kernels and cuDNN cannot do an empty
+ * convolution. */
 static Method conv_choose(Pool *pool, CudaPrim *p)
 {
     if (conv_is_pointwise(&p->conv))

@@ -1,4 +1,5 @@
-/* plugin_cuda_linalg.h -- products and convolutions on a GPU, behind the same interface as the CPU's.
+/* plugin_cuda_linalg.h -- products and convolutions on a GPU, behind the same interface as the
+ * CPU's.
  *
  * cuBLASLt computes matrix products. Convolutions use built-in kernels, cuDNN where it has a
  * deterministic engine for the shape, or im2col and matrix products. The workspace of a product
@@ -10,8 +11,9 @@
 #include "linalg/linalg.h"
 #include "device/cuda.h"
 
-const Backend *cuda_backend(const CudaHandle *handle);     /* handle->blaslt is NULL: only to plan */
-/* cuBLASLt and cuDNN: make their handles, prepare to plan for a described GPU, give their versions. */
+const Backend *cuda_backend(const CudaHandle *handle);     /* blaslt NULL: only to plan */
+/* cuBLASLt and cuDNN: make their handles, prepare to plan for a described GPU, give their
+ * versions. */
 Err         cuda_libraries_open(CudaHandle *handle);
 Err         cuda_libraries_describe(CudaHandle *handle, const char *json);
 const char *cuda_libraries_versions(void);
@@ -36,14 +38,14 @@ Err cuda_pairs_run(const CudaPairs *pairs, const void *a, const void *b, const v
 
 /* A convolution by cuDNN; E_DEVICE if it has no suitable engine. Weights are (O, KD, KH, KW, I). */
 typedef struct CudnnConv CudnnConv;
-Err    cudnn_describe(const char *json, void **described);   /* json: the GPU's description by cuDNN */
+Err    cudnn_describe(const char *json, void **described);   /* json: of a GPU, by cuDNN */
 Err    cudnn_conv_new(Pool *pool, const CudaHandle *handle, const ConvDesc *desc, CudnnConv **conv);
 size_t cudnn_conv_workspace(const CudnnConv *conv);
 const char *cudnn_conv_name(const CudnnConv *conv);
 Err    cudnn_conv_run(const CudnnConv *conv, void *x, void *w, void *y, void *workspace);
 
-/* im2col_cuda.cu: kernels around them. A row of unfolded windows holds the taps and channels that one
- * output position (n, d, h, w) reads; rows are counted from position `first`. */
+/* im2col_cuda.cu: kernels around them. A row of unfolded windows holds the taps and channels that
+ * one output position (n, d, h, w) reads; rows are counted from position `first`. */
 typedef struct Im2colDesc {
     int64_t ci;
     int64_t in[3], out[3], kernel[3], stride[3], pad_lo[3];
@@ -52,8 +54,8 @@ typedef struct Im2colDesc {
 
 Err cuda_im2col(cudaStream_t stream, const Im2colDesc *d, Type type, const void *x, int64_t first,
                 int64_t rows, void *windows);
-/* The adjoint: dx[image][from..to) along axis 0 or 1 of (d, h) is the sum of all fp32 window elements
- * that stand for it; the rows of windows start at `first`. */
+/* The adjoint: dx[image][from..to) along axis 0 or 1 of (d, h) is the sum of all fp32 window
+ * elements that stand for it; the rows of windows start at `first`. */
 Err cuda_col2im(cudaStream_t stream, const Im2colDesc *d, Type type, void *dx, int64_t image,
                 int axis, int64_t from, int64_t to, const float *windows, int64_t first,
                 int64_t rows);
@@ -67,12 +69,13 @@ Err cuda_add_bias(cudaStream_t stream, Type type, void *y, int64_t pitch, Type t
                   const void *bias, int64_t rows, int64_t width);
 
 Err cuda_widen(cudaStream_t stream, Type type, const void *from, int64_t count, float *to);
-/* y = before (or 0) + partial sum 0 + partial sum 1 + ..., each of `count` numbers, in this order. */
+/* y = before (or 0) + partial sum 0 + partial sum 1 + ..., each of `count` numbers, in this
+ * order. */
 Err cuda_sum_partials(cudaStream_t stream, const float *partials, int64_t n, int64_t count,
                       const float *before, float *y);
 
-/* im2col_cuda.cu, for pairs of rows. The weight of a pair has W (k x n, or n x k if transposed) twice
- * on its diagonal; `to` gets blocks of it, and the pair's bias for the block's columns. */
+/* im2col_cuda.cu, for pairs of rows. The weight of a pair has W (k x n, or n x k if transposed)
+ * twice on its diagonal; `to` gets blocks of it, and the pair's bias for the block's columns. */
 typedef struct PairsBlock {
     int64_t from_k, k, from_n, n;
 } PairsBlock;

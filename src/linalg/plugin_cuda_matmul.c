@@ -1,9 +1,10 @@
 /* plugin_cuda_matmul.c -- one matrix product by cuBLASLt.
  *
- * Row-major C = A B is column-major C' = B' A', so the operands are exchanged. The library's heuristic
- * chooses the algorithm, the same in every run; reductions with atomics are excluded. If the factors
- * have two types, the narrow one is converted to fp32. A pointer into the middle of a buffer may not
- * be 16-byte aligned, so there is one algorithm for aligned pointers and one for any. */
+ * Row-major C = A B is column-major C' = B' A', so the operands are exchanged. The library's
+ * heuristic chooses the algorithm, the same in every run; reductions with atomics are excluded. If
+ * the factors have two types, the narrow one is converted to fp32. A pointer into the middle of a
+ * buffer may not be 16-byte aligned, so there is one algorithm for aligned pointers and one for
+ * any. */
 #include "linalg/plugin_cuda_linalg.h"
 
 #include "base/int_math.h"
@@ -25,7 +26,7 @@ struct CudaMatmul {
     Product           main, tail;                /* tail: the rest of a split-K sum */
     /* split-K: partial sums of `depth` terms each; 1: not split */
     int64_t           splits, depth;
-    size_t            widened;                   /* bytes of the factor that is first converted to fp32 */
+    size_t            widened;                   /* bytes of the factor converted to fp32 */
     bool              bias_after;                /* the library cannot add a bias of this type */
 };
 
@@ -45,8 +46,8 @@ static cudaDataType_t lt_type(Type type)
 }
 
 /* The library's workspace: room for a few partial results of split-K, 32 MiB at most, which NVIDIA
- * recommends for large products. A small product gets little, so that it does not determine the peak
- * of a small model. */
+ * recommends for large products. A small product gets little, so that it does not determine the
+ * peak of a small model. */
 static size_t lt_workspace(const MatmulDesc *d)
 {
     enum { PARTIALS = 8, MIN_BYTES = 64 << 10, MAX_BYTES = 32 << 20 };
@@ -55,8 +56,9 @@ static size_t lt_workspace(const MatmulDesc *d)
     return want < MIN_BYTES ? MIN_BYTES : want / WORKSPACE_ALIGN * WORKSPACE_ALIGN;
 }
 
-/* A weight gradient is a small matrix of very long sums: too few tiles to fill a GPU. So its sums are
- * split (split-K): one batched call computes equal splits, whose partial sums are added in order. */
+/* A weight gradient is a small matrix of very long sums: too few tiles to fill a GPU. So its sums
+ * are split (split-K): one batched call computes equal splits, whose partial sums are added in
+ * order. */
 enum { TILE = 128, GPU_TILES = 264, MIN_DEPTH = 1024, MAX_SPLITS = 64 };
 
 static int64_t matmul_splits(const MatmulDesc *d)

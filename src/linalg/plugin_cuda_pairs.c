@@ -1,18 +1,18 @@
 /* plugin_cuda_pairs.c -- products of 2-byte numbers whose width is 4 more than a multiple of 8, two
  * rows at a time.
  *
- * The library's fast kernels need every width to be a multiple of 8, whatever the leading dimension:
- * a width of 468 takes three times as long as one of 480. But two contiguous rows are one row of
- * 2 x 468, which is a multiple of 8. Of the product of these long rows only the diagonal blocks are
- * needed:
+ * The library's fast kernels need every width to be a multiple of 8, whatever the leading
+ * dimension: a width of 468 takes three times as long as one of 480. But two contiguous rows are
+ * one row of 2 x 468, which is a multiple of 8. Of the product of these long rows only the diagonal
+ * blocks are needed:
  *
  *     [ x0 | x1 ] [ W 0 ]     [ y0 | y1 ]       left:   columns of y0, but its last 4
  *                 [ 0 W ]  =                    right:  columns of y1, but its first 4
  *                                               middle: these 8, from all of x0 and x1
  *
- * Each of the three products reads a width rounded up to 8; the 4 extra numbers meet zeros in a copy
- * of the weight. For a weight's gradient, even and odd rows are two products of the rounded width,
- * whose relevant blocks are added. */
+ * Each of the three products reads a width rounded up to 8; the 4 extra numbers meet zeros in a
+ * copy of the weight. For a weight's gradient, even and odd rows are two products of the rounded
+ * width, whose relevant blocks are added. */
 #include "linalg/plugin_cuda_linalg.h"
 
 #include "base/int_math.h"

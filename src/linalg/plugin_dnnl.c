@@ -1,11 +1,14 @@
 /* plugin_dnnl.c -- the oneDNN backend, a shared library of its own (libplimsoll_dnnl.so).
  *
  * It keeps the promises of linalg.h as follows:
- * (1) scratchpads belong to the caller; their size is asked for with the number of threads that will
+ * (1) scratchpads belong to the caller; their size is asked for with the number of threads that
+ * will
  *     run;
- * (2) implementations that allocate are refused by name: "gemm:..." converts and copies into buffers
+ * (2) implementations that allocate are refused by name: "gemm:..." converts and copies into
+ * buffers
  *     of its own (0.3 to 33 MB per call), "ref" is slow as well;
- * (3) weights are (KD,KH,KW,I,O) in our arena. They are reordered to the layout that an implementation
+ * (3) weights are (KD,KH,KW,I,O) in our arena. They are reordered to the layout that an
+ * implementation
  *     wants, or back, within the call, in workspace that is counted;
  * (4) everything else (memory objects, argument lists) is made once, here.
  * Within a call oneDNN 2.6 still allocates and frees some hundred bytes of bookkeeping.
@@ -46,7 +49,7 @@ typedef struct DnnlPrim {
     Prim          head;
     int           threads;
     char          impl[64];
-    DnnlStep          main, reorder;        /* reorder: weights from our layout to the wanted one, or back */
+    DnnlStep      main, reorder;     /* reorder: weights from our layout to the wanted, or back */
     bool          reorder_before, reorder_after;
     dnnl_memory_t a, b, c, bias;     /* the caller's tensors, in our layouts */
     dnnl_memory_t reordered;            /* weights in the wanted layout, at offset 0 of workspace */
@@ -73,8 +76,9 @@ static bool dnnl_type(Type type, dnnl_data_type_t *out)
     return type == F32 || type == BF16;
 }
 
-/* "gemm:jit" allocates, "brgemm:avx512_core" does not. "brgconv" generates code for every position in
- * a row, 0.6 KiB each (10 MiB and 57 ms at W = 16384); "jit", the next choice, generates little. */
+/* "gemm:jit" allocates, "brgemm:avx512_core" does not. "brgconv" generates code for every
+ * position in a row, 0.6 KiB each (10 MiB and 57 ms at W = 16384); "jit", the next choice,
+ * generates little. */
 static bool dnnl_refused(const char *impl, const DnnlOp *op)
 {
     const char *gemm = strstr(impl, "gemm");
@@ -103,7 +107,7 @@ static Err step_make(DnnlStep *s, dnnl_primitive_desc_t pd, size_t *bytes)
 }
 
 /* Makes the step that reorders weights between our layout and the wanted one. */
-static Err dnnl_reorder(DnnlPrim *p, MdRef ours, MdRef wanted, dnnl_primitive_attr_t attr,
+static Err dnnl_reorder_new(DnnlPrim *p, MdRef ours, MdRef wanted, dnnl_primitive_attr_t attr,
                      size_t *bytes)
 {
     dnnl_primitive_desc_t pd;
@@ -149,7 +153,7 @@ static Err dnnl_fill(DnnlPrim *p, const DnnlOp *op, const dnnl_memory_desc_t *we
     if (!dnnl_memory_desc_equal(wanted, MD(*weights))) {
         p->reorder_after = last;
         p->reorder_before = !last;
-        TRY(dnnl_reorder(p, MD(*weights), wanted, attr, &bytes));
+        TRY(dnnl_reorder_new(p, MD(*weights), wanted, attr, &bytes));
     }
     const int *names = conv_args[op->is_conv ? op->kind : CONV_FORWARD];
     step_add(&p->main, names[0], p->a);
@@ -261,8 +265,8 @@ static Err dnnl_image(dnnl_memory_desc_t *md, int64_t n, int64_t c, const int64_
     return OK;
 }
 
-/* Does every tap of the kernel meet the image at least once? If one does not, oneDNN 2.6.3 leaves its
- * gradient unwritten (seen with bf16, W = 1, kernel 3, padding 0 and 2). */
+/* Does every tap of the kernel meet the image at least once? If one does not, oneDNN 2.6.3 leaves
+ * its gradient unwritten (seen with bf16, W = 1, kernel 3, padding 0 and 2). */
 static bool dnnl_taps_met(const ConvDesc *d)
 {
     for (int axis = 0; axis < 3; axis++)
@@ -289,8 +293,8 @@ static Err dnnl_conv_op(DnnlOp *op, dnnl_memory_desc_t *weights, const ConvDesc 
                          "oneDNN leaves the gradient of a tap that only sees padding unwritten");
     bool volume = d->in[0] > 1 || d->out[0] > 1 || d->kernel[0] > 1;
     int  axes = volume ? 3 : 2;
-    /* In one of a dozen runs of one case (f32, depth 7, kernel 7, stride 4, padding 6) four of seven
-     * planes of the gradient were wrong. */
+    /* In one of a dozen runs of one case (f32, depth 7, kernel 7, stride 4, padding 6) four of
+     * seven planes of the gradient were wrong. */
     if (d->kind == CONV_BACKWARD_WEIGHTS && volume && d->stride[0] > 1)
         return host.fail(E_DEVICE,
                          "oneDNN is not used for weight gradients with a stride in depth");
@@ -382,8 +386,8 @@ static Backend dnnl_backend = { .name = "onednn", .version = dnnl_version_text,
                           .conv = dnnl_backend_conv, .run = dnnl_backend_run };
 
 /* oneDNN reads the AMX tile sizes from CPUID leaf 1DH, and Linux gives tiles to processes that ask.
- * Some virtual machines show the AMX flags without that leaf; oneDNN 2.6 to 3.2 then configure tiles
- * without rows and end in SIGILL, so AMX is switched off there. */
+ * Some virtual machines show the AMX flags without that leaf; oneDNN 2.6 to 3.2 then configure
+ * tiles without rows and end in SIGILL, so AMX is switched off there. */
 static bool dnnl_tiles_work(void)
 {
 #ifdef __x86_64__

@@ -15,7 +15,7 @@
 
 typedef struct DnnlOp {
     dnnl_memory_desc_t a, b, c, bias;        /* matmul: A, B, C; convolution: x, w, y */
-    dnnl_memory_desc_t forward_b;            /* w as the forward convolution takes it, see DnnlWalk */
+    dnnl_memory_desc_t forward_b;            /* w of the forward convolution, see DnnlWalk */
     bool        is_conv, has_bias, accumulate, wide;
     ConvKind    kind;
     dnnl_dims_t strides, dilates, pad_lo, pad_hi;

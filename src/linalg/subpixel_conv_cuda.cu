@@ -1,5 +1,5 @@
-/* subpixel_conv_cuda.cu -- plans and launches sub-pixel convolutions; upsamples the map for those that
- * need another method. See subpixel_conv.h. */
+/* subpixel_conv_cuda.cu -- plans and launches sub-pixel convolutions; upsamples the map for those
+ * that need another method. See subpixel_conv.h. */
 #include "linalg/subpixel_conv_kernel.h"
 
 extern "C" {
@@ -72,8 +72,8 @@ extern "C" bool subpixel_conv_plan(const CudaHandle *handle, const ConvDesc *c, 
         return false;
     int64_t extent[4] = { c->n, 1, small_of(&conv, 1), small_of(&conv, 2) };
     int64_t positions = extent[0] * extent[2] * extent[3], taps = subpixel_taps(conv.up);
-    /* Every run folds the weights again; with many channels and few positions that does not pay. For
-     * 8x8 maps of 1280 channels it took most of the time. */
+    /* Every run folds the weights again; with many channels and few positions that does not pay.
+     * For 8x8 maps of 1280 channels it took most of the time. */
     bool few = c->ci * c->co > 1 << 18 && (positions < c->ci || positions < c->co);
     if (few || positions < 1 || positions > INT32_MAX / 256 ||
         taps * c->ci * c->co > INT32_MAX || (weights && subpixel_result(&conv) > MAX_PARTIAL_BYTES / 4))

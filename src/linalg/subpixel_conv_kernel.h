@@ -8,7 +8,8 @@
 enum { MAX_UP = 4 };
 
 struct SubpixelMaps {            /* descriptors of the TMA */
-    CUtensorMap small, weights, pixel[MAX_UP * MAX_UP];    /* x or dx; folded w; y or dy by sub-pixels */
+    CUtensorMap small, weights;              /* x or dx; folded weights */
+    CUtensorMap pixel[MAX_UP * MAX_UP];      /* y or dy by sub-pixels */
 };
 
 struct SubpixelJob {
@@ -189,8 +190,9 @@ static __global__ void subpixel_weights(const T *w, int64_t count, int up, T *fo
     *(decltype(narrow2(0, 0, T())) *)(folded + which * count + i) = narrow2(sum.x, sum.y, T());
 }
 
-/* dw = before + the sums of all taps that contain a kernel row and column, sub-pixel by sub-pixel, the
- * partial sums of each in order; the first blocks add the partial column sums, a warp per column. */
+/* dw = before + the sums of all taps that contain a kernel row and column, sub-pixel by sub-pixel,
+ * the partial sums of each in order; the first blocks add the partial column sums, a warp per
+ * column. */
 static __global__ void subpixel_weights_sum(const float4 *partials, int splits, int columns,
                                          int sum_blocks, const __grid_constant__ SubpixelJob subpixels,
                                          int64_t count, float4 *dw, float *sums)

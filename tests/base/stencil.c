@@ -1,5 +1,5 @@
-/* Tests of base/stencil: against the plain sum in double, at widths around the strip that is kept in
- * registers. */
+/* Tests of base/stencil: against the plain sum in double, at widths around the strip that is kept
+ * in registers. */
 #include "test.h"
 
 #include "base/random.h"

@@ -1,5 +1,5 @@
-/* audio_levels.h -- sound as one of Q levels a step: linear, or mu-law, which spends levels on quiet
- * sound. SaShiMi's way: u in [0,1] becomes floor(u (Q - 0.01) + 0.005), decoded as 2k/Q - 1. */
+/* audio_levels.h -- audio quantized to Q levels: linear, or mu-law, which has more levels for quiet
+ * passages. As in SaShiMi, u in [0,1] becomes floor(u (Q - 0.01) + 0.005), decoded as 2k/Q - 1. */
 #ifndef BASE_AUDIO_LEVELS_H
 #define BASE_AUDIO_LEVELS_H
 
@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A chunk is scaled by its own extremes before it is cut into levels. */
+/* A chunk is scaled by its own extremes before it is quantized. */
 typedef struct Levels {
     int64_t count;               /* Q */
     bool    mu_law;

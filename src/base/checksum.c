@@ -20,7 +20,7 @@ static uint64_t little(const unsigned char *at, int n)
 
 static uint64_t take(uint64_t lane, uint64_t x) { return turn(lane + x * P2, 31) * P1; }
 
-/* Whole stripes; gives where they end. */
+/* Takes in whole stripes; returns where they end. */
 static const unsigned char *stripes(uint64_t lane[4], const unsigned char *at, size_t n)
 {
     uint64_t a = lane[0], b = lane[1], c = lane[2], d = lane[3];

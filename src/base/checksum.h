@@ -1,7 +1,7 @@
-/* checksum.h -- XXH64 of bytes as they come: tells a file that has changed, at the speed of memory.
+/* checksum.h -- XXH64 of a stream of bytes: detects changed files at the speed of memory.
  *
  * The published algorithm (github.com/Cyan4973/xxHash, doc/xxhash_spec.md) with seed 0, so that
- * other tools can check a file too (xxhsum -H64). It guards against accidents, not against people.
+ * other tools can check a file too (xxhsum -H64). It detects accidents, not attacks.
  */
 #ifndef BASE_CHECKSUM_H
 #define BASE_CHECKSUM_H
@@ -18,6 +18,6 @@ typedef struct Checksum {
 
 Checksum checksum_begin(void);
 void     checksum_add(Checksum *sum, const void *bytes, size_t n);
-uint64_t checksum_end(const Checksum *sum);  /* of all so far; more may follow */
+uint64_t checksum_end(const Checksum *sum);  /* of all bytes so far; more may follow */
 
 #endif

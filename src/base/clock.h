@@ -1,4 +1,4 @@
-/* clock.h -- seconds that only go forward. */
+/* clock.h -- a clock that never goes backwards. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 

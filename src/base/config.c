@@ -86,7 +86,7 @@ static const Field *field_find(const Field *fields, const char *key)
     return fields->key ? fields : NULL;
 }
 
-/* A key that belongs into a group, or into one of several, is named with it. */
+/* Names the group, or the groups, that an unknown key belongs to. */
 static Err config_misplaced(Pool *pool, const Json *map, const Field *fields)
 {
     for (uint32_t m = 0; map->kind == JSON_OBJECT && m < map->n; m++) {
@@ -120,7 +120,7 @@ Err config_read(Pool *pool, const Json *map, const Field *fields, void *config)
     return OK;
 }
 
-/* What was said of the one line that an assignment is, without the place in it. */
+/* The error of an assignment without line and column: it has one line only. */
 static Err set_fail(Pool *pool, const char *name)
 {
     const char *said = pool_text(pool, err_text());
@@ -138,7 +138,7 @@ Err config_set(Pool *pool, const char *assignment, const Field *fields, void *co
     if (!equals || equals == assignment)
         return fail(E_USAGE, "--set takes key=value, not '%s'", assignment);
 
-    /* One line of YAML says the same: a.b=1 becomes {a: {b: 1}}, and is judged the same way. */
+    /* a.b=1 becomes the line of YAML {a: {b: 1}}, so the same checks apply. */
     Text        text = { .pool = pool };
     int         depth = 0;
     for (const char *at = assignment, *end; at <= equals; at = end + 1, depth++) {

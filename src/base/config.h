@@ -7,8 +7,8 @@
  *       { 0 }
  *   };
  *
- * The struct holds the defaults beforehand. A wrong key or value is E_USAGE naming file, line, key,
- * what is allowed and the nearest key. `--set a.b=1` goes through the same table.
+ * The caller fills in the defaults first. A wrong key or value is E_USAGE; the sentence names file,
+ * line, key, what is allowed and the nearest key. `--set a.b=1` goes through the same table.
  */
 #ifndef BASE_CONFIG_H
 #define BASE_CONFIG_H
@@ -46,12 +46,12 @@ struct Field {
     const char        *help;
 };
 
-Err config_read(Pool *pool, const Json *map, const Field *fields,
-                void *config); /* keys not given keep */
-Err config_set(Pool *pool, const char *assignment, const Field *fields,
-               void *config); /* "a.b=value" */
-void config_write(JsonOut *out, const Field *fields,
-                  const void *config); /* members of an open object */
+/* Fields whose key is absent keep their value. */
+Err config_read(Pool *pool, const Json *map, const Field *fields, void *config);
+/* assignment: "a.b=value" */
+Err config_set(Pool *pool, const char *assignment, const Field *fields, void *config);
+/* Writes the members of an object that is open. */
+void config_write(JsonOut *out, const Field *fields, const void *config);
 void config_write_yaml(Text *text, const Field *fields, const void *config, int indent);
 
 #endif

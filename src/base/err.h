@@ -1,9 +1,9 @@
 /* err.h -- one way to fail: a code for the program, a sentence for the person.
  *
  * The sentence is written where the cause is known, by fail(), and printed once, by cli/main.c.
- * It gives the numbers and the remedy. Three kinds of trouble have three answers:
- *   the world refused (file, device, budget)   -> return fail(...)
- *   the program broke its word                 -> REQUIRE(...) stops with file and line
+ * It gives the numbers and the remedy. There are three kinds of failure:
+ *   outside the program (file, device, budget) -> return fail(...)
+ *   a bug in the program                       -> REQUIRE(...) stops with file and line
  *   a model was built wrongly                  -> a poisoned Tensor, see ir/graph.h
  */
 #ifndef BASE_ERR_H

@@ -163,7 +163,7 @@ Err file_map(Pool *pool, const char *path, MapFile *out)
     return OK;
 }
 
-/* A name no other process or thread takes; its length does not depend on the file's own name. */
+/* A name that no other process or thread uses; its length does not depend on the file's name. */
 static int file_open_temp(FileOut *out)
 {
     static atomic_uint serial;
@@ -179,11 +179,11 @@ static int file_open_temp(FileOut *out)
         int fd = open(out->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd < 0 && errno == EEXIST)
             continue;
-        /* the lock says that somebody is at it, where process ids say too little: in containers
-         * every program may be number 1 (folder_tidy) */
+        /* the lock shows that somebody is writing; a process id does not suffice, since in
+         * containers every program may be number 1 (folder_tidy) */
         if (fd < 0 || flock(fd, LOCK_EX) != 0 || file_exists(out->temp))
             return fd;
-        close(fd);                           /* tidied away before it was locked */
+        close(fd);                           /* folder_tidy removed it before it was locked */
     }
     return -1;
 }

@@ -10,8 +10,8 @@
  *   file_out_add(&out, bytes, n);           any number of times; the first failure is remembered
  *   return file_out_done(&out, OK);         or the error that makes the file worthless
  *
- * A path that is a device or pipe (/dev/stdout, /dev/null) is written directly.
- * Every failure is E_IO: what was tried, the path, the system's word, and a remedy if there is one.
+ * A path that is a device or pipe (/dev/stdout, /dev/null) is written directly. Every failure is
+ * E_IO: what was tried, the path, the system's message, and a remedy if there is one.
  */
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
@@ -52,18 +52,18 @@ void file_out_print(FileOut *out, const char *fmt, ...) __attribute__((format(pr
 Err  file_out_done(FileOut *out, Err err);     /* err != OK: drop what was written, return err */
 
 Err  file_write(const char *path, const void *bytes, size_t n);
-Err  file_try(const char *path);   /* could it be written? For before long work; changes nothing */
+Err  file_try(const char *path);   /* can it be written? To ask before long work; changes nothing */
 Err  file_remove(const char *path);            /* absent is fine */
 
-bool file_exists(const char *path);            /* anything by that name */
+bool file_exists(const char *path);            /* a file, a folder, anything */
 bool folder_exists(const char *path);
-/* a folder, and not a link back to one that holds it */
+/* is path a folder, and not a link to a folder that contains it? */
 bool folder_within(const char *folder, const char *path);
 Err  folder_make(const char *path);            /* with its parents; fine if it is there */
-Err  folder_try(const char *path);  /* could it be made, and files in it? As file_try */
-/* A new name is on the disk only once its folder is: errno, or 0. Some file systems cannot. */
+Err  folder_try(const char *path);  /* can it and files in it be made? As file_try */
+/* Makes new names in the folder durable. Returns errno, or 0; some file systems cannot do it. */
 int  folder_sync(const char *path);
-/* against other processes, until the pool is freed */
+/* keeps other processes out until the pool is freed */
 Err  folder_lock(Pool *pool, const char *path);
 void folder_tidy(const char *path);            /* removes temporaries of writers that were killed */
 /* Names in the order of file_name_order, without those that start with '.'. */
@@ -72,7 +72,7 @@ Err  folder_list(Pool *pool, const char *path, char ***names, int *n);
 /* "a/b/c" -> "a/b", "c" -> ".", "/c" -> "/" */
 void file_folder(const char *path, char *folder, size_t room);
 
-/* Order in which people count: "step9" before "step10"; equal only if the bytes are. */
+/* Natural order: "step9" before "step10"; equal only if the bytes are. */
 int  file_name_order(const char *a, const char *b);
 
 /* fail(E_IO) with what was tried, the path, strerror(error) and a remedy where one exists. */

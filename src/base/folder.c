@@ -1,4 +1,4 @@
-/* folder.c -- folders: made, locked, tidied, listed in the order in which people count. */
+/* folder.c -- folders: make, lock, tidy, list in natural order. */
 #include "base/file.h"
 
 #include <dirent.h>
@@ -77,7 +77,7 @@ Err folder_lock(Pool *pool, const char *path)
     if (fd < 0)
         return file_fail("open", path, errno);
     pool_at_free(pool, folder_unlock, (void *)(intptr_t)fd);
-    /* where locks are not known, do without */
+    /* a file system without locks: do without */
     if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
         return fail(E_IO, "%s is in use by another process; wait for it, or name another folder",
                     path);
@@ -101,8 +101,8 @@ Err folder_try(const char *path)
     return error ? file_fail(strcmp(at, path) ? "make the folder" : "write to", path, error) : OK;
 }
 
-/* Goes if nobody writes it: its writer is gone, or another has its number by now and nobody holds
- * its lock. Where locks are not known only the number tells. */
+/* Removes a temporary that nobody writes: its writer is gone, or its process id belongs to another
+ * process now and nobody holds its lock. On file systems without locks only the id counts. */
 static void file_tidy(int dir, const char *name, pid_t writer)
 {
     int fd = -1;
@@ -117,7 +117,7 @@ static void file_tidy(int dir, const char *name, pid_t writer)
     }
     unlinkat(dir, name, 0);
     if (fd >= 0)
-        close(fd);                       /* only now: who waits for the lock sees that it went */
+        close(fd);                       /* only now: a waiter for the lock then sees it gone */
 }
 
 void folder_tidy(const char *path)

@@ -36,8 +36,8 @@ Err json_build_fail(const JsonBuild *b, const char *at, const char *fmt, ...)
     return fail(E_FORMAT, "%s:%d:%d: %s", b->source->name, line, column, text);
 }
 
-/* Memory of the tree, cut from blocks: the pool itself rounds every piece up to 16 bytes. */
-static char *json_build_cut(JsonBuild *b, size_t bytes, size_t align)
+/* Memory of the tree, from blocks: the pool would round every allocation up to 16 bytes. */
+static char *json_build_alloc(JsonBuild *b, size_t bytes, size_t align)
 {
     size_t skip = (size_t)(-(uintptr_t)b->block) & (align - 1);
     if (bytes + skip > b->left) {
@@ -59,7 +59,7 @@ static char *json_build_cut(JsonBuild *b, size_t bytes, size_t align)
 
 const char *json_build_text(JsonBuild *b, const char *bytes, size_t n)
 {
-    char *text = json_build_cut(b, n + 1, 1);
+    char *text = json_build_alloc(b, n + 1, 1);
     memcpy(text, bytes, n);
     text[n] = '\0';
     return text;
@@ -110,7 +110,7 @@ const char *json_build_key(JsonBuild *b, const char *bytes, size_t n)
             json_keys_double(b);
             slot = json_key_slot(b->keys, b->n_slots, hash, bytes, n);
         }
-        JsonKey *key = (JsonKey *)(void *)json_build_cut(b, sizeof *key + n + 1, _Alignof(JsonKey));
+        JsonKey *key = (JsonKey *)(void *)json_build_alloc(b, sizeof *key + n + 1, _Alignof(JsonKey));
         *key = (JsonKey){ .hash = hash, .n = (uint32_t)n };
         memcpy(key->text, bytes, n);
         key->text[n] = '\0';
@@ -177,7 +177,7 @@ Err json_build_close(JsonBuild *b, uint32_t first, Json *out)
         slots = json_index_slots(n);
         size = sizeof(JsonMember);
     }
-    JsonSource **head = (JsonSource **)(void *)json_build_cut(
+    JsonSource **head = (JsonSource **)(void *)json_build_alloc(
         b, sizeof *head + n * size + slots * sizeof(uint32_t), _Alignof(Json));
     *head = b->source;
     if (out->kind == JSON_OBJECT) {

@@ -1,7 +1,7 @@
 /* json_int.h -- what json.c and yaml.c share: making the tree of json.h. Not for other rooms.
  *
  * Values of open containers wait on one stack; closing a container moves its values from the top of
- * the stack to their final place. Workspace memory is given back when the parse ends.
+ * the stack to their final place. Temporary memory is freed when the parse ends.
  */
 #ifndef BASE_JSON_INT_H
 #define BASE_JSON_INT_H
@@ -33,7 +33,7 @@ typedef struct JsonBuild {
     uint32_t      n, cap;
     JsonKey     **keys;              /* open addressing; n_slots is a power of two */
     uint32_t      n_keys, n_slots, n_objects;
-    char         *block;             /* where small pieces are cut from */
+    char         *block;             /* small allocations come from here */
     size_t        left, block_bytes;
 } JsonBuild;
 

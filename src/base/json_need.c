@@ -81,7 +81,7 @@ static const char *json_found(const Json *value)
     }
 }
 
-/* Whether value can be had as kind; a member is called by its key, an item by its place. */
+/* Can value be read as kind? Errors name a member by its key, an item by its index. */
 static bool json_is(const Json *value, JsonKind kind)
 {
     if (kind == JSON_NUMBER)

@@ -1,7 +1,7 @@
 /* npy.h -- one array in one file, as numpy.save writes it (numpy.lib.format, versions 1.0 to 3.0).
  *
  * Reading maps the file; the data pointer is good until the pool is freed. Little endian, C order
- * only: other files are refused with the line of Python that converts them.
+ * only: the error for any other file gives the line of Python that converts it.
  */
 #ifndef BASE_NPY_H
 #define BASE_NPY_H

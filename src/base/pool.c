@@ -11,11 +11,11 @@
 
 enum { CHUNK_BYTES = 64 * 1024, ALIGN = 16 };
 
-typedef struct Chunk {
-    struct Chunk *next;
+typedef struct PoolChunk {
+    struct PoolChunk *next;
     size_t        used, size;
     _Alignas(ALIGN) unsigned char bytes[];
-} Chunk;
+} PoolChunk;
 
 typedef struct Undo {
     struct Undo *next;
@@ -25,11 +25,11 @@ typedef struct Undo {
 
 struct Pool {
     Pool       *parent, *first_child, *prev, *next;   /* siblings are a doubly linked list */
-    Chunk      *chunks;
+    PoolChunk      *chunks;
     Undo       *undo;
     const char *name;
     Pool       *keeper;          /* itself or an ancestor (pool_keep), or NULL */
-    Chunk      *spare;           /* a keeper's: given back, to be used again */
+    PoolChunk      *spare;           /* of a keeper: freed, for reuse */
     Pool       *spare_pools;     /* by next */
 };
 
@@ -67,18 +67,18 @@ Pool *pool_new(Pool *parent, const char *name)
 }
 
 /* The smallest spare chunk that is large enough, or a new one. */
-static Chunk *chunk_new(Pool *keeper, size_t want)
+static PoolChunk *chunk_new(Pool *keeper, size_t want)
 {
-    Chunk **best = NULL;
-    for (Chunk **at = keeper ? &keeper->spare : NULL; at && *at; at = &(*at)->next)
+    PoolChunk **best = NULL;
+    for (PoolChunk **at = keeper ? &keeper->spare : NULL; at && *at; at = &(*at)->next)
         if ((*at)->size >= want && (!best || (*at)->size < (*best)->size))
             best = at;
     if (!best) {
-        Chunk *fresh = pool_system(sizeof *fresh + want);
+        PoolChunk *fresh = pool_system(sizeof *fresh + want);
         fresh->size = want;
         return fresh;
     }
-    Chunk *chunk = *best;
+    PoolChunk *chunk = *best;
     *best = chunk->next;
     memset(chunk->bytes, 0, chunk->size);
     chunk->used = 0;
@@ -95,10 +95,10 @@ void *pool_alloc(Pool *pool, size_t n, size_t size)
     atomic_fetch_add_explicit(&pool_count, 1, memory_order_relaxed);
     bytes = (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
 
-    Chunk *chunk = pool->chunks;
+    PoolChunk *chunk = pool->chunks;
     if (!chunk || chunk->size - chunk->used < bytes) {
         size_t want = bytes > CHUNK_BYTES / 4 ? bytes : CHUNK_BYTES;   /* large ones live alone */
-        Chunk *fresh = chunk_new(pool->keeper, want);
+        PoolChunk *fresh = chunk_new(pool->keeper, want);
         if (chunk && want == bytes) {        /* keep filling the chunk that still has room */
             fresh->next = chunk->next;
             chunk->next = fresh;
@@ -164,9 +164,9 @@ void pool_at_free(Pool *pool, void (*call)(void *), void *arg)
     pool->undo = undo;
 }
 
-static void chunks_free(Chunk *chunk)
+static void chunks_free(PoolChunk *chunk)
 {
-    for (Chunk *next; chunk; chunk = next) {
+    for (PoolChunk *next; chunk; chunk = next) {
         next = chunk->next;
         free(chunk);
     }
@@ -186,7 +186,7 @@ void pool_reset(Pool *pool)
         undo->call(undo->arg);
     pool->undo = NULL;
     Pool *keeper = pool->keeper;
-    for (Chunk *chunk = pool->chunks, *next; keeper && chunk; chunk = next) {
+    for (PoolChunk *chunk = pool->chunks, *next; keeper && chunk; chunk = next) {
         next = chunk->next;
         chunk->next = keeper->spare;
         keeper->spare = chunk;
@@ -223,9 +223,9 @@ void pool_free(Pool *pool)
 size_t pool_bytes(const Pool *pool)
 {
     size_t bytes = 0;
-    for (const Chunk *chunk = pool->chunks; chunk; chunk = chunk->next)
+    for (const PoolChunk *chunk = pool->chunks; chunk; chunk = chunk->next)
         bytes += sizeof *chunk + chunk->size;
-    for (const Chunk *chunk = pool->spare; chunk; chunk = chunk->next)
+    for (const PoolChunk *chunk = pool->spare; chunk; chunk = chunk->next)
         bytes += sizeof *chunk + chunk->size;
     for (const Pool *child = pool->first_child; child; child = child->next)
         bytes += pool_bytes(child);

@@ -21,9 +21,8 @@ char *pool_textn(Pool *pool, const char *text, size_t n);
 char *pool_print(Pool *pool, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void  pool_at_free(Pool *pool, void (*undo)(void *), void *arg);
 void  pool_free(Pool *pool);                            /* NULL is allowed */
-/* For work that comes again: what the pool and its children give back stays with it, and is given
- * out again; pool_reset gives back all of it. The second time round nothing is asked of the
- * system. */
+/* For repeated work: memory that the pool and its children free stays with the pool for the next
+ * round; pool_reset frees all of it. From the second round on nothing is asked of the system. */
 void  pool_keep(Pool *pool);
 void  pool_reset(Pool *pool);
 size_t pool_bytes(const Pool *pool);                    /* held by it and its children */

@@ -1,4 +1,4 @@
-/* prompt.h -- plain text as a vector, where no language model is at hand.
+/* prompt.h -- plain text as a vector, without a language model.
  *
  * The mean of one fixed random vector per character, over the first PROMPT_CHARACTERS: captions
  * with the same letters are alike, and no text is the zero vector. Both captions of training data

@@ -1,4 +1,4 @@
-/* random.c -- numbers from random.h's blocks, one at a time or many. */
+/* random.c -- random numbers from the blocks of random.h, one at a time or many. */
 #include "base/random.h"
 
 #include <stdbool.h>
@@ -31,11 +31,11 @@ uint32_t random_below_at(RandomKey key, uint64_t element, uint32_t n)
  * produced by place in the block (all w0, all w1, ...) and interleaved at the end. */
 enum { LANES = 32 };
 
-typedef struct Lanes {
+typedef struct RandomLanes {
     uint32_t w[4][LANES];
-} Lanes;
+} RandomLanes;
 
-static void random_lanes(RandomKey key, uint64_t block, Lanes *out)
+static void random_lanes(RandomKey key, uint64_t block, RandomLanes *out)
 {
     uint32_t *c0 = out->w[0], *c1 = out->w[1], *c2 = out->w[2], *c3 = out->w[3];
     uint32_t  k0 = (uint32_t)key.seed, k1 = (uint32_t)(key.seed >> 32);
@@ -57,14 +57,14 @@ static void random_lanes(RandomKey key, uint64_t block, Lanes *out)
         }
 }
 
-static void lanes_words(Lanes *v, uint32_t *restrict out)
+static void lanes_words(RandomLanes *v, uint32_t *restrict out)
 {
     for (int i = 0; i < LANES; i++)
         for (int j = 0; j < 4; j++)
             out[4 * i + j] = v->w[j][i];
 }
 
-static void lanes_uniforms(Lanes *v, uint32_t *restrict out)
+static void lanes_uniforms(RandomLanes *v, uint32_t *restrict out)
 {
     for (int i = 0; i < LANES; i++)
         for (int j = 0; j < 4; j++) {
@@ -73,7 +73,7 @@ static void lanes_uniforms(Lanes *v, uint32_t *restrict out)
         }
 }
 
-static void lanes_normals(Lanes *v, uint32_t *restrict out)
+static void lanes_normals(RandomLanes *v, uint32_t *restrict out)
 {
     float x[4][LANES];
     for (int half = 0; half < 4; half += 2)
@@ -85,10 +85,10 @@ static void lanes_normals(Lanes *v, uint32_t *restrict out)
 }
 
 static void random_many(RandomKey key, uint64_t first, int64_t n, uint32_t *out,
-                        void (*finish)(Lanes *, uint32_t *restrict))
+                        void (*finish)(RandomLanes *, uint32_t *restrict))
 {
-    Lanes    lanes;
-    uint32_t part[4 * LANES];
+    RandomLanes lanes;
+    uint32_t    part[4 * LANES];
     for (uint64_t at = first, end = first + (uint64_t)n; at < end; ) {
         uint64_t start = at & ~(uint64_t)3,
                  stop = start + 4 * LANES < end ? start + 4 * LANES : end;

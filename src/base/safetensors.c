@@ -33,7 +33,7 @@ const char *safe_type_name(SafeType type)
     return names[type];
 }
 
-/* false: more bytes than can be counted on the way, even if a later dimension is 0. */
+/* false: the product overflows on the way, even if a later dimension is 0. */
 static bool safe_size(const int64_t *shape, int rank, SafeType type, size_t *bytes)
 {
     int64_t size = (int64_t)safe_type_bytes(type);

@@ -11,8 +11,8 @@
 Err shipped_find(Pool *pool, const char *folder, const char *ext, const char *what,
                  const char *name, const char **path);
 
-/* The names in the first such folder that has any, without the ending, in the order people
- * count. */
+/* The names in the first such folder that has any, without the ending, in natural
+ * order. */
 Err shipped_list(Pool *pool, const char *folder, const char *ext, char ***names, int *n);
 
 #endif

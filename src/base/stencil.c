@@ -1,4 +1,4 @@
-/* stencil.c -- a strip of results stays in registers while all taps pass over it. */
+/* stencil.c -- weighted sums of shifted rows: a strip of results stays in registers. */
 #include "base/stencil.h"
 
 enum { STRIP = 64 };

@@ -187,10 +187,10 @@ Err bytes_read(const char *text, int64_t whole, int64_t *bytes)
 
 static int text_distance(const char *a, const char *b)
 {
-    enum { MOST = 64 };
-    int n = (int)strlen(b), row[MOST + 1];
-    if (n > MOST || strlen(a) > MOST)
-        return INT_MAX;                      /* near to nothing */
+    enum { MAX_LENGTH = 64 };
+    int n = (int)strlen(b), row[MAX_LENGTH + 1];
+    if (n > MAX_LENGTH || strlen(a) > MAX_LENGTH)
+        return INT_MAX;                      /* too long to be near anything */
     for (int j = 0; j <= n; j++)
         row[j] = j;
     for (int i = 1; a[i - 1]; i++) {
@@ -214,11 +214,11 @@ static int text_distance(const char *a, const char *b)
 const char *text_nearest(const char *word, const char *const *candidates, int n)
 {
     const char *best = NULL;
-    int         least = 1 + (int)strlen(word) / 2;
+    int         nearest = 1 + (int)strlen(word) / 2;
     for (int i = 0; i < n; i++) {
         int d = text_distance(word, candidates[i]);
-        if (d < least) {
-            least = d;
+        if (d < nearest) {
+            nearest = d;
             best = candidates[i];
         }
     }

@@ -29,9 +29,9 @@ const char *count_text(int64_t count);       /* "204,223,297"; likewise */
 const char *span_text(double seconds);       /* "0:09", "12:34", "2:01:59"; likewise */
 Err bytes_read(const char *text, int64_t whole, int64_t *bytes);  /* whole: what 100% means, or 0 */
 
-/* Between single quotes; one in the path is written as `quote`. */
+/* Puts single quotes around the path; one inside it is written as `quote`. */
 const char *text_quoted(Pool *pool, const char *path, const char *quote);
-/* A path as a word of a command line: as it is, or quoted where the shell would see more in it. */
+/* A path as a word of a command line, quoted where the shell would interpret it. */
 const char *text_word(Pool *pool, const char *path);
 
 /* The candidate nearest to word (edit distance), for "did you mean"; NULL if none is near. */

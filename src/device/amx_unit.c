@@ -1,4 +1,4 @@
-/* amx_unit.c -- which unit multiplies tiles of bf16: AMX, vectors of pairs, or none. */
+/* amx_unit.c -- finds the unit that multiplies bf16 tiles: AMX, AVX-512 BF16 vectors, or none. */
 #include "device/amx_unit.h"
 
 #include "base/err.h"
@@ -15,9 +15,9 @@
 
 #define WITH_TILES __attribute__((target("amx-tile,amx-bf16")))
 
-/* The flags of the processor, the registers that the system saves (XCR0), and its word: Linux gives
- * tiles only to processes that ask (arch_prctl). CPUID leaf 1DH, the sizes of tiles, is not asked
- * for: some virtual machines leave it out, and there is one palette. */
+/* Checks the processor's flags, the registers that the system saves (XCR0), and permission: Linux
+ * gives tiles only to processes that ask (arch_prctl). CPUID leaf 1DH, the tile sizes, is not read:
+ * some virtual machines leave it out, and there is only one palette. */
 static bool amx_has_tiles(void)
 {
     enum { ASK_PERMISSION = 0x1023, TILE_DATA = 18, TILES = 3 << 17 };
@@ -31,7 +31,7 @@ static bool amx_has_tiles(void)
            syscall(SYS_arch_prctl, ASK_PERMISSION, TILE_DATA) == 0;
 }
 
-/* Intel's processors take two cycles for one, so that fp32 wins there: only where asked for. */
+/* On Intel VDPBF16PS takes two cycles, and fp32 is faster: there it is used only on request. */
 static bool amx_has_vectors(bool asked)
 {
     enum { HAS_BF16 = 1 << 5 };                          /* leaf 7.1, EAX */
@@ -52,7 +52,7 @@ static AmxUnit amx_find(void)
 
 AmxUnit amx_unit(void)
 {
-    static int known;            /* 1 + what it is; every thread would find the same */
+    static int known;            /* 1 + the unit; every thread finds the same one */
     int now = __atomic_load_n(&known, __ATOMIC_RELAXED);
     if (!now) {
         now = 1 + (int)amx_find();
@@ -72,7 +72,7 @@ static const struct {
     .row_bytes = { 64, 64, 64, 64, 64, 64, 64, 64 },
     .rows = { 16, 16, 16, 16, 16, 16, 16, 16 },
 };
-_Static_assert(sizeof amx_tiles == 64, "the form LDTILECFG reads");
+_Static_assert(sizeof amx_tiles == 64, "the layout that LDTILECFG reads");
 
 WITH_TILES static void tiles_begin(void) { _tile_loadconfig(&amx_tiles); }
 WITH_TILES static void tiles_end(void) { _tile_release(); }

@@ -6,15 +6,15 @@
 
 typedef enum AmxUnit { AMX_NONE, AMX_VECTORS, AMX_TILES } AmxUnit;
 
-/* Who multiplies tiles, if processor, system and this build allow it. A thread then begins before
- * its first product and ends after its last. */
+/* The unit that processor, system and this build allow. A thread calls amx_begin before its first
+ * product and amx_end after its last. */
 AmxUnit amx_unit(void);
 void amx_begin(void);
 void amx_end(void);
 
 static inline bool amx_ready(void) { return amx_unit() != AMX_NONE; }
 
-/* Of two words the one for who multiplies here: algorithms are named by it. */
+/* One of two names, by the unit: part of algorithm names. */
 static inline const char *amx_word(const char *vectors, const char *tiles)
 {
     return amx_unit() == AMX_TILES ? tiles : vectors;

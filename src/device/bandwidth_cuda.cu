@@ -1,5 +1,5 @@
-/* bandwidth_cuda.cu -- the GPU's memory, read, written and copied by kernels as plain as an
- * operator's. */
+/* bandwidth_cuda.cu -- measures the GPU's memory bandwidth: read, write and copy by kernels as
+ * plain as an operator's. */
 #include <cuda_runtime.h>
 
 extern "C" {
@@ -11,7 +11,7 @@ typedef enum Pass { PASS_READ, PASS_WRITE, PASS_COPY, PASSES } Pass;
 
 static __global__ void nothing_kernel(void) {}
 
-/* 16 bytes a thread and turn; a sum that is never wanted keeps reads from being left out. */
+/* 16 bytes per thread and iteration; the sum keeps the compiler from dropping the reads. */
 static __global__ void pass_kernel(Pass pass, const float4 *from, float4 *to, int64_t n)
 {
     float sum = 0;
@@ -61,7 +61,9 @@ extern "C" Err cuda_bandwidth(const CudaHandle *handle, int64_t bytes, Bandwidth
     double  seconds[PASSES] = { 1, 1, 1 };
     CUDA_TRY(cudaMalloc(&a, (size_t)bytes));
     cudaError_t second = cudaMalloc(&b, (size_t)bytes);
-    Err err = second ? fail(E_DEVICE, "measuring: %s", cudaGetErrorString(second)) : OK;
+    Err err = second ? fail(E_DEVICE, "cannot measure the memory bandwidth: %s",
+                            cudaGetErrorString(second))
+                     : OK;
     for (int pass = 0; pass < PASSES && !err; pass++)
         err = pass_seconds(handle, (Pass)pass, a, b, bytes / (int64_t)sizeof *a, &seconds[pass]);
     cudaFree(a);

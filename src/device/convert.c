@@ -1,9 +1,9 @@
-/* convert.c -- rows of one float type as another: to nearest, ties to even, NaN stays NaN.
+/* convert.c -- converts rows between float types: to nearest, ties to even, NaN stays NaN.
  *
- * bf16 goes by integer arithmetic, which the compiler vectorises: the processor's own instruction
+ * bf16 uses integer arithmetic, which the compiler vectorizes: the processor's instruction
  * (VCVTNEPS2BF16) flushes subnormals and would differ from the scalar form in convert.h.
- * f16 goes by F16C where there is one (every x86-64-v3 machine). Between the two 2-byte types the
- * way is fp32, which holds both exactly, so a value is rounded once.
+ * f16 uses F16C where the processor has it (every x86-64-v3 machine). Conversion between the two
+ * 2-byte types goes through fp32, which holds both exactly, so a value is rounded once.
  */
 #include "device/convert.h"
 
@@ -17,15 +17,15 @@
 /* The plain forms, for processors without F16C. */
 static float f16_to_f32(uint16_t h)
 {
-    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = (h >> 10) & 31u, part = h & 1023u,
-        bits;
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = (h >> 10) & 31u;
+    uint32_t mantissa = h & 1023u, bits;
     float    f;
     if (exponent == 31)
-        bits = sign | 0x7F800000u | (part ? part << 13 | 0x400000u : 0u);
+        bits = sign | 0x7F800000u | (mantissa ? mantissa << 13 | 0x400000u : 0u);
     else if (exponent)
-        bits = sign | (exponent + 112u) << 23 | part << 13;
+        bits = sign | (exponent + 112u) << 23 | mantissa << 13;
     else {
-        f = (float)part * 0x1p-24f;
+        f = (float)mantissa * 0x1p-24f;
         memcpy(&bits, &f, 4);
         bits |= sign;
     }
@@ -35,7 +35,7 @@ static float f16_to_f32(uint16_t h)
 
 static uint16_t f32_to_f16(float f)
 {
-    uint32_t bits, sign, part;
+    uint32_t bits, sign, rounded;
     memcpy(&bits, &f, 4);
     sign = bits >> 16 & 0x8000u;
     bits &= 0x7FFFFFFFu;
@@ -45,12 +45,12 @@ static uint16_t f32_to_f16(float f)
         return (uint16_t)(sign | 0x7C00u);
     if (bits >= 0x38800000u)
         return (uint16_t)(sign | (bits - 0x38000000u + 0xFFFu + (bits >> 13 & 1u)) >> 13);
-    /* subnormal: the adder of the processor rounds for us */
+    /* subnormal: the processor's addition rounds */
     float scaled, magic = 0.5f;
     memcpy(&scaled, &bits, 4);
     scaled += magic;
-    memcpy(&part, &scaled, 4);
-    return (uint16_t)(sign | (part - 0x3F000000u));
+    memcpy(&rounded, &scaled, 4);
+    return (uint16_t)(sign | (rounded - 0x3F000000u));
 }
 #endif
 
@@ -123,11 +123,12 @@ void convert_rows(Type to, void *dst, Type from, const void *src, size_t n)
     } else if (from == F32) {
         convert_down(to, dst, src, n);
     } else {
-        float part[256];
-        for (size_t i = 0; i < n; i += 256) {
-            size_t some = n - i < 256 ? n - i : 256;
-            convert_up(part, from, (const uint16_t *)src + i, some);
-            convert_down(to, (uint16_t *)dst + i, part, some);
+        enum { BLOCK = 256 };
+        float block[BLOCK];
+        for (size_t i = 0; i < n; i += BLOCK) {
+            size_t some = n - i < BLOCK ? n - i : BLOCK;
+            convert_up(block, from, (const uint16_t *)src + i, some);
+            convert_down(to, (uint16_t *)dst + i, block, some);
         }
     }
 }

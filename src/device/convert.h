@@ -1,4 +1,4 @@
-/* convert.h -- rows of any float type as fp32 and back, so that kernels are written once.
+/* convert.h -- converts rows of any float type to fp32 and back, so that kernels are written once.
  *
  *   const float *x = row_load(type, pointer, first, n, buffer);    // F32: the row itself, no copy
  *   float       *y = row_open(type, pointer, first, buffer);       // where to write n fp32 values
@@ -21,7 +21,7 @@ static inline float bf16_to_f32(uint16_t h)
     return f;
 }
 
-/* Of a number, or of a NaN whose low half is zero, as arithmetic on bf16 values leaves it. */
+/* For numbers, and for a NaN whose low half is zero, as arithmetic on bf16 values gives. */
 static inline uint16_t bf16_rounded(float f)
 {
     uint32_t bits;
@@ -29,7 +29,7 @@ static inline uint16_t bf16_rounded(float f)
     return (uint16_t)((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
 }
 
-static inline uint16_t f32_to_bf16(float f)  /* of any NaN: carries must not reach its sign */
+static inline uint16_t f32_to_bf16(float f)  /* for any NaN too: a carry must not reach its sign */
 {
     uint32_t bits;
     memcpy(&bits, &f, 4);
@@ -51,10 +51,10 @@ static inline const float *row_load(Type type, const void *p, int64_t first, int
 /* to[0..n) += p[first..first + n) */
 static inline void row_add(Type type, const void *p, int64_t first, int64_t n, float *to)
 {
-    enum { PIECE = 256 };
-    float buffer[PIECE];
-    for (int64_t c = 0; c < n; c += PIECE) {
-        int64_t      m = n - c < PIECE ? n - c : PIECE;
+    enum { BLOCK = 256 };
+    float buffer[BLOCK];
+    for (int64_t c = 0; c < n; c += BLOCK) {
+        int64_t      m = n - c < BLOCK ? n - c : BLOCK;
         const float *x = row_load(type, p, first + c, m, buffer);
         for (int64_t j = 0; j < m; j++)
             to[c + j] += x[j];

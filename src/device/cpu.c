@@ -1,6 +1,7 @@
-/* cpu.c -- the arena in host memory, with a guard page behind it; resident bytes. */
+/* cpu.c -- the CPU's arena in host memory, with a guard page behind it; resident bytes. */
 #include "device/device.h"
 
+#include "base/int_math.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -8,6 +9,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+enum { ARENA_ALIGN = 64 };           /* bytes: Device.align of the CPU */
 
 typedef struct Mapping {
     void  *at;
@@ -23,17 +26,17 @@ static void mapping_undo(void *arg)
 Err arena_cpu(Pool *pool, const Device *device, int64_t bytes, Arena **out)
 {
     REQUIRE(bytes >= 0);
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), body = ((size_t)bytes + page - 1) / page * page;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), body = align_bytes((size_t)bytes, page);
 
-    /* Asked for in one piece before the first step: a refusal here is a sentence, not a crash
-     * later. */
+    /* Allocated as a whole before the first step: running out shows here as an error, not as a
+     * crash later. */
     if (device->memory_bytes > 0 && bytes > device->memory_bytes)
         return fail(E_BUDGET, "the arena needs %s, but this machine has only %s to give; "
                     "use --budget %lld or close other programs", bytes_text(bytes),
                     bytes_text(device->memory_bytes), (long long)device->memory_bytes);
     char *map = mmap(NULL, body + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED)
-        return fail(E_DEVICE, "the system refuses an arena of %s: %s", bytes_text(bytes),
+        return fail(E_DEVICE, "cannot allocate an arena of %s: %s", bytes_text(bytes),
                     strerror(errno));
     mprotect(map + body, page, PROT_NONE);
     madvise(map, body, MADV_HUGEPAGE);
@@ -43,8 +46,8 @@ Err arena_cpu(Pool *pool, const Device *device, int64_t bytes, Arena **out)
     pool_at_free(pool, mapping_undo, mapping);
 
     Arena *arena = NEW(pool, Arena);
-    /* end close to the guard */
-    *arena = (Arena){ device, map + (body - (size_t)bytes) / 64 * 64, bytes };
+    /* as close to the guard page as alignment allows */
+    *arena = (Arena){ device, map + (body - (size_t)bytes) / ARENA_ALIGN * ARENA_ALIGN, bytes };
     memset(arena->base, 0, (size_t)bytes);
     *out = arena;
     return OK;

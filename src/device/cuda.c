@@ -1,4 +1,4 @@
-/* cuda.c -- the CUDA device, if its plugin and a GPU are there. */
+/* cuda.c -- opens the CUDA device through its plugin, if there is one. */
 #include "device/device.h"
 
 #include "device/plugin.h"

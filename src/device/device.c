@@ -1,4 +1,4 @@
-/* device.c -- bytes in and out of a device, and the arena, on whichever device it is. */
+/* device.c -- copies to and from any device, and its arena. */
 #include "device/device.h"
 
 #include <string.h>
@@ -24,21 +24,21 @@ Err device_wait(const Device *device)
     return device->api ? device->api->wait(device) : OK;
 }
 
-typedef struct Taken {
+typedef struct DeviceMemory {
     const Device *device;
     void         *base;
-} Taken;
+} DeviceMemory;
 
-static void taken_give(void *arg)
+static void device_memory_free(void *arg)
 {
-    Taken *taken = arg;
-    taken->device->api->give(taken->device, taken->base);
+    DeviceMemory *memory = arg;
+    memory->device->api->give(memory->device, memory->base);
 }
 
-static void taken_give_host(void *arg)
+static void device_memory_free_host(void *arg)
 {
-    Taken *taken = arg;
-    taken->device->api->give_host(taken->device, taken->base);
+    DeviceMemory *memory = arg;
+    memory->device->api->give_host(memory->device, memory->base);
 }
 
 Err device_host_bytes(Pool *pool, const Device *device, int64_t bytes, void **base)
@@ -47,10 +47,10 @@ Err device_host_bytes(Pool *pool, const Device *device, int64_t bytes, void **ba
         *base = pool_alloc(pool, (size_t)(bytes ? bytes : 1), 1);
         return OK;
     }
-    Taken *taken = NEW(pool, Taken);
+    DeviceMemory *memory = NEW(pool, DeviceMemory);
     TRY(device->api->take_host(device, bytes, base));
-    *taken = (Taken){ device, *base };
-    pool_at_free(pool, taken_give_host, taken);
+    *memory = (DeviceMemory){ device, *base };
+    pool_at_free(pool, device_memory_free_host, memory);
     return OK;
 }
 
@@ -58,12 +58,12 @@ Err arena_new(Pool *pool, const Device *device, int64_t bytes, Arena **out)
 {
     if (!device->api)
         return arena_cpu(pool, device, bytes, out);
-    Taken *taken = NEW(pool, Taken);
+    DeviceMemory *memory = NEW(pool, DeviceMemory);
     Arena *arena = NEW(pool, Arena);
     void  *base;
     TRY(device->api->take(device, bytes, &base));
-    *taken = (Taken){ device, base };
-    pool_at_free(pool, taken_give, taken);
+    *memory = (DeviceMemory){ device, base };
+    pool_at_free(pool, device_memory_free, memory);
     *arena = (Arena){ device, base, bytes };
     *out = arena;
     return OK;

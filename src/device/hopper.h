@@ -1,5 +1,5 @@
-/* hopper.h -- what Hopper's TMA and tensor cores have in common with whoever uses them:
- * addresses in shared memory, barriers that count bytes, and the order of products. */
+/* hopper.h -- Hopper instructions that every user of the TMA and tensor cores needs: shared memory
+ * addresses, barriers that count bytes, and the order of products. */
 #ifndef DEVICE_HOPPER_H
 #define DEVICE_HOPPER_H
 

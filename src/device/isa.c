@@ -1,4 +1,4 @@
-/* isa.c -- see isa.h. */
+/* isa.c -- which build of the kernels runs; obeys PLIMSOLL_ISA. */
 #include "device/isa.h"
 
 #include "device/amx_unit.h"
@@ -37,15 +37,15 @@ const char *isa_name(void)
     return !strcmp(PLIMSOLL_BUILT_FOR, "any") ? "any" : names[amx_unit()];
 }
 
-/* Before main: a wrong wish ends here, as wrong usage. */
+/* Runs before main: a wrong value ends the program with the exit code of wrong usage. */
 static void __attribute__((noreturn)) isa_refuse(const char *wanted, const char *why)
 {
-    fprintf(stderr, "plimsoll: " ISA_VARIABLE "=%s: %s; leave it out for the best there is\n",
+    fprintf(stderr, "plimsoll: " ISA_VARIABLE "=%s: %s; unset it for the best kernels\n",
             wanted, why);
     _exit(2);
 }
 
-/* Starts this program again with the library of that level, which lies beside this one. */
+/* Starts this program again with the library of that level, in the folder beside this one's. */
 static void __attribute__((noreturn)) isa_restart(const char *wanted, char **argv)
 {
     Dl_info     self = { 0 };
@@ -86,12 +86,12 @@ __attribute__((constructor)) static void isa_obey(int argc, char **argv)
     if (!wanted)
         return;
     if (asked < 0)
-        isa_refuse(wanted, "there are v2, v3, v4, bf16 and amx");
+        isa_refuse(wanted, "the choices are v2, v3, v4, bf16 and amx");
     if (asked == BF16_VECTORS && (mine != V4 || amx_unit() != AMX_VECTORS))
         isa_refuse(wanted, "this processor has no VDPBF16PS, or its kernels were not built");
     if (asked == AMX && (mine != V4 || amx_unit() != AMX_TILES))
         isa_refuse(wanted, "this processor or system has no AMX, or its kernels were not built");
-    if (asked <= V4 && asked > mine)           /* the linker has taken the best already */
+    if (asked <= V4 && asked > mine)           /* the dynamic linker took the best already */
         isa_refuse(wanted, "this processor or system does not support it, or it was not built");
     if (asked < mine)
         isa_restart(wanted, argv);

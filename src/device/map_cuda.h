@@ -1,4 +1,4 @@
-/* map_cuda.h -- the TMA map of a tensor of 2-byte numbers: where its boxes lie. */
+/* map_cuda.h -- TMA descriptors of tensors of 2-byte numbers. */
 #ifndef DEVICE_MAP_CUDA_H
 #define DEVICE_MAP_CUDA_H
 
@@ -14,9 +14,9 @@ typedef CUresult (*MapEncode)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, vo
                               const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
                               CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 
-/* Rows of a box are as long as the swizzle: 128, 64 or 32 bytes. between: elements from
- * one to the next along axes 1, 2, ...; NULL: they lie close. every: a box has every second, third,
- * ... along an axis, 256 from its first to its last at most; NULL: all. */
+/* A row of a box is as long as the swizzle: 128, 64 or 32 bytes. between: strides of axes 1, 2, ...
+ * in elements; NULL: contiguous. every: element strides within a box, 2 for every second element
+ * along an axis and so on, at most 256 from first to last; NULL: all elements. */
 static inline Err map_make_every(Type type, int rank, const int64_t *extent, const int64_t *between,
                                  const int *box, const int *every, const void *p, CUtensorMap *map)
 {
@@ -46,7 +46,7 @@ static inline Err map_make_every(Type type, int rank, const int64_t *extent, con
         CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
         CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (status != CUDA_SUCCESS)
-        return fail(E_DEVICE, "the copy engine does not take a tensor at %p (status %d)", p,
+        return fail(E_DEVICE, "the TMA does not accept a tensor at %p (CUDA status %d)", p,
                     (int)status);
     return OK;
 }

@@ -1,4 +1,4 @@
-/* memory.c -- limits from /proc and control groups; memory taken for real in a child process. */
+/* memory.c -- memory limits from /proc and control groups; memory allocated for real in a child. */
 #include "device/memory.h"
 
 #include "base/clock.h"
@@ -18,7 +18,7 @@
 
 enum { PATH_ROOM = 4096 };
 
-/* The number behind `word` at the start of a line (NULL: the first of the file); -1: not there. */
+/* The number after `word` at the start of a line (NULL: the file's first number); -1: none. */
 static int64_t number_in(const char *path, const char *word)
 {
     FILE   *file = fopen(path, "r");
@@ -40,31 +40,31 @@ static int64_t number_in(const char *path, const char *word)
     return found;
 }
 
-static void least(int64_t *a, int64_t b)
+static void lower_to(int64_t *a, int64_t b)
 {
     if (b < *a)
         *a = b;
 }
 
-/* One control group: its limit, what it uses, and what of that is file cache it could drop. */
+/* One control group: its limit, its usage, and how much of that is file cache it could drop. */
 static void group_limit(MemoryLimits *limits, const char *folder, const char *limit,
                         const char *used, const char *cache)
 {
     char path[PATH_ROOM];
     snprintf(path, sizeof path, "%s/%s", folder, limit);
-    int64_t most = number_in(path, NULL);
-    if (most < 0 || most >= (int64_t)1 << 60)  /* version 1 writes a huge number for none */
+    int64_t max = number_in(path, NULL);
+    if (max < 0 || max >= (int64_t)1 << 60)    /* version 1 writes a huge number for none */
         return;
     snprintf(path, sizeof path, "%s/%s", folder, used);
     int64_t now = number_in(path, NULL);
     snprintf(path, sizeof path, "%s/memory.stat", folder);
     int64_t dropped = number_in(path, cache);
     now = now < 0 ? 0 : now - (dropped > 0 ? dropped : 0);
-    least(&limits->cgroup, most);
-    least(&limits->cgroup_left, most > now ? most - now : 0);
+    lower_to(&limits->cgroup, max);
+    lower_to(&limits->cgroup_left, max > now ? max - now : 0);
 }
 
-/* A limit binds everything below it: the groups from this process's own up to the root. */
+/* A limit also binds the groups below: all count, from this process's group up to the root. */
 static void group_limits(MemoryLimits *limits, const char *root, char *group, bool first_version)
 {
     char folder[PATH_ROOM];
@@ -128,23 +128,24 @@ MemoryLimits memory_limits(void)
 int64_t memory_left(const MemoryLimits *limits)
 {
     int64_t left = limits->available;
-    least(&left, limits->cgroup_left);
-    least(&left, limits->address_left);
+    lower_to(&left, limits->cgroup_left);
+    lower_to(&left, limits->address_left);
     return left > 0 ? left : 0;
 }
 
-typedef struct TakeNote {        /* what the child tells after each piece */
+typedef struct TakeNote {        /* the child's report after each chunk */
     int64_t bytes;
-    int32_t ended_by;            /* index into take_endings; 0: going on */
+    int32_t ended_by;            /* index into take_endings; 0: it goes on */
 } TakeNote;
 
 static const char *const take_endings[] = {
-    "the system ended the process that took them",
+    "the system killed the process that took them",
     "as many as were asked for",
     "the rest is left to others",
     "the system refused more",
     "the time was up",
 };
+enum { MIN_CHUNK = 1 << 20, MAX_CHUNK = 256 << 20, PAGE = 4096 };    /* bytes */
 enum { TAKE_KILLED, TAKE_MAX, TAKE_RESERVE, TAKE_REFUSED, TAKE_TIME };
 
 static void take_child(const TakeOptions *o, int pipe)
@@ -153,30 +154,30 @@ static void take_child(const TakeOptions *o, int pipe)
     double   end = clock_now() + o->seconds;
     int      score = open("/proc/self/oom_score_adj", O_WRONLY);
     prctl(PR_SET_PDEATHSIG, SIGKILL);                /* never outlives its parent */
-    if (score >= 0 && write(score, "1000", 4) == 4)  /* should memory run out, this one goes */
+    if (score >= 0 && write(score, "1000", 4) == 4)  /* killed first if memory runs out */
         close(score);
     while (!note.ended_by) {
         MemoryLimits limits = memory_limits();
-        int64_t      left = memory_left(&limits) - o->reserve, piece = left / 8;
-        piece = piece > 256 << 20 ? 256 << 20 : piece < 1 << 20 ? 1 << 20 : piece;
-        if (o->most && piece > o->most - note.bytes)
-            piece = o->most - note.bytes;
-        if (!piece) {
+        int64_t      left = memory_left(&limits) - o->reserve, chunk = left / 8;
+        chunk = chunk > MAX_CHUNK ? MAX_CHUNK : chunk < MIN_CHUNK ? MIN_CHUNK : chunk;
+        if (o->most && chunk > o->most - note.bytes)
+            chunk = o->most - note.bytes;
+        if (!chunk) {
             note.ended_by = TAKE_MAX;
-        } else if (left < piece) {
+        } else if (left < chunk) {
             note.ended_by = TAKE_RESERVE;
         } else if (clock_now() > end) {
             note.ended_by = TAKE_TIME;
         } else {
-            char *at = mmap(NULL, (size_t)piece, PROT_READ | PROT_WRITE,
+            char *at = mmap(NULL, (size_t)chunk, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
             if (at == MAP_FAILED) {
                 note.ended_by = TAKE_REFUSED;
             } else {
-                madvise(at, (size_t)piece, MADV_HUGEPAGE);
-                for (int64_t i = 0; i < piece; i += 4096)
+                madvise(at, (size_t)chunk, MADV_HUGEPAGE);
+                for (int64_t i = 0; i < chunk; i += PAGE)
                     at[i] = 1;
-                note.bytes += piece;
+                note.bytes += chunk;
             }
         }
         if (write(pipe, &note, sizeof note) != sizeof note)
@@ -190,12 +191,12 @@ Err memory_take(const TakeOptions *options, TakenMemory *taken)
     int  pipes[2];
     *taken = (TakenMemory){ 0, take_endings[TAKE_KILLED] };
     if (pipe(pipes))
-        return fail(E_DEVICE, "cannot probe memory: %s", strerror(errno));
+        return fail(E_DEVICE, "cannot measure the free memory: %s", strerror(errno));
     pid_t child = fork();
     if (child < 0) {
         close(pipes[0]);
         close(pipes[1]);
-        return fail(E_DEVICE, "cannot probe memory: %s", strerror(errno));
+        return fail(E_DEVICE, "cannot measure the free memory: %s", strerror(errno));
     }
     if (!child) {
         close(pipes[0]);
@@ -207,7 +208,7 @@ Err memory_take(const TakeOptions *options, TakenMemory *taken)
     TakeNote     note;
     ssize_t      n;
     if (options->most)
-        least(&hope, options->most);
+        lower_to(&hope, options->most);
     while ((n = read(pipes[0], &note, sizeof note)) == sizeof note || (n < 0 && errno == EINTR)) {
         if (n < 0)
             continue;

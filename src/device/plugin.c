@@ -23,7 +23,7 @@ void *plugin_load(const char *file, char *why, size_t n_why)
     for (int i = 0; n > 0 && i < 2; i++) {
         snprintf(path + n, sizeof path - (size_t)n, "%s%s", places[i], file);
         if (access(path, R_OK) == 0)
-            /* one that is there and does not load is what to report */
+            /* if it is there but does not load, that is the error to report */
             return plugin_try(path, why, n_why);
     }
     return plugin_try(file, why, n_why);

@@ -1,7 +1,7 @@
-/* plugin.h -- what a vendor plugin is given and what it gives back.
+/* plugin.h -- the interface between the program and a plugin with a vendor's library.
  *
- * A provider of products is one shared file that exports plimsoll_backend(). It reports and allocates
- * through the program's own functions, so that sentences, pools and counts are in one place. */
+ * A backend plugin is a shared library that exports plimsoll_backend(). It reports errors and
+ * allocates through the program's functions, so that errors, pools and counts are in one place. */
 #ifndef DEVICE_PLUGIN_H
 #define DEVICE_PLUGIN_H
 
@@ -16,11 +16,11 @@ typedef struct PluginHost {
     void (*pool_at_free)(Pool *pool, void (*undo)(void *), void *arg);
 } PluginHost;
 
-/* A plugin's file, looked for beside the program, then in ../lib/plimsoll, then by its plain name
- * wherever the loader looks; NULL with the reason in why. */
+/* Loads a plugin from the program's folder, from ../lib/plimsoll, or from the loader's search path;
+ * NULL with the reason in why. */
 void *plugin_load(const char *file, char *why, size_t n_why);
 
-/* NULL: another form, or it cannot start */
+/* returns NULL if the form differs or the library cannot start */
 typedef const Backend *PluginEntry(const PluginHost *host);
 
 #endif

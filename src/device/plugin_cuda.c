@@ -1,9 +1,9 @@
 /* plugin_cuda.c -- a GPU as a Device: its memory, its streams, CUDA graphs of whole steps.
  *
- *   cuda_device_open       a GPU that is here: everything that takes device memory outside the arena
+ *   cuda_device_open       a GPU that is here: everything that uses device memory outside the arena
  *                          (context, library handles) is allocated now, so that it can be counted
- *   cuda_device_describe   a GPU that is not: kernels and libraries say how much workspace they
- *                          would need
+ *   cuda_device_describe   a GPU that is not here: kernels and libraries say how much workspace
+ *                          they would need
  */
 #include "device/cuda.h"
 
@@ -20,21 +20,19 @@
 
 static CudaHandle *handle_of(const Device *device) { return device->handle; }
 
-/* A fault of queued work is found by a later call; its sentence must say so. The runtime keeps a
- * refusal until somebody asks: taken here, or the next launch would be blamed for it. */
+/* An error of queued work shows in a later call; the sentence must say so. The runtime keeps an
+ * error until it is read: it is cleared here, or the next launch would seem to have failed. */
 static Err cuda_fault(const char *doing, cudaError_t err)
 {
     cudaGetLastError();
     if (err == cudaErrorMemoryAllocation)
         return fail(E_BUDGET,
-                    "%s: the GPU has not enough free memory; another program may hold some "
-                    "(nvidia-smi "
-                    "lists them), or use a smaller --budget",
+                    "%s: the GPU has not enough free memory; use a smaller --budget, or close "
+                    "other programs on it (nvidia-smi lists them)",
                     doing);
     return fail(E_DEVICE,
                 "%s: the GPU reports '%s' (%s); work queued earlier may be the cause. Nothing of "
-                "this step "
-                "was kept; go on from the last checkpoint",
+                "this step was kept; go on from the last checkpoint",
                 doing, cudaGetErrorString(err), cudaGetErrorName(err));
 }
 #define GPU_TRY(doing, call)                                        \
@@ -46,7 +44,7 @@ static Err cuda_fault(const char *doing, cudaError_t err)
 
 static Err cuda_take(const Device *device, int64_t bytes, void **base)
 {
-    GPU_TRY("taking the arena", cudaMalloc(base, (size_t)(bytes ? bytes : 1)));
+    GPU_TRY("allocating the arena", cudaMalloc(base, (size_t)(bytes ? bytes : 1)));
     GPU_TRY("clearing the arena",
              cudaMemsetAsync(*base, 0, (size_t)bytes, handle_of(device)->stream));
     return OK;
@@ -65,12 +63,11 @@ static Err cuda_take_host(const Device *device, int64_t bytes, void **base)
     if (err == cudaErrorMemoryAllocation) {
         cudaGetLastError();
         return fail(E_BUDGET,
-                    "%s of the host's memory cannot be pinned for copies; use a smaller "
-                    "--host-budget, or a larger "
-                    "--budget, so that less is kept there",
+                    "%s of host memory cannot be pinned for copies; use a smaller --host-budget, or "
+                    "a larger --budget, so that less is offloaded",
                     bytes_text(bytes));
     }
-    GPU_TRY("taking pinned host memory", err);
+    GPU_TRY("allocating pinned host memory", err);
     memset(*base, 0, (size_t)bytes);
     return OK;
 }
@@ -81,8 +78,8 @@ static void cuda_give_host(const Device *device, void *base)
     cudaFreeHost(base);
 }
 
-/* Small writes (step numbers, rates) go through pinned slots, so that the host need not wait for
- * the GPU. */
+/* Small writes (step numbers, learning rates) go through pinned slots, so that the host need not
+ * wait for the GPU. */
 enum { SLOTS = 64, SLOT_BYTES = 1024 };
 static struct { char *slots; int next; } small;
 
@@ -123,42 +120,42 @@ static Err cuda_wait(const Device *device)
     return OK;
 }
 
-/* --- host transfers: a branch that leaves the kernels' stream at the copy and comes back where it
- * is joined --- */
+/* --- host transfers: a branch of the kernels' stream that begins at the copy and ends where it is
+ * joined --- */
 
-static Err cuda_copy_event_new(const Device *device, void **mark)
+static Err cuda_copy_event_new(const Device *device, void **out)
 {
     cudaEvent_t event;
     (void)device;
     GPU_TRY("preparing host transfers", cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-    *mark = event;
+    *out = event;
     return OK;
 }
 
-static void cuda_event_free(const Device *device, void *mark)
+static void cuda_event_free(const Device *device, void *event)
 {
     (void)device;
-    cudaEventDestroy(mark);
+    cudaEventDestroy(event);
 }
 
 static Err cuda_copy(const Device *device, CopyWay way, void *to, const void *from, size_t bytes,
-                     void *mark)
+                     void *event)
 {
     CudaHandle  *handle = handle_of(device);
     cudaStream_t queue = handle->copies[way];
-    GPU_TRY("starting a host transfer", cudaEventRecord(mark, handle->stream));
-    GPU_TRY("starting a host transfer", cudaStreamWaitEvent(queue, mark, 0));
+    GPU_TRY("starting a host transfer", cudaEventRecord(event, handle->stream));
+    GPU_TRY("starting a host transfer", cudaStreamWaitEvent(queue, event, 0));
     GPU_TRY("starting a host transfer",
              cudaMemcpyAsync(to, from, bytes,
                              way == COPY_TO_HOST ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice,
                              queue));
-    GPU_TRY("starting a host transfer", cudaEventRecord(mark, queue));
+    GPU_TRY("starting a host transfer", cudaEventRecord(event, queue));
     return OK;
 }
 
-static Err cuda_join(const Device *device, void *mark)
+static Err cuda_join(const Device *device, void *event)
 {
-    GPU_TRY("joining a host transfer", cudaStreamWaitEvent(handle_of(device)->stream, mark, 0));
+    GPU_TRY("joining a host transfer", cudaStreamWaitEvent(handle_of(device)->stream, event, 0));
     return OK;
 }
 
@@ -166,11 +163,11 @@ static const DeviceQueues queues = {
     .event_new = cuda_copy_event_new, .event_free = cuda_event_free, .copy = cuda_copy, .join = cuda_join,
 };
 
-/* --- CUDA graphs: CUDA graphs --- */
+/* --- CUDA graphs --- */
 
 static Err cuda_capture_begin(const Device *device)
 {
-    GPU_TRY("recording the step",
+    GPU_TRY("capturing the step",
              cudaStreamBeginCapture(handle_of(device)->stream, cudaStreamCaptureModeRelaxed));
     return OK;
 }
@@ -179,19 +176,19 @@ static Err cuda_capture_end(const Device *device, void **cuda_graph)
 {
     cudaGraph_t     graph = NULL;
     cudaGraphExec_t exec = NULL;
-    GPU_TRY("recording the step", cudaStreamEndCapture(handle_of(device)->stream, &graph));
+    GPU_TRY("capturing the step", cudaStreamEndCapture(handle_of(device)->stream, &graph));
     cudaError_t err = cudaGraphInstantiate(&exec, graph, 0);
     cudaGraphDestroy(graph);
-    GPU_TRY("recording the step", err);
-    GPU_TRY("recording the step", cudaGraphUpload(exec, handle_of(device)->stream));
+    GPU_TRY("capturing the step", err);
+    GPU_TRY("capturing the step", cudaGraphUpload(exec, handle_of(device)->stream));
     *cuda_graph = exec;
     return OK;
 }
 
-typedef struct Place {           /* in a CUDA graph: what comes next follows these nodes */
+typedef struct CapturePoint {    /* during a capture: what comes next depends on these nodes */
     size_t          n;
     cudaGraphNode_t nodes[];
-} Place;
+} CapturePoint;
 
 static Err cuda_capture_point(const Device *device, Pool *pool, void **out)
 {
@@ -199,39 +196,39 @@ static Err cuda_capture_point(const Device *device, Pool *pool, void **out)
     const cudaGraphNode_t       *nodes = NULL;
     size_t                       n = 0;
     cudaStream_t                 stream = handle_of(device)->stream;
-    GPU_TRY("recording the step",
+    GPU_TRY("capturing the step",
              cudaStreamGetCaptureInfo(stream, &status, NULL, NULL, &nodes, NULL, &n));
-    Place *place = pool_alloc(pool, 1, sizeof *place + n * sizeof *nodes);
-    place->n = n;
-    memcpy(place->nodes, nodes, n * sizeof *nodes);
-    *out = place;
+    CapturePoint *point = pool_alloc(pool, 1, sizeof *point + n * sizeof *nodes);
+    point->n = n;
+    memcpy(point->nodes, nodes, n * sizeof *nodes);
+    *out = point;
     return OK;
 }
 
-static bool places_have(void *const *places, int n, cudaGraphNode_t node)
+static bool points_have(void *const *points, int n, cudaGraphNode_t node)
 {
     for (int p = 0; p < n; p++) {
-        const Place *place = places[p];
-        for (size_t i = 0; i < place->n; i++)
-            if (place->nodes[i] == node)
+        const CapturePoint *point = points[p];
+        for (size_t i = 0; i < point->n; i++)
+            if (point->nodes[i] == node)
                 return true;
     }
     return false;
 }
 
-/* A place may share nodes with those before it: each is followed once. */
-static Err cuda_capture_after(const Device *device, void *const *places, int n)
+/* Points may share nodes; each node is added as a dependency once. */
+static Err cuda_capture_after(const Device *device, void *const *points, int n)
 {
     cudaStream_t stream = handle_of(device)->stream;
-    GPU_TRY("recording the step",
+    GPU_TRY("capturing the step",
              cudaStreamUpdateCaptureDependencies(stream, NULL, NULL, 0,
                                                  cudaStreamSetCaptureDependencies));
     for (int p = 0; p < n; p++) {
-        Place *place = places[p];
-        for (size_t i = 0; i < place->n; i++)
-            if (!places_have(places, p, place->nodes[i]))
-                GPU_TRY("recording the step",
-                         cudaStreamUpdateCaptureDependencies(stream, &place->nodes[i], NULL, 1,
+        CapturePoint *point = points[p];
+        for (size_t i = 0; i < point->n; i++)
+            if (!points_have(points, p, point->nodes[i]))
+                GPU_TRY("capturing the step",
+                         cudaStreamUpdateCaptureDependencies(stream, &point->nodes[i], NULL, 1,
                                                              cudaStreamAddCaptureDependencies));
     }
     return OK;
@@ -294,7 +291,7 @@ static Err cuda_event_ns(const Device *device, void *from, void *to, double *ns)
     return OK;
 }
 
-/* One launch among many of a CUDA graph: the time of 2,000 that do nothing, less that of 1,000. */
+/* The time of a CUDA graph of n empty kernels. */
 static Err cuda_graph_ns(const Device *device, int n, double *ns)
 {
     void *cuda_graph;
@@ -316,10 +313,11 @@ static Err cuda_graph_ns(const Device *device, int n, double *ns)
 static Err cuda_measure(const Device *device, int64_t bytes, Bandwidth *bandwidth,
                         double *launch_ns)
 {
+    enum { FEW = 1000, MANY = 2000 };    /* the difference leaves out what every graph costs */
     double few, many;
-    TRY(cuda_graph_ns(device, 1000, &few));
-    TRY(cuda_graph_ns(device, 2000, &many));
-    *launch_ns = fmax(1, (many - few) / 1000);
+    TRY(cuda_graph_ns(device, FEW, &few));
+    TRY(cuda_graph_ns(device, MANY, &many));
+    *launch_ns = fmax(1, (many - few) / (MANY - FEW));
     return cuda_bandwidth(handle_of(device), bytes, bandwidth);
 }
 
@@ -334,7 +332,7 @@ static const DeviceApi api = {
     .event_wait = cuda_event_wait, .event_ns = cuda_event_ns, .measure = cuda_measure,
 };
 
-/* Contexts and handles live as long as the process: taking them twice would count them twice. */
+/* Context and handles live as long as the process; opening them twice would count them twice. */
 static struct {
     bool       open;
     CudaHandle handle;
@@ -349,8 +347,7 @@ static Err cuda_gpu(void)
         cudaDriverGetVersion(&driver);
         return fail(E_DEVICE,
                     "the NVIDIA driver is missing or older than CUDA %d.%d needs (it offers "
-                    "%d.%d); update it, or "
-                    "use --device cpu",
+                    "%d.%d); update it, or use --device cpu",
                     CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, driver / 1000,
                     driver % 1000 / 10);
     }
@@ -382,7 +379,8 @@ Err cuda_device_describe(Pool *pool, const DeviceOptions *options, const char *j
     handle->tf32 = options->tf32;
     if (handle->sms < 1 || handle->capability < 80)
         return fail(E_FORMAT,
-                    "a GPU of %d multiprocessors and capability %d cannot be planned for",
+                    "the description of the GPU gives %d multiprocessors and compute capability "
+                    "%d; plans need at least 1 and 80",
                     handle->sms, handle->capability);
     TRY(parts->libraries_describe(handle, json));
     device->library = parts->versions();
@@ -407,9 +405,10 @@ Err cuda_device_open(Pool *pool, const DeviceOptions *options, const CudaParts *
         GPU_TRY("opening the GPU", cudaSetDevice(0));
         GPU_TRY("opening the GPU",
                 cudaStreamCreateWithFlags(&state.handle.stream, cudaStreamNonBlocking));
-        for (int way = 0; way < 2; way++)
+        for (int direction = 0; direction < 2; direction++)
             GPU_TRY("opening the GPU",
-                    cudaStreamCreateWithFlags(&state.handle.copies[way], cudaStreamNonBlocking));
+                    cudaStreamCreateWithFlags(&state.handle.copies[direction],
+                                              cudaStreamNonBlocking));
         GPU_TRY("opening the GPU", cudaMallocHost((void **)&small.slots, SLOTS * SLOT_BYTES));
         TRY(parts->libraries_open(&state.handle));
         state.handle.sms = state.gpu.multiProcessorCount;

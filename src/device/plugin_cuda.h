@@ -1,7 +1,7 @@
-/* plugin_cuda.h -- a CUDA Device, put together from what the later rooms bring.
+/* plugin_cuda.h -- makes a CUDA Device from parts that later rooms provide.
  *
- * The plugin's entry points (ops/plugin_cuda_kernels.c) pass the vendor libraries of linalg/ and the
- * kernels of ops/ down to here, so that device/ knows neither. */
+ * The plugin's entry points (ops/plugin_cuda_kernels.c) pass the vendor libraries of linalg/ and
+ * the kernels of ops/ down to here, so that device/ knows neither. */
 #ifndef DEVICE_PLUGIN_CUDA_H
 #define DEVICE_PLUGIN_CUDA_H
 
@@ -10,7 +10,7 @@
 
 typedef struct CudaParts {
     const struct Kernel *const *kernels;                 /* by operator id */
-    /* Makes the libraries' handles, or what plans without a GPU from its description. */
+    /* Make the libraries' handles; or, without a GPU, prepare to plan from its description. */
     Err (*libraries_open)(CudaHandle *handle);
     Err (*libraries_describe)(CudaHandle *handle, const char *json);
     const char *(*versions)(void);                       /* written into plans */

@@ -1,11 +1,10 @@
 /* plugin_cuda_memory.c -- how much of the GPU's memory this process holds.
  *
- * Free memory is the whole GPU's: what another program takes or gives would count as ours. NVML
- * (the driver's own library, nvidia-smi's) counts by process, so that is asked first. Where it does
- * not know this process by its number (containers with numbers of their own, GPUs that do not
- * count by process), what was in use before the GPU was opened is taken off what is in use now:
- * right while no other program comes or goes in between. Where there is no NVML everything in use
- * counts.
+ * The runtime reports the free memory of the whole GPU, which changes with other programs. NVML
+ * (the driver's library behind nvidia-smi) counts by process, so it is asked first. It may not know
+ * this process (containers with process ids of their own, GPUs that do not count by process). Then
+ * the memory in use before the GPU was opened is subtracted from the memory in use now, which is
+ * right while no other program starts or ends. Without NVML all memory in use counts.
  */
 #include "device/plugin_cuda_memory.h"
 
@@ -15,7 +14,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* NVML's names and forms, of which no header is needed: a driver keeps those of a version. */
+/* NVML's types, declared here so that its header is not needed: a driver keeps each version's. */
 typedef struct NvmlProcess {     /* nvmlProcessInfo_v2_t */
     unsigned           pid;
     unsigned long long used;     /* all ones: not counted */
@@ -54,7 +53,7 @@ void gpu_memory_watch(const char *bus)
     nvml.before = (int64_t)now.used;
 }
 
-/* As NVML counts this process; -1: it does not. */
+/* The memory of this process by NVML; -1: NVML does not know. */
 static int64_t memory_of_process(void)
 {
     NvmlProcess few[PROCESSES], *list = few;
@@ -64,7 +63,7 @@ static int64_t memory_of_process(void)
         return -1;
     int err = nvml.processes(nvml.gpu, &n, list);
     if (err == NVML_ERROR_INSUFFICIENT_SIZE) {
-        n += PROCESSES;                      /* some may have started since it was counted */
+        n += PROCESSES;                      /* processes may have started in between */
         list = calloc(n, sizeof *list);
         err = list ? nvml.processes(nvml.gpu, &n, list) : err;
     }

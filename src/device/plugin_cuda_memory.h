@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-/* Looks at the GPU at that address on its bus, before this process takes its first byte there. */
+/* Called before this process first uses the GPU at that PCI address. */
 void gpu_memory_watch(const char *bus);
 Err  gpu_memory_ours(int64_t *used);
 

@@ -1,4 +1,4 @@
-/* type.h -- element types. Arithmetic is always fp32; the 2-byte types are ways to store. */
+/* type.h -- element types. Arithmetic is always fp32; the 2-byte types are for storage. */
 #ifndef DEVICE_TYPE_H
 #define DEVICE_TYPE_H
 

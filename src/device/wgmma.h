@@ -1,9 +1,9 @@
-/* wgmma.h -- Hopper's own instructions as direct_conv_cuda.cu uses them: boxes by the TMA,
- * barriers that count their bytes, products of a warpgroup from shared memory.
+/* wgmma.h -- Hopper's instructions for convolutions: boxes copied by the TMA, and products of a
+ * warpgroup from shared memory.
  *
- * A box is rows of 128 bytes, its 16-byte pieces permuted within each eight rows (the 128-byte
- * swizzle): it serves with the summed index along its rows (K-major) and down its columns
- * (MN-major) alike. */
+ * A box has rows of 128 bytes whose 16-byte chunks are permuted within each eight rows (the
+ * 128-byte swizzle). It can be used with the summed index along its rows (K-major) or down its
+ * columns (MN-major). */
 #ifndef DEVICE_WGMMA_H
 #define DEVICE_WGMMA_H
 
@@ -43,8 +43,8 @@ __device__ __forceinline__ void box_stores_end()
     asm volatile("cp.async.bulk.commit_group;\n cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
-/* Where a factor lies: eights of rows are 1024 bytes apart, boxes beside each other `leading`
- * bytes. */
+/* The matrix descriptor of a factor: groups of eight rows are 1024 bytes apart, neighbouring boxes
+ * `leading` bytes. */
 __device__ __forceinline__ uint64_t factor_at(const void *p, int leading)
 {
     return (uint64_t)((smem_at(p) & 0x3ffff) >> 4) | (uint64_t)(leading >> 4) << 16 |
@@ -78,9 +78,9 @@ __device__ __forceinline__ uint64_t factor_at(const void *p, int leading)
                  "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." KIND "." KIND " {" R_##N        \
                  "}, %" #A ", %" #B ", p, 1, 1, %" #TA ", %" #TB ";\n}"                            \
                  : C_##N                                                                           \
-                 : "l"(x), "l"(y), "n"(TURN_X), "n"(TURN_Y))
+                 : "l"(x), "l"(y), "n"(TRANSPOSE_X), "n"(TRANSPOSE_Y))
 #define PRODUCT_OF(type, kind)                                                                     \
-    template <int N, int TURN_X, int TURN_Y>                                                       \
+    template <int N, int TRANSPOSE_X, int TRANSPOSE_Y>                                             \
     __device__ __forceinline__ void product(float(&c)[N / 2], uint64_t x, uint64_t y, type)        \
     {                                                                                              \
         if constexpr (N == 64)                                                                     \
@@ -92,8 +92,8 @@ __device__ __forceinline__ uint64_t factor_at(const void *p, int leading)
         else                                                                                       \
             PRODUCT(256, 128, 129, 130, 131, kind);                                                \
     }
-/* c += x y over 16 of the summed index, 64 rows by N columns; TURN: that factor is MN-major. Only
- * queued. */
+/* c += x y over 16 of the summed index, 64 rows by N columns; TRANSPOSE: that factor is MN-major.
+ * Only queues the product. */
 PRODUCT_OF(__nv_bfloat16, "bf16")
 PRODUCT_OF(__half, "f16")
 #undef PRODUCT_OF

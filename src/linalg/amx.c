@@ -1,4 +1,4 @@
-/* amx.c -- see amx.h. Compiled for every processor, used where amx_ready() says so. */
+/* amx.c -- products of bf16 tiles. Compiled for every processor, used where amx_ready(). */
 #include "linalg/amx.h"
 
 #include "base/err.h"
@@ -9,7 +9,7 @@ void amx_turn(uint32_t *dst, int64_t width, const uint32_t *src, int64_t ld)
     const float *rows[AMX_NR];
     for (int64_t r = 0; r < width; r++)
         rows[r] = (const float *)(const void *)(src + r * ld);
-    for (int64_t r = 0; r < width; r += GEMM_NR) {       /* 32-bit words travel as floats */
+    for (int64_t r = 0; r < width; r += GEMM_NR) {       /* 32-bit words are moved as floats */
         int64_t count = gemm_min(GEMM_NR, width - r);
         gemm_interleave((float *)(void *)dst + r, width, rows + r, count, 16);
     }
@@ -83,7 +83,7 @@ WITH_TILES static void amx_rows_16(const uint16_t *a, const uint32_t *b, float *
         _tile_stored(1, c + 16, ldc);
 }
 
-/* The same for a column of 16 with 32 rows: two sums share what is loaded of B. */
+/* 32 rows of C, 16 columns: two sums share the loaded tile of B. */
 WITH_TILES static void amx_rows_32_narrow(const uint16_t *a, int64_t next, const uint32_t *b,
                                           float *c, const AmxProduct *p)
 {
@@ -106,7 +106,7 @@ WITH_TILES static void amx_rows_32_narrow(const uint16_t *a, int64_t next, const
     _tile_stored(2, low, ldc);
 }
 
-/* Eight rows of C, 32 columns: 16 sums, each row's pair times two vectors of B's. */
+/* Eight rows of C, 32 columns: 16 sums, a pair of each row times two vectors of B's pairs. */
 enum { VECTOR_ROWS = 8 };
 
 WITH_VECTORS static inline __m512bh vector_pairs(const uint32_t *b)
@@ -163,7 +163,7 @@ WITH_VECTORS static void vectors_narrow(const uint16_t *a, const uint32_t *b, fl
 
 static void vectors_product(const AmxProduct *p)
 {
-    int64_t         next = (p->k + AMX_K - 1) / AMX_K * AMX_TILE;
+    int64_t         next = ceil_div(p->k, AMX_K) * AMX_TILE;
     const uint16_t *a = p->a;
     for (int64_t i = 0; i < p->m; i += AMX_ROWS, a += next) {
         float *c = p->c + i * p->ldc;
@@ -178,7 +178,7 @@ static void vectors_product(const AmxProduct *p)
 
 WITH_TILES static void tiles_product(const AmxProduct *p)
 {
-    int64_t         next = (p->k + AMX_K - 1) / AMX_K * AMX_TILE;   /* to the next row of tiles */
+    int64_t         next = ceil_div(p->k, AMX_K) * AMX_TILE;   /* to the next row of tiles */
     const uint16_t *a = p->a;
     for (int64_t i = 0; i < p->m; ) {
         float *c = p->c + i * p->ldc;
@@ -203,7 +203,6 @@ void amx_product(const AmxProduct *p)
 }
 
 #else
-
 
 void amx_product(const AmxProduct *p)
 {

@@ -1,6 +1,6 @@
-/* builtin.c -- the provider that is always there: every type, every shape, nothing allocated.
+/* builtin.c -- the built-in backend, which is always there: every type, every shape, no allocation.
  *
- * Sums are fp32 in a fixed order; workspace is what the plan of the product says (gemm.h).
+ * Sums are fp32 in a fixed order; the plan of a product gives its workspace (gemm.h).
  */
 #include "linalg/builtin.h"
 
@@ -8,27 +8,27 @@
 #include "linalg/gemm.h"
 
 typedef struct BuiltinMatmul {
-    BuiltinPrim    prim;
-    MatmulDesc desc;
-    GemmPlan   plan;
-    bool       swapped;
+    BuiltinPrim prim;
+    MatmulDesc  desc;
+    GemmPlan    plan;
+    bool        swapped;
 } BuiltinMatmul;
 
 static void builtin_matmul_run(const BuiltinPrim *prim, const PrimArgs *args)
 {
-    const BuiltinMatmul  *builtin = (const BuiltinMatmul *)prim;
-    const MatmulDesc *d = &builtin->desc;
+    const BuiltinMatmul *matmul = (const BuiltinMatmul *)prim;
+    const MatmulDesc    *d = &matmul->desc;
     GemmSide a = gemm_matrix(d->trans_a, d->type_a, args->a, d->lda);
     GemmSide b = gemm_matrix(!d->trans_b, d->type_b, args->b, d->ldb);
     a.batch_stride = d->stride_a;
     b.batch_stride = d->stride_b;
     GemmOut  c = { .data = args->c, .type = d->type_c, .ld = d->ldc, .batch_stride = d->stride_c,
                    .bias = d->bias ? args->bias : NULL, .type_bias = d->type_bias,
-                   .accumulate = d->accumulate, .swapped = builtin->swapped };
-    gemm_run(&builtin->plan, builtin->swapped ? &b : &a, builtin->swapped ? &a : &b, &c, args->workspace);
+                   .accumulate = d->accumulate, .swapped = matmul->swapped };
+    gemm_run(&matmul->plan, matmul->swapped ? &b : &a, matmul->swapped ? &a : &b, &c, args->workspace);
 }
 
-/* A batch that shares B and follows on in A and C is one taller matrix. */
+/* A batch that shares B and is contiguous in A and C is one taller matrix. */
 static void builtin_fold_batch(MatmulDesc *d)
 {
     if (d->batch > 1 && d->stride_b == 0 && !d->trans_a && d->stride_a == d->m * d->lda &&
@@ -54,25 +54,25 @@ static Err builtin_matmul(Pool *pool, const MatmulDesc *desc, int threads, Prim 
         (d.bias && !type_is_float(d.type_bias)))
         return fail(E_SHAPE, "matrix product: operands must be f32, bf16 or f16");
     if (d.batch > 1 && d.stride_c == 0)
-        return fail(E_SHAPE, "matrix product: %lld results cannot share one place",
+        return fail(E_SHAPE, "matrix product: %lld results cannot share one matrix (stride_c 0)",
                     (long long)d.batch);
     builtin_fold_batch(&d);
-    BuiltinMatmul *builtin = NEW(pool, BuiltinMatmul);
-    builtin->desc = d;
+    BuiltinMatmul *matmul = NEW(pool, BuiltinMatmul);
+    matmul->desc = d;
     bool amx = d.type_a == BF16 && d.type_b == BF16 && amx_ready();
-    builtin->swapped = amx ? gemm_swap_amx(d.m, d.n, d.k, d.trans_a, !d.trans_b) : gemm_swap(d.m, d.n);
-    int64_t m = builtin->swapped ? d.n : d.m, n = builtin->swapped ? d.m : d.n;
-    bool    direct = d.type_c == F32 && !builtin->swapped;
+    matmul->swapped = amx ? gemm_swap_amx(d.m, d.n, d.k, d.trans_a, !d.trans_b) : gemm_swap(d.m, d.n);
+    int64_t m = matmul->swapped ? d.n : d.m, n = matmul->swapped ? d.m : d.n;
+    bool    direct = d.type_c == F32 && !matmul->swapped;
     if (amx)
-        gemm_plan_amx(&builtin->plan, d.batch, m, n, d.k, threads,
+        gemm_plan_amx(&matmul->plan, d.batch, m, n, d.k, threads,
                       direct && !d.bias && m % AMX_ROWS == 0 && n % AMX_ROWS == 0,
-                      builtin->swapped ? !d.trans_b : d.trans_a, builtin->swapped ? d.trans_a : !d.trans_b);
+                      matmul->swapped ? !d.trans_b : d.trans_a, matmul->swapped ? d.trans_a : !d.trans_b);
     else
-        gemm_plan(&builtin->plan, d.batch, m, n, d.k, threads, direct);
-    builtin->prim = (BuiltinPrim){ .head = { .backend = backend_builtin(), .workspace_bytes = builtin->plan.workspace_bytes,
+        gemm_plan(&matmul->plan, d.batch, m, n, d.k, threads, direct);
+    matmul->prim = (BuiltinPrim){ .head = { .backend = backend_builtin(), .workspace_bytes = matmul->plan.workspace_bytes,
                                      .impl = amx ? amx_word("own:bf16", "own:amx") : "own:gemm" },
                            .run = builtin_matmul_run };
-    *prim = &builtin->prim.head;
+    *prim = &matmul->prim.head;
     return OK;
 }
 
@@ -90,7 +90,7 @@ bool builtin_pays_conv(const ConvDesc *d)
 
 void builtin_jobs(const BuiltinPrim *prim, const PrimArgs *args, int threads, BuiltinJob *job_run)
 {
-    if (threads == 1) {                      /* no team of another size: see gemm_run */
+    if (threads == 1) {                      /* no parallel region: see gemm_run */
         job_run(prim, args, 0);
         return;
     }

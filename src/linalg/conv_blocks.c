@@ -1,17 +1,16 @@
-/* conv_blocks.c -- the operands of a convolution as blocks of bf16, for AMX (gemm.h,
- * GemmSide.block).
+/* conv_blocks.c -- operands of a convolution as blocks of bf16 for AMX (gemm.h, GemmSide.block).
  *
- * Neighbouring positions of a row see the same line a fixed distance apart. So a block whose
- * positions lie in one row of the grid and whose elements lie in one line is already there, in
- * the image, unless padding cuts into it; all others are put together in room.
+ * Neighbouring positions of a row read the same line at a fixed distance. So a block of positions
+ * in one row of the grid and elements in one line is used in place, in the image, unless it reaches
+ * into the padding; all other blocks are gathered in room.
  */
 #include "linalg/amx.h"
 #include "linalg/conv_window.h"
 
 static const uint16_t conv_zeros[GEMM_ROOM_K];
 
-/* `rows` rows of n elements, read `apart` and written ld apart. Short ones go as two halves that
- * overlap: the same few instructions for every length. */
+/* Copies `rows` rows of n elements, read `apart` and written ld apart. A short row is copied as two
+ * overlapping halves: the same few instructions for every length. */
 static void conv_copy(uint16_t *dst, int64_t ld, const uint16_t *src, int64_t apart, int64_t n,
                       int64_t rows)
 {
@@ -34,8 +33,8 @@ static void conv_copy(uint16_t *dst, int64_t ld, const uint16_t *src, int64_t ap
 #undef HALVES
 }
 
-/* What `count` positions from o on see of a piece of a line: rows ld apart. */
-static void conv_see(const GemmSide *side, const Window *w, Origin o, int64_t count, Line l,
+/* The segment as `count` positions from o on see it: rows ld apart. */
+static void conv_see(const GemmSide *side, const ConvWindow *w, Origin o, int64_t count, WindowSegment l,
                      uint16_t *to, int64_t ld)
 {
     int64_t width = w->source[2] * w->channels, apart = w->step[2] * w->channels;
@@ -43,7 +42,7 @@ static void conv_see(const GemmSide *side, const Window *w, Origin o, int64_t co
         int64_t row, from;
         bool    there = conv_find(w, &o, l, &row, &from);
         run = conv_run(w, &o, count);
-        /* positions [first, last) of the run see it whole, those around them not */
+        /* positions [first, last) of the run see all of it inside the image */
         int64_t first = from >= 0 ? 0 : gemm_min((apart - 1 - from) / apart, run);
         int64_t last = from + l.n > width ? first
                      : gemm_max(first, gemm_min((width - l.n - from) / apart + 1, run));
@@ -66,20 +65,20 @@ static void conv_see(const GemmSide *side, const Window *w, Origin o, int64_t co
     }
 }
 
-/* Elements e of the windows of `count` positions from o on: rows ld apart. */
-static void conv_gather(const GemmSide *side, const Window *w, Origin o, int64_t count, Range e,
+/* Elements e of the windows of `count` positions from o on; rows are ld apart. */
+static void conv_gather(const GemmSide *side, const ConvWindow *w, Origin o, int64_t count, GemmRange e,
                         uint16_t *room, int64_t ld)
 {
     for (int64_t x = e.lo, n; x < e.hi; x += n) {
-        Line l = conv_line(w, x, e.hi);
+        WindowSegment l = conv_segment(w, x, e.hi);
         conv_see(side, w, o, count, l, room + x - e.lo, ld);
         n = l.n;
     }
 }
 
-/* Where `count` positions from o on see the piece l, if it lies there as a block; NULL if not. */
-static const uint16_t *conv_in_place(const GemmSide *side, const Window *w, const Origin *o,
-                                     Line l, int64_t count, int64_t *ld)
+/* Segment l of `count` positions from o on, if the image holds it as a block; else NULL. */
+static const uint16_t *conv_in_place(const GemmSide *side, const ConvWindow *w, const Origin *o,
+                                     WindowSegment l, int64_t count, int64_t *ld)
 {
     int64_t row, from, apart = w->step[2] * w->channels;
     if (conv_run(w, o, count) < count)
@@ -94,13 +93,13 @@ static const uint16_t *conv_in_place(const GemmSide *side, const Window *w, cons
     return (const uint16_t *)side->data + row + from;
 }
 
-/* X[i][k]: i a position, k an element of its window. */
-const uint16_t *conv_block_positions(const GemmSide *side, Range i, int64_t k0, int64_t *nk,
+/* X[i][k]: i is a position, k an element of its window. */
+const uint16_t *conv_block_positions(const GemmSide *side, GemmRange i, int64_t k0, int64_t *nk,
                                      uint16_t *room, int64_t *ld)
 {
-    const Window *w = side->shape;
+    const ConvWindow *w = side->shape;
     Origin        o = conv_origin(w, i.lo);
-    Line          l = conv_line(w, k0, k0 + *nk);
+    WindowSegment          l = conv_segment(w, k0, k0 + *nk);
     if (l.n == *nk || l.n >= AMX_K) {
         l.n = l.n == *nk ? l.n : l.n / AMX_K * AMX_K;
         const uint16_t *there = conv_in_place(side, w, &o, l, i.hi - i.lo, ld);
@@ -110,18 +109,18 @@ const uint16_t *conv_block_positions(const GemmSide *side, Range i, int64_t k0, 
         }
     }
     *nk = gemm_min(*nk, GEMM_ROOM_K);
-    *ld = gemm_round_up(*nk, AMX_K);
-    conv_gather(side, w, o, i.hi - i.lo, (Range){ k0, k0 + *nk }, room, *ld);
+    *ld = align_up(*nk, AMX_K);
+    conv_gather(side, w, o, i.hi - i.lo, (GemmRange){ k0, k0 + *nk }, room, *ld);
     return room;
 }
 
-/* X[i][k]: i an element of the window, k a position; rows of i. */
-const uint16_t *conv_block_elements(const GemmSide *side, Range i, int64_t k0, int64_t *nk,
+/* X[i][k]: i is an element of the window, k a position; rows along i. */
+const uint16_t *conv_block_elements(const GemmSide *side, GemmRange i, int64_t k0, int64_t *nk,
                                     uint16_t *room, int64_t *ld)
 {
-    const Window *w = side->shape;
+    const ConvWindow *w = side->shape;
     Origin        o = conv_origin(w, k0);
-    Line          l = conv_line(w, i.lo, i.hi);
+    WindowSegment          l = conv_segment(w, i.lo, i.hi);
     if (l.n == i.hi - i.lo) {
         const uint16_t *there = conv_in_place(side, w, &o, l, *nk, ld);
         if (there)
@@ -132,26 +131,27 @@ const uint16_t *conv_block_elements(const GemmSide *side, Range i, int64_t k0, i
     return room;
 }
 
-/* X[i][k]: i an input channel, k a (tap of this phase, output channel); w is (KD,KH,KW,I,O). */
-const uint16_t *conv_block_weights(const GemmSide *side, Range i, int64_t k0, int64_t *nk,
+/* X[i][k]: i is an input channel, k a (tap of this residue, output channel); w is
+ * (KD,KH,KW,I,O). */
+const uint16_t *conv_block_weights(const GemmSide *side, GemmRange i, int64_t k0, int64_t *nk,
                                    uint16_t *room, int64_t *ld)
 {
-    const Window   *w = side->shape;
+    const ConvWindow   *w = side->shape;
     const ConvDesc *c = w->desc;
     const uint16_t *data = side->data;
-    int64_t         o = k0 % c->co, piece = gemm_min(c->co - o, *nk);
-    if (piece == *nk || piece >= AMX_K) {
-        *nk = piece == *nk ? piece : piece / AMX_K * AMX_K;
+    int64_t         o = k0 % c->co, run = gemm_min(c->co - o, *nk);
+    if (run == *nk || run >= AMX_K) {
+        *nk = run == *nk ? run : run / AMX_K * AMX_K;
         *ld = c->co;
         return data + (conv_tap(w, k0) * c->ci + i.lo) * c->co + o;
     }
     *nk = gemm_min(*nk, GEMM_ROOM_K);
-    *ld = gemm_round_up(*nk, AMX_K);
-    for (int64_t k = 0; k < *nk; k += piece) {
+    *ld = align_up(*nk, AMX_K);
+    for (int64_t k = 0; k < *nk; k += run) {
         o = (k0 + k) % c->co;
-        piece = gemm_min(c->co - o, *nk - k);
+        run = gemm_min(c->co - o, *nk - k);
         const uint16_t *at = data + (conv_tap(w, k0 + k) * c->ci + i.lo) * c->co + o;
-        conv_copy(room + k, *ld, at, c->co, piece, i.hi - i.lo);
+        conv_copy(room + k, *ld, at, c->co, run, i.hi - i.lo);
     }
     return room;
 }

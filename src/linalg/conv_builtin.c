@@ -1,18 +1,16 @@
-/* conv_builtin.c -- the own convolution: three matrix products whose operand is never written out.
+/* conv_builtin.c -- the built-in convolution: matrix products whose operand is never written out.
  *
  *   forward           y[position][o]  = sum over (tap, i)     window(x)  * w
- *   backward data     dx[position][i] = sum over (tap, o)     window(dy) * w^T,  phase by phase
+ *   backward data     dx[position][i] = sum over (tap, o)     window(dy) * w^T,  residue by residue
  *   backward weights  dw[tap, i][o]   = sum over positions    window(x)^T * dy
  *
- * A Window says which source element a position sees through a tap: along each axis
- *     source = position * step + base + tap,          zero outside the source.
- * Images are channels-last, so the taps along W and their channels are one run of memory, a line;
- * a window is (taps along D) x (taps along H) lines, and packing copies pieces of lines. Thin
- * channels are no special case: a line of three taps of three channels is nine floats long.
+ * A window (conv_window.h) is (taps along D) x (taps along H) lines, and packing copies segments of
+ * lines. Few channels are no special case: a line of three taps of three channels is nine floats.
  *
- * Backward data with stride s splits dx into s phases per axis (positions with the same remainder):
- * in a phase only every s-th tap meets a dy, and those meet consecutive dy's, which is a window
- * again with step 1 (taps counted backwards). No product with an inserted zero, no atomic addition.
+ * Backward data with stride s divides dx into s residue classes per axis (positions with the same
+ * remainder). In one class only every s-th tap meets a dy, and these meet consecutive dy's: a
+ * window again, with step 1 and the taps in reverse order. So no inserted zeros are multiplied, and
+ * no atomic additions are needed.
  */
 #include "linalg/builtin.h"
 
@@ -20,21 +18,21 @@
 #include "linalg/conv_window.h"
 #include "device/convert.h"
 
-enum { THIN_STRETCH = 1024 };                /* floats looked at once by conv_pack_thin */
+enum { THIN_STRETCH = 1024 };                /* floats that conv_pack_thin loads at once */
 
 typedef struct BuiltinConv {
-    BuiltinPrim  prim;
-    ConvDesc desc;
-    bool     swapped;
-    int      n_windows;                      /* phases of backward data; otherwise 1 */
-    Window  *windows;
+    BuiltinPrim prim;
+    ConvDesc    desc;
+    bool        swapped;
+    int         n_windows;                   /* residue classes of backward data; otherwise 1 */
+    ConvWindow *windows;
 } BuiltinConv;
 
 /* --- packing --- */
 
-/* That piece as fp32: in place where it lies whole in fp32 memory and no copy is asked, else in
- * room. */
-static inline const float *conv_see(const GemmSide *side, const Window *w, const Origin *o, Line l,
+/* The segment as fp32: in place if the source is fp32, holds all of it, and no copy is asked for;
+ * else in room. */
+static inline const float *conv_see(const GemmSide *side, const ConvWindow *w, const Origin *o, WindowSegment l,
                                     bool copy, float *room)
 {
     int64_t row, from, width = w->source[2] * w->channels;
@@ -61,20 +59,21 @@ static inline const float *conv_see(const GemmSide *side, const Window *w, const
     return room;
 }
 
-/* X[i][k]: i a position, k an element of its window; lines shorter than a vector. Neighbouring
- * positions see one stretch of memory, a fixed distance apart: it is looked at once per line. */
+/* X[i][k]: i is a position, k an element of its window; for lines shorter than a vector.
+ * Neighbouring positions read overlapping segments of one stretch of memory: it is loaded once per
+ * line. */
 static void conv_pack_thin(const GemmSide *side, int64_t i0, int64_t count, int64_t width,
                            int64_t k0, int64_t kk, float *dst)
 {
-    const Window *w = side->shape;
+    const ConvWindow *w = side->shape;
     float         room[THIN_STRETCH];
     int64_t       length = w->taps[2] * w->channels, apart = w->step[2] * w->channels;
     Origin        o = conv_origin(w, i0);
     for (int64_t r = 0; r < count; ) {
         int64_t run = gemm_min(conv_run(w, &o, count - r), (THIN_STRETCH - length) / apart + 1);
         for (int64_t k = 0; k < kk; ) {
-            Line l = conv_line(w, k0 + k, k0 + kk);
-            Line stretch = { l.td, l.th, l.from, (run - 1) * apart + l.n };
+            WindowSegment l = conv_segment(w, k0 + k, k0 + kk);
+            WindowSegment stretch = { l.td, l.th, l.from, (run - 1) * apart + l.n };
             const float *src = conv_see(side, w, &o, stretch, false, room);
             for (int64_t p = 0; p < l.n; p++, k++)
                 for (int64_t x = 0; x < run; x++)
@@ -88,11 +87,11 @@ static void conv_pack_thin(const GemmSide *side, int64_t i0, int64_t count, int6
             dst[k * width + r] = 0.0f;
 }
 
-/* The same for any lines: pieces of lines, interleaved. */
+/* The same for lines of any length: interleaves segments. */
 static void conv_pack_positions(const GemmSide *side, int64_t i0, int64_t count, int64_t width,
                                 int64_t k0, int64_t kk, float *dst)
 {
-    const Window *w = side->shape;
+    const ConvWindow *w = side->shape;
     const float  *rows[GEMM_NR];
     float         part[GEMM_NR][GEMM_KC];
     Origin        origin[GEMM_NR];
@@ -106,7 +105,7 @@ static void conv_pack_positions(const GemmSide *side, int64_t i0, int64_t count,
         conv_next(w, &origin[r]);
     }
     for (int64_t k = 0; k < kk; ) {
-        Line l = conv_line(w, k0 + k, k0 + kk);
+        WindowSegment l = conv_segment(w, k0 + k, k0 + kk);
         for (int64_t r = 0; r < count; r++)
             rows[r] = conv_see(side, w, &origin[r], l, false, part[r]);
         gemm_interleave(dst + k * width, width, rows, count, l.n);
@@ -114,14 +113,14 @@ static void conv_pack_positions(const GemmSide *side, int64_t i0, int64_t count,
     }
 }
 
-/* X[i][k]: i an element of the window, k a position. */
+/* X[i][k]: i is an element of the window, k a position. */
 static void conv_pack_elements(const GemmSide *side, int64_t i0, int64_t count, int64_t width,
                                int64_t k0, int64_t kk, float *dst)
 {
-    const Window *w = side->shape;
+    const ConvWindow *w = side->shape;
     int64_t       limit = w->source[2] * w->channels, apart = w->step[2] * w->channels;
     for (int64_t i = 0; i < count; ) {
-        Line   l = conv_line(w, i0 + i, i0 + count);
+        WindowSegment   l = conv_segment(w, i0 + i, i0 + count);
         Origin o = conv_origin(w, k0);
         for (int64_t k = 0; k < kk; ) {
             int64_t run = conv_run(w, &o, kk - k), q = o.q[2], row, from;
@@ -146,11 +145,12 @@ static void conv_pack_elements(const GemmSide *side, int64_t i0, int64_t count, 
             dst[k * width + r] = 0.0f;
 }
 
-/* X[i][k]: i an input channel, k a (tap of this phase, output channel); w is (KD,KH,KW,I,O). */
+/* X[i][k]: i is an input channel, k a (tap of this residue, output channel); w is
+ * (KD,KH,KW,I,O). */
 static void conv_pack_weights(const GemmSide *side, int64_t i0, int64_t count, int64_t width,
                               int64_t k0, int64_t kk, float *dst)
 {
-    const Window   *w = side->shape;
+    const ConvWindow   *w = side->shape;
     const ConvDesc *c = w->desc;
     const float    *rows[GEMM_NR];
     float           part[GEMM_NR][GEMM_KC];
@@ -174,10 +174,10 @@ static void conv_pack_weights(const GemmSide *side, int64_t i0, int64_t count, i
     }
 }
 
-/* Where dx of position i of this phase begins. */
+/* Offset in dx of position i of this residue class. */
 static int64_t conv_place(const void *shape, int64_t i)
 {
-    const Window   *w = shape;
+    const ConvWindow   *w = shape;
     const ConvDesc *c = w->desc;
     Origin  o = conv_origin(w, i);
     int64_t at = o.image;
@@ -190,12 +190,12 @@ static int64_t conv_place(const void *shape, int64_t i)
 
 static void conv_builtin_run(const BuiltinPrim *prim, const PrimArgs *args)
 {
-    const BuiltinConv  *builtin = (const BuiltinConv *)prim;
-    const ConvDesc *d = &builtin->desc;
-    for (int i = 0; i < builtin->n_windows; i++) {
-        const Window *w = &builtin->windows[i];
+    const BuiltinConv *conv = (const BuiltinConv *)prim;
+    const ConvDesc    *d = &conv->desc;
+    for (int i = 0; i < conv->n_windows; i++) {
+        const ConvWindow *w = &conv->windows[i];
         GemmSide a = { .shape = w }, b = { .shape = w };
-        GemmOut  c = { .swapped = builtin->swapped };
+        GemmOut  c = { .swapped = conv->swapped };
         switch (d->kind) {
         case CONV_FORWARD:
             a.pack = conv_pack_positions, a.block = conv_block_positions;
@@ -210,7 +210,7 @@ static void conv_builtin_run(const BuiltinPrim *prim, const PrimArgs *args)
             b.pack = conv_pack_weights, b.block = conv_block_weights;
             b.data = args->b, b.type = d->type_w;
             c.data = args->a, c.type = d->type_x, c.ld = d->ci;
-            if (builtin->n_windows > 1)
+            if (conv->n_windows > 1)
                 c.row = conv_place, c.shape = w;
             break;
         case CONV_BACKWARD_WEIGHTS:
@@ -220,12 +220,12 @@ static void conv_builtin_run(const BuiltinPrim *prim, const PrimArgs *args)
             c.data = args->b, c.type = d->type_w, c.ld = d->co;
             break;
         }
-        gemm_run(&w->plan, builtin->swapped ? &b : &a, builtin->swapped ? &a : &b, &c, args->workspace);
+        gemm_run(&w->plan, conv->swapped ? &b : &a, conv->swapped ? &a : &b, &c, args->workspace);
     }
 }
 
-/* Phase `rest` of backward data along one axis; false if it has no positions. */
-static bool conv_phase(Window *w, const ConvDesc *d, int axis, int64_t rest)
+/* Residue class `rest` of backward data along one axis; false if it has no positions. */
+static bool conv_residue(ConvWindow *w, const ConvDesc *d, int axis, int64_t rest)
 {
     int64_t stride = d->stride[axis], start = (rest + d->pad_lo[axis]) % stride,
         kernel = d->kernel[axis];
@@ -242,25 +242,25 @@ static bool conv_phase(Window *w, const ConvDesc *d, int axis, int64_t rest)
     return d->in[axis] > rest;
 }
 
-static void conv_windows_back(BuiltinConv *builtin)
+static void conv_windows_back(BuiltinConv *conv)
 {
-    const ConvDesc *d = &builtin->desc;
+    const ConvDesc *d = &conv->desc;
     for (int64_t rd = 0; rd < d->stride[0]; rd++)
         for (int64_t rh = 0; rh < d->stride[1]; rh++)
             for (int64_t rw = 0; rw < d->stride[2]; rw++) {
-                Window *w = &builtin->windows[builtin->n_windows];
+                ConvWindow *w = &conv->windows[conv->n_windows];
                 w->channels = d->co;
-                bool some = conv_phase(w, d, 0, rd);
-                some = conv_phase(w, d, 1, rh) && some;
-                some = conv_phase(w, d, 2, rw) && some;
-                builtin->n_windows += some;
+                bool some = conv_residue(w, d, 0, rd);
+                some = conv_residue(w, d, 1, rh) && some;
+                some = conv_residue(w, d, 2, rw) && some;
+                conv->n_windows += some;
             }
 }
 
-static void conv_window_forward(BuiltinConv *builtin)
+static void conv_window_forward(BuiltinConv *conv)
 {
-    const ConvDesc *d = &builtin->desc;
-    Window *w = builtin->windows;
+    const ConvDesc *d = &conv->desc;
+    ConvWindow *w = conv->windows;
     for (int axis = 0; axis < 3; axis++) {
         w->grid[axis] = d->out[axis];
         w->taps[axis] = d->kernel[axis];
@@ -269,7 +269,7 @@ static void conv_window_forward(BuiltinConv *builtin)
         w->base[axis] = -d->pad_lo[axis];
     }
     w->channels = d->ci;
-    builtin->n_windows = 1;
+    conv->n_windows = 1;
 }
 
 static Err conv_builtin_check(const ConvDesc *d, int threads)
@@ -286,8 +286,8 @@ static Err conv_builtin_check(const ConvDesc *d, int threads)
         if (in < 1 || kernel < 1 || stride < 1 || d->pad_lo[axis] < 0 || d->pad_hi[axis] < 0 ||
             room < 0 || d->out[axis] != room / stride + 1)
             return fail(E_SHAPE,
-                        "convolution along %c: %lld + %lld + %lld of padding, kernel %lld, stride "
-                        "%lld does not give %lld", axis_name[axis], (long long)in,
+                        "convolution along %c: extent %lld, padding %lld and %lld, kernel %lld and "
+                        "stride %lld do not give the output extent %lld", axis_name[axis], (long long)in,
                         (long long)d->pad_lo[axis], (long long)d->pad_hi[axis], (long long)kernel,
                         (long long)stride, (long long)d->out[axis]);
     }
@@ -295,28 +295,28 @@ static Err conv_builtin_check(const ConvDesc *d, int threads)
         (d->bias && !type_is_float(d->type_bias)))
         return fail(E_SHAPE, "convolution: operands must be f32, bf16 or f16");
     if (d->bias && d->kind != CONV_FORWARD)
-        return fail(E_SHAPE, "convolution: only the forward direction adds a bias");
+        return fail(E_SHAPE, "convolution: only the forward pass adds a bias");
     return OK;
 }
 
 static Err conv_builtin_windows(Pool *pool, const ConvDesc *desc, int threads, Prim **prim)
 {
-    BuiltinConv *builtin = NEW(pool, BuiltinConv);
-    builtin->desc = *desc;
-    const ConvDesc *d = &builtin->desc;
+    BuiltinConv *conv = NEW(pool, BuiltinConv);
+    conv->desc = *desc;
+    const ConvDesc *d = &conv->desc;
     bool    back = d->kind == CONV_BACKWARD_DATA;
-    int64_t phases = d->stride[0] * d->stride[1] * d->stride[2];
-    builtin->windows = NEWN(pool, Window, back ? phases : 1);
+    int64_t residues = d->stride[0] * d->stride[1] * d->stride[2];
+    conv->windows = NEWN(pool, ConvWindow, back ? residues : 1);
     if (back)
-        conv_windows_back(builtin);
+        conv_windows_back(conv);
     else
-        conv_window_forward(builtin);
+        conv_window_forward(conv);
     bool   amx = amx_ready() && (back || d->type_x == BF16) &&
                  (d->kind == CONV_FORWARD || d->type_y == BF16) &&
                  (d->kind == CONV_BACKWARD_WEIGHTS || d->type_w == BF16);
     size_t workspace = 0;
-    for (int i = 0; i < builtin->n_windows; i++) {
-        Window *w = &builtin->windows[i];
+    for (int i = 0; i < conv->n_windows; i++) {
+        ConvWindow *w = &conv->windows[i];
         w->desc = d;
         int64_t positions = d->n * w->grid[0] * w->grid[1] * w->grid[2];
         int64_t elements = w->taps[0] * w->taps[1] * w->taps[2] * w->channels;
@@ -326,8 +326,8 @@ static Err conv_builtin_windows(Pool *pool, const ConvDesc *desc, int threads, P
         Type    to = back ? d->type_x : d->kind == CONV_FORWARD ? d->type_y : d->type_w;
         bool    a_along_i = d->kind == CONV_BACKWARD_WEIGHTS, b_along_i = !back;
         if (i == 0)
-            builtin->swapped = amx ? gemm_swap_amx(m, n, k, a_along_i, b_along_i) : gemm_swap(m, n);
-        bool    swap = builtin->swapped, direct = to == F32 && !swap && builtin->n_windows == 1;
+            conv->swapped = amx ? gemm_swap_amx(m, n, k, a_along_i, b_along_i) : gemm_swap(m, n);
+        bool    swap = conv->swapped, direct = to == F32 && !swap && conv->n_windows == 1;
         if (amx)
             gemm_plan_amx(&w->plan, 1, swap ? n : m, swap ? m : n, k, threads,
                           direct && !d->bias && m % AMX_ROWS == 0 && n % AMX_ROWS == 0,
@@ -337,11 +337,11 @@ static Err conv_builtin_windows(Pool *pool, const ConvDesc *desc, int threads, P
         if (w->plan.workspace_bytes > workspace)
             workspace = w->plan.workspace_bytes;
     }
-    builtin->prim = (BuiltinPrim){ .head = { .backend = backend_builtin(), .workspace_bytes = workspace,
+    conv->prim = (BuiltinPrim){ .head = { .backend = backend_builtin(), .workspace_bytes = workspace,
                                      .impl = !amx ? "own:window"
                                              : amx_word("own:window_bf16", "own:window_amx") },
                            .run = conv_builtin_run };
-    *prim = &builtin->prim.head;
+    *prim = &conv->prim.head;
     return OK;
 }
 

@@ -1,14 +1,13 @@
-/* conv_thin.c -- convolutions onto a few channels (an image out of a network, the gradient of one),
- * fp32 and stride 1.
+/* conv_thin.c -- convolutions to a few channels (a network's output image, the gradient of an input
+ * image), fp32 and stride 1.
  *
  *   forward         y[p][c]  = sum over taps t   P[p + t - pad][t, c],   P = x  * w(taps, few)
  *   backward data   dx[p][c] = sum over taps t   P[p - t + pad][t, c],   P = dy * w(taps, few)
  *
- * A window product would leave most lanes idle at three columns. Here all taps are columns of one
- * product of the deep side as it lies (27 of 32 lanes for 3 x 3 taps of 3 channels), and what a
- * result needs is then gathered from it, tap after tap in one order. Blocks of rows stay in the
- * second cache; the last rows of a block are kept for the next, which needs them
- * too. */
+ * With three columns a product of windows would leave max_rows lanes idle. Here all taps are
+ * columns of one product with the deep side in place (27 of 32 lanes for 3 x 3 taps of 3 channels);
+ * results are then gathered from it, tap after tap in a fixed order. Blocks of rows stay in L2; the
+ * last rows of a block are kept for the next block, which needs them too. */
 #include "linalg/builtin.h"
 
 #include "linalg/gemm.h"
@@ -25,7 +24,7 @@ typedef struct ThinConv {
     int64_t  images, rows, width;        /* of the result */
     int64_t  from_rows, from_width;      /* of the deep side */
     int64_t  thin, deep;                 /* channels */
-    int64_t  columns, block;             /* of P, in whole vectors; rows of a result made at once */
+    int64_t  columns, block;             /* of P, in whole vectors; rows of the result per block */
     size_t   w_floats, p_floats, gemm_bytes, job_bytes;
 } ThinConv;
 
@@ -39,10 +38,10 @@ bool conv_thin_fits(const ConvDesc *d, int threads)
     return (back ? d->ci : d->co) <= THIN_CHANNELS && (back ? d->co : d->ci) >= THIN_DEEP &&
            d->kernel[0] == 1 && d->pad_lo[0] == 0 && d->pad_hi[0] == 0 && d->stride[0] == 1 &&
            d->stride[1] == 1 && d->stride[2] == 1 && d->kernel[1] * d->kernel[2] > 1 &&
-           rows >= 4 * threads * d->kernel[1];       /* a part begins with rows made twice */
+           rows >= 4 * threads * d->kernel[1];       /* threads recompute their first rows */
 }
 
-/* Row of the deep side that a tap of a result's row sees, less the row itself. */
+/* Offset from a row of the result to the row of the deep side that a tap reads. */
 static int64_t thin_shift(const ThinConv *t, int axis, int64_t tap)
 {
     int64_t pad = t->desc.pad_lo[axis];
@@ -63,7 +62,7 @@ static void thin_weights(const ThinConv *t, const float *w, float *to)
             }
 }
 
-/* One row of the result from the rows of P, the first of which is row `first` of the deep side. */
+/* One row of the result from the rows of P, which begin at row `first` of the deep side. */
 static void thin_gather(const ThinConv *t, const float *p, int64_t first, int64_t row,
                         const float *bias, float *out)
 {
@@ -88,15 +87,15 @@ static void thin_gather(const ThinConv *t, const float *p, int64_t first, int64_
 
 /* Rows [lo, hi) of one image. */
 static void thin_rows(const ThinConv *t, const float *from, const float *w, const float *bias,
-                      float *to, Range rows, float *p, void *workspace)
+                      float *to, GemmRange rows, float *p, void *workspace)
 {
     int64_t kernel = t->desc.kernel[1], line = t->from_width * t->columns, first = 0, done = 0;
-    int64_t least = gemm_min(thin_shift(t, 1, 0), thin_shift(t, 1, kernel - 1));
+    int64_t min_shift = gemm_min(thin_shift(t, 1, 0), thin_shift(t, 1, kernel - 1));
     for (int64_t r = rows.lo; r < rows.hi; r += t->block) {
         int64_t end = gemm_min(r + t->block, rows.hi);
-        int64_t lo = gemm_min(gemm_max(r + least, 0), t->from_rows);
-        int64_t hi = gemm_min(gemm_max(end + least + kernel - 1, lo), t->from_rows);
-        int64_t kept = r > rows.lo ? gemm_max(done - lo, 0) : 0;    /* made by the block before */
+        int64_t lo = gemm_min(gemm_max(r + min_shift, 0), t->from_rows);
+        int64_t hi = gemm_min(gemm_max(end + min_shift + kernel - 1, lo), t->from_rows);
+        int64_t kept = r > rows.lo ? gemm_max(done - lo, 0) : 0;    /* from the block before */
         if (kept > 0)
             memmove(p, p + (lo - first) * line, (size_t)(kept * line) * sizeof *p);
         if (hi > lo + kept)
@@ -121,7 +120,7 @@ static void thin_job(const BuiltinPrim *prim, const PrimArgs *args, int job)
     thin_weights(t, args->b, w);
     while (lo < hi) {
         int64_t image = lo / t->rows, end = gemm_min(hi, (image + 1) * t->rows);
-        Range   rows = { lo - image * t->rows, end - image * t->rows };
+        GemmRange   rows = { lo - image * t->rows, end - image * t->rows };
         thin_rows(t, from + image * t->from_rows * t->from_width * t->deep, w, bias,
                   to + image * t->rows * t->width * t->thin, rows, p, p + t->p_floats);
         lo = end;
@@ -144,16 +143,16 @@ Prim *conv_thin(Pool *pool, const ConvDesc *d, int threads)
     t->images = d->n * d->in[0];
     t->rows = to[1], t->width = to[2], t->from_rows = from[1], t->from_width = from[2];
     t->thin = back ? d->ci : d->co, t->deep = back ? d->co : d->ci;
-    t->columns = gemm_round_up(d->kernel[1] * d->kernel[2] * t->thin, GEMM_LANES);
+    t->columns = align_up(d->kernel[1] * d->kernel[2] * t->thin, GEMM_LANES);
     t->block = gemm_min(gemm_max(THIN_POSITIONS / t->from_width, d->kernel[1]), t->rows);
-    int64_t most = gemm_min(t->block + d->kernel[1] - 1, t->from_rows);
-    t->w_floats = (size_t)gemm_round_up(t->columns * t->deep, 16);
-    t->p_floats = (size_t)gemm_round_up(most * t->from_width * t->columns, 16);
-    for (int64_t rows = 1; rows <= most; rows++) {
+    int64_t max_rows = gemm_min(t->block + d->kernel[1] - 1, t->from_rows);
+    t->w_floats = (size_t)align_up(t->columns * t->deep, 16);
+    t->p_floats = (size_t)align_up(max_rows * t->from_width * t->columns, 16);
+    for (int64_t rows = 1; rows <= max_rows; rows++) {
         size_t bytes = gemm_tile_workspace(rows * t->from_width, t->columns, t->deep);
         t->gemm_bytes = bytes > t->gemm_bytes ? bytes : t->gemm_bytes;
     }
-    t->job_bytes = (4 * (t->w_floats + t->p_floats) + t->gemm_bytes + 63) / 64 * 64;
+    t->job_bytes = align_bytes(4 * (t->w_floats + t->p_floats) + t->gemm_bytes, 64);
     t->prim = (BuiltinPrim){ .head = { .backend = backend_builtin(), .impl = "own:thin",
                                    .workspace_bytes = (size_t)threads * t->job_bytes },
                          .run = thin_run };

@@ -1,14 +1,15 @@
-/* conv_widen.c -- bf16 convolutions between few channels, done in fp32 by another provider.
+/* conv_widen.c -- bf16 convolutions between few channels, computed in fp32 by another backend.
  *
- * AMX multiplies blocks that must first be gathered; between a few channels the gathering is nearly
- * all of the work, and a provider that reads the fp32 image in place is several times as fast. So
- * the image is widened, some images at a time, into workspace; results are rounded on their way back.
+ * AMX multiplies blocks that must first be gathered. With few channels the gathering is nearly all
+ * of the work, and a backend that reads the fp32 image in place is several times as fast. So images
+ * are converted to fp32 in workspace, some at a time, and results are rounded back.
  *
- * Workspace:  x [images] | w | y [images] | bias | the provider's own
- * A weight gradient is the sum of its pieces in their order, so results repeat bit for bit.
+ * Workspace:  x [images] | w | y [images] | bias | workspace of the inner primitive
+ * A weight gradient sums its groups of images in order, so results repeat bit for bit.
  */
 #include "linalg/builtin.h"
 
+#include "base/int_math.h"
 #include "device/convert.h"
 
 enum { WIDEN_CHANNELS = 16, WIDEN_BYTES = 1 << 20, WIDEN_RUN = 4096 };
@@ -16,7 +17,7 @@ enum { WIDEN_CHANNELS = 16, WIDEN_BYTES = 1 << 20, WIDEN_RUN = 4096 };
 typedef struct WidenConv {
     Prim        head;
     ConvDesc    desc;
-    const Prim *inner;           /* for `images` of desc's in fp32 */
+    const Prim *inner;           /* the same convolution of `images` images in fp32 */
     int64_t     images;
     int64_t     x_count, y_count, w_count;   /* elements: of one image; of all weights */
     int         threads;
@@ -64,7 +65,7 @@ static Err widen_run(const Prim *prim, const PrimArgs *args)
     int64_t  nx = c->images * c->x_count, ny = c->images * c->y_count;
     PrimArgs inner = { .a = x, .b = w, .c = y, .bias = d->bias ? bias : NULL,
                        .workspace = workspace + c->inner_at };
-    float   *sum = w + (d->n > c->images ? c->w_count : 0);      /* of all pieces, if several */
+    float   *sum = w + (d->n > c->images ? c->w_count : 0);      /* of all images, if in groups */
     if (!weights)
         widen_convert(c, F32, w, d->type_w, args->b, c->w_count);
     if (d->bias)
@@ -108,7 +109,7 @@ Prim *conv_widen(Pool *pool, const ConvDesc *d, const Prim *inner, int threads)
                        (size_t)(c->images * c->y_count), (size_t)d->co };
     size_t *ends[] = { &c->w_at, &c->y_at, &c->bias_at, &c->inner_at }, at = 0;
     for (int i = 0; i < 4; i++)
-        *ends[i] = at += (4 * parts[i] + 63) / 64 * 64;
+        *ends[i] = at += align_bytes(4 * parts[i], 64);
     c->head = (Prim){ .backend = conv_widen_backend(), .workspace_bytes = at + inner->workspace_bytes,
                       .impl = pool_print(pool, "%s as f32", inner->impl) };
     return &c->head;

@@ -1,7 +1,8 @@
-/* conv_window.h -- what a position of a convolution sees; for conv_builtin.c and conv_blocks.c only.
+/* conv_window.h -- the window of a position of a convolution; for conv_builtin.c and conv_blocks.c.
  *
- * A Window says which source element a position sees through a tap: along each axis
+ * A ConvWindow says which source element a position reads through a tap: along each axis
  *     source = position * step + base + tap,          zero outside the source.
+ * Taps along W and their channels are contiguous in a channels-last image: one line of the window.
  */
 #ifndef LINALG_CONV_WINDOW_H
 #define LINALG_CONV_WINDOW_H
@@ -9,20 +10,20 @@
 #include "linalg/linalg.h"
 #include "linalg/gemm.h"
 
-typedef struct Window {
+typedef struct ConvWindow {
     int64_t grid[3], taps[3], source[3], step[3], base[3];
     int64_t channels;                        /* of the source */
     /* backward data: tap t is kernel index first + t*jump */
     int64_t first[3], jump[3];
-    /* backward data: position q is pixel place + q*spread */
+    /* backward data: position q is element place + q*spread of dx */
     int64_t place[3], spread[3];
     const ConvDesc *desc;
     GemmPlan plan;
-} Window;
+} ConvWindow;
 
-typedef struct Origin { int64_t image, q[3]; } Origin;   /* a position, image by image */
+typedef struct Origin { int64_t image, q[3]; } Origin;   /* a position of the grid */
 
-static inline Origin conv_origin(const Window *w, int64_t i)
+static inline Origin conv_origin(const ConvWindow *w, int64_t i)
 {
     Origin o;
     for (int axis = 2; axis >= 0; axis--) {
@@ -33,7 +34,7 @@ static inline Origin conv_origin(const Window *w, int64_t i)
     return o;
 }
 
-static inline void conv_next(const Window *w, Origin *o)
+static inline void conv_next(const ConvWindow *w, Origin *o)
 {
     for (int axis = 2; axis >= 0; axis--) {
         if (++o->q[axis] < w->grid[axis])
@@ -43,25 +44,25 @@ static inline void conv_next(const Window *w, Origin *o)
     o->image++;
 }
 
-/* n elements of one line, from `from` on */
-typedef struct Line { int64_t td, th, from, n; } Line;
+/* n elements of the line of taps td, th, starting at `from`. */
+typedef struct WindowSegment { int64_t td, th, from, n; } WindowSegment;
 
-/* The piece of a window that holds elements [k, end), as far as one line goes. */
-static inline Line conv_line(const Window *w, int64_t k, int64_t end)
+/* Elements [k, end) of a window, as far as they lie in one line. */
+static inline WindowSegment conv_segment(const ConvWindow *w, int64_t k, int64_t end)
 {
     int64_t length = w->taps[2] * w->channels, line = k / length, from = k % length;
-    return (Line){ line / w->taps[1], line % w->taps[1], from, gemm_min(length - from, end - k) };
+    return (WindowSegment){ line / w->taps[1], line % w->taps[1], from, gemm_min(length - from, end - k) };
 }
 
-/* How many positions from o on, at most n, lie in its row of the grid. */
-static inline int64_t conv_run(const Window *w, const Origin *o, int64_t n)
+/* How many of the n positions from o on lie in the same row of the grid. */
+static inline int64_t conv_run(const ConvWindow *w, const Origin *o, int64_t n)
 {
     return gemm_min(n, w->grid[2] - o->q[2]);
 }
 
-/* Where a line begins that this position sees: source row `row`, element `from` of it (which may
- * lie outside). False: the row itself lies outside. */
-static inline bool conv_find(const Window *w, const Origin *o, Line l, int64_t *row, int64_t *from)
+/* Where the segment of this position begins in the source: at offset `row` the source's row, in it
+ * element `from`, which may lie outside. False: the row itself lies outside. */
+static inline bool conv_find(const ConvWindow *w, const Origin *o, WindowSegment l, int64_t *row, int64_t *from)
 {
     int64_t d = o->q[0] * w->step[0] + w->base[0] + l.td,
         h = o->q[1] * w->step[1] + w->base[1] + l.th;
@@ -70,8 +71,8 @@ static inline bool conv_find(const Window *w, const Origin *o, Line l, int64_t *
     return d >= 0 && d < w->source[0] && h >= 0 && h < w->source[1];
 }
 
-/* Backward data: the kernel index (of KD*KH*KW) that element k of a window meets. */
-static inline int64_t conv_tap(const Window *w, int64_t k)
+/* Backward data: the kernel index (of KD*KH*KW) of element k of a window. */
+static inline int64_t conv_tap(const ConvWindow *w, int64_t k)
 {
     const int64_t *kernel = w->desc->kernel;
     int64_t tap = k / w->channels;
@@ -82,11 +83,11 @@ static inline int64_t conv_tap(const Window *w, int64_t k)
 }
 
 /* Blocks of bf16 for AMX (GemmSide.block), conv_blocks.c. */
-const uint16_t *conv_block_positions(const GemmSide *side, Range i, int64_t k0, int64_t *nk,
+const uint16_t *conv_block_positions(const GemmSide *side, GemmRange i, int64_t k0, int64_t *nk,
                                      uint16_t *room, int64_t *ld);
-const uint16_t *conv_block_elements(const GemmSide *side, Range i, int64_t k0, int64_t *nk,
+const uint16_t *conv_block_elements(const GemmSide *side, GemmRange i, int64_t k0, int64_t *nk,
                                     uint16_t *room, int64_t *ld);
-const uint16_t *conv_block_weights(const GemmSide *side, Range i, int64_t k0, int64_t *nk,
+const uint16_t *conv_block_weights(const GemmSide *side, GemmRange i, int64_t k0, int64_t *nk,
                                    uint16_t *room, int64_t *ld);
 
 #endif

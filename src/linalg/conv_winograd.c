@@ -1,16 +1,17 @@
-/* conv_winograd.c -- 3 x 3 convolutions of stride 1 between many channels in fp32, by Winograd's F(2,3)
- * along both axes (Lavin and Gray 2016): 16 products where the plain form has 36.
+/* conv_winograd.c -- 3 x 3 fp32 convolutions of stride 1 between many channels, by Winograd's
+ * F(2,3) along both axes (Lavin and Gray 2016): 16 products where the plain form has 36.
  *
- * A tile is 2 x 2 places of y and the 4 x 4 places of x that they see. With d, w and y of one tile
+ * A tile is 2 x 2 positions of y and the 4 x 4 positions of x that they see. With d, w, y of one
+ * tile
  *
- *   y  = A' ((G w G') o (B' d B)) A             o: place by place, summed over channels in between
+ *   y  = A' ((G w G') o (B' d B)) A             o: position by position, summed over channels
  *   dw = G' (sum over tiles of (B' d B) o (A dy A')) G
  *
- * the places become 16 products of matrices: tiles x channels x channels forward, and with w turned
- * for the data gradient; channels x tiles x channels for the weights. Transforms are additions of
- * whole rows of channels. Tiles are taken in blocks that stay in the second cache.
+ * the 16 positions become 16 matrix products: tiles x channels x channels for the forward pass, and
+ * for the data gradient with w transposed and its taps reversed; channels x tiles x channels for
+ * the weights. Transforms add whole rows of channels. Blocks of tiles stay in L2.
  *
- * Every result has one owner and one order of summation, whatever the number of threads. */
+ * Each result is summed by one thread in one order, whatever the number of threads. */
 #include "linalg/builtin.h"
 
 #include "linalg/gemm.h"
@@ -24,19 +25,20 @@
 typedef float Vec __attribute__((vector_size(4 * GEMM_LANES), aligned(4), may_alias));
 
 enum {
-    PLACES = 16,                     /* of a transformed tile */
-    MIN_CHANNELS = 32,             /* below, transforms take what the products save, */
-    MIN_TILES = 64,                /* and so does the transform of the weights */
-    MAX_WEIGHTS = 4 << 20,          /* transformed, floats: read again for every block of tiles */
-    BLOCK_FLOATS = 224 << 10,        /* of both sides of a block */
-    PIECE = 128, SMALL_PIECE = 32,   /* channels of either side of a weight gradient at once, */
-    PIECE_TILES = 48,                /* and tiles; both are transformed again for every piece */
-    MIN_WIDTH = 64,                /* channels of either side below which that is too much */
-    APART = 16,                      /* floats between rows, against rows in one set of a cache */
+    PLACES = 16,                     /* positions of a transformed tile */
+    MIN_CHANNELS = 32,               /* with fewer, transforms cost what the products save */
+    MIN_TILES = 64,                  /* with fewer, so does the transform of the weights */
+    MAX_WEIGHTS = 4 << 20,           /* transformed, floats: read again for every block of tiles */
+    BLOCK_FLOATS = 224 << 10,        /* of both sides of a block of tiles */
+    DW_BLOCK = 128,                  /* channels of either side in a block of a weight gradient, */
+    MIN_DW_BLOCK = 32,               /* or a smaller power of two */
+    DW_TILES = 48,                   /* tiles at once; every block of dw transforms them again */
+    MIN_WIDTH = 64,                  /* with fewer channels of either side that costs too much */
+    APART = 16,                      /* extra floats per row: keeps rows out of one cache set */
 };
 
 typedef struct Wino {
-    BuiltinPrim  prim;
+    BuiltinPrim prim;
     ConvDesc desc;
     int      threads;
     int64_t  rows, width, channels;              /* of the result; of dy for the weights */
@@ -44,12 +46,12 @@ typedef struct Wino {
     int64_t  pad[2];                             /* before, as the transforms see it */
     int64_t  tiles_wide, tiles;                  /* of an image */
     int64_t  panels, block, ld_from, ld_to;
-    int64_t  piece;                              /* weights: channels at once, */
-    int64_t  pieces_i, pieces_o;
+    int64_t  dw_block;                           /* weights: channels of a block of dw, */
+    int64_t  dw_blocks_i, dw_blocks_o;           /* and blocks along x's and dy's channels */
     size_t   w_floats, job_floats;
 } Wino;
 
-/* --- transforms: n channels of one tile; places are `step` apart --- */
+/* --- transforms: n channels of one tile; positions are `step` apart --- */
 
 static inline Vec load(const float *x) { return *(const Vec *)x; }
 static inline void store(float *x, Vec v) { *(Vec *)x = v; }
@@ -73,7 +75,7 @@ static void tile_from(const float *const d[PLACES], int64_t n, float *v, int64_t
     }
 }
 
-/* A' m A + bias into the places of y that are there. */
+/* A' m A + bias, into the positions of y that exist. */
 static void tile_to(const float *m, int64_t step, int64_t n, const float *bias, float *const y[4])
 {
     for (int64_t c = 0; c < n; c += GEMM_LANES) {
@@ -110,7 +112,7 @@ static void tile_spread(const float *const dy[4], int64_t n, float *z, int64_t s
     }
 }
 
-/* G w G'; taps are tap_step apart, which is negative for w turned by half a turn. */
+/* G w G'; taps are tap_step apart, negative for taps in reverse order. */
 static void tile_weights(const float *w, int64_t tap_step, int64_t n, float *u, int64_t step)
 {
     for (int64_t c = 0; c < n; c += GEMM_LANES) {
@@ -151,7 +153,7 @@ static void tile_gradient(const float *p, int64_t step, int64_t n, float *dw, in
 
 /* --- where tiles lie --- */
 
-typedef struct Spot { int64_t image, y, x; } Spot;       /* of the first place of the result */
+typedef struct Spot { int64_t image, y, x; } Spot;       /* first position of a tile */
 
 static Spot wino_spot(const Wino *w, int64_t tile)
 {
@@ -159,7 +161,7 @@ static Spot wino_spot(const Wino *w, int64_t tile)
     return (Spot){ tile / w->tiles, in_image / w->tiles_wide * 2, in_image % w->tiles_wide * 2 };
 }
 
-/* The 4 x 4 places that a tile sees, from channel c on; outside the image zeros. */
+/* The 4 x 4 positions that a tile sees, from channel c on; zeros outside the image. */
 static void wino_sees(const Wino *w, const float *from, int64_t tile, int64_t c,
                       const float *zeros, const float *d[PLACES])
 {
@@ -172,7 +174,7 @@ static void wino_sees(const Wino *w, const float *from, int64_t tile, int64_t c,
     }
 }
 
-/* Element where place i of a tile's 2 x 2 begins, or -1 outside. */
+/* Offset of position i of a tile's 2 x 2, or -1 outside. */
 static int64_t wino_place(const Wino *w, int64_t tile, int i)
 {
     Spot    s = wino_spot(w, tile);
@@ -181,7 +183,7 @@ static int64_t wino_place(const Wino *w, int64_t tile, int i)
                ? ((s.image * w->rows + y) * w->width + x) * w->channels : -1;
 }
 
-/* --- forward, and the data gradient as a convolution by w turned --- */
+/* --- forward, and the data gradient as a convolution with transposed weights --- */
 
 static const float no_init[GEMM_NR];
 
@@ -190,13 +192,13 @@ static float *wino_panel(const Wino *w, float *u, int64_t place, int64_t panel)
     return u + (place * w->panels + panel) * w->from_channels * GEMM_NR;
 }
 
-/* Panel p of the transformed weights, all places: u[k][column]. room: PLACES x GEMM_NR x k. */
+/* A panel of the transformed weights, all positions: u[k][column]. room: PLACES x GEMM_NR x k. */
 static void wino_weights(const Wino *w, const float *weights, int64_t panel, float *u, float *room)
 {
     const ConvDesc *d = &w->desc;
     int64_t tap = d->ci * d->co, k_end = w->from_channels;
     int64_t first = panel * GEMM_NR, have = gemm_min(GEMM_NR, w->channels - first);
-    int64_t step = w->panels * k_end * GEMM_NR;          /* from place to place of u */
+    int64_t step = w->panels * k_end * GEMM_NR;          /* between positions of u */
     if (d->kind == CONV_FORWARD) {
         for (int64_t k = 0; k < k_end; k++)
             tile_weights(weights + k * d->co + first, tap, have,
@@ -217,7 +219,7 @@ static void wino_weights(const Wino *w, const float *weights, int64_t panel, flo
 }
 
 static void wino_block(const Wino *w, const float *from, float *to, const float *bias, float *u,
-                       Range tiles, float *room)
+                       GemmRange tiles, float *room)
 {
     int64_t count = tiles.hi - tiles.lo, step_v = w->block * w->ld_from;
     int64_t step_m = w->block * w->ld_to;
@@ -270,34 +272,34 @@ static void wino_tiles_job(const BuiltinPrim *prim, const PrimArgs *args, int jo
     for (int64_t lo = all * job / w->threads; lo < end; lo += w->block)
         wino_block(w, back ? args->c : args->a, back ? args->a : args->c,
                    w->desc.bias ? args->bias : NULL, args->workspace,
-                   (Range){ lo, gemm_min(lo + w->block, end) }, room);
+                   (GemmRange){ lo, gemm_min(lo + w->block, end) }, room);
 }
 
 /* --- weights --- */
 
-typedef struct Piece {
-    int64_t i, o, n_i, n_o;          /* channels from, and how many, of x and dy */
+typedef struct DwBlock {             /* of dw: some of x's channels by some of dy's */
+    int64_t i, o, n_i, n_o;          /* first channel and number of channels, of x and dy */
     float  *zeros, *a, *v, *z, *p;
-} Piece;
+} DwBlock;
 
-static Piece wino_piece(const Wino *w, int64_t number, float *room)
+static DwBlock wino_dw_block(const Wino *w, int64_t number, float *room)
 {
-    int64_t i = number / w->pieces_o * w->piece, o = number % w->pieces_o * w->piece;
-    Piece   p = { .i = i, .o = o, .n_i = gemm_min(w->piece, w->desc.ci - i),
-                  .n_o = gemm_min(w->piece, w->desc.co - o) };
+    int64_t i = number / w->dw_blocks_o * w->dw_block, o = number % w->dw_blocks_o * w->dw_block;
+    DwBlock   p = { .i = i, .o = o, .n_i = gemm_min(w->dw_block, w->desc.ci - i),
+                  .n_o = gemm_min(w->dw_block, w->desc.co - o) };
     p.zeros = room;
-    p.a = p.zeros + w->piece;
-    p.v = p.a + PIECE_TILES * GEMM_MR + GEMM_LANES;
-    p.z = p.v + PLACES * PIECE_TILES * w->piece;
-    p.p = p.z + PLACES * PIECE_TILES * w->ld_to;
+    p.a = p.zeros + w->dw_block;
+    p.v = p.a + DW_TILES * GEMM_MR + GEMM_LANES;
+    p.z = p.v + PLACES * DW_TILES * w->dw_block;
+    p.p = p.z + PLACES * DW_TILES * w->ld_to;
     return p;
 }
 
-static void piece_block(const Wino *w, const Piece *p, const float *x, const float *dy,
-                        Range tiles, bool add)
+static void dw_block_add(const Wino *w, const DwBlock *p, const float *x, const float *dy,
+                        GemmRange tiles, bool add)
 {
-    int64_t count = tiles.hi - tiles.lo, step_v = PIECE_TILES * w->piece;
-    int64_t step_z = PIECE_TILES * w->ld_to, step_p = w->piece * w->ld_to;
+    int64_t count = tiles.hi - tiles.lo, step_v = DW_TILES * w->dw_block;
+    int64_t step_z = DW_TILES * w->ld_to, step_p = w->dw_block * w->ld_to;
     for (int64_t t = 0; t < count; t++) {
         const float *d[PLACES], *y[4];
         wino_sees(w, x, tiles.lo + t, p->i, p->zeros, d);
@@ -305,13 +307,13 @@ static void piece_block(const Wino *w, const Piece *p, const float *x, const flo
             int64_t at = wino_place(w, tiles.lo + t, i);
             y[i] = at < 0 ? p->zeros : dy + at + p->o;
         }
-        tile_from(d, p->n_i, p->v + t * w->piece, step_v);
+        tile_from(d, p->n_i, p->v + t * w->dw_block, step_v);
         tile_spread(y, p->n_o, p->z + t * w->ld_to, step_z);
     }
     for (int64_t place = 0; place < PLACES; place++)
         for (int64_t i = 0; i < p->n_i; i += GEMM_MR) {
             int64_t  rows = gemm_min(GEMM_MR, p->n_i - i);
-            GemmSide side = gemm_matrix(true, F32, p->v + place * step_v, w->piece);
+            GemmSide side = gemm_matrix(true, F32, p->v + place * step_v, w->dw_block);
             gemm_pack_along_i(&side, i, rows, rows, 0, count, p->a);
             for (int64_t o = 0; o < p->n_o; o += GEMM_NR)
                 gemm_kernel(rows, p->n_o - o > GEMM_LANES ? 2 : 1,
@@ -322,20 +324,20 @@ static void piece_block(const Wino *w, const Piece *p, const float *x, const flo
         }
 }
 
-static void wino_pieces_job(const BuiltinPrim *prim, const PrimArgs *args, int job)
+static void wino_dw_job(const BuiltinPrim *prim, const PrimArgs *args, int job)
 {
     const Wino *w = (const Wino *)prim;
     const ConvDesc *d = &w->desc;
     float  *room = wino_room(w, args, job), *dw = args->b;
-    int64_t all = w->pieces_i * w->pieces_o, tiles = d->n * w->tiles;
-    memset(room, 0, (size_t)w->piece * sizeof *room);
+    int64_t all = w->dw_blocks_i * w->dw_blocks_o, tiles = d->n * w->tiles;
+    memset(room, 0, (size_t)w->dw_block * sizeof *room);
     for (int64_t n = all * job / w->threads; n < all * (job + 1) / w->threads; n++) {
-        Piece p = wino_piece(w, n, room);
-        for (int64_t lo = 0; lo < tiles; lo += PIECE_TILES)
-            piece_block(w, &p, args->a, args->c,
-                        (Range){ lo, gemm_min(lo + PIECE_TILES, tiles) }, lo > 0);
+        DwBlock p = wino_dw_block(w, n, room);
+        for (int64_t lo = 0; lo < tiles; lo += DW_TILES)
+            dw_block_add(w, &p, args->a, args->c,
+                        (GemmRange){ lo, gemm_min(lo + DW_TILES, tiles) }, lo > 0);
         for (int64_t i = 0; i < p.n_i; i++)
-            tile_gradient(p.p + i * w->ld_to, w->piece * w->ld_to, p.n_o,
+            tile_gradient(p.p + i * w->ld_to, w->dw_block * w->ld_to, p.n_o,
                           dw + (p.i + i) * d->co + p.o, d->ci * d->co);
     }
 }
@@ -346,21 +348,19 @@ static void wino_run(const BuiltinPrim *prim, const PrimArgs *args)
 {
     const Wino *w = (const Wino *)prim;
     if (w->desc.kind == CONV_BACKWARD_WEIGHTS) {
-        builtin_jobs(prim, args, w->threads, wino_pieces_job);
+        builtin_jobs(prim, args, w->threads, wino_dw_job);
     } else {
         builtin_jobs(prim, args, w->threads, wino_weights_job);
         builtin_jobs(prim, args, w->threads, wino_tiles_job);
     }
 }
 
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-/* Channels of a weight gradient's piece so that every thread has as many pieces, or 0. */
-static int64_t wino_piece_size(const ConvDesc *d, int threads)
+/* Channels of a block of dw so that threads share the blocks evenly; 0: there is no such size. */
+static int64_t wino_dw_block_size(const ConvDesc *d, int threads)
 {
-    for (int64_t size = PIECE; size >= SMALL_PIECE; size /= 2) {
-        int64_t pieces = ceil_div(d->ci, size) * ceil_div(d->co, size);
-        if (pieces % threads == 0 || pieces >= 4 * threads)
+    for (int64_t size = DW_BLOCK; size >= MIN_DW_BLOCK; size /= 2) {
+        int64_t blocks = ceil_div(d->ci, size) * ceil_div(d->co, size);
+        if (blocks % threads == 0 || blocks >= 4 * threads)
             return size;
     }
     return 0;
@@ -377,17 +377,18 @@ bool conv_wino_fits(const ConvDesc *d, int threads)
            d->ci % 16 == 0 && d->co % 16 == 0 && d->ci * d->co * PLACES <= MAX_WEIGHTS &&
            d->n * ceil_div(to[1], 2) * ceil_div(to[2], 2) >= MIN_TILES &&
            (d->kind != CONV_BACKWARD_WEIGHTS ||
-            (gemm_min(d->ci, d->co) >= MIN_WIDTH && wino_piece_size(d, threads)));
+            (gemm_min(d->ci, d->co) >= MIN_WIDTH && wino_dw_block_size(d, threads)));
 }
 
-static void wino_plan_pieces(Wino *w)
+static void wino_plan_dw(Wino *w)
 {
-    w->piece = wino_piece_size(&w->desc, w->threads);
-    w->pieces_i = ceil_div(w->desc.ci, w->piece), w->pieces_o = ceil_div(w->desc.co, w->piece);
-    w->ld_to = w->piece + APART;
-    w->job_floats = (size_t)(w->piece + PIECE_TILES * GEMM_MR + GEMM_LANES +
-                             PLACES * PIECE_TILES * (w->piece + w->ld_to) +
-                             PLACES * w->piece * w->ld_to);
+    w->dw_block = wino_dw_block_size(&w->desc, w->threads);
+    w->dw_blocks_i = ceil_div(w->desc.ci, w->dw_block);
+    w->dw_blocks_o = ceil_div(w->desc.co, w->dw_block);
+    w->ld_to = w->dw_block + APART;
+    w->job_floats = (size_t)(w->dw_block + DW_TILES * GEMM_MR + GEMM_LANES +
+                             PLACES * DW_TILES * (w->dw_block + w->ld_to) +
+                             PLACES * w->dw_block * w->ld_to);
 }
 
 static void wino_plan_tiles(Wino *w)
@@ -417,11 +418,11 @@ Prim *conv_wino(Pool *pool, const ConvDesc *d, int threads)
     w->tiles_wide = ceil_div(w->width, 2);
     w->tiles = ceil_div(w->rows, 2) * w->tiles_wide;
     if (d->kind == CONV_BACKWARD_WEIGHTS)
-        wino_plan_pieces(w);
+        wino_plan_dw(w);
     else
         wino_plan_tiles(w);
-    w->job_floats = (w->job_floats + 15) / 16 * 16;
-    w->w_floats = (w->w_floats + 15) / 16 * 16;
+    w->job_floats = align_bytes(w->job_floats, 16);
+    w->w_floats = align_bytes(w->w_floats, 16);
     w->prim = (BuiltinPrim){ .head = { .backend = backend_builtin(), .impl = "own:winograd",
                                    .workspace_bytes = sizeof(float) * (w->w_floats +
                                                     (size_t)threads * w->job_floats) },

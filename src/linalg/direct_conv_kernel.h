@@ -1,9 +1,8 @@
-/* direct_conv_kernel.h -- the kernels of direct_conv_cuda.cu, of which phase_conv_cuda.cu has
- * parts.
+/* direct_conv_kernel.h -- the kernels of direct_conv_cuda.cu; subpixel_conv_kernel.h uses them too.
  *
- * A block has two warpgroups of products, 64 rows each, and a warp that only asks the TMA
- * for the next boxes, into a ring of stages. A long sum over few tiles is cut into pieces, which
- * are added in order by a second kernel: every result has one owner and one order of summation.
+ * A block has two warpgroups for products, 64 rows each, and a warp that only lets the TMA fetch
+ * the next boxes into a ring of stages. A long sum over few tiles is split (split-K); a second
+ * kernel adds the partial sums in order. So every result has one writer and one order of summation.
  */
 #ifndef LINALG_DIRECT_CONV_KERNEL_H
 #define LINALG_DIRECT_CONV_KERNEL_H
@@ -19,8 +18,7 @@ extern "C" {
 
 enum { ROWS = 128, DEEP = 64, BOX = 64 * 128, A_BYTES = 2 * BOX, THREADS = 288 };
 
-/* Bytes of shared memory: 4 or 5 stages for a block alone on its multiprocessor, 3 or 4 for one of
- * two. */
+/* Shared memory: 4 or 5 stages if a multiprocessor runs one block, 3 or 4 if it runs two. */
 template <int N> struct Tile {
     enum {
         B_BYTES = N / 64 * BOX,
@@ -31,28 +29,29 @@ template <int N> struct Tile {
     };
 };
 
-struct Job {
+struct DirectJob {
     int     extent[4], box[4], blocks[4];    /* of the positions, along N, D, H, W */
-    int kernel[3], stride[3], shift[3], way; /* a tap's position: stride * p + shift + way * tap */
+    int     kernel[3], stride[3], shift[3], tap_sign;
+    /* a tap's position: stride * p + shift + tap_sign * tap */
     int     rows, columns;                   /* weights: channels along either side */
     int     tiles_n, tiles_m, steps, per_split, deep_blocks;     /* deep_blocks: of channels */
-    bool    turned, joined, direct;          /* direct: one piece, the result itself is written */
+    bool    transposed, joined, direct;      /* direct: not split, writes the result itself */
     int64_t result;                          /* elements of it */
     const void  *bias;
     int          bias_type;
     const float *before;
-    float       *out;                        /* pieces; or dw itself */
-    float *sums; /* weights: pieces of dy's column sums, a line per split and tap; or NULL */
+    float       *out;                        /* partial sums; or dw itself */
+    float       *sums;  /* weights: partial column sums of dy, per split and tap; or NULL */
     const float *sums_before;
 };
 
-static __device__ __forceinline__ float bias_at(const Job &job, int i)
+static __device__ __forceinline__ float bias_at(const DirectJob &job, int i)
 {
     return job.bias_type == F32    ? ((const float *)job.bias)[i]
            : job.bias_type == BF16 ? __bfloat162float(((const __nv_bfloat16 *)job.bias)[i])
                                    : __half2float(((const __half *)job.bias)[i]);
 }
-/* Two neighbours of either type, to and from fp32. */
+/* Converts two neighbours of either type to and from fp32. */
 inline __device__ __nv_bfloat162 narrow2(float x, float y, __nv_bfloat16)
 {
     return __floats2bfloat162_rn(x, y);
@@ -70,15 +69,15 @@ inline __device__ float2 wide2(const void *p, __half)
     return __half22float2(*(const __half2 *)p);
 }
 
-/* The lines of column sums that the blocks left, added in a fixed order: a warp to a column. */
-static __device__ __forceinline__ void lines_sum(const Job &job, int lines, int columns,
+/* Adds `n` partial column sums in a fixed order: one warp per column. */
+static __device__ __forceinline__ void col_sums_add(const DirectJob &job, int n, int columns,
                                                  float *sums)
 {
     int   k = (int)(blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = (int)threadIdx.x % 32;
     float all = 0;
     if (k >= columns)
         return;
-    for (int p = lane; p < lines; p += 32)
+    for (int p = lane; p < n; p += 32)
         all += job.sums[(int64_t)p * columns + k];
 #pragma unroll
     for (int d = 16; d; d >>= 1)
@@ -91,7 +90,7 @@ static __device__ __forceinline__ void lines_sum(const Job &job, int lines, int 
 
 struct At { int n, d, h, w; };
 
-static __device__ __forceinline__ At block_at(const Job &job, int i)
+static __device__ __forceinline__ At block_at(const DirectJob &job, int i)
 {
     At at;
     at.w = i % job.blocks[3] * job.box[3];
@@ -103,8 +102,8 @@ static __device__ __forceinline__ At block_at(const Job &job, int i)
     return at;
 }
 
-/* The one after it: a fetch must not wait for divisions. */
-static __device__ __forceinline__ void block_next(const Job &job, At &p)
+/* The next block, without divisions, which a fetch would have to wait for. */
+static __device__ __forceinline__ void block_next(const DirectJob &job, At &p)
 {
     if ((p.w += job.box[3]) < job.extent[3])
         return;
@@ -118,14 +117,14 @@ static __device__ __forceinline__ void block_next(const Job &job, At &p)
     p.n += job.box[0];
 }
 
-/* A tap as steps along D, H and W; n is not used. */
-static __device__ __forceinline__ At tap_of(const Job &job, int tap)
+/* A tap as offsets along D, H and W; n is not used. */
+static __device__ __forceinline__ At tap_of(const DirectJob &job, int tap)
 {
     int line = tap / job.kernel[2], plane = line / job.kernel[1];
     return { 0, plane, line - plane * job.kernel[1], tap - line * job.kernel[2] };
 }
 
-static __device__ __forceinline__ void tap_next(const Job &job, At &tap)
+static __device__ __forceinline__ void tap_next(const DirectJob &job, At &tap)
 {
     if (++tap.w < job.kernel[2])
         return;
@@ -136,11 +135,11 @@ static __device__ __forceinline__ void tap_next(const Job &job, At &tap)
     tap.d++;
 }
 
-static __device__ __forceinline__ At tap_at(const Job &job, At p, At tap)
+static __device__ __forceinline__ At tap_at(const DirectJob &job, At p, At tap)
 {
-    return { p.n, p.d * job.stride[0] + job.shift[0] + job.way * tap.d,
-             p.h * job.stride[1] + job.shift[1] + job.way * tap.h,
-             p.w * job.stride[2] + job.shift[2] + job.way * tap.w };
+    return { p.n, p.d * job.stride[0] + job.shift[0] + job.tap_sign * tap.d,
+             p.h * job.stride[1] + job.shift[1] + job.tap_sign * tap.h,
+             p.w * job.stride[2] + job.shift[2] + job.tap_sign * tap.w };
 }
 
 template <int N> struct Ring {
@@ -160,26 +159,26 @@ template <int N> static __device__ __forceinline__ void ring_ready(Ring<N> &ring
     __syncthreads();
 }
 
-/* One thread: all boxes of steps [from, to), into a stage at a time. */
+/* One thread fetches all boxes of steps [from, to), one stage at a time. */
 template <int N, class Fetch>
 static __device__ __forceinline__ void fetch_stages(char *stages, Ring<N> &ring, int from, int to,
                                                     Fetch fetch)
 {
-    int stage = 0, phase = 1;
+    int stage = 0, parity = 1;
     for (int s = from; s < to; s++) {
-        bar_wait(&ring.empty[stage], phase);
+        bar_wait(&ring.empty[stage], parity);
         bar_expect(&ring.full[stage], Tile<N>::STAGE);
         fetch(stages + stage * Tile<N>::STAGE, &ring.full[stage]);
         if (++stage == Tile<N>::STAGES) {
             stage = 0;
-            phase ^= 1;
+            parity ^= 1;
         }
     }
 }
 
 template <int KIND, int N>
 static __device__ __forceinline__ void fetch_positions(const CUtensorMap *map_a,
-                                                       const CUtensorMap *map_b, const Job &job,
+                                                       const CUtensorMap *map_b, const DirectJob &job,
                                                        char *stages, Ring<N> &ring, int m, int n,
                                                        int from, int to)
 {
@@ -205,27 +204,27 @@ static __device__ __forceinline__ void fetch_positions(const CUtensorMap *map_a,
 
 template <int N>
 static __device__ __forceinline__ void fetch_weights(const CUtensorMap *map_a,
-                                                     const CUtensorMap *map_b, const Job &job,
+                                                     const CUtensorMap *map_b, const DirectJob &job,
                                                      char *stages, Ring<N> &ring, int m, int n,
                                                      int tap, int from, int to)
 {
     At  p = block_at(job, from), taps[N / 64];
     int c[N / 64];
 #pragma unroll
-    for (int i = 0; i < N / 64; i++) {       /* behind the last tap: what is there is not read */
+    for (int i = 0; i < N / 64; i++) {       /* beyond the last tap: fetched, but not used */
         int box = n * (N / 64) + i, t = job.joined ? box / job.deep_blocks : 0;
         c[i] = (box - t * job.deep_blocks) * 64;
         taps[i] = tap_of(job, tap + t);
     }
     fetch_stages<N>(stages, ring, from, to, [&](char *a, uint64_t *full) {
         char *b = a + A_BYTES;
-        At    pa = job.turned ? p : tap_at(job, p, taps[0]);
+        At    pa = job.transposed ? p : tap_at(job, p, taps[0]);
 #pragma unroll
         for (int i = 0; i < 2; i++)
             box_fetch5(a + i * BOX, map_a, full, m * ROWS + i * 64, pa.w, pa.h, pa.d, pa.n);
 #pragma unroll
         for (int i = 0; i < N / 64; i++) {
-            At pb = job.turned ? tap_at(job, p, taps[i]) : p;
+            At pb = job.transposed ? tap_at(job, p, taps[i]) : p;
             box_fetch5(b + i * BOX, map_b, full, c[i], pb.w, pb.h, pb.d, pb.n);
         }
         block_next(job, p);
@@ -233,12 +232,12 @@ static __device__ __forceinline__ void fetch_weights(const CUtensorMap *map_a,
 }
 
 /* Column sums of dy while its boxes are in shared memory. The blocks of all taps (joined: of all
- * columns) read the same boxes, so each adds up one in so many: alone, one block would keep all
- * others waiting. A thread has two neighbours of some of the rows. */
-struct Sums {
-    bool   wanted;                           /* by this block */
-    int at, width, rows; /* dy's place in a stage; columns of it there; rows a thread takes */
-    int next, every;     /* steps until the next box to add; from each to the next */
+ * columns) read the same boxes, so they divide the boxes among them: one block alone would make all
+ * others wait. A thread adds two neighbouring columns of some of the rows. */
+struct DyColSums {
+    bool   wanted;                           /* does this block compute some? */
+    int at, width, rows; /* offset of dy in a stage; its columns there; rows per thread */
+    int next, every;     /* steps until the next box to add; steps between two such boxes */
     float2 sum;
 
     __device__ __forceinline__ int pair() const { return (int)threadIdx.x % (width / 2); }
@@ -256,9 +255,9 @@ struct Sums {
             }
     }
 
-    /* All shares of a column in their order, through `room`, into a line of `columns` sums of which
-     * this block's begin at `first`. */
-    __device__ __forceinline__ void give(float *room, float *line, int first, int columns)
+    /* Adds the threads' sums of each column in order, through `room`, into a row of `columns` sums,
+     * in which this block's begin at `first`. */
+    __device__ __forceinline__ void give(float *room, float *row, int first, int columns)
     {
         int shares = DEEP / rows;
         /* Both warpgroups have read their last stage. */
@@ -270,35 +269,35 @@ struct Sums {
             float all = 0;
             for (int s = 0; s < shares; s++)
                 all += room[s * width + k];
-            line[first + k] = all;
+            row[first + k] = all;
         }
     }
 };
 
-/* A warpgroup's 64 rows. A stage is given back when the products after it are under way. */
+/* The 64 rows of a warpgroup. A stage is released when the products after it are under way. */
 template <int KIND, int N, class T>
 static __device__ __forceinline__ void multiply_all(float (&c)[N / 2], char *stages, Ring<N> &ring,
-                                                    int group, int steps, Sums &sums)
+                                                    int group, int steps, DyColSums &sums)
 {
-    constexpr int TURN_A = KIND == CONV_BACKWARD_WEIGHTS, TURN_B = KIND != CONV_BACKWARD_DATA;
-    int stage = 0, phase = 0, before = 0;
+    constexpr int TRANSPOSE_A = KIND == CONV_BACKWARD_WEIGHTS, TRANSPOSE_B = KIND != CONV_BACKWARD_DATA;
+    int stage = 0, parity = 0, before = 0;
 #pragma unroll
     for (int i = 0; i < N / 2; i++)
         c[i] = 0;
     for (int s = 0; s < steps; s++) {
-        bar_wait(&ring.full[stage], phase);
+        bar_wait(&ring.full[stage], parity);
         uint64_t a = factor_at(stages + stage * Tile<N>::STAGE + group * BOX, BOX);
         uint64_t b = factor_at(stages + stage * Tile<N>::STAGE + A_BYTES, BOX);
         products_begin();
 #pragma unroll
         for (int k = 0; k < DEEP / 16; k++)      /* 16 rows of 128 bytes down, or 32 bytes along */
-            product<N, TURN_A, TURN_B>(c, a + (uint64_t)(TURN_A ? 128 * k : 2 * k),
-                                       b + (uint64_t)(TURN_B ? 128 * k : 2 * k), T());
+            product<N, TRANSPOSE_A, TRANSPOSE_B>(c, a + (uint64_t)(TRANSPOSE_A ? 128 * k : 2 * k),
+                                       b + (uint64_t)(TRANSPOSE_B ? 128 * k : 2 * k), T());
         products_commit();
         if (KIND == CONV_BACKWARD_WEIGHTS && sums.wanted && sums.next-- == 0) {
             sums.next = sums.every - 1;
             sums.add(stages + stage * Tile<N>::STAGE, T());
-            /* No warp still reads what is given back. */
+            /* no warp still reads the stage that is released */
             asm volatile("bar.sync %0, 128;" ::"r"(2 + group) : "memory");
         }
         products_wait<1>();
@@ -307,16 +306,16 @@ static __device__ __forceinline__ void multiply_all(float (&c)[N / 2], char *sta
         before = stage;
         if (++stage == Tile<N>::STAGES) {
             stage = 0;
-            phase ^= 1;
+            parity ^= 1;
         }
     }
     products_wait<0>();
 }
 
-/* dw or a piece of it: rows and columns are channels. Four lanes write 32 bytes of a row; turned,
- * eight lanes those of a column. */
+/* Writes dw or a partial sum of it: rows and columns are channels. Four lanes write 32 bytes of a
+ * row; transposed, eight lanes write those of a column. */
 template <int N>
-static __device__ __forceinline__ void weights_out(const Job &job, const float (&c)[N / 2], int m,
+static __device__ __forceinline__ void weights_out(const DirectJob &job, const float (&c)[N / 2], int m,
                                                    int n, int tap, int split, int group)
 {
     int          lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x % 128 / 32;
@@ -330,7 +329,7 @@ static __device__ __forceinline__ void weights_out(const Job &job, const float (
         if (r >= job.rows || k >= job.columns)
             continue;
         float2 v = make_float2(c[2 * i], c[2 * i + 1]);
-        if (job.turned) {
+        if (job.transposed) {
             int64_t at = (int64_t)k * job.rows + r;
             out[at] = before ? before[at] + v.x : v.x;
             out[at + job.rows] = before ? before[at + job.rows] + v.y : v.y;
@@ -342,9 +341,9 @@ static __device__ __forceinline__ void weights_out(const Job &job, const float (
     }
 }
 
-/* A piece of y or dx, fp32: rows are positions. */
+/* Writes a partial sum of y or dx in fp32: rows are positions. */
 template <int N>
-static __device__ __forceinline__ void positions_out(const Job &job, const float (&c)[N / 2], int m,
+static __device__ __forceinline__ void positions_out(const DirectJob &job, const float (&c)[N / 2], int m,
                                                      int n, int split, int group)
 {
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x % 128 / 32,
@@ -372,10 +371,10 @@ static __device__ __forceinline__ void positions_out(const Job &job, const float
     }
 }
 
-/* y or dx itself: through shared memory, as boxes, each of which `store` is given with its first
- * column; what lies outside the image is not written. */
+/* Writes y or dx itself, through shared memory, as boxes; `store` gets each box and its first
+ * column. The TMA does not write outside the image. */
 template <int N, class T, class Store>
-static __device__ __forceinline__ void boxes_out(const Job &job, const float (&c)[N / 2],
+static __device__ __forceinline__ void boxes_out(const DirectJob &job, const float (&c)[N / 2],
                                                  char *room, int n, int group, Store store)
 {
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x % 128 / 32;
@@ -411,7 +410,7 @@ template <int KIND, int N, class T>
 static __global__ void __launch_bounds__(THREADS, Tile<N>::BLOCKS)
     direct_kernel(const __grid_constant__ CUtensorMap map_a,
                   const __grid_constant__ CUtensorMap map_b,
-                  const __grid_constant__ CUtensorMap map_out, const __grid_constant__ Job job)
+                  const __grid_constant__ CUtensorMap map_out, const __grid_constant__ DirectJob job)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ char raw[];
@@ -430,20 +429,20 @@ static __global__ void __launch_bounds__(THREADS, Tile<N>::BLOCKS)
             fetch_positions<KIND, N>(&map_a, &map_b, job, stages, ring, m, n, from, to);
     } else {
         float c[N / 2];
-        int width = job.turned ? ROWS : N, shares = 512 / width; /* 256 threads, two columns each */
+        int width = job.transposed ? ROWS : N, shares = 512 / width;  /* 2 columns each */
         int  taps = job.kernel[0] * job.kernel[1] * job.kernel[2];
         int  mine = job.joined ? n : tap;
-        Sums sums = { job.sums && (job.joined || (job.turned ? n : m) == 0),
-                      job.turned ? 0 : A_BYTES, width, DEEP / shares, mine,
+        DyColSums sums = { job.sums && (job.joined || (job.transposed ? n : m) == 0),
+                      job.transposed ? 0 : A_BYTES, width, DEEP / shares, mine,
                       job.joined ? job.tiles_n : taps };
         multiply_all<KIND, N, T>(c, stages, ring, group, to - from, sums);
         if (KIND == CONV_BACKWARD_WEIGHTS) {
             weights_out<N>(job, c, m, n, tap, split, group);
             if (sums.wanted) {
-                int columns = job.turned ? job.rows : job.columns;
+                int columns = job.transposed ? job.rows : job.columns;
                 sums.give((float *)stages,
                           job.sums + (int64_t)(split * sums.every + mine) * columns,
-                          (job.turned ? m : n) * width, columns);
+                          (job.transposed ? m : n) * width, columns);
             }
         } else if (!job.direct) {
             positions_out<N>(job, c, m, n, split, group);
@@ -457,17 +456,17 @@ static __global__ void __launch_bounds__(THREADS, Tile<N>::BLOCKS)
 #endif
 }
 
-/* y or dx = the pieces in order + bias: four neighbours a thread. */
+/* y or dx = the partial sums in order + bias; four neighbours per thread. */
 template <class T>
-static __global__ void pieces_kernel(const float4 *parts, int pieces,
-                                     const __grid_constant__ Job job, T *y)
+static __global__ void partials_kernel(const float4 *partials, int splits,
+                                     const __grid_constant__ DirectJob job, T *y)
 {
     int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, count = job.result / 4;
     if (i >= count)
         return;
-    float4 s = parts[i];
-    for (int p = 1; p < pieces; p++) {
-        float4 v = parts[p * count + i];
+    float4 s = partials[i];
+    for (int p = 1; p < splits; p++) {
+        float4 v = partials[p * count + i];
         s.x += v.x, s.y += v.y, s.z += v.z, s.w += v.w;
     }
     float sum[4] = { s.x, s.y, s.z, s.w };

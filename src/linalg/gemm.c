@@ -1,4 +1,4 @@
-/* gemm.c -- the own matrix product: who does which part, in which blocks. See gemm.h.
+/* gemm.c -- the built-in matrix product: its division among threads and into blocks. See gemm.h.
  *
  *   plan  shape, threads -> parts and block sizes, exact workspace bytes
  *   run   each job: for blocks of n, for blocks of k: pack B, for blocks of m: pack A, then kernels
@@ -12,18 +12,18 @@
 
 bool gemm_swap(int64_t m, int64_t n)
 {
-    double plain = (double)m * (double)gemm_round_up(n, GEMM_LANES);
-    double turned = (double)n * (double)gemm_round_up(m, GEMM_LANES);
-    return 1.3 * turned < plain;
+    double plain = (double)m * (double)align_up(n, GEMM_LANES);
+    double transposed = (double)n * (double)align_up(m, GEMM_LANES);
+    return 1.3 * transposed < plain;
 }
 
-/* Cycles of the slowest job, roughly: products, packing, partial sums and the cost of waking
- * threads. Only the order of such figures matters. */
+/* Cycles of the slowest job, roughly: products, packing, partial sums and waking the threads. Only
+ * comparisons between such figures matter. */
 static double gemm_cost(const GemmPlan *p, int64_t b, int64_t m, int64_t n, int64_t k)
 {
-    double batch = (double)((p->batch + b - 1) / b), rows = (double)((p->m + m - 1) / m);
-    double cols = (double)gemm_round_up((p->n + n - 1) / n, GEMM_LANES),
-        depth = (double)((p->k + k - 1) / k);
+    double batch = (double)ceil_div(p->batch, b), rows = (double)ceil_div(p->m, m);
+    double cols = (double)align_up(ceil_div(p->n, n), GEMM_LANES),
+        depth = (double)ceil_div(p->k, k);
     double cost = rows * cols * depth * (double)p->product + (double)p->pack_a * rows * depth +
                   (double)p->pack_b * cols * depth;
     if (k > 1)
@@ -33,7 +33,7 @@ static double gemm_cost(const GemmPlan *p, int64_t b, int64_t m, int64_t n, int6
 
 void gemm_plan_parts(GemmPlan *p)
 {
-    int64_t threads = p->threads, n_panels = (p->n + GEMM_NR - 1) / GEMM_NR;
+    int64_t threads = p->threads, n_panels = ceil_div(p->n, GEMM_NR);
     double  best = gemm_cost(p, 1, 1, 1, 1);
     for (int64_t b = 1; b <= gemm_min(threads, p->batch); b++)
         for (int64_t m = 1; m <= gemm_min(threads / b, p->m); m++)
@@ -60,31 +60,31 @@ void gemm_plan(GemmPlan *plan, int64_t batch, int64_t m, int64_t n, int64_t k, i
     int64_t job_n = gemm_ceil_part(n, plan->parts_n, GEMM_NR),
         job_k = gemm_ceil_part(k, plan->parts_k, 1);
     plan->nc = gemm_even(job_n, direct ? GEMM_NC_DIRECT : GEMM_NC, GEMM_NR);
-    int64_t least = job_k <= GEMM_KC_ONCE ? GEMM_KC_ONCE : GEMM_KC_MIN;
-    plan->kc = gemm_even(job_k, gemm_max(least, GEMM_B_FLOATS / plan->nc), 1);
+    int64_t min_kc = job_k <= GEMM_KC_ONCE ? GEMM_KC_ONCE : GEMM_KC_MIN;
+    plan->kc = gemm_even(job_k, gemm_max(min_kc, GEMM_B_FLOATS / plan->nc), 1);
     bool aside = !direct && plan->parts_k == 1;
     plan->mb = aside ? gemm_even(job_m, GEMM_TILE_ROWS, 1) : gemm_max(job_m, 1);
     plan->mc = gemm_even(plan->mb, gemm_max(GEMM_A_FLOATS / plan->kc / GEMM_MR, 1) * GEMM_MR,
                          GEMM_MR);
 
-    int64_t b_cols = gemm_round_up(gemm_min(plan->nc, job_n), GEMM_LANES);
-    plan->a_floats = (size_t)gemm_round_up(plan->mc * plan->kc + GEMM_LANES, 16);
-    plan->b_floats = (size_t)gemm_round_up(b_cols * plan->kc + GEMM_LANES, 16);
-    plan->tile_floats = aside ? (size_t)gemm_round_up(plan->mb * b_cols, 16) : 0;
+    int64_t b_cols = align_up(gemm_min(plan->nc, job_n), GEMM_LANES);
+    plan->a_floats = (size_t)align_up(plan->mc * plan->kc + GEMM_LANES, 16);
+    plan->b_floats = (size_t)align_up(b_cols * plan->kc + GEMM_LANES, 16);
+    plan->tile_floats = aside ? (size_t)align_up(plan->mb * b_cols, 16) : 0;
     gemm_plan_workspace(plan, m);
 }
 
 void gemm_plan_workspace(GemmPlan *plan, int64_t rows)
 {
     plan->job_bytes = 4 * (plan->a_floats + plan->b_floats + plan->tile_floats);
-    plan->partial_floats = plan->parts_k > 1 ? (size_t)(rows * gemm_round_up(plan->n, 16)) : 0;
+    plan->partial_floats = plan->parts_k > 1 ? (size_t)(rows * align_up(plan->n, 16)) : 0;
     size_t jobs = (size_t)(plan->parts_b * plan->parts_m * plan->parts_n * plan->parts_k);
     plan->workspace_bytes = jobs * plan->job_bytes + 4 * (size_t)plan->parts_k * plan->partial_floats;
 }
 
-/* --- results on their way out --- */
+/* --- writing results --- */
 
-/* dst[x] = src[x] + more[x] as bf16: the usual end, without a row of floats between. */
+/* dst[x] = src[x] + more[x] as bf16: the usual case, without a row of floats in between. */
 static void gemm_store_bf16(uint16_t *restrict dst, const float *restrict src,
                             const float *restrict more, int64_t n)
 {
@@ -114,24 +114,24 @@ static void gemm_store_row(const GemmOut *c, int64_t first, int64_t n, const flo
     row_store(c->type, c->data, first, n, dst);
 }
 
-/* n columns of sums, from up to GEMM_LANES rows of C, turned: turned[y*GEMM_NC + x]. */
-static void gemm_turn(const float *sums, int64_t ld, int64_t rows, int64_t n, float *turned)
+/* Transposes n rows of sums, up to GEMM_LANES columns of each: transposed[y*GEMM_NC + x]. */
+static void gemm_transpose(const float *sums, int64_t ld, int64_t rows, int64_t n, float *transposed)
 {
     const float *from[GEMM_NR];
     for (int64_t x = 0; x < n; x += GEMM_NR) {
         int64_t count = gemm_min(GEMM_NR, n - x);
         for (int64_t r = 0; r < count; r++)
             from[r] = sums + (x + r) * ld;
-        gemm_interleave(turned + x, GEMM_NC, from, count, rows);
+        gemm_interleave(transposed + x, GEMM_NC, from, count, rows);
     }
 }
 
-/* C[i][j] = sums[i][j] + bias[j] (+ C[i][j]), rows [i.lo,i.hi) and columns [j.lo,j.hi) of the
- * product as computed; swapped, it is C[j][i] and bias[i]. sums points at (i.lo, j.lo). */
-static void gemm_finish(const GemmOut *c, const float *sums, int64_t ld, Range i, Range j)
+/* C[i][j] = sums[i][j] + bias[j] (+ C[i][j]) for rows [i.lo,i.hi) and columns [j.lo,j.hi) of the
+ * product as computed; if swapped, C[j][i] and bias[i]. sums points at (i.lo, j.lo). */
+static void gemm_finish(const GemmOut *c, const float *sums, int64_t ld, GemmRange i, GemmRange j)
 {
-    float   bias[GEMM_NC], turned[GEMM_LANES * GEMM_NC];
-    Range   row = c->swapped ? j : i, col = c->swapped ? i : j;
+    float   bias[GEMM_NC], transposed[GEMM_LANES * GEMM_NC];
+    GemmRange   row = c->swapped ? j : i, col = c->swapped ? i : j;
     int64_t group = c->swapped ? GEMM_LANES : 1;
     for (int64_t at = col.lo; at < col.hi; at += GEMM_NC) {
         int64_t n = gemm_min(GEMM_NC, col.hi - at);
@@ -144,12 +144,12 @@ static void gemm_finish(const GemmOut *c, const float *sums, int64_t ld, Range i
             int64_t      rows = gemm_min(group, row.hi - y);
             const float *src = sums + (y - row.lo) * ld + at - col.lo;
             if (c->swapped) {
-                gemm_turn(sums + (at - col.lo) * ld + y - row.lo, ld, rows, n, turned);
-                src = turned;
+                gemm_transpose(sums + (at - col.lo) * ld + y - row.lo, ld, rows, n, transposed);
+                src = transposed;
             }
             for (int64_t r = 0; r < rows; r++)
                 gemm_store_row(c, (c->row ? c->row(c->shape, y + r) : (y + r) * c->ld) + at, n,
-                               src + r * GEMM_NC, bias);   /* rows > 1: turned */
+                               src + r * GEMM_NC, bias);   /* rows > 1: transposed */
         }
     }
 }
@@ -157,7 +157,7 @@ static void gemm_finish(const GemmOut *c, const float *sums, int64_t ld, Range i
 static int64_t gemm_panel_width(int64_t cols) { return cols > GEMM_LANES ? GEMM_NR : GEMM_LANES; }
 
 /* One tile: `rows` rows from row i on, columns n. */
-static void gemm_one_tile(const Sums *s, const GemmTile *panels, int64_t i, int64_t rows, Range n,
+static void gemm_one_tile(const GemmSums *s, const GemmTile *panels, int64_t i, int64_t rows, GemmRange n,
                           bool add)
 {
     float    edge[GEMM_MR * GEMM_NR], *c = s->data + (i - s->row0) * s->ld + n.lo - s->col0;
@@ -175,8 +175,8 @@ static void gemm_one_tile(const Sums *s, const GemmTile *panels, int64_t i, int6
             c[y * s->ld + x] = edge[y * GEMM_NR + x] + (add ? c[y * s->ld + x] : 0.0f);
 }
 
-/* One panel, for k in [k, k + run), in the pieces that packers take. */
-static void gemm_pack_panel(const GemmSide *side, Range i, int64_t width, int64_t k, int64_t run,
+/* Packs one panel for k in [k, k + run), GEMM_KC at a time. */
+static void gemm_pack_panel(const GemmSide *side, GemmRange i, int64_t width, int64_t k, int64_t run,
                             float *dst)
 {
     for (int64_t x = 0; x < run; x += GEMM_KC)
@@ -184,20 +184,19 @@ static void gemm_pack_panel(const GemmSide *side, Range i, int64_t width, int64_
                    dst + x * width);
 }
 
-/* Where i is contiguous, one panel alone would touch kk far apart places for a few bytes each; a
- * short run of k across all panels reads whole rows. (Packers along k write beyond their end: not
- * those.) */
+/* If i is contiguous, packing one panel would read a few bytes in each of kk rows; a short run of k
+ * across all panels reads whole rows. (Not for packers along k, which write beyond their end.) */
 static int64_t gemm_run_of_k(const GemmSide *side, int64_t kk) { return side->along_i ? 16 : kk; }
 
-static void gemm_pack_a(const GemmSide *a, Range m, int64_t k0, int64_t kk, float *dst)
+static void gemm_pack_a(const GemmSide *a, GemmRange m, int64_t k0, int64_t kk, float *dst)
 {
-    int64_t rows = m.hi - m.lo, panels = (rows + GEMM_MR - 1) / GEMM_MR, run = gemm_run_of_k(a, kk);
+    int64_t rows = m.hi - m.lo, panels = ceil_div(rows, GEMM_MR), run = gemm_run_of_k(a, kk);
     for (int64_t k = 0; k < kk; k += run) {
         float *panel = dst;
         for (int64_t p = 0; p < panels; p++) {
-            Range   r = gemm_part(rows, panels, p, 1);
+            GemmRange   r = gemm_part(rows, panels, p, 1);
             int64_t width = r.hi - r.lo;
-            gemm_pack_panel(a, (Range){ m.lo + r.lo, m.lo + r.hi }, width, k0 + k,
+            gemm_pack_panel(a, (GemmRange){ m.lo + r.lo, m.lo + r.hi }, width, k0 + k,
                             gemm_min(run, kk - k),
                             panel + k * width);
             panel += width * kk;
@@ -205,13 +204,13 @@ static void gemm_pack_a(const GemmSide *a, Range m, int64_t k0, int64_t kk, floa
     }
 }
 
-static void gemm_pack_b(const GemmSide *b, Range n, int64_t k0, int64_t kk, float *dst)
+static void gemm_pack_b(const GemmSide *b, GemmRange n, int64_t k0, int64_t kk, float *dst)
 {
     int64_t run = gemm_run_of_k(b, kk);
     for (int64_t k = 0; k < kk; k += run) {
         float *panel = dst;
         for (int64_t j = n.lo; j < n.hi; j += GEMM_NR) {
-            Range   cols = { j, gemm_min(j + GEMM_NR, n.hi) };
+            GemmRange   cols = { j, gemm_min(j + GEMM_NR, n.hi) };
             int64_t width = gemm_panel_width(cols.hi - cols.lo);
             gemm_pack_panel(b, cols, width, k0 + k, gemm_min(run, kk - k), panel + k * width);
             panel += width * kk;
@@ -219,28 +218,27 @@ static void gemm_pack_b(const GemmSide *b, Range n, int64_t k0, int64_t kk, floa
     }
 }
 
-/* What a block of k reads: panels of A and B, or the operands where they lie. */
-typedef struct Block {
-    const float *a, *b;          /* packed, or A's rows from m.lo on if lda */
+/* What a block of k reads: panels of A and B, or the operands in place. */
+typedef struct GemmBlock {
+    const float *a, *b;          /* packed; or rows of A from m.lo on, if lda is set */
     int64_t      lda, kk;
-    const float *b_there;        /* columns below `in_place` of B as it lies, rows ldb apart */
+    const float *b_there;        /* B in place for columns below `in_place`, rows ldb apart */
     int64_t      ldb, in_place;
     const float *init;           /* for columns n */
     bool         add;
-} Block;
+} GemmBlock;
 
-/* Each panel of A against all panels of B: the one stays in the first cache while the others, which
- * lie one behind the other, stream past it from the second (the kernel fetches ahead), and C is
- * walked along its rows. */
-static void gemm_rows(const Sums *s, const Block *block, Range m, Range n)
+/* Multiplies each panel of A by all panels of B: the panel of A stays in L1 while the contiguous
+ * panels of B stream from L2 (the kernel prefetches), and C is written row by row. */
+static void gemm_rows(const GemmSums *s, const GemmBlock *block, GemmRange m, GemmRange n)
 {
-    int64_t      rows = m.hi - m.lo, panels = (rows + GEMM_MR - 1) / GEMM_MR;
+    int64_t      rows = m.hi - m.lo, panels = ceil_div(rows, GEMM_MR);
     const float *a = block->a;
     for (int64_t p = 0; p < panels; p++) {
-        Range        r = gemm_part(rows, panels, p, 1);
+        GemmRange        r = gemm_part(rows, panels, p, 1);
         const float *b = block->b;
         for (int64_t j = n.lo; j < n.hi; j += GEMM_NR) {
-            Range    cols = { j, gemm_min(j + GEMM_NR, n.hi) };
+            GemmRange    cols = { j, gemm_min(j + GEMM_NR, n.hi) };
             bool     there = j < block->in_place;
             int64_t  width = gemm_panel_width(cols.hi - cols.lo);
             GemmTile tile = { .k = block->kk, .a = a, .lda = block->lda,
@@ -254,12 +252,12 @@ static void gemm_rows(const Sums *s, const Block *block, Range m, Range n)
     }
 }
 
-/* The product of rows m, columns n, over all of k, in blocks; s is where row 0, column 0 goes. */
-static void gemm_block(const GemmPlan *p, const GemmSide *a, const GemmSide *b, const Sums *s,
-                       Range m, Range n, Range k, float *a_panels, float *b_panels, bool b_packed)
+/* Rows m by columns n of the product, over all of k, in blocks, into s. */
+static void gemm_block(const GemmPlan *p, const GemmSide *a, const GemmSide *b, const GemmSums *s,
+                       GemmRange m, GemmRange n, GemmRange k, float *a_panels, float *b_panels, bool b_packed)
 {
-    /* Few rows do not repay the packing of B, nor few columns that of A: they are read where they
-     * lie. */
+    /* With few rows packing B does not pay, with few columns packing A does not: they are read in
+     * place. */
     bool    few = m.hi - m.lo <= GEMM_FEW_ROWS && b->pack == gemm_pack_along_i && b->type == F32;
     int64_t in_place = few ? n.lo + (n.hi - n.lo) / GEMM_NR * GEMM_NR : n.lo;
     bool    a_in_place = n.hi - n.lo <= GEMM_FEW_COLS && a->pack == gemm_pack_along_k &&
@@ -270,43 +268,43 @@ static void gemm_block(const GemmPlan *p, const GemmSide *a, const GemmSide *b, 
                      (const char *)s->bias + n.lo * type_bytes(s->type_bias),
                      (size_t)(n.hi - n.lo));
     int64_t k0 = k.lo;
-    do {                                     /* once even for k = 0: the result is then the bias */
-        Block block = { .kk = gemm_min(p->kc, k.hi - k0), .b = b_panels, .ldb = b->ld,
+    do {                                     /* also for k = 0: the result is the bias */
+        GemmBlock block = { .kk = gemm_min(p->kc, k.hi - k0), .b = b_panels, .ldb = b->ld,
                         .in_place = in_place, .lda = a_in_place ? a->ld : 0, .init = init,
                         .add = s->add || k0 > k.lo };
         if (few)
             block.b_there = (const float *)b->data + k0 * b->ld + n.lo;
         if (!b_packed)
-            gemm_pack_b(b, (Range){ in_place, n.hi }, k0, block.kk, b_panels);
+            gemm_pack_b(b, (GemmRange){ in_place, n.hi }, k0, block.kk, b_panels);
         for (int64_t i0 = m.lo; i0 < m.hi; i0 += p->mc) {
-            Range rows = { i0, gemm_min(i0 + p->mc, m.hi) };
+            GemmRange rows = { i0, gemm_min(i0 + p->mc, m.hi) };
             block.a = a_in_place ? (const float *)a->data + i0 * a->ld + k0 : a_panels;
             if (!a_in_place)
                 gemm_pack_a(a, rows, k0, block.kk, a_panels);
             gemm_rows(s, &block, rows, n);
         }
         for (int64_t x = 0; s->bias && x < n.hi - n.lo; x++)
-            init[x] = 0.0f;                  /* a bias is added once */
+            init[x] = 0.0f;                  /* the bias is added once */
         k0 += p->kc;
     } while (k0 < k.hi);
 }
 
-/* One job's part of one matrix of the batch. */
+/* The part of one job in one matrix of the batch. */
 static void gemm_job(const GemmPlan *p, const GemmSide *a, const GemmSide *b, const GemmOut *c,
-                     Range m, Range n, Range k, char *mine, float *partial)
+                     GemmRange m, GemmRange n, GemmRange k, char *mine, float *partial)
 {
     float *a_panels = (float *)mine, *b_panels = a_panels + p->a_floats,
         *tile = b_panels + p->b_floats;
     bool   aside = !p->direct && !partial;
     for (int64_t j = n.lo; j < n.hi; j += p->nc) {
-        Range   cols = { j, gemm_min(j + p->nc, n.hi) };
-        int64_t tile_ld = gemm_round_up(cols.hi - cols.lo, GEMM_LANES);
+        GemmRange   cols = { j, gemm_min(j + p->nc, n.hi) };
+        int64_t tile_ld = align_up(cols.hi - cols.lo, GEMM_LANES);
         for (int64_t i = m.lo; i < m.hi; i += p->mb) {
-            Range rows = { i, gemm_min(i + p->mb, m.hi) };
+            GemmRange rows = { i, gemm_min(i + p->mb, m.hi) };
             bool  b_packed = i > m.lo && (p->b_whole || k.hi - k.lo <= p->kc);
-            Sums  s = { .alpha = 1.0f };
+            GemmSums  s = { .alpha = 1.0f };
             if (partial)
-                s.data = partial, s.ld = gemm_round_up(p->n, 16), s.padded = true;
+                s.data = partial, s.ld = align_up(p->n, 16), s.padded = true;
             else if (aside)
                 s.data = tile, s.row0 = i, s.col0 = j, s.ld = tile_ld, s.padded = true;
             else
@@ -322,10 +320,10 @@ static void gemm_job(const GemmPlan *p, const GemmSide *a, const GemmSide *b, co
     }
 }
 
-/* Partial sums, added in the order of k, then out; rows are shared among the threads. */
-static void gemm_reduce(const GemmPlan *p, const GemmOut *c, float *partial, Range m)
+/* Adds the partial sums in the order of k and writes the result; threads divide the rows. */
+static void gemm_reduce(const GemmPlan *p, const GemmOut *c, float *partial, GemmRange m)
 {
-    int64_t ld = gemm_round_up(p->n, 16);
+    int64_t ld = align_up(p->n, 16);
     for (int64_t i = m.lo; i < m.hi; i++) {
         float *restrict sum = partial + i * ld;
         for (int64_t part = 1; part < p->parts_k; part++) {
@@ -334,7 +332,7 @@ static void gemm_reduce(const GemmPlan *p, const GemmOut *c, float *partial, Ran
                 sum[x] += more[x];
         }
     }
-    gemm_finish(c, partial + m.lo * ld, ld, m, (Range){ 0, p->n });
+    gemm_finish(c, partial + m.lo * ld, ld, m, (GemmRange){ 0, p->n });
 }
 
 static const void *gemm_advance(const void *data, Type type, int64_t elements)
@@ -347,13 +345,13 @@ static void gemm_run_job(const GemmPlan *p, const GemmSide *a, const GemmSide *b
 {
     int64_t rest = job;
     int64_t unit_m = p->amx ? AMX_ROWS : 1, unit_k = p->amx ? AMX_K : 1;
-    Range   k = gemm_part(p->k, p->parts_k, rest % p->parts_k, unit_k);
+    GemmRange   k = gemm_part(p->k, p->parts_k, rest % p->parts_k, unit_k);
     float  *mine = partial ? partial + rest % p->parts_k * (int64_t)p->partial_floats : NULL;
     rest /= p->parts_k;
-    Range m = gemm_part(p->m, p->parts_m, rest % p->parts_m, unit_m);
+    GemmRange m = gemm_part(p->m, p->parts_m, rest % p->parts_m, unit_m);
     rest /= p->parts_m;
-    Range n = gemm_part(p->n, p->parts_n, rest % p->parts_n, GEMM_NR);
-    Range batch = gemm_part(p->batch, p->parts_b, rest / p->parts_n, 1);
+    GemmRange n = gemm_part(p->n, p->parts_n, rest % p->parts_n, GEMM_NR);
+    GemmRange batch = gemm_part(p->batch, p->parts_b, rest / p->parts_n, 1);
     if (p->amx)
         amx_begin();
     for (int64_t i = batch.lo; i < batch.hi; i++) {
@@ -375,7 +373,7 @@ void gemm_run(const GemmPlan *p, const GemmSide *a, const GemmSide *b, const Gem
     float  *partial = (float *)((char *)workspace + (size_t)jobs * p->job_bytes);
     if (p->parts_k == 1)
         partial = NULL;
-    /* no parallel region: a team of another size is made anew, by malloc */
+    /* no parallel region: OpenMP allocates a new team when the size changes */
     if (jobs == 1) {
         gemm_run_job(p, a, b, c, 0, workspace, NULL);
         return;
@@ -390,7 +388,7 @@ void gemm_run(const GemmPlan *p, const GemmSide *a, const GemmSide *b, const Gem
         gemm_reduce(p, c, partial, gemm_part(p->m, p->threads, job, 1));
 }
 
-/* --- one thread, fp32, for kernels that tile by themselves --- */
+/* --- one thread, fp32, for kernels that do their own tiling --- */
 
 size_t gemm_tile_workspace(int64_t m, int64_t n, int64_t k)
 {
@@ -411,9 +409,9 @@ void gemm_tile(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, floa
                 c[i * ldc + j] *= beta;
     GemmSide sa = gemm_matrix(trans_a, F32, a, lda);
     GemmSide sb = gemm_matrix(!trans_b, F32, b, ldb);
-    Sums     s = { .data = c, .ld = ldc, .add = beta != 0.0f, .alpha = alpha };
+    GemmSums     s = { .data = c, .ld = ldc, .add = beta != 0.0f, .alpha = alpha };
     float   *a_panels = workspace, *b_panels = a_panels + plan.a_floats;
     for (int64_t j = 0; j < n; j += plan.nc)
-        gemm_block(&plan, &sa, &sb, &s, (Range){ 0, m }, (Range){ j, gemm_min(j + plan.nc, n) },
-                   (Range){ 0, k }, a_panels, b_panels, false);
+        gemm_block(&plan, &sa, &sb, &s, (GemmRange){ 0, m }, (GemmRange){ j, gemm_min(j + plan.nc, n) },
+                   (GemmRange){ 0, k }, a_panels, b_panels, false);
 }

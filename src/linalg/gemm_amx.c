@@ -1,19 +1,19 @@
-/* gemm_amx.c -- the own product of two bf16 operands in tiles: blocks and the forms amx.h wants.
+/* gemm_amx.c -- the built-in product of two bf16 operands: blocks, and packing as amx.h needs it.
  *
- * Which operand is A matters more than the shape: rows of k are copied into A's tiles but turned
- * for B's panels; rows of i are paired for B but paired and turned for A. Turning is what
- * costs. */
+ * Which operand is A matters more than the shape: rows along k are copied into A's tiles but
+ * transposed for B's panels; rows along i are paired for B but paired and transposed for A.
+ * Transposing is the expensive part. */
 #include "linalg/gemm_int.h"
 
 enum {
-    AMX_KC = 512,                            /* a panel of B, 64 bytes a k, stays in L1 */
-    AMX_B_WHOLE = 512 << 10,                 /* elements of B packed over all of k at most: L2 */
+    AMX_KC = 512,                            /* a panel of B, 64 bytes per k, stays in L1 */
+    AMX_B_WHOLE = 512 << 10,                 /* elements of B packed over all of k: fits L2 */
     AMX_MC = 256,                            /* rows of A packed at once */
-    AMX_SUMS = 64 << 10,                     /* sums aside: few while B stays packed, */
-    AMX_SUMS_LONG = 256 << 10,               /* more when every block of rows packs B again */
+    AMX_SUMS = 64 << 10,                     /* sums in workspace, if B stays packed */
+    AMX_SUMS_LONG = 256 << 10,               /* the same, if every block of rows packs B again */
 };
 
-/* Cycles an element, roughly, measured: only the order of what they give matters. */
+/* Measured cycles per element, roughly; only comparisons matter. */
 static const float amx_pack_cost[2][2] = {   /* [B?][along_i?] */
     { 0.08f, 0.25f },
     { 0.20f, 0.12f },
@@ -23,9 +23,9 @@ bool gemm_swap_amx(int64_t m, int64_t n, int64_t k, bool a_along_i, bool b_along
 {
     double plain = (double)m * (double)amx_pack_cost[0][a_along_i] +
                    (double)n * (double)amx_pack_cost[1][b_along_i];
-    double turned = (double)n * (double)amx_pack_cost[0][b_along_i] +
+    double transposed = (double)n * (double)amx_pack_cost[0][b_along_i] +
                     (double)m * (double)amx_pack_cost[1][a_along_i];
-    return turned * (double)k + 0.5 * (double)m * (double)n < plain * (double)k;
+    return transposed * (double)k + 0.5 * (double)m * (double)n < plain * (double)k;
 }
 
 void gemm_plan_amx(GemmPlan *plan, int64_t batch, int64_t m, int64_t n, int64_t k, int threads,
@@ -38,9 +38,9 @@ void gemm_plan_amx(GemmPlan *plan, int64_t batch, int64_t m, int64_t n, int64_t 
                         .pack_b = amx_pack_cost[1][b_along_i],
                         .parts_b = 1, .parts_m = 1, .parts_n = 1, .parts_k = 1 };
     gemm_plan_parts(plan);
-    int64_t job_m = gemm_round_up(gemm_ceil_part(m, plan->parts_m, AMX_ROWS), AMX_ROWS);
-    int64_t job_n = gemm_round_up(gemm_ceil_part(n, plan->parts_n, AMX_NR), AMX_NR);
-    int64_t job_k = gemm_max(gemm_round_up(gemm_ceil_part(k, plan->parts_k, AMX_K), AMX_K), AMX_K);
+    int64_t job_m = align_up(gemm_ceil_part(m, plan->parts_m, AMX_ROWS), AMX_ROWS);
+    int64_t job_n = align_up(gemm_ceil_part(n, plan->parts_n, AMX_NR), AMX_NR);
+    int64_t job_k = gemm_max(align_up(gemm_ceil_part(k, plan->parts_k, AMX_K), AMX_K), AMX_K);
     int64_t fit = AMX_B_WHOLE / job_k / AMX_NR * AMX_NR;   /* columns of B over all of k */
     bool    aside = !direct && plan->parts_k == 1;
     plan->b_whole = fit >= gemm_min(job_n, 128);
@@ -52,10 +52,10 @@ void gemm_plan_amx(GemmPlan *plan, int64_t batch, int64_t m, int64_t n, int64_t 
     plan->a_floats = (size_t)(plan->mc * plan->kc / 2);
     plan->b_floats = (size_t)(plan->nc * (plan->b_whole ? job_k : plan->kc) / 2);
     plan->tile_floats = aside ? (size_t)(plan->mb * plan->nc) : 0;
-    gemm_plan_workspace(plan, gemm_round_up(m, AMX_ROWS));
+    gemm_plan_workspace(plan, align_up(m, AMX_ROWS));
 }
 
-const uint16_t *gemm_block_matrix(const GemmSide *side, Range i, int64_t k0, int64_t *nk,
+const uint16_t *gemm_block_matrix(const GemmSide *side, GemmRange i, int64_t k0, int64_t *nk,
                                   uint16_t *room, int64_t *ld)
 {
     (void)nk, (void)room;
@@ -64,7 +64,7 @@ const uint16_t *gemm_block_matrix(const GemmSide *side, Range i, int64_t k0, int
                                                          : i.lo * side->ld + k0);
 }
 
-/* Sixteen pairs of rows of i, from up to AMX_K rows of k, as words; absent rows are zeros. */
+/* Packs up to AMX_K rows as AMX_K / 2 rows of pairs, one word per pair; absent rows are zeros. */
 static void amx_stage_pairs(uint32_t *stage, int64_t wide, const uint16_t *src, int64_t ld,
                             int64_t nk, int64_t ni)
 {
@@ -75,9 +75,8 @@ static void amx_stage_pairs(uint32_t *stage, int64_t wide, const uint16_t *src, 
     }
 }
 
-/* Row r of a piece of `have` elements into chunks of AMX_K, each `step` after the one before;
- * filled up with zeros. Rows are read to their end, one after the other: the way they lie in
- * memory. */
+/* Copies a row of `have` elements into chunks of AMX_K, `step` apart; the last is padded with
+ * zeros. Each row is read to its end before the next, in the order of memory. */
 static void amx_copy_row(uint16_t *dst, int64_t step, const uint16_t *src, int64_t have)
 {
     int64_t x = 0;
@@ -96,7 +95,7 @@ static void amx_zero_row(uint16_t *dst, int64_t step, int64_t have)
 }
 
 /* Rows m of A, k in [k0, k0 + kk), into rows of tiles. */
-static void amx_pack_a(const GemmSide *a, Range m, int64_t k0, int64_t kk, uint16_t *dst)
+static void amx_pack_a(const GemmSide *a, GemmRange m, int64_t k0, int64_t kk, uint16_t *dst)
 {
     uint16_t room[GEMM_ROOM];
     uint32_t stage[AMX_K / 2 * GEMM_ROOM_I];
@@ -105,8 +104,8 @@ static void amx_pack_a(const GemmSide *a, Range m, int64_t k0, int64_t kk, uint1
         for (int64_t k = 0; k < kk; k += AMX_K)
             for (int64_t i = 0; i < rows; i += GEMM_ROOM_I) {
                 int64_t nk = gemm_min(AMX_K, kk - k), ni = gemm_min(GEMM_ROOM_I, rows - i);
-                int64_t wide = gemm_round_up(ni, AMX_ROWS);
-                Range   some = { m.lo + i, m.lo + i + ni };
+                int64_t wide = align_up(ni, AMX_ROWS);
+                GemmRange   some = { m.lo + i, m.lo + i + ni };
                 const uint16_t *src = a->block(a, some, k0 + k, &nk, room, &ld);
                 amx_stage_pairs(stage, wide, src, ld, nk, ni);
                 for (int64_t x = 0; x < wide; x += AMX_ROWS)
@@ -118,7 +117,7 @@ static void amx_pack_a(const GemmSide *a, Range m, int64_t k0, int64_t kk, uint1
     for (int64_t i = 0; i < rows; i += AMX_ROWS)
         for (int64_t k = 0, nk; k < kk; k += nk) {
             int64_t ni = gemm_min(AMX_ROWS, rows - i);
-            Range   some = { m.lo + i, m.lo + i + ni };
+            GemmRange   some = { m.lo + i, m.lo + i + ni };
             nk = kk - k;
             const uint16_t *src = a->block(a, some, k0 + k, &nk, room, &ld);
             uint16_t *to = dst + amx_tile_at(i, k, kk);
@@ -130,15 +129,15 @@ static void amx_pack_a(const GemmSide *a, Range m, int64_t k0, int64_t kk, uint1
 }
 
 /* Columns n of B, k in [k0, k0 + kk), into panels. */
-static void amx_pack_b(const GemmSide *b, Range n, int64_t k0, int64_t kk, uint32_t *dst)
+static void amx_pack_b(const GemmSide *b, GemmRange n, int64_t k0, int64_t kk, uint32_t *dst)
 {
     uint16_t room[GEMM_ROOM];
-    int64_t  ld, cols = n.hi - n.lo, panel = gemm_round_up(kk, AMX_K) / 2 * AMX_NR;
+    int64_t  ld, cols = n.hi - n.lo, panel = align_up(kk, AMX_K) / 2 * AMX_NR;
     if (b->along_i) {
         for (int64_t k = 0; k < kk; k += AMX_K)
             for (int64_t i = 0; i < cols; i += GEMM_ROOM_I) {
                 int64_t nk = gemm_min(AMX_K, kk - k), ni = gemm_min(GEMM_ROOM_I, cols - i);
-                Range   some = { n.lo + i, n.lo + i + ni };
+                GemmRange   some = { n.lo + i, n.lo + i + ni };
                 const uint16_t *src = b->block(b, some, k0 + k, &nk, room, &ld);
                 uint32_t       *to = dst + i / AMX_NR * panel + k / 2 * AMX_NR;
                 for (int64_t x = 0; x < ni; x += AMX_NR, to += panel, src += AMX_NR)
@@ -149,11 +148,11 @@ static void amx_pack_b(const GemmSide *b, Range n, int64_t k0, int64_t kk, uint3
     for (int64_t i = 0; i < cols; i += AMX_NR, dst += panel)
         for (int64_t k = 0, nk; k < kk; k += nk) {
             int64_t ni = gemm_min(AMX_NR, cols - i);
-            Range   some = { n.lo + i, n.lo + i + ni };
+            GemmRange   some = { n.lo + i, n.lo + i + ni };
             nk = kk - k;
             const uint16_t *src = b->block(b, some, k0 + k, &nk, room, &ld);
             for (int64_t x = 0; x < nk; x += AMX_K) {
-                uint32_t  rows[AMX_NR * AMX_K / 2];      /* words, wherever the elements lay */
+                uint32_t  rows[AMX_NR * AMX_K / 2];      /* aligned, wherever src is */
                 uint16_t *to = (uint16_t *)(void *)rows;
                 int64_t   have = gemm_min(AMX_K, nk - x);
                 for (int64_t r = 0; r < ni; r++)
@@ -165,18 +164,18 @@ static void amx_pack_b(const GemmSide *b, Range n, int64_t k0, int64_t kk, uint3
         }
 }
 
-void gemm_block_amx(const GemmPlan *p, const GemmSide *a, const GemmSide *b, const Sums *s,
-                    Range m, Range n, Range k, float *a_panels, float *b_panels, bool b_packed)
+void gemm_block_amx(const GemmPlan *p, const GemmSide *a, const GemmSide *b, const GemmSums *s,
+                    GemmRange m, GemmRange n, GemmRange k, float *a_panels, float *b_panels, bool b_packed)
 {
     uint16_t *a_tiles = (uint16_t *)(void *)a_panels;
     uint32_t *b_block = (uint32_t *)(void *)b_panels;
     int64_t   k0 = k.lo;
-    do {                                     /* once even for k = 0: the sums are then zeros */
-        int64_t kk = gemm_min(p->kc, k.hi - k0), depth = gemm_round_up(kk, AMX_K);
+    do {                                     /* also for k = 0: the sums are zeros */
+        int64_t kk = gemm_min(p->kc, k.hi - k0), depth = align_up(kk, AMX_K);
         if (!b_packed)
             amx_pack_b(b, n, k0, kk, b_block);
         for (int64_t i = m.lo; i < m.hi; i += p->mc) {
-            Range rows = { i, gemm_min(i + p->mc, m.hi) };
+            GemmRange rows = { i, gemm_min(i + p->mc, m.hi) };
             amx_pack_a(a, rows, k0, kk, a_tiles);
             for (int64_t j = n.lo; j < n.hi; j += AMX_NR)
                 amx_product(&(AmxProduct){
@@ -186,7 +185,7 @@ void gemm_block_amx(const GemmPlan *p, const GemmSide *a, const GemmSide *b, con
                     .add = s->add || k0 > k.lo });
         }
         if (p->b_whole)
-            b_block += gemm_round_up(n.hi - n.lo, AMX_NR) * depth / 2;
+            b_block += align_up(n.hi - n.lo, AMX_NR) * depth / 2;
         k0 += p->kc;
     } while (k0 < k.hi);
 }

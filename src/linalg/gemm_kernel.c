@@ -1,9 +1,8 @@
-/* gemm_kernel.c -- the arithmetic of the own matrix product, and the packing of panels.
+/* gemm_kernel.c -- the arithmetic of the built-in matrix product, and the packing of panels.
  *
- * Written with the compiler's vector types: the same text is the AVX-512, the AVX2 and the SSE one.
- * One function is instantiated for every number of rows and for one or two vectors of columns, with
- * all loops over sums unrolled, so that the sums are registers; edges then cost what they
- * are. */
+ * The compiler's vector types make the same code AVX-512, AVX2 or SSE. One function is instantiated
+ * for every number of rows and for one or two vectors of columns, with all loops over sums
+ * unrolled: the sums stay in registers, and edges cost no more than their size. */
 #include "linalg/gemm.h"
 
 #include "device/convert.h"
@@ -28,8 +27,8 @@ static inline __attribute__((always_inline)) Vec kernel_madd(float a, Vec b, Vec
 #endif
 }
 
-/* in_place: A as it lies, rows lda apart. Every third row has a pointer, the two between are one
- * and two lda from it, which the processor's addressing does for nothing. */
+/* in_place: rows of A are lda apart. Every third row has a pointer; the two rows after it are at
+ * lda and 2*lda, which the addressing modes reach at no cost. */
 static inline __attribute__((always_inline)) void kernel_tile(const int rows, const int vectors,
                                                               const bool in_place,
                                                               const GemmTile *t)
@@ -47,7 +46,7 @@ static inline __attribute__((always_inline)) void kernel_tile(const int rows, co
         for (int v = 0; v < vectors; v++)
             sum[r][v] = (Vec){ 0 };
 #pragma GCC unroll 14
-    for (int r = 0; r < rows; r++)           /* C, for when the sums are there */
+    for (int r = 0; r < rows; r++)           /* prefetch C for the end */
 #pragma GCC unroll 2
         for (int v = 0; v < vectors; v++)
             __builtin_prefetch(t->c + r * t->ldc + v * GEMM_LANES, 1);
@@ -134,8 +133,8 @@ void gemm_kernel(int64_t rows, int vectors, const GemmTile *tile)
             x[i + (s)] = hi;                                                    \
         }
 
-/* GEMM_LANES rows. Whole vectors are stored, in order of k, so that what one writes too far the
- * next one overwrites. */
+/* GEMM_LANES rows. Whole vectors are stored in the order of k: what one store writes too much, the
+ * next overwrites. */
 static inline void interleave_lanes(float *dst, int64_t width, const float *const *rows, int64_t n)
 {
     int64_t k = 0;

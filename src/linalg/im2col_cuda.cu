@@ -1,5 +1,5 @@
-/* im2col_cuda.cu -- what surrounds the libraries' products and convolutions: columns and their sums,
- * turned weights, biases, sums of parts. */
+/* im2col_cuda.cu -- kernels around the libraries' products and convolutions: im2col and its
+ * adjoint, transposed weights, biases, partial sums. */
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -7,6 +7,7 @@
 #include "device/launch_cuda.h"
 
 extern "C" {
+#include "base/int_math.h"
 #include "linalg/plugin_cuda_linalg.h"
 }
 
@@ -34,29 +35,29 @@ enum { THREADS = 256, MAX_BLOCKS = 132 * 32 };
 
 static unsigned blocks_for(int64_t n)
 {
-    int64_t need = (n + THREADS - 1) / THREADS;
+    int64_t need = ceil_div(n, THREADS);
     return (unsigned)(need < 1 ? 1 : need < MAX_BLOCKS ? need : MAX_BLOCKS);
 }
 
-template <class T> struct alignas(16) Piece { T at[16 / sizeof(T)]; };
+template <class T> struct alignas(16) Im2colChunk { T at[16 / sizeof(T)]; };
 
-/* One thread makes 16 bytes of one row, and the same columns of every so many rows. Taps along w
- * and their channels lie side by side in x as in a row, a `line`: what is divided by it is divided
- * once. WHOLE: a piece lies within one tap. The columns between the last tap and the pitch are
- * zero, so that a product may take them along. */
+/* A thread writes 16 bytes of a row, and the same columns of further rows, so that it divides by
+ * the line length only once. A `line` is the taps along w and their channels, contiguous in x as in
+ * a row. WHOLE: a chunk lies within one tap. Columns between the last tap and the pitch are zero,
+ * so that a product may include them. */
 template <class T, bool WHOLE>
-static __global__ void columns_kernel(ColumnsDesc d, const T *x, unsigned first, unsigned rows,
-                                      int lanes, T *columns)
+static __global__ void im2col_kernel(Im2colDesc d, const T *x, unsigned first, unsigned rows,
+                                      int lanes, T *windows)
 {
     cuda_begin();
     constexpr int V = 16 / (int)sizeof(T);
-    int pieces = (int)d.pitch / V, ci = (int)d.ci, line = (int)d.kernel[2] * ci;
+    int chunks = (int)d.pitch / V, ci = (int)d.ci, line = (int)d.kernel[2] * ci;
     int wide = (int)d.in[2] * ci, high = (int)d.in[1], deep = (int)d.in[0];
-    int lane = lanes > 1 ? (int)threadIdx.x / pieces : 0;
-    int piece = (int)(blockIdx.y * THREADS + threadIdx.x) - lane * pieces;
-    if (lane >= lanes || piece >= pieces)
+    int lane = lanes > 1 ? (int)threadIdx.x / chunks : 0;
+    int chunk = (int)(blockIdx.y * THREADS + threadIdx.x) - lane * chunks;
+    if (lane >= lanes || chunk >= chunks)
         return;
-    int tall = (int)d.kernel[1], tap_line = piece * V / line, at = piece * V - tap_line * line;
+    int tall = (int)d.kernel[1], tap_line = chunk * V / line, at = chunk * V - tap_line * line;
     int kd = tap_line / tall, kh = tap_line - kd * tall;
     for (unsigned r = blockIdx.x * lanes + lane; r < rows; r += gridDim.x * lanes) {
         unsigned up = (r + first) / (unsigned)d.out[2], ow = r + first - up * (unsigned)d.out[2];
@@ -66,7 +67,7 @@ static __global__ void columns_kernel(ColumnsDesc d, const T *x, unsigned first,
         int h = (int)oh * (int)d.stride[1] - (int)d.pad_lo[1];
         int z = (int)od * (int)d.stride[0] - (int)d.pad_lo[0];
         const T *from = x + (((int64_t)image * deep + z) * high + h) * wide + q;
-        Piece<T> to = {};
+        Im2colChunk<T> to = {};
         int      a = at, i = kh, k = kd;
 #pragma unroll
         for (int j = 0; j < (WHOLE ? 1 : V); j++) {
@@ -74,7 +75,7 @@ static __global__ void columns_kernel(ColumnsDesc d, const T *x, unsigned first,
             bool     in = k < (int)d.kernel[0] && (unsigned)(q + a) < (unsigned)wide &&
                       (unsigned)(h + i) < (unsigned)high && (unsigned)(z + k) < (unsigned)deep;
             if (WHOLE && in)
-                to = *(const Piece<T> *)here;
+                to = *(const Im2colChunk<T> *)here;
             else if (in)
                 to.at[j] = *here;
             if (++a == line) {
@@ -83,30 +84,30 @@ static __global__ void columns_kernel(ColumnsDesc d, const T *x, unsigned first,
                 i = i == tall ? 0 : i;
             }
         }
-        *(Piece<T> *)(columns + (int64_t)r * d.pitch + piece * V) = to;
+        *(Im2colChunk<T> *)(windows + (int64_t)r * d.pitch + chunk * V) = to;
     }
 }
 
-extern "C" Err cuda_columns(cudaStream_t stream, const ColumnsDesc *d, Type type, const void *x,
-                            int64_t first, int64_t rows, void *columns)
+extern "C" Err cuda_im2col(cudaStream_t stream, const Im2colDesc *d, Type type, const void *x,
+                            int64_t first, int64_t rows, void *windows)
 {
     WITH_TYPE(type, T, {
-        int  v = 16 / (int)sizeof(T), pieces = (int)d->pitch / v;
-        int  lanes = pieces < THREADS ? THREADS / pieces : 1;
+        int  v = 16 / (int)sizeof(T), chunks = (int)d->pitch / v;
+        int  lanes = chunks < THREADS ? THREADS / chunks : 1;
         bool whole = d->ci % v == 0 && (uintptr_t)x % 16 == 0;
-        dim3 grid(blocks_for((rows + lanes - 1) / lanes * THREADS),
-                  (unsigned)((pieces + THREADS - 1) / THREADS));
-        cuda_launch(stream, whole ? columns_kernel<T, true> : columns_kernel<T, false>, grid,
+        dim3 grid(blocks_for(ceil_div(rows, lanes) * THREADS),
+                  (unsigned)ceil_div(chunks, THREADS));
+        cuda_launch(stream, whole ? im2col_kernel<T, true> : im2col_kernel<T, false>, grid,
                     THREADS, 0, *d, (const T *)x, (unsigned)first, (unsigned)rows, lanes,
-                    (T *)columns);
+                    (T *)windows);
     });
     return OK;
 }
 
-/* One thread, one element of dx: the taps that read it, in their own order. */
+/* One thread per element of dx: sums the taps that read it, in a fixed order. */
 template <class T>
-static __global__ void columns_sum_kernel(ColumnsDesc d, T *dx, int64_t image, int axis,
-                                          int64_t from, int64_t to, const float *columns,
+static __global__ void col2im_kernel(Im2colDesc d, T *dx, int64_t image, int axis,
+                                          int64_t from, int64_t to, const float *windows,
                                           int64_t first, int64_t rows)
 {
     cuda_begin();
@@ -134,7 +135,7 @@ static __global__ void columns_sum_kernel(ColumnsDesc d, T *dx, int64_t image, i
                         continue;
                     int64_t row = (od * d.out[1] + oh) * d.out[2] + ow - first;
                     if (row >= 0 && row < rows)
-                        sum += columns[row * d.pitch +
+                        sum += windows[row * d.pitch +
                                        ((kd * d.kernel[1] + kh) * d.kernel[2] + kw) * d.ci + c];
                 }
             }
@@ -143,19 +144,19 @@ static __global__ void columns_sum_kernel(ColumnsDesc d, T *dx, int64_t image, i
     }
 }
 
-extern "C" Err cuda_columns_sum(cudaStream_t stream, const ColumnsDesc *d, Type type, void *dx,
+extern "C" Err cuda_col2im(cudaStream_t stream, const Im2colDesc *d, Type type, void *dx,
                                 int64_t image, int axis, int64_t from, int64_t to,
-                                const float *columns, int64_t first, int64_t rows)
+                                const float *windows, int64_t first, int64_t rows)
 {
     int64_t lines = axis == 0 ? (to - from) * d->in[1] : d->in[0] * (to - from);
     WITH_TYPE(type, T,
-              cuda_launch(stream, columns_sum_kernel<T>, blocks_for(lines * d->in[2] * d->ci),
-                          THREADS, 0, *d, (T *)dx, image, axis, from, to, columns, first, rows););
+              cuda_launch(stream, col2im_kernel<T>, blocks_for(lines * d->in[2] * d->ci),
+                          THREADS, 0, *d, (T *)dx, image, axis, from, to, windows, first, rows););
     return OK;
 }
 
-/* Tiles of 32 x 32 through shared memory, both sides in whole lines; a column of padding keeps the
- * banks apart. */
+/* Tiles of 32 x 32 through shared memory, so that reads and writes are coalesced; a column of
+ * padding avoids bank conflicts. */
 template <class T>
 static __global__ void transpose_kernel(const T *from, int64_t rows, int64_t columns,
                                         const T *before, T *to)
@@ -178,32 +179,33 @@ static __global__ void transpose_kernel(const T *from, int64_t rows, int64_t col
 extern "C" Err cuda_transpose(cudaStream_t stream, Type type, const void *from, int64_t rows,
                               int64_t columns, const void *before, void *to)
 {
-    /* The grid's second side ends at 65,535 tiles: the longer axis takes the first. */
-    dim3 grid((unsigned)((columns + 31) / 32), (unsigned)((rows + 31) / 32)), block(32, 8);
-    if ((rows + 31) / 32 > 65535)
-        return fail(E_DEVICE, "a weight of %lld rows is too long to turn", (long long)rows);
+    enum { TILE = 32, MAX_GRID_Y = 65535 };
+    dim3 grid((unsigned)ceil_div(columns, TILE), (unsigned)ceil_div(rows, TILE)), block(TILE, 8);
+    if (ceil_div(rows, TILE) > MAX_GRID_Y)
+        return fail(E_DEVICE, "a weight of %lld rows cannot be transposed; the limit is %d",
+                    (long long)rows, TILE * MAX_GRID_Y);
     WITH_TYPE(type, T,
               cuda_launch(stream, transpose_kernel<T>, grid, block, 0, (const T *)from, rows,
                           columns, (const T *)before, (T *)to););
     return OK;
 }
 
-static __global__ void turn_taps_kernel(const float *turned, int64_t taps, int64_t in, int64_t out,
+static __global__ void transpose_taps_kernel(const float *transposed, int64_t taps, int64_t in, int64_t out,
                                         const float *before, float *dw)
 {
     cuda_begin();
     for (int64_t at = blockIdx.x * (int64_t)THREADS + threadIdx.x; at < taps * in * out;
          at += (int64_t)gridDim.x * THREADS) {
         int64_t o = at % out, i = at / out % in, tap = at / out / in;
-        float   x = turned[((taps - 1 - tap) * out + o) * in + i];
+        float   x = transposed[((taps - 1 - tap) * out + o) * in + i];
         dw[at] = before ? before[at] + x : x;
     }
 }
 
-extern "C" Err cuda_turn_taps(cudaStream_t stream, const float *turned, int64_t taps, int64_t in,
+extern "C" Err cuda_transpose_taps(cudaStream_t stream, const float *transposed, int64_t taps, int64_t in,
                               int64_t out, const float *before, float *dw)
 {
-    cuda_launch(stream, turn_taps_kernel, blocks_for(taps * in * out), THREADS, 0, turned, taps,
+    cuda_launch(stream, transpose_taps_kernel, blocks_for(taps * in * out), THREADS, 0, transposed, taps,
                 in, out, before, dw);
     CUDA_TRY(cudaPeekAtLastError());
     return OK;
@@ -249,7 +251,7 @@ extern "C" Err cuda_widen(cudaStream_t stream, Type type, const void *from, int6
     return OK;
 }
 
-static __global__ void sum_parts_kernel(const float *parts, int64_t n, int64_t count,
+static __global__ void sum_partials_kernel(const float *partials, int64_t n, int64_t count,
                                         const float *before, float *y)
 {
     cuda_begin();
@@ -258,15 +260,15 @@ static __global__ void sum_parts_kernel(const float *parts, int64_t n, int64_t c
         float sum = before ? before[i] : 0.0f;
 #pragma unroll 16
         for (int64_t p = 0; p < n; p++)
-            sum += parts[p * count + i];
+            sum += partials[p * count + i];
         y[i] = sum;
     }
 }
 
-extern "C" Err cuda_sum_parts(cudaStream_t stream, const float *parts, int64_t n, int64_t count,
+extern "C" Err cuda_sum_partials(cudaStream_t stream, const float *partials, int64_t n, int64_t count,
                               const float *before, float *y)
 {
-    cuda_launch(stream, sum_parts_kernel, blocks_for(count), THREADS, 0, parts, n, count, before,
+    cuda_launch(stream, sum_partials_kernel, blocks_for(count), THREADS, 0, partials, n, count, before,
                 y);
     CUDA_TRY(cudaPeekAtLastError());
     return OK;
@@ -280,15 +282,15 @@ static __global__ void pairs_weight_kernel(const __grid_constant__ PairsWeight d
     uint16_t  *to = (uint16_t *)(room + d.at[blockIdx.y]);
     int64_t first = blockIdx.x * (int64_t)THREADS + threadIdx.x,
             stride = (int64_t)gridDim.x * THREADS;
-    int        width = (int)(d.turned ? b.k : b.n), w_width = (int)(d.turned ? d.k : d.n);
-    /* 2-byte numbers of any kind; 0 is all bits 0 */
+    int        width = (int)(d.transposed ? b.k : b.n), w_width = (int)(d.transposed ? d.k : d.n);
+    /* 2-byte numbers of either type; 0 has no bits set */
     for (int64_t i = first; i < b.k * b.n; i += stride) {
         int     row = (int)(i / width), col = (int)(i - (int64_t)row * width);
-        int64_t k = b.from_k + (d.turned ? col : row), n = b.from_n + (d.turned ? row : col);
+        int64_t k = b.from_k + (d.transposed ? col : row), n = b.from_n + (d.transposed ? row : col);
         bool    second = k >= d.k;
         k -= second ? d.k : 0;
         n -= second ? d.n : 0;
-        to[i] = n >= 0 && n < d.n ? w[(d.turned ? n : k) * w_width + (d.turned ? k : n)]
+        to[i] = n >= 0 && n < d.n ? w[(d.transposed ? n : k) * w_width + (d.transposed ? k : n)]
                                   : (uint16_t)0;
     }
     for (int64_t i = first; d.bias_bytes && i < b.n; i += stride) {

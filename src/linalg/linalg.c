@@ -1,8 +1,8 @@
-/* linalg.c -- finding providers, and remembering what they made.
+/* linalg.c -- loads the oneDNN backend, chooses backends, and caches primitives.
  *
- *   description, threads, preferred provider -> a primitive, made once in the life of the process
+ *   description, threads, preferred backend -> a primitive, made once in the life of the process
  *
- * Not finding the oneDNN plugin is no error: the own provider does everything.
+ * A missing oneDNN plugin is not an error: the built-in backend can do everything.
  */
 #include "linalg/linalg.h"
 
@@ -16,23 +16,23 @@
 
 #define PLUGIN_FILE "libplimsoll_dnnl.so"
 
-/* Every field is copied into zeroed bytes, so that keys compare as bytes. Fields that do not
- * matter are left zero: one primitive then serves all descriptions that mean the same. */
-typedef struct Key {
+/* Fields are copied into zeroed memory, so that keys compare as bytes. Fields that do not matter
+ * stay zero: one primitive then serves all descriptions that mean the same. */
+typedef struct PrimKey {
     const Backend *backend;
     int64_t     threads, is_conv;
     int64_t     numbers[28];
-} Key;
+} PrimKey;
 
-typedef struct Entry {
-    Key         key;
+typedef struct PrimEntry {
+    PrimKey         key;
     const Prim *prim;
-} Entry;
+} PrimEntry;
 
 static struct {
     pthread_mutex_t lock;
     Pool   *pool;                /* lives as long as the process */
-    Entry **slots;               /* open addressing; n_slots is a power of two */
+    PrimEntry **slots;               /* open addressing; n_slots is a power of two */
     size_t  n_slots, n_used;
     bool    looked;
     const Backend *dnnl;
@@ -53,7 +53,7 @@ static void linalg_find(void)
     state.dnnl = entry ? entry(&host) : NULL;
     if (!state.dnnl) {
         snprintf(state.why, sizeof state.why, "%s %s", PLUGIN_FILE,
-                 entry ? "is of another version or could not start" : "has no plimsoll_backend()");
+                 entry ? "is of another version or cannot start" : "has no plimsoll_backend()");
         dlclose(lib);
     }
 }
@@ -74,7 +74,7 @@ const char *backend_why(void)
 
 /* --- the cache --- */
 
-static void key_of_matmul(Key *key, const MatmulDesc *d)
+static void key_of_matmul(PrimKey *key, const MatmulDesc *d)
 {
     bool    many = d->batch > 1;
     int64_t numbers[] = {
@@ -86,7 +86,7 @@ static void key_of_matmul(Key *key, const MatmulDesc *d)
     memcpy(key->numbers, numbers, sizeof numbers);
 }
 
-static void key_of_conv(Key *key, const ConvDesc *d)
+static void key_of_conv(PrimKey *key, const ConvDesc *d)
 {
     int64_t *at = key->numbers;
     const int64_t *const axes[] = { d->in, d->out, d->kernel, d->stride, d->pad_lo, d->pad_hi };
@@ -98,13 +98,13 @@ static void key_of_conv(Key *key, const ConvDesc *d)
         memcpy(at, axes[i], 3 * sizeof *at);
 }
 
-static size_t key_hash(const Key *key)
+static size_t key_hash(const PrimKey *key)
 {
     uint64_t hash = hash_bytes(HASH_EMPTY, key, sizeof *key);
     return (size_t)(hash ^ hash >> 32);
 }
 
-static Entry **slot_find(Entry **slots, size_t n_slots, const Key *key)
+static PrimEntry **slot_find(PrimEntry **slots, size_t n_slots, const PrimKey *key)
 {
     size_t at = key_hash(key) & (n_slots - 1);
     while (slots[at] && memcmp(&slots[at]->key, key, sizeof *key) != 0)
@@ -115,7 +115,7 @@ static Entry **slot_find(Entry **slots, size_t n_slots, const Key *key)
 static void slots_grow(void)
 {
     size_t  n = state.n_slots ? 2 * state.n_slots : 256;
-    Entry **slots = NEWN(state.pool, Entry *, n);
+    PrimEntry **slots = NEWN(state.pool, PrimEntry *, n);
     for (size_t i = 0; i < state.n_slots; i++)
         if (state.slots[i])
             *slot_find(slots, n, &state.slots[i]->key) = state.slots[i];
@@ -123,36 +123,36 @@ static void slots_grow(void)
     state.n_slots = n;
 }
 
-static Err linalg_make(const Backend *backend, const void *desc, const Key *key, Prim **prim)
+static Err linalg_make(const Backend *backend, const void *desc, const PrimKey *key, Prim **prim)
 {
     int threads = (int)key->threads;
     return key->is_conv ? backend->conv(state.pool, desc, threads, prim)
                         : backend->matmul(state.pool, desc, threads, prim);
 }
 
-/* The key's place in the cache, under the lock; *slot is NULL where nothing is kept yet. */
-static Entry **linalg_slot(const Key *key)
+/* The key's slot in the cache; the caller holds the lock. *slot is NULL if nothing is cached. */
+static PrimEntry **linalg_slot(const PrimKey *key)
 {
     if (!state.pool)
-        state.pool = pool_new(NULL, "blas");
+        state.pool = pool_new(NULL, "linalg");
     if (2 * state.n_used >= state.n_slots)
         slots_grow();
     return slot_find(state.slots, state.n_slots, key);
 }
 
-static void slot_keep(Entry **slot, const Key *key, Prim *prim)
+static void slot_keep(PrimEntry **slot, const PrimKey *key, Prim *prim)
 {
-    *slot = NEW(state.pool, Entry);
+    *slot = NEW(state.pool, PrimEntry);
     (*slot)->key = *key;
     (*slot)->prim = prim;
     state.n_used++;
 }
 
-static Err linalg_get(const Backend *preferred, bool bf16, const void *desc, Key *key, const Prim **out)
+static Err linalg_get(const Backend *preferred, bool bf16, const void *desc, PrimKey *key, const Prim **out)
 {
     key->backend = preferred && (preferred->bf16_pays || !bf16) ? preferred : backend_builtin();
     pthread_mutex_lock(&state.lock);
-    Entry **slot = linalg_slot(key);
+    PrimEntry **slot = linalg_slot(key);
     Err     err = OK;
     if (!*slot) {
         Prim *prim = NULL;
@@ -168,11 +168,11 @@ static Err linalg_get(const Backend *preferred, bool bf16, const void *desc, Key
     return err;
 }
 
-static void backend_widen(const ConvDesc *desc, const Prim *inner, Key *key, const Prim **out)
+static void backend_widen(const ConvDesc *desc, const Prim *inner, PrimKey *key, const Prim **out)
 {
     key->backend = conv_widen_backend();
     pthread_mutex_lock(&state.lock);
-    Entry **slot = linalg_slot(key);
+    PrimEntry **slot = linalg_slot(key);
     if (!*slot)
         slot_keep(slot, key, conv_widen(state.pool, desc, inner, (int)key->threads));
     *out = (*slot)->prim;
@@ -181,7 +181,7 @@ static void backend_widen(const ConvDesc *desc, const Prim *inner, Key *key, con
 
 Err linalg_matmul(const Backend *preferred, const MatmulDesc *desc, int threads, const Prim **prim)
 {
-    Key key;
+    PrimKey key;
     memset(&key, 0, sizeof key);
     key.threads = threads;
     key_of_matmul(&key, desc);
@@ -192,7 +192,7 @@ Err linalg_matmul(const Backend *preferred, const MatmulDesc *desc, int threads,
 
 Err linalg_conv(const Backend *preferred, const ConvDesc *desc, int threads, const Prim **prim)
 {
-    Key key;
+    PrimKey key;
     memset(&key, 0, sizeof key);
     key.threads = threads;
     key.is_conv = 1;

@@ -1,9 +1,9 @@
-/* linalg.h -- matrix products and convolutions, by whoever does them best on this CPU.
+/* linalg.h -- matrix products and convolutions, by the backend that is fastest on this CPU.
  *
- * A Backend is a provider: the own one (always there, complete, fixed reduction order) or oneDNN's,
- * loaded from libplimsoll_dnnl.so when present. Both answer the same two questions: how many
- * workspace bytes will this call need with this many threads (before planning), and do it (every
- * step, without allocating more than a provider states). Workspace belongs to the caller.
+ * A Backend is the built-in one (always there, complete, fixed order of summation) or oneDNN,
+ * loaded from libplimsoll_dnnl.so if present. Before planning, a backend says how many workspace
+ * bytes a call needs with a number of threads; in every step it runs the call and allocates no more
+ * than it stated. Workspace belongs to the caller.
  *
  * Layouts: matrices are row-major with leading dimensions; images are channels-last (N,D,H,W,C),
  * 2-D ones with D = 1; convolution weights are (KD,KH,KW,I,O). All sums are fp32.
@@ -48,54 +48,54 @@ typedef struct ConvDesc {
     bool     bias;                               /* forward only: co values */
 } ConvDesc;
 
-typedef struct Prim Prim;    /* a call made ready for one description and thread count */
+typedef struct Prim Prim;    /* a call prepared for one description and number of threads */
 
-typedef struct PrimArgs {    /* matmul: a, b, bias -> c. conv: a = x, b = w, c = y in every kind: */
-    void *a, *b, *c;         /* the one that is written depends on the kind */
+typedef struct PrimArgs {    /* matmul: a, b, bias -> c. conv: a = x, b = w, c = y for all kinds; */
+    void *a, *b, *c;         /* the kind says which of them is written */
     const void *bias;
     void *workspace;
-    /* On a GPU, where an accumulating product or the gradient of a convolution's weight finds what
-     * it adds its own sum to. NULL: the product in c, the gradient adds to nothing. */
+    /* GPU only: what an accumulating product, or the gradient of a convolution's weight, adds its
+     * sum to. NULL: the product adds to c, the gradient to nothing. */
     const void  *before;
-    float       *sums;       /* there too: column sums of dy, if the primitive makes them; */
-    const float *sums_before;    /* added to these, or NULL */
+    float       *sums;       /* GPU only: column sums of dy, if the primitive computes them, */
+    const float *sums_before;    /* plus these, unless NULL */
 } PrimArgs;
 
 struct Backend {
-    const char *name;        /* "own", "onednn" */
+    const char *name;        /* "builtin", "onednn" */
     const char *version;     /* written into plans */
-    /* its bf16 is no slower than own's (2-byte storage, fp32 products) here */
+    /* its bf16 is no slower on this machine than built-in fp32 products of bf16 data */
     bool        bf16_pays;
-    bool        alone;       /* on a GPU: the own provider cannot stand in */
-    /* on a GPU: convolutions of enlarged maps are faster from the small one, in 2-byte types */
+    bool        alone;       /* GPU: the built-in backend cannot take over */
+    /* GPU: in 2-byte types, convolutions of upsampled maps are faster as sub-pixel convolutions */
     bool        subpixel;
-    /* E_DEVICE if this provider cannot do it exactly; the caller then takes the own one. */
+    /* E_DEVICE if this backend cannot do it exactly; the built-in one then takes over. */
     Err  (*matmul)(Pool *pool, const MatmulDesc *desc, int threads, Prim **prim);
     Err  (*conv)(Pool *pool, const ConvDesc *desc, int threads, Prim **prim);
     Err  (*run)(const Prim *prim, const PrimArgs *args);
 };
 
-struct Prim {                /* every provider's primitive begins with this */
+struct Prim {                /* every backend's primitive begins with this */
     const Backend *backend;
-    size_t      workspace_bytes;   /* exact, 64-byte aligned start assumed */
+    size_t      workspace_bytes;   /* exact, if it starts at a multiple of 64 */
     const char *impl;            /* the implementation's name, for reports */
-    bool        sums;            /* a weight gradient that can give the column sums of dy as well */
+    bool        sums;            /* a weight gradient that can also compute the column sums of dy */
 };
 
 const Backend *backend_builtin(void);
-/* The own provider without algorithms that take more workspace to be faster. */
+/* The built-in backend without algorithms that trade workspace for speed. */
 const Backend *backend_lean(void);
-/* NULL when the plugin is not there; says why in backend_why() */
+/* NULL without the plugin; backend_why() then gives the reason */
 const Backend *backend_dnnl(void);
 const char *backend_why(void);
 
-/* The best provider's primitive: preferred if it can and it pays, else own. Cached by description
- * and threads for the life of the process, so asking twice is cheap. */
+/* A primitive of the preferred backend if that can do it and is faster, else of the built-in one.
+ * Cached by description and threads for the life of the process, so asking twice is cheap. */
 Err linalg_matmul(const Backend *preferred, const MatmulDesc *desc, int threads, const Prim **prim);
 Err linalg_conv(const Backend *preferred, const ConvDesc *desc, int threads, const Prim **prim);
 
-/* For kernels that tile by themselves (attention): one thread, fp32, C = alpha*op(A)op(B) + beta*C.
- * Workspace: gemm_tile_workspace(m, n, k) bytes, 64-byte aligned. */
+/* For kernels that do their own tiling (attention): one thread, fp32, C = alpha*op(A)op(B) +
+ * beta*C. Workspace: gemm_tile_workspace(m, n, k) bytes, 64-byte aligned. */
 size_t gemm_tile_workspace(int64_t m, int64_t n, int64_t k);
 void   gemm_tile(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
                  const float *a, int64_t lda, const float *b, int64_t ldb,

@@ -1,10 +1,11 @@
-/* narrow_conv.h -- convolutions of 2-byte types whose taps times input channels are 64 at most:
- * first layers, from images. By narrow_conv_cuda.cu, for the plugin's blas only.
+/* narrow_conv.h -- convolutions of 2-byte types with at most 64 taps times input channels: first
+ * layers, which read images. By narrow_conv_cuda.cu, for plugin_cuda_linalg.c only.
  *
- *   forward   y = columns w            weights   dw = columns' dy
+ *   forward   y = windows w            weights   dw = windows' dy
  *
- * Columns (a row for each position of y) are made in shared memory, a tile at a time, and never
- * leave it. To the weight every block has a share of the positions; the shares are added in order.
+ * The unfolded windows (im2col, a row for each position of y) are made in shared memory, a tile at
+ * a time, and never leave it. For the weights, blocks divide the positions; their partial sums are
+ * added in order.
  */
 #ifndef LINALG_NARROW_CONV_H
 #define LINALG_NARROW_CONV_H
@@ -19,10 +20,10 @@ typedef struct NarrowConv {
     int      blocks;             /* that share the tiles */
 } NarrowConv;
 
-/* false: another way */
+/* false: this convolution needs another method */
 bool   narrow_conv_plan(const CudaHandle *handle, const ConvDesc *desc, NarrowConv *conv);
 size_t narrow_conv_workspace(const NarrowConv *conv);
-/* forward: y, bias or NULL; weights: w = before + its sum, before may be NULL */
+/* forward: writes y, bias may be NULL; weights: w = before + the gradient, before may be NULL */
 Err    narrow_conv_run(const CudaHandle *handle, const NarrowConv *conv, void *x, void *w, void *y,
                        const void *bias, const float *before, void *workspace);
 

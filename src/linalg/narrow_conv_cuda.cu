@@ -1,4 +1,4 @@
-/* narrow_conv_cuda.cu -- see narrow_conv.h. Products by mma, 16 x 8 x 16. */
+/* narrow_conv_cuda.cu -- convolutions from few channels (narrow_conv.h), by mma of 16 x 8 x 16. */
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -6,12 +6,13 @@
 #include "device/launch_cuda.h"
 
 extern "C" {
+#include "base/int_math.h"
 #include "linalg/narrow_conv.h"
 }
 
-/* Rows of shared memory are 16 bytes longer than their numbers, so that eight of them, 16 bytes
- * each, lie in different banks. */
-enum { ROWS = 128, MAX_DEEP = 64, WIDE = 64, PITCH = WIDE + 8, THREADS = 256, HELD = 3 };
+/* Rows in shared memory are padded by 16 bytes, so that 16 bytes each of eight rows lie in
+ * different banks. */
+enum { ROWS = 128, MAX_DEEP = 64, WIDE = 64, PITCH = WIDE + 8, THREADS = 256, BLOCKS_PER_SM = 3 };
 
 struct NarrowJob {
     int in[3], out[3], kernel[3], stride[3], pad[3];
@@ -24,7 +25,7 @@ static __device__ __forceinline__ uint32_t shared_at(const void *p)
 {
     return (uint32_t)__cvta_generic_to_shared(p);
 }
-/* Four 8 x 8 matrices, whose rows the lanes name; turned: columns of them. */
+/* Loads four 8 x 8 matrices; each lane gives the address of a row. load4_transposed transposes. */
 static __device__ __forceinline__ void load4(uint32_t (&r)[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -61,9 +62,9 @@ static __device__ __forceinline__ uint32_t narrow2(float x, float y, __half)
 
 /* ---- tiles ---- */
 
-/* Columns of positions first .. first + ROWS - 1, zero behind the last position and behind the last
- * tap: two threads to a row. Taps along w and their channels lie side by side in x, a `line`. */
-static __device__ __forceinline__ void columns_get(const NarrowJob &job, const uint16_t *x,
+/* Unfolds the windows of positions first .. first + ROWS - 1; zeros after the last position and the
+ * last tap. Two threads per row. Taps along w and their channels are contiguous in x, a `line`. */
+static __device__ __forceinline__ void im2col_tile(const NarrowJob &job, const uint16_t *x,
                                                    int first, uint16_t (*to)[PITCH])
 {
     int      t = (int)threadIdx.x % ROWS, half = (int)threadIdx.x / ROWS, row = first + t;
@@ -74,30 +75,30 @@ static __device__ __forceinline__ void columns_get(const NarrowJob &job, const u
     int q = ((int)ow * job.stride[2] - job.pad[2]) * job.ci;
     int h = (int)oh * job.stride[1] - job.pad[1], z = (int)od * job.stride[0] - job.pad[0];
     const uint16_t *from = x + (((int64_t)image * job.in[0] + z) * job.in[1] + h) * wide + q;
-    int taps = (job.deep + 15) / 16 * 8, k = half * taps;    /* this thread's columns: from k */
+    int taps = (job.deep + 15) / 16 * 8, k = half * taps;    /* this thread's elements begin at k */
     int i = k / line, a = k - i * line, d = i / job.kernel[1];
     i -= d * job.kernel[1];
     for (int end = k + taps; k < end; k += 8) {
-        uint32_t part[4] = {};
+        uint32_t chunk[4] = {};
 #pragma unroll
         for (int j = 0; j < 8; j++) {
             bool in = row < job.rows && k + j < job.deep && (unsigned)(q + a) < (unsigned)wide &&
                       (unsigned)(h + i) < (unsigned)job.in[1] &&
                       (unsigned)(z + d) < (unsigned)job.in[0];
             uint32_t v = in ? from[(d * job.in[1] + i) * wide + a] : 0;
-            part[j / 2] |= v << j % 2 * 16;
+            chunk[j / 2] |= v << j % 2 * 16;
             if (++a == line) {
                 a = 0;
                 d += ++i == job.kernel[1];
                 i = i == job.kernel[1] ? 0 : i;
             }
         }
-        *(uint4 *)&to[t][k] = make_uint4(part[0], part[1], part[2], part[3]);
+        *(uint4 *)&to[t][k] = make_uint4(chunk[0], chunk[1], chunk[2], chunk[3]);
     }
 }
 
-/* `rows` rows of `width` numbers from row `first` and column `column` on, zero behind the last row
- * and column: 16 bytes a thread. */
+/* Loads `rows` rows from row `first` and column `column` on, of a matrix of `all` rows and `width`
+ * columns; zeros beyond them. 16 bytes per thread. */
 static __device__ __forceinline__ void rows_get(const uint16_t *from, int first, int rows, int all,
                                                 int column, int width, uint16_t (*to)[PITCH])
 {
@@ -118,9 +119,9 @@ static __device__ __forceinline__ float bias_at(const NarrowJob &job, const void
                                     : __half2float(((const __half *)bias)[i]);
 }
 
-/* A warp has 16 positions and all WIDE output channels of the block. */
+/* A warp computes 16 positions by the block's WIDE output channels. */
 template <class T>
-static __global__ void __launch_bounds__(THREADS, HELD) forward_kernel(NarrowJob job,
+static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) forward_kernel(NarrowJob job,
                                                                        const uint16_t *x,
                                                                        const uint16_t *w,
                                                                        const void *bias,
@@ -141,7 +142,7 @@ static __global__ void __launch_bounds__(THREADS, HELD) forward_kernel(NarrowJob
         }
     for (int tile = (int)blockIdx.x; tile < job.tiles; tile += (int)gridDim.x) {
         float c[WIDE / 8][4] = {};
-        columns_get(job, x, tile * ROWS, a);
+        im2col_tile(job, x, tile * ROWS, a);
         __syncthreads();
         for (int k = 0; k < job.deep; k += 16) {
             uint32_t left[4];
@@ -154,7 +155,7 @@ static __global__ void __launch_bounds__(THREADS, HELD) forward_kernel(NarrowJob
                 product(c[2 * n + 1], left, right[2], right[3], T());
             }
         }
-        __syncwarp();                        /* its rows of columns make room for its rows of y */
+        __syncwarp();                        /* this warp's rows of y replace its rows of windows */
 #pragma unroll
         for (int n = 0; n < WIDE / 8; n++)
 #pragma unroll
@@ -171,24 +172,24 @@ static __global__ void __launch_bounds__(THREADS, HELD) forward_kernel(NarrowJob
     }
 }
 
-/* Rows of the result are taps and input channels: a warp has 32 of them and 16 output channels. */
+/* Rows of dw are taps and input channels: a warp computes 32 of them by 16 output channels. */
 template <class T>
-static __global__ void __launch_bounds__(THREADS, HELD) weights_kernel(NarrowJob job,
+static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) weights_kernel(NarrowJob job,
                                                                        const uint16_t *x,
                                                                        const uint16_t *dy,
-                                                                       float *parts)
+                                                                       float *partials)
 {
     cuda_begin();
     __shared__ alignas(16) uint16_t a[ROWS][PITCH], b[ROWS][PITCH];
     int   warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     int   column = (int)blockIdx.y * WIDE, m0 = warp % 2 * 32, n0 = warp / 2 * 16;
     float c[2][2][4] = {};
-    for (int i = (int)threadIdx.x; i < ROWS * PITCH / 8; i += THREADS)   /* behind the last tap */
+    for (int i = (int)threadIdx.x; i < ROWS * PITCH / 8; i += THREADS)   /* after the last tap */
         ((uint4 *)a)[i] = make_uint4(0, 0, 0, 0);
     __syncthreads();
     for (int tile = (int)blockIdx.x; tile < job.tiles; tile += (int)gridDim.x) {
         rows_get(dy, tile * ROWS, ROWS, job.rows, column, job.co, b);
-        columns_get(job, x, tile * ROWS, a);
+        im2col_tile(job, x, tile * ROWS, a);
         __syncthreads();
 #pragma unroll
         for (int k = 0; k < ROWS; k += 16) {
@@ -205,7 +206,7 @@ static __global__ void __launch_bounds__(THREADS, HELD) weights_kernel(NarrowJob
         }
         __syncthreads();
     }
-    float *out = parts + (int64_t)blockIdx.x * job.deep * job.co;
+    float *out = partials + (int64_t)blockIdx.x * job.deep * job.co;
 #pragma unroll
     for (int m = 0; m < 2; m++)
 #pragma unroll
@@ -220,8 +221,9 @@ static __global__ void __launch_bounds__(THREADS, HELD) weights_kernel(NarrowJob
             }
 }
 
-/* dw = before + the parts in a fixed order: eight threads to a number, each every eighth part. */
-static __global__ void __launch_bounds__(THREADS) parts_kernel(const float *parts, int n, int count,
+/* dw = before + the partial sums in a fixed order: eight threads per number, each takes every
+ * eighth. */
+static __global__ void __launch_bounds__(THREADS) partials_kernel(const float *partials, int n, int count,
                                                                const float *before, float *dw)
 {
     cuda_begin();
@@ -231,7 +233,7 @@ static __global__ void __launch_bounds__(THREADS) parts_kernel(const float *part
     float sum = 0;
 #pragma unroll 8
     for (int p = share; p < n && i < count; p += 8)
-        sum += parts[(int64_t)p * count + i];
+        sum += partials[(int64_t)p * count + i];
     sums[share][lane] = sum;
     __syncthreads();
     if (share || i >= count)
@@ -244,7 +246,6 @@ static __global__ void __launch_bounds__(THREADS) parts_kernel(const float *part
 /* ---- host ---- */
 
 static int64_t product3(const int64_t *x) { return x[0] * x[1] * x[2]; }
-static int pieces_of(int64_t a, int64_t b) { return (int)((a + b - 1) / b); }
 
 extern "C" bool narrow_conv_plan(const CudaHandle *handle, const ConvDesc *c, NarrowConv *out)
 {
@@ -256,9 +257,9 @@ extern "C" bool narrow_conv_plan(const CudaHandle *handle, const ConvDesc *c, Na
         product3(c->in) * c->ci > INT32_MAX)
         return false;
     *out = (NarrowConv){ .desc = *c, .deep = (int)deep, .rows = (int)rows };
-    out->tiles = pieces_of(rows, ROWS);
-    int most = pieces_of((int64_t)handle->sms * HELD, pieces_of(c->co, WIDE));
-    out->blocks = out->tiles < most ? out->tiles : most;
+    out->tiles = (int)ceil_div(rows, ROWS);
+    int fill = (int)ceil_div((int64_t)handle->sms * BLOCKS_PER_SM, ceil_div(c->co, WIDE));
+    out->blocks = out->tiles < fill ? out->tiles : fill;
     return true;
 }
 
@@ -271,17 +272,17 @@ extern "C" size_t narrow_conv_workspace(const NarrowConv *conv)
 
 template <class T>
 static void narrow_run(cudaStream_t stream, const NarrowConv *conv, const NarrowJob &job, void *x,
-                       void *w, void *y, const void *bias, const float *before, float *parts)
+                       void *w, void *y, const void *bias, const float *before, float *partials)
 {
-    dim3 grid((unsigned)conv->blocks, (unsigned)pieces_of(job.co, WIDE));
+    dim3 grid((unsigned)conv->blocks, (unsigned)ceil_div(job.co, WIDE));
     if (conv->desc.kind == CONV_FORWARD) {
         cuda_launch(stream, forward_kernel<T>, grid, THREADS, 0, job, (const uint16_t *)x,
                     (const uint16_t *)w, bias, (uint16_t *)y);
         return;
     }
     cuda_launch(stream, weights_kernel<T>, grid, THREADS, 0, job, (const uint16_t *)x,
-                (const uint16_t *)y, parts);
-    cuda_launch(stream, parts_kernel, (unsigned)pieces_of(job.deep * job.co, 32), THREADS, 0, parts,
+                (const uint16_t *)y, partials);
+    cuda_launch(stream, partials_kernel, (unsigned)ceil_div(job.deep * job.co, 32), THREADS, 0, partials,
                 conv->blocks, job.deep * job.co, before, (float *)w);
 }
 

@@ -1,10 +1,10 @@
 /* plugin_cuda_cudnn.c -- one convolution through cuDNN's graph interface.
  *
- *   tensors + operation -> operation graph -> engine configurations in the library's own order of
+ *   tensors + operation -> operation graph -> engine configurations in the library's order of
  *   preference -> the first that is deterministic, exact enough and modest in workspace
  *
- * With a GPU the plan is finished and can run; with a GPU's description only (deviceless) the
- * configuration answers how much workspace it will want.
+ * With a GPU the plan is complete and can run; with the description of a GPU only, the
+ * configuration says how much workspace it will need.
  */
 #include "linalg/plugin_cuda_linalg.h"
 
@@ -24,12 +24,12 @@ typedef cudnnBackendDescriptor_t Desc;
 enum { MAX_DESCS = 160, MAX_CONFIGS = 24, X_ID = 1, W_ID = 2, Y_ID = 3 };
 #define MAX_WORKSPACE ((int64_t)256 << 20)
 
-typedef struct Descs {               /* what is destroyed when the plan stands */
+typedef struct Descs {               /* descriptors to destroy once the plan is made */
     Desc at[MAX_DESCS];
     int  n;
 } Descs;
 
-/* cuDNN refuses often and for good reasons: the caller has another way, so the sentence is
+/* cuDNN refuses often and for good reasons. The caller then uses another method, so the sentence is
  * short. */
 #define DNN_TRY(call)                                                                              \
     do {                                                                                           \
@@ -160,8 +160,8 @@ static Err conv_graph(Descs *all, const CudaHandle *handle, const ConvDesc *c, D
     return OK;
 }
 
-/* Deterministic, and no rounding of fp32 factors unless tf32 was asked for. */
-static Err engine_will_do(const CudaHandle *handle, const ConvDesc *c, Desc config, bool *will,
+/* Is the engine deterministic, and does it round no fp32 factors unless tf32 was asked for? */
+static Err engine_fits(const CudaHandle *handle, const ConvDesc *c, Desc config, bool *fits,
                           int64_t *index)
 {
     Desc                 engine;
@@ -171,11 +171,11 @@ static Err engine_will_do(const CudaHandle *handle, const ConvDesc *c, Desc conf
     DNN_TRY(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine));
     cudnnStatus_t status = cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
                                                     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine);
-    *will = status == CUDNN_STATUS_SUCCESS && n == 1;
-    if (*will)
+    *fits = status == CUDNN_STATUS_SUCCESS && n == 1;
+    if (*fits)
         status = cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64,
                                           1, &n, index);
-    if (*will && cudnnBackendGetAttribute(
+    if (*fits && cudnnBackendGetAttribute(
                      engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                      CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &n, notes) == CUDNN_STATUS_SUCCESS)
         for (int64_t i = 0; i < n; i++)
@@ -184,7 +184,7 @@ static Err engine_will_do(const CudaHandle *handle, const ConvDesc *c, Desc conf
                 notes[i] == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION ||
                 (fp32 && (notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE ||
                           notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)))
-                *will = false;
+                *fits = false;
     cudnnBackendDestroyDescriptor(engine);
     return OK;
 }
@@ -226,15 +226,15 @@ static Err conv_engine(Descs *all, CudnnConv *conv, const ConvDesc *c, Desc grap
     DNN_TRY(cudnnBackendGetAttribute(heur, CUDNN_ATTR_ENGINEHEUR_RESULTS,
                                      CUDNN_TYPE_BACKEND_DESCRIPTOR, MAX_CONFIGS, &n, configs));
     for (int64_t i = 0; i < n && i < MAX_CONFIGS; i++) {
-        bool    will = false;
+        bool    fits = false;
         int64_t index = -1;
-        TRY(engine_will_do(conv->handle, c, configs[i], &will, &index));
-        if (!will || conv_plan(all, conv, configs[i]) || (int64_t)conv->workspace > MAX_WORKSPACE)
+        TRY(engine_fits(conv->handle, c, configs[i], &fits, &index));
+        if (!fits || conv_plan(all, conv, configs[i]) || (int64_t)conv->workspace > MAX_WORKSPACE)
             continue;
         snprintf(conv->name, sizeof conv->name, "cudnn-%lld", (long long)index);
         return OK;
     }
-    return fail(E_DEVICE, "cuDNN has no engine for this convolution");
+    return fail(E_DEVICE, "cuDNN has no suitable engine for this convolution");
 }
 
 Err cudnn_describe(const char *json, void **described)
@@ -260,10 +260,10 @@ Err cudnn_conv_new(Pool *pool, const CudaHandle *handle, const ConvDesc *c, Cudn
     Descs      all = { .n = 0 };
     Desc       graph;
     if (!handle->cudnn && !handle->described)
-        return fail(E_DEVICE, "no GPU to ask cuDNN about");
-    for (int i = 0; i < 3; i++)  /* seen: wrong weight gradients, without a word (9.19, H200) */
+        return fail(E_DEVICE, "cuDNN needs a GPU or the description of one");
+    for (int i = 0; i < 3; i++)  /* 9.19 gave wrong weight gradients, without an error (H200) */
         if (c->pad_lo[i] != c->pad_hi[i])
-            return fail(E_DEVICE, "cuDNN cannot be trusted with uneven padding");
+            return fail(E_DEVICE, "cuDNN is not used for uneven padding");
     conv->handle = handle;
     Err err = conv_graph(&all, handle, c, &graph);
     if (!err) {

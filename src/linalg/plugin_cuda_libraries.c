@@ -1,4 +1,4 @@
-/* plugin_cuda_libraries.c -- starting cuBLASLt and cuDNN. */
+/* plugin_cuda_libraries.c -- starts cuBLASLt and cuDNN, with a GPU or from its description. */
 #include "linalg/plugin_cuda_linalg.h"
 
 #include <cublasLt.h>
@@ -10,10 +10,10 @@ Err cuda_libraries_open(CudaHandle *handle)
     cublasLtHandle_t blaslt;
     cudnnHandle_t    cudnn;
     if (cublasLtCreate(&blaslt) != CUBLAS_STATUS_SUCCESS)
-        return fail(E_DEVICE, "cuBLASLt %zu cannot start on this GPU; its driver may be too old",
+        return fail(E_DEVICE, "cuBLASLt %zu cannot start on this GPU; update the driver",
                     cublasLtGetVersion());
     if (cudnnCreate(&cudnn) != CUDNN_STATUS_SUCCESS || cudnnSetStream(cudnn, handle->stream))
-        return fail(E_DEVICE, "cuDNN %zu cannot start on this GPU; its driver may be too old",
+        return fail(E_DEVICE, "cuDNN %zu cannot start on this GPU; update the driver",
                     cudnnGetVersion());
     handle->blaslt = blaslt;
     handle->cudnn = cudnn;

@@ -1,64 +1,80 @@
-/* plugin_cuda_linalg.c -- convolutions out of cuDNN's, or out of columns and products.
+/* plugin_cuda_linalg.c -- the CUDA backend: chooses a method for every product and convolution.
  *
  *   1x1, stride 1             one product over all positions
- *   2-byte types on Hopper    own kernels (direct_conv.h), if the stride is 1 or 2 and channels
- *                             come in eights
- *   2-byte, few in channels   own kernels too (narrow_conv.h)
- *   cuDNN has an engine       weights are turned (taps,I,O) -> (O,taps,I) in workspace, one call
- *   else                      pieces: columns of some positions, then a product (im2col;
- *                             Chellapilla et al. 2006). Thin and odd shapes land here, so it must
- *                             be complete.
+ *   2-byte types on Hopper    built-in kernels (direct_conv.h), if the stride is 1 or 2 and the
+ *                             numbers of channels are multiples of 8
+ *   2-byte, few in channels   built-in kernels (narrow_conv.h)
+ *   cuDNN has an engine       weights are transposed to (O,taps,I) in workspace, one call
+ *   else                      im2col (Chellapilla et al. 2006): windows of a chunk of positions are
+ *                             unfolded, then multiplied. This covers every remaining shape.
  */
 #include "linalg/plugin_cuda_linalg.h"
 
+#include "base/int_math.h"
 #include "linalg/direct_conv.h"
 #include "linalg/narrow_conv.h"
 
 #include <string.h>
 
-enum { PIECE_BYTES = 64 << 20 };         /* of columns at once: enough to fill a GPU */
+enum {
+    WORKSPACE_ALIGN = 256,
+    WINDOW_BYTES = 64 << 20,         /* of unfolded windows at once: enough to fill a GPU */
+    MIN_CHUNK = 128,                 /* positions */
+    PITCH_UNIT = 8,                  /* elements: tensor cores need widths that are multiples */
+};
+
+typedef enum Method {
+    METHOD_MATMUL,                   /* a product, not a convolution */
+    METHOD_POINTWISE,                /* a 1x1 convolution: one product */
+    METHOD_DIRECT, METHOD_NARROW, METHOD_CUDNN, METHOD_IM2COL,
+} Method;
 
 typedef struct CudaPrim {
     Prim              head;
     const CudaHandle *handle;
-    bool              is_conv, direct;
+    Method            method;
     ConvDesc          conv;
-    ColumnsDesc       columns;
-    /* output positions in all, and at once (backward data: a band's) */
-    int64_t           rows, piece;
-    int               axis;              /* backward data: bands along D or H */
-    int64_t           band;              /* input lines in a band */
-    size_t            columns_bytes, transposed_bytes;
-    bool              thin;  /* backward weights of few output channels: columns of dy, not of x */
-    bool              padded;            /* products take a row's whole pitch, a multiple of 8 */
-    CudaMatmul       *matmul, *last;     /* of a piece, and of the last piece if that is shorter */
-    CudaMatmul       *first;  /* backward weights: of the first piece, which overwrites */
+    DirectConv        direct;
+    NarrowConv        narrow;
     CudnnConv        *cudnn;
-    bool              straight;          /* by own kernels from x, w and y */
-    DirectConv        tiled;
-    bool              narrow;            /* the same from few channels */
-    NarrowConv        slim;
+    /* POINTWISE and IM2COL */
+    Im2colDesc        im2col;
+    int64_t           rows;              /* of windows in all: output positions */
+    int64_t           chunk;             /* rows at once; backward data: of the largest band */
+    int               axis;              /* backward data: dx is divided into bands along D or H */
+    int64_t           band;              /* extent of a band along that axis */
+    bool              of_dy;             /* backward weights: unfolds dy instead of x */
+    bool              padded;            /* backward weights: products are as wide as the pitch */
+    size_t            window_bytes;
+    size_t            transposed_bytes;  /* workspace of weights or gradient in another layout */
+    CudaMatmul       *matmul, *last;     /* of a chunk, and of the last one if that is shorter */
+    CudaMatmul       *first;  /* backward weights: of the first chunk, which overwrites */
 } CudaPrim;
-
-static int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 static int64_t product3(const int64_t *x) { return x[0] * x[1] * x[2]; }
 
-static Err prim_matmul(Pool *pool, const CudaPrim *p, MatmulDesc d, CudaMatmul **matmul)
+static int64_t clamp(int64_t n, int64_t low, int64_t high)
 {
-    size_t room = cuda_matmul_workspace(&d), *have = &((CudaPrim *)(uintptr_t)p)->head.workspace_bytes;
-    /* columns are added behind it when all products are known */
-    *have = room > *have ? room : *have;
+    n = n < low ? low : n;
+    return n > high ? high : n;
+}
+
+/* Also raises the workspace to what the product needs; windows are placed behind it afterwards. */
+static Err prim_matmul(Pool *pool, CudaPrim *p, MatmulDesc d, CudaMatmul **matmul)
+{
+    size_t bytes = cuda_matmul_workspace(&d);
+    if (bytes > p->head.workspace_bytes)
+        p->head.workspace_bytes = bytes;
     return cuda_matmul_new(pool, p->handle, &d, matmul);
 }
 
-/* --- columns and products --- */
+/* --- im2col and products --- */
 
-/* The product of `rows` positions: y = columns w, columns = y w', or w += columns' y. */
-static MatmulDesc piece_desc(const CudaPrim *p, int64_t rows, bool first)
+/* The product of `rows` positions: y = windows w, windows = y w', or w += windows' y. */
+static MatmulDesc chunk_desc(const CudaPrim *p, int64_t rows, bool first)
 {
     const ConvDesc *c = &p->conv;
-    int64_t    pitch = p->columns.pitch;
+    int64_t    pitch = p->im2col.pitch;
     int64_t    deep = p->padded ? pitch : product3(c->kernel) * c->ci;
     MatmulDesc d = { .batch = 1 };
     if (c->kind == CONV_FORWARD) {
@@ -68,8 +84,9 @@ static MatmulDesc piece_desc(const CudaPrim *p, int64_t rows, bool first)
     } else if (c->kind == CONV_BACKWARD_DATA) {
         d.m = rows, d.n = deep, d.k = c->co, d.lda = c->co, d.ldb = c->co, d.ldc = pitch;
         d.trans_b = true;
-        d.type_a = c->type_y, d.type_b = c->type_w, d.type_c = p->direct ? c->type_x : F32;
-    } else if (p->thin) {                /* (tap, o) by i, turned afterwards */
+        d.type_a = c->type_y, d.type_b = c->type_w;
+        d.type_c = p->method == METHOD_POINTWISE ? c->type_x : F32;
+    } else if (p->of_dy) {               /* (tap, o) by i, transposed afterwards */
         d.m = p->padded ? pitch : product3(c->kernel) * c->co;
         d.n = c->ci, d.k = rows, d.lda = pitch, d.ldb = c->ci, d.ldc = c->ci;
         d.trans_a = true;
@@ -84,27 +101,34 @@ static MatmulDesc piece_desc(const CudaPrim *p, int64_t rows, bool first)
     return d;
 }
 
-/* Output lines along the band axis that input lines [from, to) take part in. */
+/* The output range along the band axis that the input range [from, to) contributes to. */
 static void band_outputs(const CudaPrim *p, int64_t from, int64_t to, int64_t *first, int64_t *last)
 {
     const ConvDesc *c = &p->conv;
     int     a = p->axis;
     int64_t low = from + c->pad_lo[a] - c->kernel[a] + 1, high = to - 1 + c->pad_lo[a];
-    *first = low <= 0 ? 0 : (low + c->stride[a] - 1) / c->stride[a];
+    *first = low <= 0 ? 0 : ceil_div(low, c->stride[a]);
     *last = high / c->stride[a] + 1;
     *last = *last > c->out[a] ? c->out[a] : *last;
     *first = *first > *last ? *last : *first;
 }
 
-static int64_t line_rows(const CudaPrim *p)  /* positions of one output line along the band axis */
+static int64_t band_end(const CudaPrim *p, int64_t from)
+{
+    int64_t extent = p->conv.in[p->axis];
+    return from + p->band < extent ? from + p->band : extent;
+}
+
+/* Output positions for each output index along the band axis. */
+static int64_t band_positions(const CudaPrim *p)
 {
     const ConvDesc *c = &p->conv;
     return p->axis == 0 ? c->out[1] * c->out[2] : c->out[2];
 }
 
 /* dw[tap, i, o] is also a sum over x's positions q of x[q, i] dy[q - tap, o]: with few output
- * channels the columns of dy, its taps in the opposite order, are far fewer than those of x. */
-static bool conv_is_thin(const ConvDesc *c)
+ * channels the windows of dy, its taps in reverse order, are far smaller than those of x. */
+static bool im2col_pays_of_dy(const ConvDesc *c)
 {
     for (int i = 0; i < 3; i++)
         if (c->stride[i] != 1 || c->pad_lo[i] >= c->kernel[i])
@@ -112,152 +136,197 @@ static bool conv_is_thin(const ConvDesc *c)
     return c->kind == CONV_BACKWARD_WEIGHTS && 2 * c->co <= c->ci;
 }
 
-static Err columns_new(Pool *pool, CudaPrim *p)
+/* Which windows are unfolded, and how many. */
+static void im2col_describe(CudaPrim *p)
 {
     const ConvDesc *c = &p->conv;
-    bool    data = c->kind == CONV_BACKWARD_DATA;
-    p->thin = !p->direct && conv_is_thin(c);
-    int64_t element = data ? 4 : type_bytes(p->thin ? c->type_y : c->type_x);
-    const int64_t *from = p->thin ? c->out : c->in, *to = p->thin ? c->in : c->out;
-    p->columns.ci = p->thin ? c->co : c->ci;
+    Im2colDesc     *d = &p->im2col;
+    const int64_t  *from = p->of_dy ? c->out : c->in, *to = p->of_dy ? c->in : c->out;
+    d->ci = p->of_dy ? c->co : c->ci;
     for (int i = 0; i < 3; i++) {
-        p->columns.in[i] = from[i], p->columns.out[i] = to[i], p->columns.kernel[i] = c->kernel[i];
-        p->columns.stride[i] = c->stride[i];
-        p->columns.pad_lo[i] = p->thin ? c->kernel[i] - 1 - c->pad_lo[i] : c->pad_lo[i];
+        d->in[i] = from[i], d->out[i] = to[i], d->kernel[i] = c->kernel[i];
+        d->stride[i] = c->stride[i];
+        d->pad_lo[i] = p->of_dy ? c->kernel[i] - 1 - c->pad_lo[i] : c->pad_lo[i];
     }
-    p->columns.pitch = p->direct ? c->ci : up(product3(c->kernel) * p->columns.ci, 8);
+    d->pitch = p->method == METHOD_POINTWISE ? c->ci
+                                             : align_up(product3(c->kernel) * d->ci, PITCH_UNIT);
     p->rows = c->n * product3(to);
-    /* The tensor cores want widths in eights: a weight's gradient is then made in workspace. */
-    p->padded = !p->direct && c->kind == CONV_BACKWARD_WEIGHTS && type_bytes(c->type_x) == 2 &&
-                p->columns.pitch != product3(c->kernel) * p->columns.ci;
-    if (p->thin || p->padded)
-        p->transposed_bytes = (size_t)up(p->columns.pitch * (p->thin ? c->ci : c->co) *
-                                         (int64_t)sizeof(float),
-                                     256);
-    if (p->direct) {
-        p->piece = p->rows;
-    } else if (!data) {
-        int64_t fits = PIECE_BYTES / (p->columns.pitch * element);
-        p->piece = fits < 128 ? 128 : fits;
-        p->piece = p->piece > p->rows ? p->rows : p->piece;
-        p->columns_bytes = (size_t)(p->piece * p->columns.pitch * element);
-    } else {
-        p->axis = c->in[0] > 1 ? 0 : 1;
-        int64_t lines = PIECE_BYTES / (p->columns.pitch * element * line_rows(p));
-        p->band = (lines - c->kernel[p->axis]) * c->stride[p->axis];
-        p->band = p->band < c->stride[p->axis] ? c->stride[p->axis] : p->band;
-        p->band = p->band > c->in[p->axis] ? c->in[p->axis] : p->band;
-        for (int64_t from = 0; from < c->in[p->axis]; from += p->band) {
-            int64_t first, last,
-                to = from + p->band < c->in[p->axis] ? from + p->band : c->in[p->axis];
-            band_outputs(p, from, to, &first, &last);
-            p->piece = (last - first) * line_rows(p) > p->piece ? (last - first) * line_rows(p)
-                                                                : p->piece;
-        }
-        p->columns_bytes = (size_t)up(p->piece * p->columns.pitch * element, 256);
+}
+
+/* A weight gradient whose layout differs from dw's is computed in workspace first. */
+static void im2col_place_gradient(CudaPrim *p)
+{
+    const ConvDesc *c = &p->conv;
+    p->padded = p->method == METHOD_IM2COL && c->kind == CONV_BACKWARD_WEIGHTS &&
+                type_bytes(c->type_x) == 2 &&
+                p->im2col.pitch != product3(c->kernel) * p->im2col.ci;
+    if (p->of_dy || p->padded) {
+        int64_t count = p->im2col.pitch * (p->of_dy ? c->ci : c->co);
+        p->transposed_bytes = (size_t)align_up(count * (int64_t)sizeof(float), WORKSPACE_ALIGN);
     }
-    if (p->rows == 0)
-        return OK;
-    if (!data) {
-        int64_t rest = p->rows % p->piece;
-        TRY(prim_matmul(pool, p, piece_desc(p, p->piece, false), &p->matmul));
-        if (c->kind == CONV_BACKWARD_WEIGHTS)
-            TRY(prim_matmul(pool, p, piece_desc(p, p->piece, true), &p->first));
-        if (rest)
-            TRY(prim_matmul(pool, p, piece_desc(p, rest, false), &p->last));
-    } else if (p->direct || p->piece > 0) {
-        /* All bands take one product of the largest band's rows: the rest of a shorter one is not
-         * read. */
-        TRY(prim_matmul(pool, p, piece_desc(p, p->direct ? p->rows : p->piece, false), &p->matmul));
+}
+
+/* Bytes of a row of windows; those of dx are sums, in fp32. */
+static int64_t im2col_row_bytes(const CudaPrim *p)
+{
+    const ConvDesc *c = &p->conv;
+    int64_t element = c->kind == CONV_BACKWARD_DATA ? (int64_t)sizeof(float)
+                                                    : type_bytes(p->of_dy ? c->type_y : c->type_x);
+    return p->im2col.pitch * element;
+}
+
+/* Forward and backward weights: as many positions at once as WINDOW_BYTES hold. */
+static void im2col_choose_chunk(CudaPrim *p)
+{
+    p->chunk = clamp(WINDOW_BYTES / im2col_row_bytes(p), MIN_CHUNK, p->rows);
+    p->window_bytes = (size_t)(p->chunk * im2col_row_bytes(p));
+}
+
+/* Backward data: dx is computed band by band; a chunk has the positions that the largest band
+ * needs. */
+static void im2col_choose_band(CudaPrim *p)
+{
+    const ConvDesc *c = &p->conv;
+    p->axis = c->in[0] > 1 ? 0 : 1;
+    int64_t stride = c->stride[p->axis], extent = c->in[p->axis];
+    int64_t outputs = WINDOW_BYTES / (im2col_row_bytes(p) * band_positions(p));
+    p->band = clamp((outputs - c->kernel[p->axis]) * stride, stride, extent);
+    for (int64_t from = 0; from < extent; from += p->band) {
+        int64_t first, last;
+        band_outputs(p, from, band_end(p, from), &first, &last);
+        int64_t positions = (last - first) * band_positions(p);
+        p->chunk = positions > p->chunk ? positions : p->chunk;
     }
+    p->window_bytes = (size_t)align_up(p->chunk * im2col_row_bytes(p), WORKSPACE_ALIGN);
+}
+
+static Err im2col_make_products(Pool *pool, CudaPrim *p)
+{
+    if (p->conv.kind == CONV_BACKWARD_DATA) {
+        /* One product of the largest band's rows serves all bands; what it computes too much for a
+         * smaller one is not read. */
+        return p->chunk > 0 ? prim_matmul(pool, p, chunk_desc(p, p->chunk, false), &p->matmul) : OK;
+    }
+    int64_t rest = p->rows % p->chunk;
+    TRY(prim_matmul(pool, p, chunk_desc(p, p->chunk, false), &p->matmul));
+    if (p->conv.kind == CONV_BACKWARD_WEIGHTS)
+        TRY(prim_matmul(pool, p, chunk_desc(p, p->chunk, true), &p->first));
+    return rest ? prim_matmul(pool, p, chunk_desc(p, rest, false), &p->last) : OK;
+}
+
+/* For POINTWISE as well: one chunk whose windows are x itself. */
+static Err im2col_new(Pool *pool, CudaPrim *p)
+{
+    p->of_dy = p->method == METHOD_IM2COL && im2col_pays_of_dy(&p->conv);
+    im2col_describe(p);
+    im2col_place_gradient(p);
+    if (p->method == METHOD_POINTWISE)
+        p->chunk = p->rows;
+    else if (p->conv.kind == CONV_BACKWARD_DATA)
+        im2col_choose_band(p);
+    else
+        im2col_choose_chunk(p);
+    return p->rows == 0 ? OK : im2col_make_products(pool, p);
+}
+
+static Err pointwise_run(const CudaPrim *p, const PrimArgs *args)
+{
+    void *x = args->a, *w = args->b, *y = args->c, *workspace = args->workspace;
+    if (p->conv.kind == CONV_FORWARD)
+        return cuda_matmul_run(p->matmul, x, w, args->bias, NULL, y, workspace);
+    if (p->conv.kind == CONV_BACKWARD_DATA)
+        return cuda_matmul_run(p->matmul, y, w, NULL, NULL, x, workspace);
+    return cuda_matmul_run(args->before ? p->matmul : p->first, x, y, NULL, args->before, w,
+                           workspace);
+}
+
+/* Forward and backward weights, chunk by chunk. */
+static Err im2col_run(const CudaPrim *p, const PrimArgs *args)
+{
+    const ConvDesc *c = &p->conv;
+    void        *x = args->a, *w = args->b, *y = args->c;
+    const float *before = args->before;
+    char        *workspace = args->workspace;
+    char        *windows = workspace + p->head.workspace_bytes - p->window_bytes;
+    char        *transposed = windows - p->transposed_bytes;
+    int64_t      row = p->of_dy ? c->ci * type_bytes(c->type_x) : c->co * type_bytes(c->type_y);
+    int64_t      numbers = product3(c->kernel) * c->ci * c->co;
+    cudaStream_t stream = p->handle->stream;
+    bool         weights = c->kind == CONV_BACKWARD_WEIGHTS, aside = p->of_dy || p->padded;
+    for (int64_t r = 0; r < p->rows; r += p->chunk) {
+        int64_t rows = p->rows - r < p->chunk ? p->rows - r : p->chunk;
+        const CudaMatmul *m = rows < p->chunk ? p->last
+                              : weights && r == 0 && (!before || aside) ? p->first
+                                                                        : p->matmul;
+        TRY(cuda_im2col(stream, &p->im2col, p->of_dy ? c->type_y : c->type_x, p->of_dy ? y : x, r,
+                        rows, windows));
+        if (c->kind == CONV_FORWARD)
+            TRY(cuda_matmul_run(m, windows, w, args->bias, NULL, (char *)y + r * row, workspace));
+        else if (p->of_dy)
+            TRY(cuda_matmul_run(m, windows, (char *)x + r * row, NULL, NULL, transposed, workspace));
+        else
+            TRY(cuda_matmul_run(m, windows, (char *)y + r * row, NULL,
+                                r == 0 && !aside ? before : NULL, aside ? transposed : w,
+                                workspace));
+    }
+    if (p->of_dy)
+        return cuda_transpose_taps(stream, (const float *)transposed, product3(c->kernel), c->ci,
+                                   c->co, before, w);
+    if (aside)                               /* the same layout, without the padding at its end */
+        return cuda_transpose_taps(stream, (const float *)transposed, 1, numbers, 1, before, w);
     return OK;
 }
 
-static Err columns_run(const CudaPrim *p, void *x, void *w, void *y, const void *bias,
-                       const float *before, char *workspace)
+/* dx band by band: the windows of all outputs that reach into it, then their sums. */
+static Err im2col_run_data(const CudaPrim *p, const PrimArgs *args)
 {
     const ConvDesc *c = &p->conv;
-    char *columns = workspace + p->head.workspace_bytes - p->columns_bytes,
-         *turned = columns - p->transposed_bytes;
-    int64_t row = p->thin ? c->ci * type_bytes(c->type_x) : c->co * type_bytes(c->type_y);
-    cudaStream_t stream = p->handle->stream;
-    bool         weights = c->kind == CONV_BACKWARD_WEIGHTS, aside = p->thin || p->padded;
-    int64_t      numbers = product3(c->kernel) * c->ci * c->co;
-    if (p->direct)
-        return c->kind == CONV_FORWARD ? cuda_matmul_run(p->matmul, x, w, bias, NULL, y, workspace)
-               : c->kind == CONV_BACKWARD_DATA
-                   ? cuda_matmul_run(p->matmul, y, w, NULL, NULL, x, workspace)
-                   : cuda_matmul_run(before ? p->matmul : p->first, x, y, NULL, before, w, workspace);
-    for (int64_t r = 0; r < p->rows; r += p->piece) {
-        int64_t rows = p->rows - r < p->piece ? p->rows - r : p->piece;
-        const CudaMatmul *m = rows < p->piece ? p->last
-                              : weights && r == 0 && (!before || aside) ? p->first
-                                                                        : p->matmul;
-        TRY(cuda_columns(stream, &p->columns, p->thin ? c->type_y : c->type_x, p->thin ? y : x, r,
-                         rows, columns));
-        if (c->kind == CONV_FORWARD)
-            TRY(cuda_matmul_run(m, columns, w, bias, NULL, (char *)y + r * row, workspace));
-        else if (p->thin)
-            TRY(cuda_matmul_run(m, columns, (char *)x + r * row, NULL, NULL, turned, workspace));
-        else
-            TRY(cuda_matmul_run(m, columns, (char *)y + r * row, NULL,
-                                r == 0 && !aside ? before : NULL, aside ? turned : w,
-                                workspace));
-    }
-    return p->thin ? cuda_turn_taps(stream, (const float *)turned, product3(c->kernel), c->ci,
-                                    c->co, before, w)
-           : aside ? cuda_turn_taps(stream, (const float *)turned, 1, numbers, 1, before, w)
-                   : OK;
-}
-
-/* dx band by band: the columns of every output line that reaches into it, then their sums. */
-static Err columns_run_data(const CudaPrim *p, void *dx, void *w, void *dy, char *workspace)
-{
-    const ConvDesc *c = &p->conv;
-    char   *columns = workspace + p->head.workspace_bytes - p->columns_bytes;
+    void   *dx = args->a, *w = args->b, *dy = args->c;
+    char   *workspace = args->workspace;
+    char   *windows = workspace + p->head.workspace_bytes - p->window_bytes;
     int64_t spatial = product3(c->out), row_bytes = c->co * type_bytes(c->type_y);
     for (int64_t image = 0; image < c->n; image++)
         for (int64_t from = 0; from < c->in[p->axis]; from += p->band) {
-            int64_t first, last,
-                to = from + p->band < c->in[p->axis] ? from + p->band : c->in[p->axis];
+            int64_t first, last, to = band_end(p, from);
             band_outputs(p, from, to, &first, &last);
-            /* The product is of one size: a band at the end begins earlier instead of reading past
-             * y. */
-            int64_t start = first * line_rows(p);
-            start = start + p->piece > spatial ? spatial - p->piece : start;
-            if (p->piece > 0)
+            /* The product has one size: a band at the end starts earlier instead of reading past
+             * dy. */
+            int64_t start = first * band_positions(p);
+            start = start + p->chunk > spatial ? spatial - p->chunk : start;
+            if (p->chunk > 0)
                 TRY(cuda_matmul_run(p->matmul, (char *)dy + (image * spatial + start) * row_bytes,
-                                    w, NULL, NULL, columns, workspace));
-            TRY(cuda_columns_sum(p->handle->stream, &p->columns, c->type_x, dx, image, p->axis,
-                                 from, to, (const float *)columns, start, p->piece));
+                                    w, NULL, NULL, windows, workspace));
+            TRY(cuda_col2im(p->handle->stream, &p->im2col, c->type_x, dx, image, p->axis, from, to,
+                            (const float *)windows, start, p->chunk));
         }
     return OK;
 }
 
 /* --- cuDNN --- */
 
-static Err transposed_run(const CudaPrim *p, void *x, void *w, void *y, const void *bias,
-                      const float *before, char *workspace)
+static Err cudnn_run(const CudaPrim *p, const PrimArgs *args)
 {
     const ConvDesc *c = &p->conv;
+    void   *x = args->a, *w = args->b, *y = args->c;
+    char   *workspace = args->workspace;
     int64_t deep = product3(c->kernel) * c->ci;
-    char   *turned = workspace + p->head.workspace_bytes - p->transposed_bytes;
+    char   *transposed = workspace + p->head.workspace_bytes - p->transposed_bytes;
     cudaStream_t stream = p->handle->stream;
     if (c->kind != CONV_BACKWARD_WEIGHTS)
-        TRY(cuda_transpose(stream, c->type_w, w, deep, c->co, NULL, turned));
-    TRY(cudnn_conv_run(p->cudnn, x, turned, y, workspace));
+        TRY(cuda_transpose(stream, c->type_w, w, deep, c->co, NULL, transposed));
+    TRY(cudnn_conv_run(p->cudnn, x, transposed, y, workspace));
     if (c->kind == CONV_BACKWARD_WEIGHTS)
-        return cuda_transpose(stream, c->type_w, turned, c->co, deep, before, w);
+        return cuda_transpose(stream, c->type_w, transposed, c->co, deep, args->before, w);
     if (c->bias)
-        return cuda_add_bias(stream, c->type_y, y, c->co, c->type_bias, bias,
+        return cuda_add_bias(stream, c->type_y, y, c->co, c->type_bias, args->bias,
                              c->n * product3(c->out), c->co);
     return OK;
 }
 
-/* --- the face --- */
+/* --- the backend --- */
 
 typedef struct CudaBackend {
-    Backend              face;
+    Backend           face;
     const CudaHandle *handle;
 } CudaBackend;
 
@@ -266,13 +335,14 @@ static CudaBackend backends[2];                   /* without and with tf32 */
 static Err cuda_prim_run(const Prim *prim, const PrimArgs *args)
 {
     const CudaPrim *p = (const CudaPrim *)prim;
-    if (!p->is_conv)
+    if (p->method == METHOD_MATMUL)
         return cuda_matmul_run(p->matmul, args->a, args->b, args->bias, args->before, args->c,
                                args->workspace);
     if (p->rows == 0)
         return OK;
-    if (p->straight)
-        return direct_conv_run(p->handle, &p->tiled,
+    switch (p->method) {
+    case METHOD_DIRECT:
+        return direct_conv_run(p->handle, &p->direct,
                                &(DirectArgs){ .x = args->a,
                                               .w = args->b,
                                               .y = args->c,
@@ -281,17 +351,20 @@ static Err cuda_prim_run(const Prim *prim, const PrimArgs *args)
                                               .sums = args->sums,
                                               .sums_before = args->sums_before,
                                               .workspace = args->workspace });
-    if (p->narrow)
-        return narrow_conv_run(p->handle, &p->slim, args->a, args->b, args->c, args->bias,
+    case METHOD_NARROW:
+        return narrow_conv_run(p->handle, &p->narrow, args->a, args->b, args->c, args->bias,
                                args->before, args->workspace);
-    if (p->cudnn)
-        return transposed_run(p, args->a, args->b, args->c, args->bias, args->before, args->workspace);
-    if (p->conv.kind == CONV_BACKWARD_DATA && !p->direct)
-        return columns_run_data(p, args->a, args->b, args->c, args->workspace);
-    return columns_run(p, args->a, args->b, args->c, args->bias, args->before, args->workspace);
+    case METHOD_CUDNN:
+        return cudnn_run(p, args);
+    case METHOD_POINTWISE:
+        return pointwise_run(p, args);
+    default:
+        return p->conv.kind == CONV_BACKWARD_DATA ? im2col_run_data(p, args) : im2col_run(p, args);
+    }
 }
 
-static Err linalg_new_matmul(const CudaBackend *backend, Pool *pool, const MatmulDesc *desc, Prim **out)
+static Err linalg_new_matmul(const CudaBackend *backend, Pool *pool, const MatmulDesc *desc,
+                             Prim **out)
 {
     CudaPrim *p = NEW(pool, CudaPrim);
     p->head.backend = &backend->face;
@@ -302,7 +375,7 @@ static Err linalg_new_matmul(const CudaBackend *backend, Pool *pool, const Matmu
     return OK;
 }
 
-static bool conv_is_product(const ConvDesc *c)
+static bool conv_is_pointwise(const ConvDesc *c)
 {
     for (int i = 0; i < 3; i++)
         if (c->kernel[i] != 1 || c->stride[i] != 1 || c->pad_lo[i] || c->pad_hi[i])
@@ -310,13 +383,29 @@ static bool conv_is_product(const ConvDesc *c)
     return true;
 }
 
-/* Weight gradients of a 5x5 window in fp32 came from cuDNN 9.19 (H200, 64 to 32 channels) off by
- * 6.8e-4 of their norm, which is what factors cut to tf32 give, from engines that note nothing of
- * the kind. Windows of up to 4x4 were right wherever they were tried. */
+/* fp32 weight gradients of a 5x5 window by cuDNN 9.19 (H200, 64 to 32 channels) were off by 6.8e-4
+ * of their norm, which is what factors rounded to tf32 give, though the engines report no such
+ * rounding. Windows of up to 4x4 were right wherever they were tried. */
 static bool cudnn_would_round(const CudaHandle *handle, const ConvDesc *d)
 {
     return d->kind == CONV_BACKWARD_WEIGHTS && d->type_x == F32 && d->type_y == F32 &&
            !handle->tf32 && product3(d->kernel) > 16;
+}
+
+/* The first method that can do it. The built-in kernels and cuDNN cannot do an empty
+ * convolution. */
+static Method conv_choose(Pool *pool, CudaPrim *p)
+{
+    if (conv_is_pointwise(&p->conv))
+        return METHOD_POINTWISE;
+    if (p->rows && direct_conv_plan(p->handle, &p->conv, &p->direct))
+        return METHOD_DIRECT;
+    if (p->rows && narrow_conv_plan(p->handle, &p->conv, &p->narrow))
+        return METHOD_NARROW;
+    if (p->rows && !cudnn_would_round(p->handle, &p->conv) &&
+        cudnn_conv_new(pool, p->handle, &p->conv, &p->cudnn) == OK)
+        return METHOD_CUDNN;
+    return METHOD_IM2COL;
 }
 
 static Err linalg_new_conv(const CudaBackend *backend, Pool *pool, const ConvDesc *desc, Prim **out)
@@ -324,32 +413,32 @@ static Err linalg_new_conv(const CudaBackend *backend, Pool *pool, const ConvDes
     CudaPrim *p = NEW(pool, CudaPrim);
     p->head.backend = &backend->face;
     p->handle = backend->handle;
-    p->is_conv = true;
     p->conv = *desc;
-    p->direct = conv_is_product(desc);
     p->rows = desc->n * product3(desc->out);
-    if (!p->direct && p->rows && direct_conv_plan(p->handle, desc, &p->tiled)) {
-        p->straight = true;
+    p->method = conv_choose(pool, p);
+    switch (p->method) {
+    case METHOD_DIRECT:
         p->head.sums = desc->kind == CONV_BACKWARD_WEIGHTS;
-        p->head.workspace_bytes = direct_conv_workspace(&p->tiled);
+        p->head.workspace_bytes = direct_conv_workspace(&p->direct);
         p->head.impl = "wgmma";
-    } else if (!p->direct && p->rows && narrow_conv_plan(p->handle, desc, &p->slim)) {
-        p->narrow = true;
-        p->head.workspace_bytes = narrow_conv_workspace(&p->slim);
+        break;
+    case METHOD_NARROW:
+        p->head.workspace_bytes = narrow_conv_workspace(&p->narrow);
         p->head.impl = "narrow";
-    } else if (!p->direct && p->rows && !cudnn_would_round(p->handle, desc) &&
-               cudnn_conv_new(pool, p->handle, desc, &p->cudnn) == OK) {
+        break;
+    case METHOD_CUDNN:
         p->transposed_bytes = (size_t)(product3(desc->kernel) * desc->ci * desc->co *
-                                   type_bytes(desc->type_w));
-        p->head.workspace_bytes = (size_t)up((int64_t)cudnn_conv_workspace(p->cudnn), 256) +
-                                p->transposed_bytes;
+                                       type_bytes(desc->type_w));
+        p->head.workspace_bytes = align_bytes(cudnn_conv_workspace(p->cudnn), WORKSPACE_ALIGN) +
+                                  p->transposed_bytes;
         p->head.impl = cudnn_conv_name(p->cudnn);
-    } else {
-        p->cudnn = NULL;
-        TRY(columns_new(pool, p));
-        p->head.workspace_bytes = (size_t)up((int64_t)p->head.workspace_bytes, 256) + p->transposed_bytes +
-                                p->columns_bytes;
-        p->head.impl = p->direct ? "cublaslt" : "columns";
+        break;
+    default:
+        TRY(im2col_new(pool, p));
+        p->head.workspace_bytes = align_bytes(p->head.workspace_bytes, WORKSPACE_ALIGN) +
+                                  p->transposed_bytes + p->window_bytes;
+        p->head.impl = p->method == METHOD_POINTWISE ? "cublaslt" : "columns";
+        break;
     }
     *out = &p->head;
     return OK;
@@ -378,17 +467,13 @@ static Err conv_tf32(Pool *pool, const ConvDesc *d, int threads, Prim **prim)
 
 const Backend *cuda_backend(const CudaHandle *handle)
 {
-#ifdef PLIMSOLL_SM90A
-    bool subpixel = handle->capability == 90;
-#else
-    bool subpixel = false;
-#endif
     static CudaHandle kept[2];               /* primitives are cached for the life of the process */
     int i = handle->tf32;
     kept[i] = *handle;
     backends[i] = (CudaBackend){ { .name = i ? "cuda-tf32" : "cuda",
                               .version = "",
-                              .bf16_pays = true, .subpixel = subpixel,
+                              .bf16_pays = true,
+                              .subpixel = cuda_has_sm90a(handle),
                               .alone = true,
                               .matmul = i ? matmul_tf32 : matmul_ieee,
                               .conv = i ? conv_tf32 : conv_ieee,

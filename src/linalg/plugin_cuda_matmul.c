@@ -1,17 +1,20 @@
 /* plugin_cuda_matmul.c -- one matrix product by cuBLASLt.
  *
- * Row-major C = A B is column-major C' = B' A': the operands change places. Algorithms come from
- * the library's own heuristic, which is the same from run to run; sums that would need atomics are
- * ruled out. Factors of two types are both made fp32. A pointer into the middle of a buffer may not
- * be 16-byte aligned: there is one algorithm for aligned and one for any pointers. */
+ * Row-major C = A B is column-major C' = B' A', so the operands are exchanged. The library's
+ * heuristic chooses the algorithm, the same in every run; reductions with atomics are excluded. If
+ * the factors have two types, the narrow one is converted to fp32. A pointer into the middle of a
+ * buffer may not be 16-byte aligned, so there is one algorithm for aligned pointers and one for
+ * any. */
 #include "linalg/plugin_cuda_linalg.h"
+
+#include "base/int_math.h"
 
 #include <cublasLt.h>
 
 typedef struct Product {         /* one call of the library */
     MatmulDesc              desc;
     cublasLtMatmulDesc_t    op;
-    cublasLtMatrixLayout_t  a, b, c;             /* a is our B, b our A */
+    cublasLtMatrixLayout_t  a, b, c;             /* a is B of the desc, b its A */
     cublasLtMatmulAlgo_t    aligned, loose;
     size_t                  workspace;
 } Product;
@@ -19,15 +22,15 @@ typedef struct Product {         /* one call of the library */
 struct CudaMatmul {
     const CudaHandle *handle;
     MatmulDesc        desc;
-    CudaPairs        *pairs;                     /* made so instead, or NULL */
-    Product           main, tail;                /* tail: the last few of a split sum */
-    /* sums of `deep` terms each, added up afterwards; 1: not split */
-    int64_t           splits, deep;
-    size_t            widened;                   /* bytes of the factor that is first made fp32 */
-    bool              bias_after;                /* the library cannot add a bias of that type */
+    CudaPairs        *pairs;                     /* computed by these instead, or NULL */
+    Product           main, tail;                /* tail: the rest of a split-K sum */
+    /* split-K: partial sums of `depth` terms each; 1: not split */
+    int64_t           splits, depth;
+    size_t            widened;                   /* bytes of the factor converted to fp32 */
+    bool              bias_after;                /* the library cannot add a bias of this type */
 };
 
-enum { WIDE = 16 };
+enum { ALIGNED = 16, WORKSPACE_ALIGN = 256 };            /* bytes */
 
 #define LT_TRY(call)                                                                               \
     do {                                                                                           \
@@ -42,27 +45,30 @@ static cudaDataType_t lt_type(Type type)
     return type == BF16 ? CUDA_R_16BF : type == F16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
-/* Room for a few partial results of a split sum, 32 MiB at most: what the library recommends for a
- * large product; a small one gets little, so that it does not set a small model's peak. */
+/* The library's workspace: room for a few partial results of split-K, 32 MiB at most, which NVIDIA
+ * recommends for large products. A small product gets little, so that it does not determine the
+ * peak of a small model. */
 static size_t lt_workspace(const MatmulDesc *d)
 {
-    size_t most = (size_t)32 << 20, partial = (size_t)(d->batch * d->m * d->n) * sizeof(float);
-    size_t want = partial > most / 8 ? most : partial * 8;
-    return want < 65536 ? 65536 : want / 256 * 256;
+    enum { PARTIALS = 8, MIN_BYTES = 64 << 10, MAX_BYTES = 32 << 20 };
+    size_t partial = (size_t)(d->batch * d->m * d->n) * sizeof(float);
+    size_t want = partial > MAX_BYTES / PARTIALS ? MAX_BYTES : partial * PARTIALS;
+    return want < MIN_BYTES ? MIN_BYTES : want / WORKSPACE_ALIGN * WORKSPACE_ALIGN;
 }
 
-/* A weight gradient is a small matrix of very long sums: too few tiles to fill a GPU. Its sums are
- * cut into equal pieces, each a product of its own in one batched call, then added in order. */
-enum { TILE = 128, GPU_TILES = 264, MIN_DEEP = 1024, MAX_SPLITS = 64 };
+/* A weight gradient is a small matrix of very long sums: too few tiles to fill a GPU. So its sums
+ * are split (split-K): one batched call computes equal splits, whose partial sums are added in
+ * order. */
+enum { TILE = 128, GPU_TILES = 264, MIN_DEPTH = 1024, MAX_SPLITS = 64 };
 
 static int64_t matmul_splits(const MatmulDesc *d)
 {
-    int64_t tiles = ((d->m + TILE - 1) / TILE) * ((d->n + TILE - 1) / TILE),
+    int64_t tiles = ceil_div(d->m, TILE) * ceil_div(d->n, TILE),
             splits = GPU_TILES / (tiles ? tiles : 1);
     if (d->batch != 1 || d->bias || d->type_c != F32 || d->ldc != d->n)
         return 1;
     splits = splits > MAX_SPLITS ? MAX_SPLITS : splits;
-    splits = splits > d->k / MIN_DEEP ? d->k / MIN_DEEP : splits;
+    splits = splits > d->k / MIN_DEPTH ? d->k / MIN_DEPTH : splits;
     return splits < 2 ? 1 : splits;
 }
 
@@ -71,28 +77,29 @@ static size_t matmul_widened(const MatmulDesc *d)
     int64_t rows_a = d->trans_a ? d->k : d->m, rows_b = d->trans_b ? d->n : d->k;
     if (d->type_a == d->type_b)
         return 0;
-    return ((size_t)(d->type_a == F32 ? rows_b * d->ldb : rows_a * d->lda) * sizeof(float) + 255) /
-           256 * 256;
+    int64_t count = d->type_a == F32 ? rows_b * d->ldb : rows_a * d->lda;
+    return align_bytes((size_t)count * sizeof(float), WORKSPACE_ALIGN);
 }
 
-static MatmulDesc matmul_piece(const MatmulDesc *d, int64_t splits, int64_t deep)
+static MatmulDesc split_desc(const MatmulDesc *d, int64_t splits, int64_t depth)
 {
-    MatmulDesc piece = *d;
-    piece.accumulate = false;
-    piece.batch = splits;
-    piece.k = deep;
-    piece.stride_a = deep * (d->trans_a ? d->lda : 1);
-    piece.stride_b = deep * (d->trans_b ? 1 : d->ldb);
-    piece.stride_c = d->m * d->n;
-    return piece;
+    MatmulDesc split = *d;
+    split.accumulate = false;
+    split.batch = splits;
+    split.k = depth;
+    split.stride_a = depth * (d->trans_a ? d->lda : 1);
+    split.stride_b = depth * (d->trans_b ? 1 : d->ldb);
+    split.stride_c = d->m * d->n;
+    return split;
 }
 
-static int64_t piece_deep(const MatmulDesc *d, int64_t splits) { return d->k / splits / 64 * 64; }
+static int64_t split_depth(const MatmulDesc *d, int64_t splits) { return d->k / splits / 64 * 64; }
 
 static size_t partial_bytes(const MatmulDesc *d, int64_t splits)
 {
-    return splits < 2 ? 0
-                      : ((size_t)((splits + 1) * d->m * d->n) * sizeof(float) + 255) / 256 * 256;
+    if (splits < 2)
+        return 0;
+    return align_bytes((size_t)((splits + 1) * d->m * d->n) * sizeof(float), WORKSPACE_ALIGN);
 }
 
 size_t cuda_matmul_workspace(const MatmulDesc *d)
@@ -100,8 +107,8 @@ size_t cuda_matmul_workspace(const MatmulDesc *d)
     int64_t    splits = matmul_splits(d);
     if (cuda_pairs_pay(d))
         return cuda_pairs_workspace(d);
-    MatmulDesc piece = splits > 1 ? matmul_piece(d, splits, piece_deep(d, splits)) : *d;
-    return lt_workspace(&piece) + partial_bytes(d, splits) + matmul_widened(d);
+    MatmulDesc split = splits > 1 ? split_desc(d, splits, split_depth(d, splits)) : *d;
+    return lt_workspace(&split) + partial_bytes(d, splits) + matmul_widened(d);
 }
 
 static Err lt_layout(cublasLtMatrixLayout_t *layout, Type type, int64_t rows, int64_t columns,
@@ -185,7 +192,7 @@ static Err product_new(Pool *pool, const CudaHandle *handle, const MatmulDesc *d
                   d->batch, d->stride_a));
     TRY(lt_layout(&m->c, d->type_c, d->n, d->m, d->ldc, d->batch, d->stride_c));
     pool_at_free(pool, product_undo, m);
-    TRY(lt_algo(handle, m, WIDE, &m->aligned));
+    TRY(lt_algo(handle, m, ALIGNED, &m->aligned));
     return lt_algo(handle, m, (uint32_t)type_bytes(d->type_a), &m->loose);
 }
 
@@ -196,7 +203,7 @@ Err cuda_matmul_new(Pool *pool, const CudaHandle *handle, const MatmulDesc *d, C
     m->handle = handle;
     m->desc = *d;
     m->splits = matmul_splits(d);
-    m->deep = piece_deep(d, m->splits);
+    m->depth = split_depth(d, m->splits);
     m->widened = matmul_widened(d);
     m->bias_after = d->bias && d->type_bias != d->type_c;
     *out = m;
@@ -207,12 +214,12 @@ Err cuda_matmul_new(Pool *pool, const CudaHandle *handle, const MatmulDesc *d, C
     same.bias = d->bias && !m->bias_after;
     if (m->splits == 1)
         return product_new(pool, handle, &same, &m->main);
-    MatmulDesc piece = matmul_piece(&same, m->splits, m->deep);
-    TRY(product_new(pool, handle, &piece, &m->main));
-    if (d->k == m->splits * m->deep)
+    MatmulDesc split = split_desc(&same, m->splits, m->depth);
+    TRY(product_new(pool, handle, &split, &m->main));
+    if (d->k == m->splits * m->depth)
         return OK;
-    piece = matmul_piece(&same, 1, d->k - m->splits * m->deep);
-    TRY(product_new(pool, handle, &piece, &m->tail));
+    split = split_desc(&same, 1, d->k - m->splits * m->depth);
+    TRY(product_new(pool, handle, &split, &m->tail));
     REQUIRE(m->tail.workspace <= m->main.workspace);
     return OK;
 }
@@ -228,12 +235,12 @@ static Err product_run(const CudaHandle *handle, const Product *m, const void *a
                                               sizeof bias));
     LT_TRY(cublasLtMatmul(handle->blaslt, m->op, &alpha, b, m->a, a, m->b, &beta,
                           before ? before : c, m->c, c, m->c,
-                          places % WIDE == 0 ? &m->aligned : &m->loose, workspace, m->workspace,
+                          places % ALIGNED == 0 ? &m->aligned : &m->loose, workspace, m->workspace,
                           handle->stream));
     return OK;
 }
 
-/* Workspace: the library's, then partial sums, then the widened factor. */
+/* Workspace: the library's, then partial sums, then the factor converted to fp32. */
 Err cuda_matmul_run(const CudaMatmul *m, const void *a, const void *b, const void *bias,
                     const void *before, void *c, void *workspace)
 {
@@ -263,7 +270,7 @@ Err cuda_matmul_run(const CudaMatmul *m, const void *a, const void *b, const voi
                             partial + n * all, workspace));
             n++;
         }
-        return cuda_sum_parts(stream, partial, n, all, before, c);
+        return cuda_sum_partials(stream, partial, n, all, before, c);
     }
     TRY(product_run(m->handle, &m->main, a, b, m->bias_after ? NULL : bias, before, c, workspace));
     if (m->bias_after)

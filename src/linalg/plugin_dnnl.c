@@ -1,16 +1,21 @@
-/* plugin_dnnl.c -- oneDNN as a provider, in a shared file of its own (libplimsoll_dnnl.so).
+/* plugin_dnnl.c -- the oneDNN backend, a shared library of its own (libplimsoll_dnnl.so).
  *
- * What is promised in blas.h holds because
- * (1) scratchpads are the user's, their size asked for under the thread count that will run;
- * (2) implementations that allocate behind our back are refused by name: "gemm:..." converts and
- *     copies into buffers of its own (0.3 to 33 MB a call), "ref" is slow as well;
- * (3) weights lie as (KD,KH,KW,I,O) in our arena. The layout an implementation wants is made from
- *     that, or turned back into it, within the call, in workspace that is counted;
+ * It keeps the promises of linalg.h as follows:
+ * (1) scratchpads belong to the caller; their size is asked for with the number of threads that
+ * will
+ *     run;
+ * (2) implementations that allocate are refused by name: "gemm:..." converts and copies into
+ * buffers
+ *     of its own (0.3 to 33 MB per call), "ref" is slow as well;
+ * (3) weights are (KD,KH,KW,I,O) in our arena. They are reordered to the layout that an
+ * implementation
+ *     wants, or back, within the call, in workspace that is counted;
  * (4) everything else (memory objects, argument lists) is made once, here.
- * Within a call oneDNN 2.6 still mallocs some hundred bytes of bookkeeping and frees them.
+ * Within a call oneDNN 2.6 still allocates and frees some hundred bytes of bookkeeping.
  *
- * A primitive holds the pointers of its present call, so one thread at a time may run it.
+ * A primitive holds the pointers of its current call, so only one thread at a time may run it.
  */
+#include "base/int_math.h"
 #include "device/plugin.h"
 #include "linalg/plugin_dnnl.h"
 
@@ -30,40 +35,40 @@ static dnnl_stream_t stream;
 #define DNNL_TRY(call) do { dnnl_status_t status_ = (call); if (status_ != dnnl_success) \
     return host.fail(E_DEVICE, "oneDNN: %s: status %d", #call, (int)status_); } while (0)
 
-enum { WIDE = 256 };                 /* places in a row, see dnnl_refused */
+enum { WIDE = 256 };                 /* positions in a row, see dnnl_refused */
 
-typedef struct Step {                /* one primitive with its arguments */
+typedef struct DnnlStep {                /* one primitive with its arguments */
     dnnl_primitive_t prim;
     dnnl_memory_t    workspace;
     size_t           workspace_at;     /* offset in the caller's workspace */
     dnnl_exec_arg_t  args[6];
     int              n_args;
-} Step;
+} DnnlStep;
 
 typedef struct DnnlPrim {
     Prim          head;
     int           threads;
     char          impl[64];
-    Step          main, turn;        /* turn: weights from our layout to the wanted one, or back */
-    bool          turn_before, turn_after;
-    dnnl_memory_t a, b, c, bias;     /* the caller's, in our layouts */
-    dnnl_memory_t turned;            /* weights as wanted, at offset 0 of workspace */
+    DnnlStep      main, reorder;     /* reorder: weights from our layout to the wanted, or back */
+    bool          reorder_before, reorder_after;
+    dnnl_memory_t a, b, c, bias;     /* the caller's tensors, in our layouts */
+    dnnl_memory_t reordered;            /* weights in the wanted layout, at offset 0 of workspace */
 } DnnlPrim;
 
 static void dnnl_undo(void *arg)
 {
     DnnlPrim *p = arg;
-    dnnl_memory_t memories[] = { p->a, p->b, p->c, p->bias, p->turned, p->main.workspace,
-                                 p->turn.workspace };
+    dnnl_memory_t memories[] = { p->a, p->b, p->c, p->bias, p->reordered, p->main.workspace,
+                                 p->reorder.workspace };
     for (size_t i = 0; i < sizeof memories / sizeof *memories; i++)
         dnnl_memory_destroy(memories[i]);
     dnnl_primitive_destroy(p->main.prim);
-    dnnl_primitive_destroy(p->turn.prim);
+    dnnl_primitive_destroy(p->reorder.prim);
 }
 
 /* --- making a primitive --- */
 
-static size_t dnnl_align(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
+static size_t dnnl_align(size_t bytes) { return align_bytes(bytes, 64); }
 
 static bool dnnl_type(Type type, dnnl_data_type_t *out)
 {
@@ -71,22 +76,23 @@ static bool dnnl_type(Type type, dnnl_data_type_t *out)
     return type == F32 || type == BF16;
 }
 
-/* "gemm:jit" allocates, "brgemm:avx512_core" does not; "brgconv" makes code for every place in a
- * row, 0.6 KiB each (10 MiB and 57 ms at W = 16384), where "jit", the next one, makes little. */
-static bool dnnl_refused(const char *impl, const Op *op)
+/* "gemm:jit" allocates, "brgemm:avx512_core" does not. "brgconv" generates code for every
+ * position in a row, 0.6 KiB each (10 MiB and 57 ms at W = 16384); "jit", the next choice,
+ * generates little. */
+static bool dnnl_refused(const char *impl, const DnnlOp *op)
 {
     const char *gemm = strstr(impl, "gemm");
     return strstr(impl, "ref") || (op->wide && strncmp(impl, "brgconv:", 8) == 0) ||
            (gemm && (gemm < impl + 2 || strncmp(gemm - 2, "br", 2) != 0));
 }
 
-static void step_add(Step *s, int arg, dnnl_memory_t memory)
+static void step_add(DnnlStep *s, int arg, dnnl_memory_t memory)
 {
     s->args[s->n_args++] = (dnnl_exec_arg_t){ arg, memory };
 }
 
-/* The primitive of a description, with its scratchpad placed at *bytes, which grows. */
-static Err step_make(Step *s, dnnl_primitive_desc_t pd, size_t *bytes)
+/* Makes the primitive of a descriptor and places its scratchpad at *bytes, which grows. */
+static Err step_make(DnnlStep *s, dnnl_primitive_desc_t pd, size_t *bytes)
 {
     MdRef  md = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     size_t size = dnnl_memory_desc_get_size(md);
@@ -100,24 +106,24 @@ static Err step_make(Step *s, dnnl_primitive_desc_t pd, size_t *bytes)
     return OK;
 }
 
-/* Weights between our layout and the wanted one. */
-static Err dnnl_turn(DnnlPrim *p, MdRef ours, MdRef wanted, dnnl_primitive_attr_t attr,
+/* Makes the step that reorders weights between our layout and the wanted one. */
+static Err dnnl_reorder_new(DnnlPrim *p, MdRef ours, MdRef wanted, dnnl_primitive_attr_t attr,
                      size_t *bytes)
 {
     dnnl_primitive_desc_t pd;
-    MdRef from = p->turn_before ? ours : wanted, to = p->turn_before ? wanted : ours;
-    DNNL_TRY(dnnl_memory_create(&p->turned, wanted, engine, DNNL_MEMORY_NONE));
+    MdRef from = p->reorder_before ? ours : wanted, to = p->reorder_before ? wanted : ours;
+    DNNL_TRY(dnnl_memory_create(&p->reordered, wanted, engine, DNNL_MEMORY_NONE));
     *bytes += dnnl_align(dnnl_memory_desc_get_size(wanted));
     DNNL_TRY(dnnl_reorder_primitive_desc_create(&pd, from, engine, to, engine, attr));
-    Err err = step_make(&p->turn, pd, bytes);
+    Err err = step_make(&p->reorder, pd, bytes);
     dnnl_primitive_desc_destroy(pd);
     TRY(err);
-    step_add(&p->turn, DNNL_ARG_FROM, p->turn_before ? p->b : p->turned);
-    step_add(&p->turn, DNNL_ARG_TO, p->turn_before ? p->turned : p->b);
+    step_add(&p->reorder, DNNL_ARG_FROM, p->reorder_before ? p->b : p->reordered);
+    step_add(&p->reorder, DNNL_ARG_TO, p->reorder_before ? p->reordered : p->b);
     return OK;
 }
 
-static Err dnnl_fill(DnnlPrim *p, const Op *op, const dnnl_memory_desc_t *weights, Walk *walk,
+static Err dnnl_fill(DnnlPrim *p, const DnnlOp *op, const dnnl_memory_desc_t *weights, DnnlWalk *walk,
                      dnnl_primitive_attr_t attr)
 {
     static const int conv_args[][3] = {
@@ -134,7 +140,7 @@ static Err dnnl_fill(DnnlPrim *p, const Op *op, const dnnl_memory_desc_t *weight
     } while (walk_next(walk));
     if (!impl)
         return host.fail(E_DEVICE,
-                         "oneDNN has no implementation of this call that keeps to its workspace");
+                         "oneDNN has no implementation of this call that does not allocate memory");
     snprintf(p->impl, sizeof p->impl, "onednn:%s", impl);
 
     size_t bytes = 0;
@@ -145,13 +151,13 @@ static Err dnnl_fill(DnnlPrim *p, const Op *op, const dnnl_memory_desc_t *weight
     DNNL_TRY(dnnl_memory_create(&p->b, MD(*weights), engine, DNNL_MEMORY_NONE));
     DNNL_TRY(dnnl_memory_create(&p->c, MD(op->c), engine, DNNL_MEMORY_NONE));
     if (!dnnl_memory_desc_equal(wanted, MD(*weights))) {
-        p->turn_after = last;
-        p->turn_before = !last;
-        TRY(dnnl_turn(p, MD(*weights), wanted, attr, &bytes));
+        p->reorder_after = last;
+        p->reorder_before = !last;
+        TRY(dnnl_reorder_new(p, MD(*weights), wanted, attr, &bytes));
     }
     const int *names = conv_args[op->is_conv ? op->kind : CONV_FORWARD];
     step_add(&p->main, names[0], p->a);
-    step_add(&p->main, names[1], p->turned ? p->turned : p->b);
+    step_add(&p->main, names[1], p->reordered ? p->reordered : p->b);
     step_add(&p->main, names[2], p->c);
     if (op->has_bias) {
         DNNL_TRY(dnnl_memory_create(&p->bias, MD(op->bias), engine, DNNL_MEMORY_NONE));
@@ -162,8 +168,8 @@ static Err dnnl_fill(DnnlPrim *p, const Op *op, const dnnl_memory_desc_t *weight
     return OK;
 }
 
-/* weights: B or w as it lies in memory; op->b may leave the layout open. */
-static Err dnnl_make(Pool *pool, const Backend *backend, const Op *op, const dnnl_memory_desc_t *weights,
+/* weights: B or w as stored; op->b may leave the layout open. */
+static Err dnnl_make(Pool *pool, const Backend *backend, const DnnlOp *op, const dnnl_memory_desc_t *weights,
                      int threads, Prim **prim)
 {
     dnnl_primitive_attr_t attr;
@@ -185,7 +191,7 @@ static Err dnnl_make(Pool *pool, const Backend *backend, const Op *op, const dnn
         dnnl_primitive_attr_set_post_ops(main_attr, ops);
         dnnl_post_ops_destroy(ops);
     }
-    Walk          walk = { 0 };
+    DnnlWalk          walk = { 0 };
     dnnl_status_t status = walk_open(&walk, op, main_attr, engine);
     Err err = status == dnnl_success ? dnnl_fill(p, op, weights, &walk, attr)
             : host.fail(E_DEVICE, "oneDNN does not offer this call (status %d)", (int)status);
@@ -199,14 +205,14 @@ static Err dnnl_make(Pool *pool, const Backend *backend, const Op *op, const dnn
 
 /* --- matrix products --- */
 
-static Err dnnl_matmul_op(Op *op, const MatmulDesc *d)
+static Err dnnl_matmul_op(DnnlOp *op, const MatmulDesc *d)
 {
     dnnl_data_type_t ta, tb, tc, tbias = dnnl_f32;
     if (!dnnl_type(d->type_a, &ta) || !dnnl_type(d->type_b, &tb) || !dnnl_type(d->type_c, &tc) ||
         (d->bias && !dnnl_type(d->type_bias, &tbias)) || ta != tb || d->k < 1)
         return host.fail(E_DEVICE,
-                         "oneDNN is used for f32 and bf16 matrix products, k of 1 or more");
-    /* without a batch axis: the last two */
+                         "oneDNN is used only for f32 and bf16 matrix products with k of 1 or more");
+    /* without a batch axis: the last two axes */
     int         skip = d->batch > 1 ? 0 : 1, n = 3 - skip;
     dnnl_dims_t da = { d->stride_a ? d->batch : 1, d->m, d->k },
         db = { d->stride_b ? d->batch : 1, d->k, d->n };
@@ -231,7 +237,7 @@ static Backend dnnl_backend;
 
 static Err dnnl_backend_matmul(Pool *pool, const MatmulDesc *desc, int threads, Prim **prim)
 {
-    Op  op;
+    DnnlOp  op;
     memset(&op, 0, sizeof op);
     Err err = dnnl_matmul_op(&op, desc);
     if (!err)
@@ -242,7 +248,7 @@ static Err dnnl_backend_matmul(Pool *pool, const MatmulDesc *desc, int threads, 
 
 /* --- convolutions --- */
 
-/* Channels-last image of n x c x (D,H,W); D is left out when volume is false. */
+/* A channels-last image of n x c x (D,H,W), without D unless volume. */
 static Err dnnl_image(dnnl_memory_desc_t *md, int64_t n, int64_t c, const int64_t size[3],
                       bool volume,
                       dnnl_data_type_t type)
@@ -259,8 +265,8 @@ static Err dnnl_image(dnnl_memory_desc_t *md, int64_t n, int64_t c, const int64_
     return OK;
 }
 
-/* Does every tap of the kernel meet the image at least once? Where one does not, 2.6.3 leaves its
- * gradient as it was (seen with bf16, W = 1, kernel 3, padding 0 and 2). */
+/* Does every tap of the kernel meet the image at least once? If one does not, oneDNN 2.6.3 leaves
+ * its gradient unwritten (seen with bf16, W = 1, kernel 3, padding 0 and 2). */
 static bool dnnl_taps_met(const ConvDesc *d)
 {
     for (int axis = 0; axis < 3; axis++)
@@ -276,23 +282,23 @@ static bool dnnl_taps_met(const ConvDesc *d)
     return true;
 }
 
-static Err dnnl_conv_op(Op *op, dnnl_memory_desc_t *weights, const ConvDesc *d)
+static Err dnnl_conv_op(DnnlOp *op, dnnl_memory_desc_t *weights, const ConvDesc *d)
 {
     dnnl_data_type_t tx, tw, ty, tbias = dnnl_f32;
     if (!dnnl_type(d->type_x, &tx) || !dnnl_type(d->type_w, &tw) || !dnnl_type(d->type_y, &ty) ||
         (d->bias && !dnnl_type(d->type_bias, &tbias)))
-        return host.fail(E_DEVICE, "oneDNN is used for f32 and bf16 convolutions");
+        return host.fail(E_DEVICE, "oneDNN is used only for f32 and bf16 convolutions");
     if (d->kind == CONV_BACKWARD_WEIGHTS && !dnnl_taps_met(d))
         return host.fail(E_DEVICE,
-                         "oneDNN leaves weights unwritten whose tap only ever sees padding");
+                         "oneDNN leaves the gradient of a tap that only sees padding unwritten");
     bool volume = d->in[0] > 1 || d->out[0] > 1 || d->kernel[0] > 1;
     int  axes = volume ? 3 : 2;
-    /* Seen once in a dozen runs of one case (f32, depth 7, kernel 7, stride 4, padding 6): four of
+    /* In one of a dozen runs of one case (f32, depth 7, kernel 7, stride 4, padding 6) four of
      * seven planes of the gradient were wrong. */
     if (d->kind == CONV_BACKWARD_WEIGHTS && volume && d->stride[0] > 1)
         return host.fail(E_DEVICE,
                          "oneDNN is not used for weight gradients with a stride in depth");
-    *op = (Op){ .is_conv = true, .kind = d->kind, .has_bias = d->bias, .wide = d->out[2] > WIDE };
+    *op = (DnnlOp){ .is_conv = true, .kind = d->kind, .has_bias = d->bias, .wide = d->out[2] > WIDE };
     dnnl_dims_t dims = { d->co, d->ci }, strides = { 1, d->co }, one = { d->co }, unit = { 1 };
     int64_t     step = d->co * d->ci;
     for (int i = axes - 1; i >= 0; i--) {
@@ -315,7 +321,7 @@ static Err dnnl_conv_op(Op *op, dnnl_memory_desc_t *weights, const ConvDesc *d)
 
 static Err dnnl_backend_conv(Pool *pool, const ConvDesc *desc, int threads, Prim **prim)
 {
-    Op  op;
+    DnnlOp  op;
     dnnl_memory_desc_t weights;
     memset(&op, 0, sizeof op);
     memset(&weights, 0, sizeof weights);
@@ -329,7 +335,7 @@ static Err dnnl_backend_conv(Pool *pool, const ConvDesc *desc, int threads, Prim
 
 /* --- running --- */
 
-/* Setting a handle makes oneDNN 2 look for padding to zero, so it is done only when it moves. */
+/* Setting a handle makes oneDNN 2 search for padding to zero, so it is set only when it changes. */
 static Err dnnl_point(dnnl_memory_t memory, const void *at)
 {
     void *now;
@@ -341,7 +347,7 @@ static Err dnnl_point(dnnl_memory_t memory, const void *at)
     return OK;
 }
 
-static Err dnnl_step(const Step *s, char *workspace)
+static Err dnnl_step(const DnnlStep *s, char *workspace)
 {
     TRY(dnnl_point(s->workspace, workspace + s->workspace_at));
     DNNL_TRY(dnnl_primitive_execute(s->prim, stream, s->n_args, s->args));
@@ -354,12 +360,12 @@ static Err dnnl_steps(const DnnlPrim *p, const PrimArgs *args)
     TRY(dnnl_point(p->b, args->b));
     TRY(dnnl_point(p->c, args->c));
     TRY(dnnl_point(p->bias, args->bias));
-    TRY(dnnl_point(p->turned, args->workspace));
-    if (p->turn_before)
-        TRY(dnnl_step(&p->turn, args->workspace));
+    TRY(dnnl_point(p->reordered, args->workspace));
+    if (p->reorder_before)
+        TRY(dnnl_step(&p->reorder, args->workspace));
     TRY(dnnl_step(&p->main, args->workspace));
-    if (p->turn_after)
-        TRY(dnnl_step(&p->turn, args->workspace));
+    if (p->reorder_after)
+        TRY(dnnl_step(&p->reorder, args->workspace));
     DNNL_TRY(dnnl_stream_wait(stream));
     return OK;
 }
@@ -379,9 +385,9 @@ static Backend dnnl_backend = { .name = "onednn", .version = dnnl_version_text,
                           .matmul = dnnl_backend_matmul,
                           .conv = dnnl_backend_conv, .run = dnnl_backend_run };
 
-/* oneDNN sizes the tiles of AMX by CPUID leaf 1DH and Linux gives them to who asks. Some virtual
- * machines show the AMX flags without that leaf; oneDNN 2.6 to 3.2 then configure tiles of no rows
- * and end in SIGILL. There it must do without. */
+/* oneDNN reads the AMX tile sizes from CPUID leaf 1DH, and Linux gives tiles to processes that ask.
+ * Some virtual machines show the AMX flags without that leaf; oneDNN 2.6 to 3.2 then configure
+ * tiles without rows and end in SIGILL, so AMX is switched off there. */
 static bool dnnl_tiles_work(void)
 {
 #ifdef __x86_64__
@@ -395,9 +401,8 @@ static bool dnnl_tiles_work(void)
 #endif
 }
 
-/* Without tiles bf16 means VDPBF16PS: two fp32 products' worth a cycle on Zen 4, but half the rate
- * of fp32 on Intel (measured: 80 against 150 GFLOP/s a core), where fp32 products of bf16 data
- * win. */
+/* Without tiles bf16 means VDPBF16PS: twice the rate of fp32 on Zen 4, but half of it on Intel
+ * (measured: 80 against 150 GFLOP/s per core), where fp32 products of bf16 data are faster. */
 static bool dnnl_bf16_pays(bool tiles)
 {
 #ifdef __x86_64__

@@ -1,8 +1,8 @@
-/* plugin_dnnl.h -- where the C faces of oneDNN 2 and 3 differ; for plugin_dnnl.c only.
+/* plugin_dnnl.h -- hides the differences between the C APIs of oneDNN 2 and 3; for plugin_dnnl.c.
  *
- * Version 2 has memory descriptions as plain structs, operation descriptions, and an iterator over
- * implementations; version 3 has opaque descriptions and primitive descriptions that step on by
- * themselves. Here both are: an Md, an Op, and a Walk over the implementations of an Op.
+ * Version 2 has memory descriptors as plain structs, operation descriptors, and an iterator over
+ * implementations; version 3 has opaque descriptors, and primitive descriptors that advance to the
+ * next implementation. Both become a DnnlOp and a DnnlWalk over its implementations.
  */
 #ifndef LINALG_PLUGIN_DNNL_H
 #define LINALG_PLUGIN_DNNL_H
@@ -13,13 +13,13 @@
 
 #define IS_V3 (DNNL_VERSION_MAJOR >= 3)
 
-typedef struct Op {
+typedef struct DnnlOp {
     dnnl_memory_desc_t a, b, c, bias;        /* matmul: A, B, C; convolution: x, w, y */
-    dnnl_memory_desc_t forward_b;            /* w as the forward convolution has it, see Walk */
+    dnnl_memory_desc_t forward_b;            /* w of the forward convolution, see DnnlWalk */
     bool        is_conv, has_bias, accumulate, wide;
     ConvKind    kind;
     dnnl_dims_t strides, dilates, pad_lo, pad_hi;
-} Op;
+} DnnlOp;
 
 #if IS_V3
 typedef const_dnnl_memory_desc_t MdRef;
@@ -67,20 +67,20 @@ static inline dnnl_status_t post_sum(dnnl_post_ops_t ops)
 #endif
 }
 
-/* All implementations of an Op, best first: open, look at pd, next until it fails, close. */
-typedef struct Walk {
-    dnnl_primitive_desc_t pd;                /* the present one, owned by the walk */
-    dnnl_primitive_desc_t forward;           /* what backward convolutions take as a hint: w in
-                                              * x's type, though its gradient is fp32 */
+/* All implementations of a DnnlOp, best first: open, use pd, next until it returns false, close. */
+typedef struct DnnlWalk {
+    dnnl_primitive_desc_t pd;                /* the current one, owned by the walk */
+    dnnl_primitive_desc_t forward;           /* the hint for backward convolutions: w in x's
+                                              * type, though its gradient is fp32 */
 #if !IS_V3
     dnnl_primitive_desc_iterator_t at;
     dnnl_convolution_desc_t conv;            /* the iterator keeps a pointer to its description */
     dnnl_matmul_desc_t      matmul;
 #endif
-} Walk;
+} DnnlWalk;
 
 #if IS_V3
-static inline dnnl_status_t walk_open(Walk *w, const Op *op, dnnl_primitive_attr_t attr,
+static inline dnnl_status_t walk_open(DnnlWalk *w, const DnnlOp *op, dnnl_primitive_attr_t attr,
                                       dnnl_engine_t engine)
 {
     MdRef bias = op->has_bias ? op->bias : NULL;
@@ -101,12 +101,12 @@ static inline dnnl_status_t walk_open(Walk *w, const Op *op, dnnl_primitive_attr
             op->pad_lo, op->pad_hi, w->forward, attr);
 }
 
-static inline bool walk_next(Walk *w)
+static inline bool walk_next(DnnlWalk *w)
 {
     return dnnl_primitive_desc_next_impl(w->pd) == dnnl_success;
 }
 #else
-static inline dnnl_status_t walk_op(Walk *w, const_dnnl_op_desc_t op, dnnl_primitive_attr_t attr,
+static inline dnnl_status_t walk_op(DnnlWalk *w, const_dnnl_op_desc_t op, dnnl_primitive_attr_t attr,
                                     dnnl_engine_t engine)
 {
     dnnl_status_t status = dnnl_primitive_desc_iterator_create(&w->at, op, attr, engine,
@@ -116,7 +116,7 @@ static inline dnnl_status_t walk_op(Walk *w, const_dnnl_op_desc_t op, dnnl_primi
     return status;
 }
 
-static inline dnnl_status_t walk_open(Walk *w, const Op *op, dnnl_primitive_attr_t attr,
+static inline dnnl_status_t walk_open(DnnlWalk *w, const DnnlOp *op, dnnl_primitive_attr_t attr,
                                       dnnl_engine_t engine)
 {
     dnnl_status_t status;
@@ -141,7 +141,7 @@ static inline dnnl_status_t walk_open(Walk *w, const Op *op, dnnl_primitive_attr
     return status == dnnl_success ? walk_op(w, &w->conv, attr, engine) : status;
 }
 
-static inline bool walk_next(Walk *w)
+static inline bool walk_next(DnnlWalk *w)
 {
     if (dnnl_primitive_desc_iterator_next(w->at) != dnnl_success)
         return false;
@@ -151,7 +151,7 @@ static inline bool walk_next(Walk *w)
 }
 #endif
 
-static inline void walk_close(Walk *w)
+static inline void walk_close(DnnlWalk *w)
 {
     dnnl_primitive_desc_destroy(w->pd);
     dnnl_primitive_desc_destroy(w->forward);

@@ -1,4 +1,4 @@
-/* checksum.c -- XXH64 against the published values, and in pieces as in one go. */
+/* Tests of base/checksum: XXH64 against published values, added at once and in chunks. */
 #include "test.h"
 
 #include "base/checksum.h"
@@ -22,17 +22,17 @@ static void as_published(void)
         CHECK(sum_of(rows[i].text, strlen(rows[i].text)) == rows[i].sum);
 }
 
-static void in_pieces(void)
+static void in_chunks(void)
 {
     unsigned char bytes[300];
     for (int i = 0; i < 300; i++)
         bytes[i] = (unsigned char)(i * 37 + i / 7);
     for (size_t n = 0; n <= 300; n++) {
         uint64_t whole = sum_of(bytes, n);
-        for (size_t piece = 1; piece < 70; piece += 6) {
+        for (size_t chunk = 1; chunk < 70; chunk += 6) {
             Checksum sum = checksum_begin();
-            for (size_t at = 0; at < n; at += piece) {
-                checksum_add(&sum, bytes + at, n - at < piece ? n - at : piece);
+            for (size_t at = 0; at < n; at += chunk) {
+                checksum_add(&sum, bytes + at, n - at < chunk ? n - at : chunk);
                 checksum_end(&sum);          /* looking changes nothing */
             }
             CHECK(checksum_end(&sum) == whole);
@@ -55,7 +55,7 @@ static void every_bit_counts(void)
 int main(void)
 {
     RUN(as_published);
-    RUN(in_pieces);
+    RUN(in_chunks);
     RUN(every_bit_counts);
     return test_end();
 }

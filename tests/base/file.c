@@ -65,11 +65,11 @@ static void write_and_read(void)
     CHECK_OK(file_read(pool, path, &back, &n));
     CHECK(n == N && !memcmp(bytes, back, N) && back[N] == '\0');
 
-    FileOut out;                             /* in pieces of all sizes, around the buffer's */
+    FileOut out;                             /* in chunks of all sizes, around the buffer's */
     CHECK_OK(file_out_init(&out, path));
     size_t at = 0;
-    for (size_t piece = 1; at < N; piece = piece * 3 + 1) {
-        size_t take = piece < N - at ? piece : N - at;
+    for (size_t chunk = 1; at < N; chunk = chunk * 3 + 1) {
+        size_t take = chunk < N - at ? chunk : N - at;
         file_out_add(&out, bytes + at, take);
         at += take;
     }

@@ -355,8 +355,8 @@ static void writer(void)
     JsonOut o;
     json_out_text(&o, &text, JSON_PRETTY);
     json_out_object(&o, NULL);
-    json_out_int(&o, "least", INT64_MIN);
-    json_out_int(&o, "most", INT64_MAX);
+    json_out_int(&o, "smallest", INT64_MIN);
+    json_out_int(&o, "largest", INT64_MAX);
     json_out_number(&o, "one", 1);
     json_out_number(&o, "tenth", 0.1);
     json_out_number(&o, "tiny", 5e-324);
@@ -388,8 +388,8 @@ static void writer(void)
     CHECK_OK(json_out_done(&o));
     CHECK_TEXT(text.at,
         "{\n"
-        "  \"least\": -9223372036854775808,\n"
-        "  \"most\": 9223372036854775807,\n"
+        "  \"smallest\": -9223372036854775808,\n"
+        "  \"largest\": 9223372036854775807,\n"
         "  \"one\": 1.0,\n"
         "  \"tenth\": 0.1,\n"
         "  \"tiny\": 4.94065645841247e-324,\n"
@@ -408,7 +408,7 @@ static void writer(void)
         "  ]\n"
         "}\n");
     const Json *back = parse(text.at);
-    CHECK_INT(json_get(back, "least")->integer, INT64_MIN);
+    CHECK_INT(json_get(back, "smallest")->integer, INT64_MIN);
     CHECK_INT(json_get(back, "one")->kind, JSON_NUMBER);
     CHECK_TEXT(written(parse(written(back, JSON_PRETTY)), JSON_COMPACT), written(back,
                                                                                  JSON_COMPACT));

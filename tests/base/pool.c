@@ -23,7 +23,7 @@ static void memory_is_zeroed_and_aligned(void)
         for (size_t i = 0; i < n; i++)
             sum |= p[i];
         CHECK_INT(sum, 0);
-        memset(p, 0xAA, n);                  /* a sanitizer sees pieces that overlap chunks */
+        memset(p, 0xAA, n);                  /* a sanitizer sees allocations that overlap */
     }
     unsigned char *a = pool_alloc(pool, 10, 1), *b = pool_alloc(pool, 70000,
                                                                 1), *c = pool_alloc(pool, 10, 1);
@@ -95,7 +95,7 @@ static void texts_and_lists(void)
     pool_free(pool);
 }
 
-/* One round of some work: large and small pieces, a child with a child, an undo. All must be
+/* One round of some work: large and small allocations, a child with a child, an undo. All must be
  * zero. */
 static void a_round(Pool *pool, char *log)
 {

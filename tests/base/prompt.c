@@ -1,4 +1,4 @@
-/* prompt.c -- text as a vector: fixed, letter by letter, for any bytes. */
+/* Tests of base/prompt: text as a vector: fixed, letter by letter, for any bytes. */
 #include "test.h"
 
 #include "base/prompt.h"

@@ -1,4 +1,4 @@
-/* random.c -- known answers of Philox, the laws of the numbers, one at a time against many. */
+/* Tests of base/random: known answers of Philox, distributions, one at a time against many. */
 #include "test.h"
 
 #include "base/random.h"

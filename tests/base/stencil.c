@@ -1,5 +1,5 @@
-/* stencil.c -- against the plain sum in double, at widths around the strip that is kept in
- * registers. */
+/* Tests of base/stencil: against the plain sum in double, at widths around the strip that is kept
+ * in registers. */
 #include "test.h"
 
 #include "base/random.h"
@@ -7,13 +7,13 @@
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
-enum { ROWS = 7, TAPS = 9, STEP = 3, MOST = 300 };
+enum { ROWS = 7, TAPS = 9, STEP = 3, MAX_N = 300 };
 
-static float in[ROWS][MOST + (TAPS - 1) * STEP], taps[ROWS * TAPS], to[MOST + 1];
+static float in[ROWS][MAX_N + (TAPS - 1) * STEP], taps[ROWS * TAPS], to[MAX_N + 1];
 
 static void any_width(void)
 {
-    static const int n_of[] = { 1, 3, 63, 64, 65, 127, 128, 200, MOST };
+    static const int n_of[] = { 1, 3, 63, 64, 65, 127, 128, 200, MAX_N };
     const float     *rows[ROWS];
     RandomKey        key = { .seed = 3, .stream = 1 };
     uint64_t         next = 0;

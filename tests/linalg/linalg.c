@@ -1,6 +1,6 @@
-/* Every provider against plain loops in double: odd shapes, all kinds, types and layouts; guard
- * bytes around every result and around workspace; the same bits every time; nothing large allocated
- * in a run. */
+/* Tests of linalg: every backend against plain loops in double: odd shapes, all kinds, types and
+ * layouts; guard bytes around every result and around workspace; the same bits every time; nothing
+ * large allocated in a run. */
 #include "test.h"
 
 #include "linalg/linalg.h"
@@ -447,7 +447,7 @@ static void conv_fixed(const Backend *backend)
             }
 }
 
-/* Onto few channels: several blocks of rows, parts that end within an image, paddings wider than
+/* To few channels: several blocks of rows, parts that end within an image, paddings wider than
  * the kernel's reach, results wider and narrower than what they come from. */
 static void conv_onto_few(void)
 {
@@ -482,7 +482,7 @@ static void conv_onto_few(void)
 }
 
 /* By Winograd's method: sizes odd and even, paddings of all kinds, channels that do not fill a
- * panel or a piece, one thread and several; of few channels plain windows are taken. */
+ * panel or a block, one thread and several; few channels use plain windows. */
 static void conv_by_winograd(void)
 {
     static const ConvDesc shapes[] = {
@@ -509,7 +509,7 @@ static void conv_by_winograd(void)
                 d.stride[axis] = 1;
                 d.out[axis] = d.in[axis] + d.pad_lo[axis] + d.pad_hi[axis] - d.kernel[axis] + 1;
             }
-            if (kind == CONV_BACKWARD_WEIGHTS)   /* the pieces of these do for one or two */
+            if (kind == CONV_BACKWARD_WEIGHTS)   /* their blocks divide evenly among one or two */
                 threads = 1 + (int)i % 2;
             CHECK_OK(linalg_conv(backend_dnnl(), &d, threads, &prim));
             CHECK_TEXT(prim->impl, "own:winograd");
@@ -522,7 +522,7 @@ static void conv_by_winograd(void)
         }
 }
 
-/* Shapes on either side of the rule by which products go to own although oneDNN is there. */
+/* Shapes on either side of the rule by which the built-in backend is preferred to oneDNN. */
 static void builtin_where_it_pays(void)
 {
     static const struct { int64_t m, n, k; bool builtin; } products[] = {
@@ -554,7 +554,7 @@ static void builtin_where_it_pays(void)
         }
 }
 
-/* Whoever the rules choose, as a provider. */
+/* A backend that is the one the rules choose. */
 static Err chosen_conv(Pool *unused, const ConvDesc *desc, int threads, Prim **prim)
 {
     (void)unused;
@@ -564,8 +564,8 @@ static Err chosen_conv(Pool *unused, const ConvDesc *desc, int threads, Prim **p
     return OK;
 }
 
-/* bf16 between few channels is done in fp32 by oneDNN, piece by piece, where its bf16 does not pay:
- * one image at a time, several, all at once; weight gradients of either type. */
+/* bf16 between few channels is computed in fp32 by oneDNN, some images at a time, where its bf16
+ * does not pay: one image at a time, several, all at once; weight gradients of either type. */
 static void thin_bf16(void)
 {
     static const Backend chosen = { .name = "chosen", .conv = chosen_conv };

@@ -2,11 +2,11 @@
  * requested, with copies to the host if the graph has bandwidths.
  *
  *   everything kept       fits? Then nothing is cheaper
- *   the minimum           the smallest peak, by copies if they help. No smaller budget is accepted, so a
- *                         refusal names the minimum that is really used
+ *   the minimum           the smallest peak, by copies if they help. No smaller budget is accepted,
+ *                         so a refusal names the minimum that is really used
  *   the budget            the cheapest list within it that can be placed
- *   the host              the lists of larger budgets and everything kept, with idle values copied to
- *                         the host and back until they fit (offload.c)
+ *   the host              the lists of larger budgets and everything kept, with idle values copied
+ *                         to the host and back until they fit (offload.c)
  *   and of all that fit, the cheapest.
  *
  * Every plan that is returned has passed plan_check. */

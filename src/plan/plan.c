@@ -1,8 +1,8 @@
 /* plan.c -- makes a plan from the order in which nodes run.
  *
- * Once the order of runs is fixed, recomputation included, memory is minimal when each value is dropped
- * after its last use before it is recomputed. So solvers only decide the runs, and plan_from_runs adds
- * the drops.
+ * Once the order of runs is fixed, recomputation included, memory is minimal when each value is
+ * dropped after its last use before it is recomputed. So solvers only decide the runs, and
+ * plan_from_runs adds the drops.
  */
 #include "plan/plan.h"
 

@@ -29,7 +29,7 @@ static int64_t stage_host_bytes(const PGraph *graph)
     return bytes;
 }
 
-bool pgraph_is_host_resident(const PGraph *graph)
+bool pgraph_has_host_resident(const PGraph *graph)
 {
     for (int32_t v = 0; v < graph->n_values; v++)
         if (graph->values[v].host_resident)

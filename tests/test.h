@@ -3,13 +3,13 @@
  *   static void adds_up(void) { CHECK_INT(1 + 1, 2); }
  *   int main(void) { RUN(adds_up); return test_end(); }
  *
- * A failed check is printed and counted, and the test goes on. Where data or a tool is missing, a test
- * says so with SKIP and returns; a missing input never counts as a pass. The closing line is
+ * A failed check is printed and counted, and the test goes on. Where data or a tool is missing, a
+ * test says so with SKIP and returns; a missing input never counts as a pass. The closing line is
  *
  *   12 passed, 0 failed, 2 skipped: CBC is not installed
  *
- * with the first reason. Exit status: 0, no check failed; 1, one failed or nothing ran; 77, everything
- * was skipped (ctest shows the program as skipped).
+ * with the first reason. Exit status: 0, no check failed; 1, one failed or nothing ran; 77,
+ * everything was skipped (ctest shows the program as skipped).
  */
 #ifndef TESTS_TEST_H
 #define TESTS_TEST_H

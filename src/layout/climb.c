@@ -1,8 +1,8 @@
 /* climb.c -- repeats greedy placement, each time with the buffers in trouble moved forward.
  *
  * Squeaky wheel optimization (Joslin and Clements 1999): a buffer that ended above the goal gets a
- * better rank, so that it is placed lower next time. Cheap, and the only improvement that components of
- * tens of thousands of buffers can afford.
+ * better rank, so that it is placed lower next time. Cheap, and the only improvement that
+ * components of tens of thousands of buffers can afford.
  */
 #include "base/clock.h"
 #include "layout/layout_int.h"

@@ -1,7 +1,7 @@
 /* components.c -- one pass over births and deaths divides buffers into components with sections.
  *
- * A section ends where a buffer dies after others were born: what was live just before is a maximal set.
- * A component ends where nothing is live.
+ * A section ends where a buffer dies after others were born: what was live just before is a maximal
+ * set. A component ends where nothing is live.
  */
 #include "layout/layout_int.h"
 

@@ -1,7 +1,7 @@
 /* greedy.c -- lowest offset first: place the buffer that can lie lowest (ties by rank), repeat.
  *
- * The placed buffers have a skyline over the sections. Its lowest stretch is a valley; the buffers that
- * can lie lowest are those that fit between the valley's walls:
+ * The placed buffers have a skyline over the sections. Its lowest stretch is a valley; the buffers
+ * that can lie lowest are those that fit between the valley's walls:
  *
  *          +----+            +-----+          f fits into the valley and is placed at height h;
  *          |    |  +-[f]-+   |     |          if none fits, the valley can never be used again and
@@ -12,8 +12,8 @@
  * waiting buffer inside a valley. Updating the lowest offset of every buffer instead is quadratic
  * (seconds at 20,000 buffers).
  *
- * Fixed buffers are obstacles: they are not part of the skyline. A buffer that would touch one is put
- * aside until the valleys have risen to the place above it.
+ * Fixed buffers are obstacles: they are not part of the skyline. A buffer that would touch one is
+ * put aside until the valleys have risen to the place above it.
  */
 #include "layout/layout_int.h"
 

@@ -1,8 +1,8 @@
 /* layout.h -- buffers with lifetimes -> offsets in one arena.
  *
- * Knows nothing of tensors. A buffer takes `size` bytes at every time t with lower <= t < upper; two
- * buffers that are live at the same time must not overlap. Input: sizes and lifetimes. Output: an offset
- * for each buffer, the arena's size, and whether a smaller arena is impossible.
+ * Knows nothing of tensors. A buffer takes `size` bytes at every time t with lower <= t < upper;
+ * two buffers that are live at the same time must not overlap. Input: sizes and lifetimes. Output:
+ * an offset for each buffer, the arena's size, and whether a smaller arena is impossible.
  *
  *        offset
  *          ^    +-------+                     live sum at t: bytes of the buffers live at t;

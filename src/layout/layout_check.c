@@ -1,18 +1,18 @@
 /* layout_check.c -- checks a layout: no two buffers that are live at the same time share a byte.
  *
  * Shares nothing with the solver, not even a header. O(n log n), since plans of a hundred thousand
- * buffers are checked, too. Buffers are taken in order of birth. Before buffer b is added, buffers that
- * died by then leave the live set, which is ordered by offset. b is then compared with its two
+ * buffers are checked, too. Buffers are taken in order of birth. Before buffer b is added, buffers
+ * that died by then leave the live set, which is ordered by offset. b is then compared with its two
  * neighbours in that order only. This finds an overlap if there is one:
  *
  *  1. Two buffers that meet in time are in the live set together: when the later one is added, the
- *     earlier one is born and not dead. So it suffices that every addition is checked against all of
- *     the live set.
+ *     earlier one is born and not dead. So it suffices that every addition is checked against all
+ *     of the live set.
  *  2. Before the first fault is found, the live buffers are disjoint in memory. Let c overlap b.
- *     If c comes before b in the order, no live d comes between them: c and d are disjoint, so c would
- *     end at or below the start of d, hence at or below the start of b. So c is b's neighbour.
- *     If c comes after b, any live d between them starts at or above b and at or below c, which starts
- *     below the end of b. So d overlaps b, and the nearest such d is b's neighbour.
+ *     If c comes before b in the order, no live d comes between them: c and d are disjoint, so c
+ *     would end at or below the start of d, hence at or below the start of b. So c is b's
+ *     neighbour. If c comes after b, any live d between them starts at or above b and at or below
+ *     c, which starts below the end of b. So d overlaps b, and the nearest such d is b's neighbour.
  *     Either way, if any live buffer overlaps b, a neighbour of b does.
  *
  * tests/layout/layout_check.c compares it with a plain check of every pair.

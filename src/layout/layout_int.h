@@ -1,8 +1,8 @@
 /* layout_int.h -- what the files of the solver share; the checker must not include it.
  *
  * A *section* is a maximal set of buffers that are live at the same time. Two buffers meet in time
- * exactly if they share a section, so sections replace time. A *component* is a run of sections that no
- * buffer enters or leaves: components share nothing and are solved one by one.
+ * exactly if they share a section, so sections replace time. A *component* is a run of sections
+ * that no buffer enters or leaves: components share nothing and are solved one by one.
  *
  *     time      0 1 2 3 4 5 6 7 8
  *     a         [=====)                   sections     0: a b    1: b c    2: d e

@@ -1,8 +1,8 @@
 /* layout_order.c -- preorders: which buffer goes first if several could lie equally low.
  *
- * A preorder is named by its keys, each largest first: W lifetime, A area (lifetime x bytes), T largest
- * live sum of its sections, S bytes. WAT, TAW and TWA are MiniMalloc's (Moffitt 2023); the search uses
- * these, greedy placement tries all.
+ * A preorder is named by its keys, each largest first: W lifetime, A area (lifetime x bytes), T
+ * largest live sum of its sections, S bytes. WAT, TAW and TWA are MiniMalloc's (Moffitt 2023); the
+ * search uses these, greedy placement tries all.
  */
 #include "base/random.h"
 #include "layout/layout_int.h"

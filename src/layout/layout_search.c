@@ -1,27 +1,31 @@
-/* layout_search.c -- exact: is there a layout within a capacity? Depth-first search after MiniMalloc.
+/* layout_search.c -- exact: is there a layout within a capacity? Depth-first search after
+ * MiniMalloc.
  *
  * Moffitt, "MiniMalloc: A Lightweight Memory Allocator for Hardware-Accelerated Machine Learning"
  * (ASPLOS 2023). Among all layouts take one whose offsets have the smallest sum: every buffer in it
- * rests on others or on the ground, so it is built by placing buffers in order of (offset, rank), each
- * at the lowest offset that those before it leave. The search visits exactly these orders. `low` is that
- * lowest offset for each buffer that is not placed yet. What keeps the tree small:
+ * rests on others or on the ground, so it is built by placing buffers in order of (offset, rank),
+ * each at the lowest offset that those before it leave. The search visits exactly these orders.
+ * `low` is that lowest offset for each buffer that is not placed yet. What keeps the tree small:
  *
  *  1. Canonical order: (offset, rank) never falls along a branch.
- *  2. Dominance: nothing is placed at or above `low + size` of a waiting buffer, which could otherwise
- *     drop below it and reduce the sum.
- *  3. Sections: in each section the waiting buffers must be stacked, each at or above its own `low`,
- *     below the capacity. Stacked by rising `low` they reach the smallest height (the one-machine bound
- *     of scheduling with release times; MiniMalloc uses its first step, smallest `low` + sum).
+ *  2. Dominance: nothing is placed at or above `low + size` of a waiting buffer, which could
+ *     otherwise drop below it and reduce the sum.
+ *  3. Sections: in each section the waiting buffers must be stacked, each at or above its own
+ *     `low`, below the capacity. Stacked by rising `low` they reach the smallest height (the
+ *     one-machine bound of scheduling with release times; MiniMalloc uses its first step, smallest
+ *     `low` + sum).
  *  4. No sibling is tried once a buffer that no waiting buffer meets has failed.
  *  5. If no waiting buffer crosses from one section to the next, both sides are solved alone.
- *  6. A buffer that was passed over (its `low` is before the last placed in canonical order) must rest
- *     on one that still waits and meets it: `low` rises to the smallest such end, or the branch is dead.
+ *  6. A buffer that was passed over (its `low` is before the last placed in canonical order) must
+ *     rest on one that still waits and meets it: `low` rises to the smallest such end, or the
+ *     branch is dead.
  *
- * Every failure for lack of room is noted with the capacity that would have avoided it. If the search
- * ends without a layout, the smallest of these is a proved bound (as in iterative deepening).
+ * Every failure for lack of room is noted with the capacity that would have avoided it. If the
+ * search ends without a layout, the smallest of these is a proved bound (as in iterative
+ * deepening).
  *
- * Alignment: offsets are multiples of the alignment that all share, so a buffer takes its `span`, except
- * the topmost of a section, which may save its padding (`slack`).
+ * Alignment: offsets are multiples of the alignment that all share, so a buffer takes its `span`,
+ * except the topmost of a section, which may save its padding (`slack`).
  */
 #include "base/clock.h"
 #include "layout/layout_int.h"

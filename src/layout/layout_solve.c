@@ -1,9 +1,9 @@
 /* layout_solve.c -- from buffers to offsets: greedy placement first, then search, down to the goal.
  *
  * The goal is the arena below which nothing is gained: the capacity, or the largest bound of any
- * component, or what a component that could not be improved needs anyway. Each component keeps its best
- * layout; whenever the work stops, it has at least the greedy one. Nodes decide, not time, so the same
- * input gives the same layout on any machine.
+ * component, or what a component that could not be improved needs anyway. Each component keeps its
+ * best layout; whenever the work stops, it has at least the greedy one. Nodes decide, not time, so
+ * the same input gives the same layout on any machine.
  */
 #include "base/clock.h"
 #include "base/text.h"

@@ -1,9 +1,9 @@
 /* memo.c -- keeps the layouts of the last searches.
  *
- * Planning places the same buffers many times: everything kept, the plan with the smallest peak, a plan
- * that two settings of the levers share. The result depends on buffers and options alone, so the last
- * few are kept for the process, each under two hashes of its input. A collision of both is practically
- * impossible, and layout_check, which checks every placement, would refuse the result.
+ * Planning places the same buffers many times: everything kept, the plan with the smallest peak, a
+ * plan that two settings of the levers share. The result depends on buffers and options alone, so
+ * the last few are kept for the process, each under two hashes of its input. A collision of both is
+ * practically impossible, and layout_check, which checks every placement, would refuse the result.
  */
 #include "base/hash.h"
 #include "layout/layout_int.h"

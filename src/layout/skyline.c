@@ -1,7 +1,7 @@
 /* skyline.c -- heights over sections as a tree: raise a range, query a range, both in O(log n).
  *
- * Heights only rise, so nothing is pushed down: a tree node keeps the height raised over its whole range
- * (`all`) and the maximum below it (`high`); a query includes the `all` of the ancestors.
+ * Heights only rise, so nothing is pushed down: a tree node keeps the height raised over its whole
+ * range (`all`) and the maximum below it (`high`); a query includes the `all` of the ancestors.
  */
 #include "layout/layout_int.h"
 

@@ -1,9 +1,10 @@
-/* spread.c -- moves buffers that follow each other in time to different places, within the same arena.
+/* spread.c -- moves buffers that follow each other in time to different places, within the same
+ * arena.
  *
- * A layout packs tightly everywhere, though only the peak needs it. If a buffer takes the place of one
- * that was just freed, the node that writes it must wait for the last reader of the other; apart, the two
- * can run concurrently (exec/lanes.h). Nothing else changes: lifetimes, the arena's size and the buffers
- * that end at its top remain as they are.
+ * A layout packs tightly everywhere, though only the peak needs it. If a buffer takes the place of
+ * one that was just freed, the node that writes it must wait for the last reader of the other;
+ * apart, the two can run concurrently (exec/lanes.h). Nothing else changes: lifetimes, the arena's
+ * size and the buffers that end at its top remain as they are.
  */
 #include "layout/layout_int.h"
 

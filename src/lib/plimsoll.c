@@ -1,7 +1,7 @@
 /* plimsoll.c -- implements plimsoll.h with the rooms layout and plan.
  *
- * Arguments are checked here, because other callers of those rooms never pass wrong ones. Answers are
- * copied, so that no internal type is visible. */
+ * Arguments are checked here, because other callers of those rooms never pass wrong ones. Answers
+ * are copied, so that no internal type is visible. */
 #include "lib/lib_int.h"
 
 #include "layout/layout.h"

@@ -1,14 +1,14 @@
 /* plimsoll.h -- the planner and the layout solver as a library: two questions and their answers.
  *
  *   plimsoll_place       where does each buffer lie, so that the arena is as small as possible?
- *   plimsoll_find_plan   what is kept, recomputed or offloaded, so that a graph runs within a budget at
- *                        the lowest cost?
+ *   plimsoll_find_plan   what is kept, recomputed or offloaded, so that a graph runs within a
+ *                        budget at the lowest cost?
  *
- * docs/user/LIBRARY.md has an example; docs/user/FORMATS.md (graph.json) has the memory rule. The answers
- * are those of `plimsoll layout` and `plimsoll plan`: the same input, seed and effort give the same
- * answer, and each has passed a checker that shares no code with the search. Several threads may call at
- * the same time, but only one may change a given graph. Sizes are in bytes. If host memory runs out, the
- * program ends.
+ * docs/user/LIBRARY.md has an example; docs/user/FORMATS.md (graph.json) has the memory rule. The
+ * answers are those of `plimsoll layout` and `plimsoll plan`: the same input, seed and effort give
+ * the same answer, and each has passed a checker that shares no code with the search. Several
+ * threads may call at the same time, but only one may change a given graph. Sizes are in bytes. If
+ * host memory runs out, the program ends.
  */
 #ifndef LIB_PLIMSOLL_H
 #define LIB_PLIMSOLL_H

@@ -2,11 +2,11 @@
  * requested, with copies to the host if the graph has bandwidths.
  *
  *   everything kept       fits? Then nothing is cheaper
- *   the minimum           the smallest peak, by copies if they help. No smaller budget is accepted, so a
- *                         refusal names the minimum that is really used
+ *   the minimum           the smallest peak, by copies if they help. No smaller budget is accepted,
+ *                         so a refusal names the minimum that is really used
  *   the budget            the cheapest list within it that can be placed
- *   the host              the lists of larger budgets and everything kept, with idle values copied to
- *                         the host and back until they fit (offload.c)
+ *   the host              the lists of larger budgets and everything kept, with idle values copied
+ *                         to the host and back until they fit (offload.c)
  *   and of all that fit, the cheapest.
  *
  * Every plan that is returned has passed plan_check. */
@@ -317,7 +317,7 @@ PlanSearch *plan_search_new(Pool *pool, const PGraph *graph, const PlanOptions *
 {
     PlanSearch *search = NEW(pool, PlanSearch);
     *search = (PlanSearch){ .pool = pool, .graph = graph, .options = *options };
-    if (pgraph_is_host_resident(graph))
+    if (pgraph_has_host_resident(graph))
         search->inner = plan_search_new(pool, pgraph_for_solvers(pool, graph), options);
     return search;
 }
@@ -401,7 +401,7 @@ Err plan_curve(Pool *pool, const PGraph *graph, const PlanOptions *options, cons
     for (int i = 1; i < n; i++)
         REQUIRE(budgets[i] >= budgets[i - 1]);
     Pool *temp = pool_new(NULL, "plan_curve");
-    bool  offloads = pgraph_is_host_resident(graph) || answer_has_host(graph);
+    bool  offloads = pgraph_has_host_resident(graph) || answer_has_host(graph);
     Err   err = (offloads ? answer_curve_offload : answer_curve)(pool, temp, graph, options, budgets,
                                                             n, plans);
     pool_free(temp);

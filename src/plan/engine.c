@@ -253,9 +253,9 @@ static const int engine_shrink_percent[] = { 0, 4, 12, 24, 40 };
 /* If a plan leaves more than 1 / ENGINE_SPARE of the room unused, a smaller budget is tried. */
 enum { ENGINE_SPARE = 20 };
 
-/* The planner's cheapest plan within the budget. If the plan leaves much of the arena unused, cheaper
- * plans fitted by live bytes but could not be placed. The planner is then asked for smaller arenas,
- * until an answer is cheaper. */
+/* The planner's cheapest plan within the budget. If the plan leaves much of the arena unused,
+ * cheaper plans fitted by live bytes but could not be placed. The planner is then asked for smaller
+ * arenas, until an answer is cheaper. */
 static Err engine_solve(Pool *pool, Engine *engine, const EngineOptions *options, Program *program)
 {
     int64_t room = options->budget_bytes - engine->persistent_bytes,

@@ -6,11 +6,11 @@
  *      0            persistent_bytes                          arena_bytes
  *      | parameters, state, constants | buffers of one program at a time |
  *
- * A device with memory of its own has a second arena on the host: host-resident state below, slots for
- * one program's saved values above.
+ * A device with memory of its own has a second arena on the host: host-resident state below, slots
+ * for one program's saved values above.
  *
- * Phases that hand values to each other (micro and update, if gradients are not accumulated) form one
- * program; every other phase is a program of its own.
+ * Phases that hand values to each other (micro and update, if gradients are not accumulated) form
+ * one program; every other phase is a program of its own.
  */
 #ifndef PLAN_ENGINE_H
 #define PLAN_ENGINE_H

@@ -1,8 +1,8 @@
 /* from_graph.c -- the planner's view of an operator graph.
  *
- * Views vanish: a node that reads a view reads its root. Persistent values keep their bytes, so that
- * live sums are complete; host-resident values are so only if the device has memory of its own. A value
- * that comes from another phase must be persistent. */
+ * Views vanish: a node that reads a view reads its root. Persistent values keep their bytes, so
+ * that live sums are complete; host-resident values are so only if the device has memory of its
+ * own. A value that comes from another phase must be persistent. */
 #include "plan/engine.h"
 
 static int32_t view_value(Program *program, const Graph *graph, int32_t *seen, PGraph *out,

@@ -8,16 +8,17 @@
  *   to host      |--- copy ---|-------->|                    |-- copy -->|
  *   steps      save v                      wait, drop     load v      wait v, free_host v
  *
- * Greedy: while the fullest run is above the budget, take the longest window over it. Saves start in
- * order of production; a value is dropped after the first run that ends after its copy, so nothing
- * waits for a save. Loads are queued in order of need, each as late as possible to arrive in time; if
- * that would be before the drop, they start right after it, and the rest of the copy is waited for.
- * Times are those of the runs alone; the simulator then finds the true cost of the plan.
+ * Greedy: while the fullest run is above the budget, take the longest window over it. Saves start
+ * in order of production; a value is dropped after the first run that ends after its copy, so
+ * nothing waits for a save. Loads are queued in order of need, each as late as possible to arrive
+ * in time; if that would be before the drop, they start right after it, and the rest of the copy is
+ * waited for. Times are those of the runs alone; the simulator then finds the true cost of the
+ * plan.
  *
- * Predicted times err: on a GPU that is faster than predicted, copies planned to end just in time are
- * late. So copies are first planned to take 1.5 times as long. If the budget has no room for that, just
- * in time; if that is not enough either, as if they took no time: a value is dropped as soon as nothing
- * reads it, is loaded for its reader, and both copies are waited for.
+ * Predicted times err: on a GPU that is faster than predicted, copies planned to end just in time
+ * are late. So copies are first planned to take 1.5 times as long. If the budget has no room for
+ * that, just in time; if that is not enough either, as if they took no time: a value is dropped as
+ * soon as nothing reads it, is loaded for its reader, and both copies are waited for.
  */
 #include "plan/plan.h"
 

@@ -1,22 +1,23 @@
 /* pgraph.h -- a graph as the planner sees it: bytes, costs, producers and readers.
  *
  * The planner knows no operators. A PGraph comes from graph.json (`plimsoll-graph-1`, see
- * docs/user/FORMATS.md) or from an operator graph (plan/from_graph.c). Ids are indices into the arrays.
+ * docs/user/FORMATS.md) or from an operator graph (plan/from_graph.c). Ids are indices into the
+ * arrays.
  *
  * The memory rule, the same for both:
  *   - a value becomes live when a run outputs it and remains live until an explicit drop;
  *   - a run that outputs a value that is still live rewrites it at no extra bytes;
  *   - every input of a run must be live; persistent values are always live and never dropped;
  *   - the live bytes at a run are those of all live values, outputs included, plus the workspace;
- *   - `inplace` (output, input): the output takes over all bytes of the input, even if it is smaller;
- *     the input and its views are dead afterwards. Taking over a persistent input costs nothing, and
- *     the bytes stay where they are;
+ *   - `inplace` (output, input): the output takes over all bytes of the input, even if it is
+ *     smaller; the input and its views are dead afterwards. Taking over a persistent input costs
+ *     nothing, and the bytes stay where they are;
  *   - a view has no bytes of its own and keeps its root alive;
  *   - a value that several nodes output has versions. A run must read the versions that it reads in
  *     the input order: a node that reads a parameter before its update does so in every plan;
  *   - a node marked `once` runs exactly once;
- *   - a host-resident value lives in a host slot of its own before and after the steps. It is loaded
- *     before it is read and saved after it was written.
+ *   - a host-resident value lives in a host slot of its own before and after the steps. It is
+ *     loaded before it is read and saved after it was written.
  */
 #ifndef PLAN_PGRAPH_H
 #define PLAN_PGRAPH_H

@@ -1,9 +1,9 @@
 /* phase_file.c -- phases of plan.json: the steps of the programs, by the phases of the contract.
  *
- * A phase in the file is a range of steps of one program. Most programs are one phase. If gradients are
- * not accumulated, micro and update are planned as one program: its steps before the first run of the
- * update are `micro`, the rest is `update`, as exec/ runs them. A value that lives on from one to the
- * other is simply not dropped between them.
+ * A phase in the file is a range of steps of one program. Most programs are one phase. If gradients
+ * are not accumulated, micro and update are planned as one program: its steps before the first run
+ * of the update are `micro`, the rest is `update`, as exec/ runs them. A value that lives on from
+ * one to the other is simply not dropped between them.
  *
  *   program     | run drop run run drop | run drop run |
  *   phases      |        micro          |    update    |      offsets: of the buffers begun in each

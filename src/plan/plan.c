@@ -1,8 +1,8 @@
 /* plan.c -- makes a plan from the order in which nodes run.
  *
- * Once the order of runs is fixed, recomputation included, memory is minimal when each value is dropped
- * after its last use before it is recomputed. So solvers only decide the runs, and plan_from_runs adds
- * the drops.
+ * Once the order of runs is fixed, recomputation included, memory is minimal when each value is
+ * dropped after its last use before it is recomputed. So solvers only decide the runs, and
+ * plan_from_runs adds the drops.
  */
 #include "plan/plan.h"
 
@@ -116,7 +116,7 @@ Err plan_keep_all(Pool *pool, const PGraph *graph, Plan **plan)
 {
     Pool         *temp = pool_new(NULL, "plan_keep_all");
     int32_t      *runs = NEWN(temp, int32_t, graph->n_nodes + 1);
-    bool          host_resident = pgraph_is_host_resident(graph);
+    bool          host_resident = pgraph_has_host_resident(graph);
     const PGraph *seen = host_resident ? pgraph_for_solvers(temp, graph) : graph;
     for (int32_t n = 0; n < graph->n_nodes; n++)
         runs[n] = n;

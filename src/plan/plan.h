@@ -3,10 +3,11 @@
  * A recompute is simply a second RUN. Solvers produce plans, plan_simulate meters them, plan_check
  * checks them (it shares no code with either), exec/ runs them.
  *
- * There are two memories, device and host. `save` starts a copy of a live value to its host slot, which
- * it occupies from then on. `load` makes the device bytes live at once; they can be read after `wait`.
- * A value has at most one pending copy. Copies in one direction run in order, each for bytes /
- * bandwidth; a `wait` costs what is left of the copy. A loaded value is a buffer of its own size.
+ * There are two memories, device and host. `save` starts a copy of a live value to its host slot,
+ * which it occupies from then on. `load` makes the device bytes live at once; they can be read
+ * after `wait`. A value has at most one pending copy. Copies in one direction run in order, each
+ * for bytes / bandwidth; a `wait` costs what is left of the copy. A loaded value is a buffer of its
+ * own size.
  */
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H

@@ -1,4 +1,5 @@
-/* plan_buffers.c -- walks the steps: a buffer opens when a value becomes live and closes at its drop.
+/* plan_buffers.c -- walks the steps: a buffer opens when a value becomes live and closes at its
+ * drop.
  *
  *   step      0      1      2      3      4      5
  *   a         run a |======| drop a               run a |==   two live ranges of a, two buffers

@@ -1,8 +1,8 @@
 /* plan_buffers.h -- the buffers a plan needs: one for each live range of a value.
  *
- * A live range goes from a value's production to its drop. A value that is dropped and recomputed has
- * several, each placed on its own. Values joined by inplace share one buffer; views share their root's;
- * workspace is a buffer of one step.
+ * A live range goes from a value's production to its drop. A value that is dropped and recomputed
+ * has several, each placed on its own. Values joined by inplace share one buffer; views share their
+ * root's; workspace is a buffer of one step.
  */
 #ifndef PLAN_PLAN_BUFFERS_H
 #define PLAN_PLAN_BUFFERS_H

@@ -5,14 +5,14 @@
  *   2 a node marked once is not recomputed;
  *   3 every input of a run is live, readable and of the version that is read in the input order;
  *   4 a view is produced and read only while its root is live;
- *   5 only a live value is dropped, never a persistent one, never a root with a live view, never a value
- *     with a pending copy;
+ *   5 only a live value is dropped, never a persistent one, never a root with a live view, never a
+ *     value with a pending copy;
  *   6 copies: save what is live, load what is on the host, wait for what is pending;
  *   7 the live bytes, all outputs and the workspace included, stay within the budget;
- *   8 at the end every node has run, finals are live, and finals and persistent values hold their last
- *     version, host-resident ones in their slots;
- *   9 the host slots stay within the host's budget, and the figures that the plan states (bytes in both
- *     memories, cost with waits) are those found here.
+ *   8 at the end every node has run, finals are live, and finals and persistent values hold their
+ *     last version, host-resident ones in their slots;
+ *   9 the host slots stay within the host's budget, and the figures that the plan states (bytes in
+ *     both memories, cost with waits) are those found here.
  */
 #include "plan/plan.h"
 

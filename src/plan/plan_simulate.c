@@ -1,7 +1,8 @@
-/* plan_simulate.c -- steps through a plan and meters its bytes and cost. No other code meters bytes.
+/* plan_simulate.c -- steps through a plan and meters its bytes and cost. No other code meters
+ * bytes.
  *
- * Runs and waits take time. Each direction has one queue of copies: a copy starts when it is requested
- * and the copy before it has ended.
+ * Runs and waits take time. Each direction has one queue of copies: a copy starts when it is
+ * requested and the copy before it has ended.
  *
  * The plan should pass plan_check; where the simulator cannot go on it returns an error.
  */

@@ -1,21 +1,22 @@
-/* plan_solve.c -- from a graph and a budget to a list of runs: which solvers are tried, in which order.
+/* plan_solve.c -- from a graph and a budget to a list of runs: which solvers are tried, in which
+ * order.
  *
  *   exact                 the optimum, for graphs of a few nodes; otherwise:
- *   smallest peak         does not depend on the budget, so the minimum that a refusal names is found
- *                         again when it is asked for
- *   the ladder            the same budgets for every call: twentieths of the peak with everything kept
- *                         (fewer for large graphs), from the smallest peak up to the budget. Each rung
- *                         starts from the rung below and from fresh seeds
+ *   smallest peak         does not depend on the budget, so the minimum that a refusal names is
+ *                         found again when it is asked for
+ *   the ladder            the same budgets for every call: twentieths of the peak with everything
+ *                         kept (fewer for large graphs), from the smallest peak up to the budget.
+ *                         Each rung starts from the rung below and from fresh seeds
  *   the budget itself     if it is not a rung
  *
  * answer.c makes plans of the lists: checked, placed, with copies to the host.
  *
  *  1. Nothing on the ladder depends on the budget. A larger budget therefore sees every list that a
  *     smaller one on the ladder saw, and is never slower.
- *  2. Effort is counted in edits of schedules and divided by fixed shares. A time limit only cuts the
- *     search, and `cut` is then set.
- *  3. Two searches run in parallel. Each is deterministic, and the better one wins by cost, then peak,
- *     then number, so the result does not depend on which ended first.
+ *  2. Effort is counted in edits of schedules and divided by fixed shares. A time limit only cuts
+ *     the search, and `cut` is then set.
+ *  3. Two searches run in parallel. Each is deterministic, and the better one wins by cost, then
+ *     peak, then number, so the result does not depend on which ended first.
  */
 #include "plan/solve_int.h"
 

@@ -2,9 +2,9 @@
  *
  * Three proofs, from strong to weak:
  *   exact    graphs of a few nodes: all states are searched, the optimum is known;
- *   order    graphs of up to some hundred nodes: a mixed integer program over all plans that keep the
- *            input order of first runs and run a node at most once between two of them, which is what
- *            most planners consider; solved by CBC if it is installed;
+ *   order    graphs of up to some hundred nodes: a mixed integer program over all plans that keep
+ *            the input order of first runs and run a node at most once between two of them, which
+ *            is what most planners consider; solved by CBC if it is installed;
  *   any      graphs of any size: what every plan must pay, in any order (proof/min_cut.c).
  */
 #ifndef PLAN_PROVE_H

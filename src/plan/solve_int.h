@@ -1,7 +1,8 @@
-/* solve_int.h -- the search for lists of runs (plan_solve.c), for answer.c, which makes plans of them.
+/* solve_int.h -- the search for lists of runs (plan_solve.c), for answer.c, which makes plans of
+ * them.
  *
- * A PlanSolve answers several budgets in turn: the smallest peak and the rungs of the ladder that were
- * solved for one budget serve the next. */
+ * A PlanSolve answers several budgets in turn: the smallest peak and the rungs of the ladder that
+ * were solved for one budget serve the next. */
 #ifndef PLAN_SOLVE_INT_H
 #define PLAN_SOLVE_INT_H
 

@@ -1,17 +1,18 @@
 /* staging.c -- host-resident values are staged in around the nodes that use them.
  *
- * Solvers see a graph without them (pgraph_for_solvers): nodes that use host-resident values have one
- * window of additional workspace. plan_stage then adds the copies to the plan that was found:
+ * Solvers see a graph without them (pgraph_for_solvers): nodes that use host-resident values have
+ * one window of additional workspace. plan_stage then adds the copies to the plan that was found:
  *
  *   to device   | load 0 | load 1 | load 2 |  ...
  *   run         |  ...   | wait 0, update 0 | wait 1, update 1 |  ...
  *   to host     |                  | save 0            | save 1 |  ...
  *   dropped                                       0, when its copy has ended or its room is needed
  *
- * Staged bytes on the device never exceed the window: what three consecutive such nodes use (one on its
- * way in, one running, one on its way out), or an eighth of all host-resident bytes, up to WINDOW_MAX,
- * so that many small values can be in flight. Loads start as late as the queue allows, with half as much
- * time again to spare. Nothing waits for a copy except a run that needs its values, and the end. */
+ * Staged bytes on the device never exceed the window: what three consecutive such nodes use (one on
+ * its way in, one running, one on its way out), or an eighth of all host-resident bytes, up to
+ * WINDOW_MAX, so that many small values can be in flight. Loads start as late as the queue allows,
+ * with half as much time again to spare. Nothing waits for a copy except a run that needs its
+ * values, and the end. */
 #include "plan/staging.h"
 
 #include "base/text.h"
@@ -28,7 +29,7 @@ static int64_t stage_host_bytes(const PGraph *graph)
     return bytes;
 }
 
-bool pgraph_is_host_resident(const PGraph *graph)
+bool pgraph_has_host_resident(const PGraph *graph)
 {
     for (int32_t v = 0; v < graph->n_values; v++)
         if (graph->values[v].host_resident)

@@ -5,7 +5,7 @@
 
 #include "plan/plan.h"
 
-bool    pgraph_is_host_resident(const PGraph *graph);               /* has host-resident values */
+bool    pgraph_has_host_resident(const PGraph *graph);
 /* The graph as solvers see it, with the same ids: host-resident values have no bytes and are always
  * live, and the nodes that use them have the staging window as additional workspace. */
 PGraph *pgraph_for_solvers(Pool *pool, const PGraph *graph);

@@ -1,8 +1,9 @@
-/* instances.c -- published hard instances (google/minimalloc), solved to the capacity in their names.
+/* instances.c -- published hard instances (google/minimalloc), solved to the capacity in their
+ * names.
  *
- * In A, B and E the capacity equals the largest live sum: only a perfect packing passes. The number of
- * search nodes is limited, so that a weaker search fails here instead of just taking longer. Instances
- * that are not in ../shared are skipped.
+ * In A, B and E the capacity equals the largest live sum: only a perfect packing passes. The number
+ * of search nodes is limited, so that a weaker search fails here instead of just taking longer.
+ * Instances that are not in ../shared are skipped.
  */
 #include "test.h"
 

@@ -1,4 +1,5 @@
-/* layout_check.c -- the checker finds every planted fault, and agrees with a plain check of every pair. */
+/* layout_check.c -- the checker finds every planted fault, and agrees with a plain check of every
+ * pair. */
 #include "test.h"
 
 #include "base/random.h"

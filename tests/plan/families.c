@@ -1,7 +1,7 @@
 /* families.c -- training steps of many kinds of networks, generated here.
  *
- * Does the search find what integer programs find? Does every budget hold? Is it never worse than plain
- * checkpointing? Seeds are fixed, graphs small, efforts far below the default. */
+ * Does the search find what integer programs find? Does every budget hold? Is it never worse than
+ * plain checkpointing? Seeds are fixed, graphs small, efforts far below the default. */
 #include "test.h"
 
 #include "plan/families.h"

@@ -1,10 +1,10 @@
-/* families.h -- training steps of common kinds of networks, generated: a forward graph of any shape, and
- * its backward graph by rule.
+/* families.h -- training steps of common kinds of networks, generated: a forward graph of any
+ * shape, and its backward graph by rule.
  *
- * Each operator has one output. Its gradient node reads the gradient of the output and, as the operator
- * says, its inputs and its output; it produces one gradient for each input. Gradients of a value with
- * several readers are summed pairwise, in a fixed order. Costs and sizes are random within the range that
- * such layers have; the seed fixes them. */
+ * Each operator has one output. Its gradient node reads the gradient of the output and, as the
+ * operator says, its inputs and its output; it produces one gradient for each input. Gradients of a
+ * value with several readers are summed pairwise, in a fixed order. Costs and sizes are random
+ * within the range that such layers have; the seed fixes them. */
 #ifndef TESTS_PLAN_FAMILIES_H
 #define TESTS_PLAN_FAMILIES_H
 

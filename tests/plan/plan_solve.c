@@ -1,6 +1,6 @@
-/* plan_solve.c -- are the plans valid, cheap, repeatable and monotone? Compared with brute force on small
- * graphs, published optima, and plain per-block checkpointing. Efforts are small, so that this takes
- * seconds. */
+/* plan_solve.c -- are the plans valid, cheap, repeatable and monotone? Compared with brute force on
+ * small graphs, published optima, and plain per-block checkpointing. Efforts are small, so that
+ * this takes seconds. */
 #include "test.h"
 
 #include "base/clock.h"

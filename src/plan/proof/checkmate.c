@@ -1,15 +1,15 @@
 /* checkmate.c -- recomputation as a mixed integer program, after Checkmate (Jain et al. 2020).
  *
- * Stage t ends with the first run of node t; before that, any earlier node may run once more, in input
- * order. The moments of the program are (stage, node). Columns:
+ * Stage t ends with the first run of node t; before that, any earlier node may run once more, in
+ * input order. The moments of the program are (stage, node). Columns:
  *
  *   R t_i      node i is recomputed in stage t (whole)
  *   A t_v_j    value v is live in interval j of stage t
  *   U t_k      bytes of all live values at moment (t, k)
  *
  * A value's time is divided where something can change. Interval 0 is the moment of production,
- * interval j ends with reader j, and what is live after the last reader of a stage lives on to the next
- * production:
+ * interval j ends with reader j, and what is live after the last reader of a stage lives on to the
+ * next production:
  *
  *   stage t    production        reader 1      reader 2         stage t+1   production
  *   v         ...| 0 |= interval 1 =====|= interval 2 =|= interval 3 ============| 0 |=== ...
@@ -17,9 +17,9 @@
  *   interval 0     <= last interval of the stage before + R[t,producer],  >= R[t,producer]
  *   interval j + 1 <= interval j                    R[t,reader j] <= interval j
  *
- * With R whole the intervals come out whole by themselves. Checkmate's own formulation has one S per
- * stage and products for the frees; intervals need no products and give better bounds. A second run
- * that takes over an input's bytes ends that input and needs its old output gone.
+ * With R whole the intervals come out whole by themselves. Checkmate's own formulation has one S
+ * per stage and products for the frees; intervals need no products and give better bounds. A second
+ * run that takes over an input's bytes ends that input and needs its old output gone.
  */
 #include "plan/proof/proof.h"
 

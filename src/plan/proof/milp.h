@@ -1,7 +1,7 @@
 /* milp.h -- a mixed integer program: minimize cost over bounded columns, subject to bounded rows.
  *
- * Filled column by column and row by row, then written as an LP file or solved by CBC, which is loaded
- * if it is installed (Debian: coinor-libcbc3). Nothing here knows what the columns mean.
+ * Filled column by column and row by row, then written as an LP file or solved by CBC, which is
+ * loaded if it is installed (Debian: coinor-libcbc3). Nothing here knows what the columns mean.
  */
 #ifndef PLAN_PROOF_MILP_H
 #define PLAN_PROOF_MILP_H

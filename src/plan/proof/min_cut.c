@@ -1,9 +1,9 @@
 /* min_cut.c -- a lower bound on the cost of any plan, in any order and with any recomputation.
  *
- * Look at the moment when node n runs for the first time. All ancestors of n have run, no descendant
- * has. A value that an ancestor produced and a descendant (or the end) needs is either live now or
- * recomputed later; and to recompute it, the inputs of its producer must be live now or be recomputed
- * too. So for every plan
+ * Look at the moment when node n runs for the first time. All ancestors of n have run, no
+ * descendant has. A value that an ancestor produced and a descendant (or the end) needs is either
+ * live now or recomputed later; and to recompute it, the inputs of its producer must be live now or
+ * be recomputed too. So for every plan
  *
  *      sum of bytes of K <= budget - what n itself needs,     extra cost >= sum of costs of M
  *
@@ -16,11 +16,11 @@
  *      S --inf--> value needed later --price * bytes--> its producer --cost--> T
  *                                     producer --inf--> each input of the producer
  *
- * A producer on S's side is recomputed; a cut value arc keeps the value. bound(price) is concave and
- * piecewise linear; the best price is found from the lines that the cuts give. Capacities are whole
- * numbers, rounded down, so the bound holds exactly. Producers that cannot be recomputed (once, or because
- * of an update that has already happened) cannot be on S's side: what only they produce must be live,
- * which also bounds the peak.
+ * A producer on S's side is recomputed; a cut value arc keeps the value. bound(price) is concave
+ * and piecewise linear; the best price is found from the lines that the cuts give. Capacities are
+ * whole numbers, rounded down, so the bound holds exactly. Producers that cannot be recomputed
+ * (once, or because of an update that has already happened) cannot be on S's side: what only they
+ * produce must be live, which also bounds the peak.
  */
 #include "plan/proof/proof.h"
 

@@ -1,7 +1,7 @@
 /* moments.c -- a lower bound on the cost of any plan, from several moments at once.
  *
- * As in min_cut.c, a moment is the first run of a node. Take moments n1, n2, ... that each depend on
- * the one before: every plan passes them in this order, whatever else it does. Columns:
+ * As in min_cut.c, a moment is the first run of a node. Take moments n1, n2, ... that each depend
+ * on the one before: every plan passes them in this order, whatever else it does. Columns:
  *
  *   K j_v      value v is live at moment j
  *   Y j_m      node m is recomputed between moment j and the next (whole)
@@ -15,10 +15,10 @@
  *   Y[j,m]   <= K[j,u] + Y[j,producer of u]             or by one that is recomputed there
  *   sum of bytes of K[j] + what nj itself needs <= budget
  *
- * A node's dependencies say in which intervals its first run can be: lo to hi - 1. Runs there are not
- * counted, since one may be the first; later ones are. Every plan gives such columns, so the optimum,
- * and any bound on it, holds for every plan. With one moment this is the knapsack of min_cut.c, solved
- * in whole numbers.
+ * A node's dependencies say in which intervals its first run can be: lo to hi - 1. Runs there are
+ * not counted, since one may be the first; later ones are. Every plan gives such columns, so the
+ * optimum, and any bound on it, holds for every plan. With one moment this is the knapsack of
+ * min_cut.c, solved in whole numbers.
  */
 #include "plan/proof/proof.h"
 

@@ -1,9 +1,11 @@
-/* anneal.c -- the cheapest schedule within a budget, by simulated annealing (Kirkpatrick et al. 1983).
+/* anneal.c -- the cheapest schedule within a budget, by simulated annealing (Kirkpatrick et al.
+ * 1983).
  *
- * The energy is the extra cost plus a price for bytes above the budget. The price is not fixed: it rises
- * while the schedule is above the budget and falls while it is within, so that the search keeps crossing
- * the budget, where the cheapest schedules are (strategic oscillation, Glover 1989). The best schedule
- * within the budget is kept. Temperatures are shares of the cost of the whole step.
+ * The energy is the extra cost plus a price for bytes above the budget. The price is not fixed: it
+ * rises while the schedule is above the budget and falls while it is within, so that the search
+ * keeps crossing the budget, where the cheapest schedules are (strategic oscillation, Glover 1989).
+ * The best schedule within the budget is kept. Temperatures are shares of the cost of the whole
+ * step.
  */
 #include "plan/solvers/search.h"
 

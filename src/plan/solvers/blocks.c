@@ -1,14 +1,15 @@
 /* blocks.c -- checkpointing for graphs of equal blocks: what to drop is decided by class of value.
  *
- * Values are alike if their producers are alike: same cost, sizes and edges a few steps around. For each
- * class c a number x[c] says how many of its values, from the first block on, are dropped in their
- * longest idle window and recomputed for their next reader, with whatever else is missing. So x[c] = k
- * for all classes inside a block is per-block checkpointing of k blocks (Chen et al. 2016); other x are
- * selective. Early blocks come first: their second runs happen when memory is empty again.
+ * Values are alike if their producers are alike: same cost, sizes and edges a few steps around. For
+ * each class c a number x[c] says how many of its values, from the first block on, are dropped in
+ * their longest idle window and recomputed for their next reader, with whatever else is missing. So
+ * x[c] = k for all classes inside a block is per-block checkpointing of k blocks (Chen et al.
+ * 2016); other x are selective. Early blocks come first: their second runs happen when memory is
+ * empty again.
  *
- * Two climbs, each evaluated on the exact schedule: class after class, always the one that removes most
- * bytes above the budget for its cost; and whole blocks, every class but those that connect blocks. Then
- * every x[c] is lowered as far as the budget allows, the most expensive class first.
+ * Two climbs, each evaluated on the exact schedule: class after class, always the one that removes
+ * most bytes above the budget for its cost; and whole blocks, every class but those that connect
+ * blocks. Then every x[c] is lowered as far as the budget allows, the most expensive class first.
  */
 #include "plan/solvers/recomputation.h"
 #include "plan/solvers/search.h"

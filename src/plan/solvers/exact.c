@@ -1,8 +1,8 @@
 /* exact.c -- the optimum of very small graphs, by Dijkstra (1959) over all states.
  *
- * A state is the set of live values and the set of nodes that have run; a step runs a node or drops a
- * value. With a budget the key is the cost; without (LOWEST) it is the peak so far, which never falls
- * either. At most EXACT_BITS nodes and values together: the states are held in arrays.
+ * A state is the set of live values and the set of nodes that have run; a step runs a node or drops
+ * a value. With a budget the key is the cost; without (LOWEST) it is the peak so far, which never
+ * falls either. At most EXACT_BITS nodes and values together: the states are held in arrays.
  */
 #include "plan/solvers/solver.h"
 

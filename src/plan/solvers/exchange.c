@@ -1,12 +1,13 @@
 /* exchange.c -- exact local search at the end of annealing.
  *
- * Annealing ends near an optimum, often one exchange away. All exchanges of two kinds are tried here in
- * a fixed order, and the first that lowers the cost is taken, until none does:
+ * Annealing ends near an optimum, often one exchange away. All exchanges of two kinds are tried
+ * here in a fixed order, and the first that lowers the cost is taken, until none does:
  *
- *   give    one more value is dropped and recomputed; then every second run that the budget no longer
- *           needs is removed, the most expensive first
- *   take    one second run is removed; then values that are idle at the fullest moment are recomputed,
- *           always the one that removes most bytes for its cost, while the total stays cheaper
+ *   give    one more value is dropped and recomputed; then every second run that the budget no
+ *           longer needs is removed, the most expensive first
+ *   take    one second run is removed; then values that are idle at the fullest moment are
+ *           recomputed, always the one that removes most bytes for its cost, while the total stays
+ *           cheaper
  */
 #include "plan/solvers/search.h"
 

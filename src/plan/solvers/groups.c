@@ -1,15 +1,16 @@
 /* groups.c -- moves a run together with the runs that tie it to its place.
  *
- *   advance   a run moves before one that is some places earlier, with everything in between that it
- *             needs
- *   delay     a run moves behind one that is some places later, with everything in between that needs it
+ *   advance   a run moves before one that is some places earlier, with everything in between that
+ *             it needs
+ *   delay     a run moves behind one that is some places later, with everything in between that
+ *             needs it
  *
  *   before    a  b  c  d  e  f         f needs d, d needs b
  *   advance   b  d  f  a  c  e         f to the front
  *
- * A single run can only move between its inputs and its readers. In a graph of wide branches, another
- * order of the branches means moving many runs at once, and moving only some of them would exceed the
- * budget.
+ * A single run can only move between its inputs and its readers. In a graph of wide branches,
+ * another order of the branches means moving many runs at once, and moving only some of them would
+ * exceed the budget.
  */
 #include "plan/solvers/search.h"
 

@@ -1,8 +1,8 @@
 /* min_peak.c -- the schedule with the smallest peak, at any cost. It does not know the budget.
  *
  * Annealing on the bytes above a bar. Whenever the peak falls to the bar, the bar is lowered by a
- * fraction of its distance to the structural bound. The highest moment alone would hide all others, so
- * bytes just below the bar also count, with a small weight.
+ * fraction of its distance to the structural bound. The highest moment alone would hide all others,
+ * so bytes just below the bar also count, with a small weight.
  */
 #include "plan/solvers/search.h"
 

@@ -2,9 +2,9 @@
  *
  * As in DTR (Kirisame et al. 2021), when bytes run short, the value with the smallest
  *     cost to recompute it / (bytes * distance to its next reader ^ g)
- * is dropped, and what is missing is recomputed when it is read. DTR looks back (staleness); here the
- * order is known, so the distance to the next reader is exact (Belady 1966). Several exponents g and
- * several budgets at or below the given one are tried; the cheapest list wins.
+ * is dropped, and what is missing is recomputed when it is read. DTR looks back (staleness); here
+ * the order is known, so the distance to the next reader is exact (Belady 1966). Several exponents
+ * g and several budgets at or below the given one are tried; the cheapest list wins.
  *
  * Scores sit in a heap and are refreshed when they come up: dropping a value only makes its
  * neighbours more expensive, so a score that has not risen is still the smallest.

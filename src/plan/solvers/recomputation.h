@@ -1,9 +1,9 @@
 /* recomputation.h -- the list of runs that follows from a choice of values to drop.
  *
  * Nodes run in the input order. A value in `dropped` is dropped after the run window[value] and
- * recomputed when it is next read, together with whatever else is missing by then; it then remains until
- * its last reader. A value in `kept` remains for the recomputation of others, even after its last reader
- * in the input order. Shared by blocks.c and segments.c.
+ * recomputed when it is next read, together with whatever else is missing by then; it then remains
+ * until its last reader. A value in `kept` remains for the recomputation of others, even after its
+ * last reader in the input order. Shared by blocks.c and segments.c.
  */
 #ifndef PLAN_SOLVERS_RECOMPUTATION_H
 #define PLAN_SOLVERS_RECOMPUTATION_H

@@ -1,20 +1,21 @@
 /* run_list.h -- a list of runs that can be edited and is always metered exactly.
  *
- * This is the state of every search. A schedule is the order in which task nodes run, repeats included;
- * the rest follows: a reader reads the latest production of its input, and the bytes of a production are
- * freed after its last reader. So the list is all there is to decide, and edits can reach any plan.
+ * This is the state of every search. A schedule is the order in which task nodes run, repeats
+ * included; the rest follows: a reader reads the latest production of its input, and the bytes of a
+ * production are freed after its last reader. So the list is all there is to decide, and edits can
+ * reach any plan.
  *
  *   position   0    1    2    3    4    5    6
  *   run        a    b    c    d    b'   e    f        b' is a second production of b
  *   b               |=========|    |=========|        d is the last reader of the first production
  *
- * An edit changes the bytes that begin at one run or end after one run. `begin` and `end` hold those
- * sums by position.
+ * An edit changes the bytes that begin at one run or end after one run. `begin` and `end` hold
+ * those sums by position.
  *
- * Positions have gaps: runs lie in chunks of SCHEDULE_CHUNK places, filled from the left, so that an
- * edit moves a few neighbours and not the whole list. Position = chunk * places + place; a later run has
- * a larger position. A run keeps its slot while it is in the list, whatever moves. Each chunk knows its
- * net bytes and its highest prefix; the peak is one pass over chunks.
+ * Positions have gaps: runs lie in chunks of SCHEDULE_CHUNK places, filled from the left, so that
+ * an edit moves a few neighbours and not the whole list. Position = chunk * places + place; a later
+ * run has a larger position. A run keeps its slot while it is in the list, whatever moves. Each
+ * chunk knows its net bytes and its highest prefix; the peak is one pass over chunks.
  *
  *   chunk      0                1                2
  *   places     a b c d . . . .  e f g h i j . .  k l m . . . . .

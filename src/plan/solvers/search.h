@@ -1,11 +1,11 @@
 /* search.h -- the moves of a search over schedules. Shared by anneal.c and min_peak.c.
  *
- *   recompute   a value that is idle at a crowded moment is dropped there and recomputed before its next
- *               reader; inputs of that run that are gone are kept longer or recomputed in turn
+ *   recompute   a value that is idle at a crowded moment is dropped there and recomputed before its
+ *               next reader; inputs of that run that are gone are kept longer or recomputed in turn
  *   cancel      a second run is removed, with the runs that only served it
  *   swap        cancel one, recompute another
- *   shift       a run moves earlier or later, as far as data allows; with `groups` mostly together with
- *               what it needs or what needs it (groups.c)
+ *   shift       a run moves earlier or later, as far as data allows; with `groups` mostly together
+ *               with what it needs or what needs it (groups.c)
  */
 #ifndef PLAN_SOLVERS_SEARCH_H
 #define PLAN_SOLVERS_SEARCH_H

@@ -1,23 +1,24 @@
 /* segments.c -- checkpointing by segments (Chen et al. 2016), their borders chosen by dynamic
  * programming.
  *
- * The input order, up to the fullest moment with everything kept, is divided into segments. What later
- * segments read is kept; what is read only within its own segment and after the fullest moment is
- * dropped, and recomputed from the kept values when it is needed. So the peak is about
+ * The input order, up to the fullest moment with everything kept, is divided into segments. What
+ * later segments read is kept; what is read only within its own segment and after the fullest
+ * moment is dropped, and recomputed from the kept values when it is needed. So the peak is about
  *
  *      all kept values  +  the dropped values of the largest segment
  *
- * For each of several limits on the second term, the borders that minimize the first are found. A value
- * counts once, in the segment that produces it, whether the next segment reads it or a far later one (a
- * long skip). So the sum is over segments, and the search over the possible borders is exact:
+ * For each of several limits on the second term, the borders that minimize the first are found. A
+ * value counts once, in the segment that produces it, whether the next segment reads it or a far
+ * later one (a long skip). So the sum is over segments, and the search over the possible borders is
+ * exact:
  *
  *      f(j) = min over i < j with dropped(i, j) <= limit of f(i) + kept(i, j)
  *
- * Then only as many segments drop their values as the budget requires, the first ones: their second runs
- * happen when memory is empty again. Within them the values that cost most for their bytes are kept: from
- * none of the bytes to three quarters, each choice with its own borders. Blocks of any kind and size are
- * found without being named; in a network of equal blocks the borders are those of the blocks. Every
- * list is evaluated exactly.
+ * Then only as many segments drop their values as the budget requires, the first ones: their second
+ * runs happen when memory is empty again. Within them the values that cost most for their bytes are
+ * kept: from none of the bytes to three quarters, each choice with its own borders. Blocks of any
+ * kind and size are found without being named; in a network of equal blocks the borders are those
+ * of the blocks. Every list is evaluated exactly.
  */
 #include "plan/solvers/recomputation.h"
 #include "plan/solvers/search.h"

@@ -1,13 +1,14 @@
 /* task.h -- the graph as the solvers see it: values that can be dropped and recomputed.
  *
- * Persistent values are only a constant here, views are folded into their roots, and `once` and `before`
- * say everything that must not be repeated or reordered. A solver returns a list of task nodes;
- * task_runs turns it into runs of the PGraph, with views produced where they are first needed.
+ * Persistent values are only a constant here, views are folded into their roots, and `once` and
+ * `before` say everything that must not be repeated or reordered. A solver returns a list of task
+ * nodes; task_runs turns it into runs of the PGraph, with views produced where they are first
+ * needed.
  *
  *  1. Task nodes and values keep the input order: node a < b if a comes first in the PGraph.
  *  2. Every value has one producer. If a value is written several times, all its writers are once.
- *  3. `before` and `after`: if x is before y, every run of x comes before every run of y, and x or y
- *     runs once.
+ *  3. `before` and `after`: if x is before y, every run of x comes before every run of y, and x or
+ *     y runs once.
  */
 #ifndef PLAN_SOLVERS_TASK_H
 #define PLAN_SOLVERS_TASK_H

@@ -1,4 +1,5 @@
-/* example.c -- plans a training step of eight layers in less memory than it needs with everything kept.
+/* example.c -- plans a training step of eight layers in less memory than it needs with everything
+ * kept.
  *
  *   cc example.c $(pkg-config --cflags --libs plimsoll)
  */

@@ -102,7 +102,7 @@ static void onednn(void)
         no_allocation("onednn", "fp32", 1);
         no_allocation("onednn", "bf16", 2);
     } else {
-        printf("  onednn: skipped, %s\n", backend_why());
+        SKIP(backend_why());
     }
 }
 

@@ -388,8 +388,8 @@ static void compare_states(ModelTest *test)
 int main(int argc, char **argv)
 {
     if (argc < 2) {
-        printf("skipped: no case given\n");
-        return 77;
+        SKIP("no case given");
+        return test_end();
     }
     ModelTest   test = { .pool = pool_new(NULL, "model case"), .bf16 = argc > 2 && !strcmp(argv[2], "bf16") };
     Device *device;

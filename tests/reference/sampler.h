@@ -54,8 +54,8 @@ static inline int case_main(int argc, char **argv, SampleCase *c, bool given_noi
                              void (*compare)(SampleCase *))
 {
     if (argc < 2) {
-        printf("skipped: no case given\n");
-        return 77;
+        SKIP("no case given");
+        return test_end();
     }
     if (case_open(c, argv[1], given_noise)) {
         fprintf(stderr, "%s\n", err_text());

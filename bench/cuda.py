@@ -3,22 +3,22 @@
     cuda.py BUILD [--limit S] [--each S] [--steps N] [--together N] [--forms eager,graphs,ckpt,compile,captured,blocks]
             [--precision bf16|tf32] [WORK ...]
 
-Each run is a process of its own with a time limit (--each); --limit stops the whole in time, with what was not run left out. PyTorch
-compiles for minutes, so up to N of its processes (--together) get ready at the same time; while one that is ready takes its
-timed steps, all others are stopped (SIGSTOP). Ours comes first, for all works; then PyTorch's forms:
+Each run is a process with a time limit (--each); --limit bounds all of them together, and what was not run is left out. PyTorch
+compiles for minutes, so up to N of its processes (--together) warm up at the same time; while one of them takes its timed
+steps, all others are stopped (SIGSTOP). Our runs come first, for all works; then PyTorch's forms:
 
-    eager     bf16 autocast (none with --precision tf32), fused AdamW, tf32 where fp32 is left
+    eager     bf16 autocast (none with --precision tf32), fused AdamW, tf32 for what stays in fp32
     graphs    torch.compile(mode="reduce-overhead"): forward and backward as CUDA graphs
     ckpt      torch.utils.checkpoint around every block
     compile   torch.compile
     captured  eager, the whole step with its update captured as one CUDA graph (torch.cuda.graph)
-    blocks    torch.compile of every repeated block by itself: for models that it does not finish as a whole
+    blocks    torch.compile of every repeated block by itself: for models that do not compile as a whole in time
 
-All train the same recipe: AdamW without clipping, an EMA, one micro-batch. ms is the median step of
-a row without pauses, each step's end by the GPU's clock, ours and PyTorch's alike. Bytes: our arena; PyTorch's
-max_memory_allocated, or what is reserved for graphs, whose pools it does not see. S = fp32 parameters, gradients, Adam and EMA of what is
-trained, and the frozen weights (contract section 6); the ratio above S is (arena - S) / (peak - S). Best is PyTorch's fastest form. Where
-our arena is above half of that, "half" is our step planned within S + (peak - S) / 2 by exact levers: what half of the memory costs."""
+All train the same recipe: AdamW without clipping, an EMA, one micro-batch. ms is the median of steps without pauses, whose ends are
+marked by events on the GPU, ours and PyTorch's alike. Bytes: our arena; PyTorch's max_memory_allocated, or what it has reserved where
+it uses graphs, since their pools are not counted. S = fp32 parameters, gradients, Adam and EMA of what is trained, and the frozen
+weights; the ratio above S is (arena - S) / (peak - S). Best is PyTorch's fastest form, min its smallest. Where our arena is above half
+of the best form's bytes above S, "half" is our step planned within S + (peak - S) / 2 by exact levers: the price of half the memory."""
 import argparse
 import json
 import os
@@ -32,8 +32,8 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 MIB = 2 ** 20
 PLAIN = ["optimizer.clip=0", "ema.rule=constant", "accumulate=1"]
-FORMS = ["eager", "graphs", "ckpt", "compile", "captured", "blocks"]      # the last only where it is asked for
-WORKS = {                    # most wanted first: what bench_step is told beside the precision
+FORMS = ["eager", "graphs", "ckpt", "compile", "captured", "blocks"]      # the last only if it is named
+WORKS = {                    # the most important first: arguments of bench_step, besides the precision
     "dit3d-tiny": ["dit3d-tiny"],
     "dit3d-s": ["dit3d-s"],
     "dit3d-xl": ["dit3d-xl"],
@@ -45,7 +45,7 @@ WORKS = {                    # most wanted first: what bench_step is told beside
     "stdiff-64x512": ["stdiff-64x512", "data.kind=moving-shapes"],
     "stdiff-64x2048": ["stdiff-64x2048", "data.kind=moving-shapes"],
 }
-SKIPPED = {                  # known not to work, or to compile for longer than it is worth
+SKIPPED = {                  # known not to work, or to compile for too long
     ("sashimi-24576", "graphs"): "the compiler does not take the complex arithmetic",
     ("sashimi-24576", "compile"): "the compiler does not take the complex arithmetic",
     ("stdiff-64x2048", "graphs"): "compiles for too long",
@@ -55,7 +55,7 @@ BLOCKS = {"dit3d": ("Block",), "lag": ("DiTBlock", "EncoderLayer"), "sashimi": (
           "stablesr": ("ResBlock", "SpatialTransformer", "QkvAttention"), "stdiff": ("Resnet", "Attention", "Field")}
 
 
-# ---- one run of PyTorch, in a process of its own ----
+# ---- one run of PyTorch, in its own process ----
 
 def checkpointed(model, system):
     from torch.utils.checkpoint import checkpoint
@@ -102,7 +102,7 @@ def workload(work, path):
             y = torch.randn(cfg["batch"], 4, m["latent"], m["latent"])
             return model, cfg["system"], lambda: F.mse_loss(model(x), y)
         model = module.build(cfg)
-    if cfg["model"].get("latents") == "given":           # the VAE is not run then
+    if cfg["model"].get("latents") == "given":           # then the VAE does not run
         del model.first_stage_model
     batch, noise = (moved(part) for part in module.make_batch(cfg, gen))
     return model, cfg["system"], lambda: module.loss(model, batch, noise)
@@ -115,7 +115,7 @@ def event(torch):
 
 
 def captured(torch, step):
-    """The step as one CUDA graph; what libraries and optimizer make once is made before, on a stream of its own."""
+    """The step as one CUDA graph; what libraries and the optimizer create once is created before, on a side stream."""
     side, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -123,7 +123,7 @@ def captured(torch, step):
             step()
     torch.cuda.current_stream().wait_stream(side)
     torch.cuda.synchronize()
-    torch.cuda.empty_cache()                         # the graph has memory of its own
+    torch.cuda.empty_cache()                         # the graph has its own memory
     torch.cuda.reset_peak_memory_stats()
     with torch.cuda.graph(graph):
         loss = step()
@@ -173,7 +173,7 @@ def run_torch(work, form, path, steps, precision):
             torch.cuda.synchronize()
             warm_s = time.perf_counter() - start_all
             print("warm", flush=True)
-            sys.stdin.readline()                     # until the GPU is this process's alone
+            sys.stdin.readline()                     # until this process has the GPU to itself
             ends.append(event(torch))
         loss = step()
         if i >= 4:
@@ -192,25 +192,25 @@ def run_torch(work, form, path, steps, precision):
 # ---- the table ----
 
 class Run:
-    """A program that prints one line of JSON, perhaps after a line that says it is warm and waits for a line."""
+    """A program that prints one line of JSON; it may first print `warm` and wait for a line of input."""
 
     def __init__(self, command, seconds):
         self.until = time.monotonic() + seconds
         self.files = [tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=self.files[0], stderr=self.files[1], text=True,
-                                        start_new_session=True)      # a group of its own: compilers have helpers
+                                        start_new_session=True)      # its own process group: compilers start helpers
 
-    def all_get(self, what):
+    def signal_all(self, what):
         try:
             os.killpg(self.process.pid, what)
         except ProcessLookupError:                   # it has ended
             pass
 
     def said(self, which):
-        return os.pread(self.files[which].fileno(), 1 << 24, 0).decode(errors="replace")     # its place is the child's
+        return os.pread(self.files[which].fileno(), 1 << 24, 0).decode(errors="replace")     # pread: the child moves the file's offset
 
     def waits(self):
-        """Whether it is warm, or will never be."""
+        """Whether it is warm, has ended, or is late."""
         return self.process.poll() is not None or self.warm() or time.monotonic() > self.until
 
     def warm(self):
@@ -224,10 +224,10 @@ class Run:
                 raise subprocess.TimeoutExpired("", 0)
             self.process.communicate("\n", timeout=max(1, seconds))
         except subprocess.TimeoutExpired:
-            return None, "its time was over before it was warm" if late else f"cut after {seconds:.0f} s"
+            return None, "its time was over before it was warm" if late else f"stopped after {seconds:.0f} s"
         finally:
             if self.process.poll() is None:              # late, or we are interrupted
-                self.all_get(signal.SIGKILL)
+                self.signal_all(signal.SIGKILL)
                 self.process.wait()
         for line in self.said(0).splitlines():
             if line.startswith("{"):
@@ -253,7 +253,7 @@ def recipe_file(build, args, out):
 def our_step(args, work, *more):
     found, why = Run([os.path.join(args.build, "bench_step"), "--device", "cuda", "--steps", str(args.steps), *more, *WORKS[work], *PLAIN,
                       f"precision={args.precision}"], args.each).result(args.each)
-    told = f"{found['ms']} ms, {found['arena'] / MIB:.0f} MiB" if found else why[:90]    # the table comes last, and may not come
+    told = f"{found['ms']} ms, {found['arena'] / MIB:.0f} MiB" if found else why[:90]    # shown at once: the table comes at the end
     print(f"  {work}, ours{''.join(' ' + m for m in more)}: {told}", file=sys.stderr, flush=True)
     return found
 
@@ -263,14 +263,14 @@ def best_of(theirs):
 
 
 def our_half(args, work, ours, theirs):
-    """Our step in half of the memory that PyTorch's fastest form takes above S; nothing where it takes no more anyway."""
+    """Our step in half of the memory that PyTorch's fastest form needs above S; None if ours is below that anyway."""
     best = best_of(theirs)
     half = best["static"] + (best["bytes"] - best["static"]) // 2
     return our_step(args, work, "--budget", str(half)) if best["bytes"] > best["static"] and ours["arena"] > half else None
 
 
 def torch_runs(args, pairs, paths, deadline):
-    """(work, form, JSON or None, why not) of each pair as it has it; several get ready at a time, one is timed at a time."""
+    """Yields (work, form, JSON or None, why not) of each pair; several warm up at a time, one is timed at a time."""
     left, warming = list(pairs), {}
     try:
         while (left and deadline - time.monotonic() > 10) or warming:
@@ -285,16 +285,16 @@ def torch_runs(args, pairs, paths, deadline):
                 continue
             run, since = warming.pop(ready), time.monotonic()
             for other in warming.values():
-                other.all_get(signal.SIGSTOP)
-            time.sleep(0.3)                              # what they have queued on the GPU ends
+                other.signal_all(signal.SIGSTOP)
+            time.sleep(0.3)                              # until their queued work on the GPU is done
             found, why = run.result(args.each)
             for other in warming.values():
-                other.all_get(signal.SIGCONT)
+                other.signal_all(signal.SIGCONT)
                 other.until = min(other.until + time.monotonic() - since, deadline)
             yield (*ready, found, why)
     finally:
         for run in warming.values():
-            run.all_get(signal.SIGKILL)
+            run.signal_all(signal.SIGKILL)
     for work, form in left:
         yield work, form, None, "no time left"
 
@@ -304,10 +304,10 @@ def print_row(work, ours, theirs, half):
     line = f"{work:16} {ours['ms']:9.2f} {ours['arena'] / MIB:8.0f} {ours['used'] / MIB:8.0f} | {' | '.join(cells)} |"
     if theirs:
         best = best_of(theirs)
-        least = min(r["bytes"] for r in theirs.values() if r["bytes"] > best["static"]) if theirs else 0
+        smallest = min(r["bytes"] for r in theirs.values() if r["bytes"] > best["static"]) if theirs else 0
         s = best["static"]
         above = f"{(ours['arena'] - s) / (best['bytes'] - s):7.2f}" if best["bytes"] > s else f"{'-':>7}"
-        line += f" {best['ms'] / ours['ms']:6.2f} {s / MIB:8.0f} {ours['arena'] / best['bytes']:7.2f} {above} {least / MIB:8.0f}"
+        line += f" {best['ms'] / ours['ms']:6.2f} {s / MIB:8.0f} {ours['arena'] / best['bytes']:7.2f} {above} {smallest / MIB:8.0f}"
     if half:
         line += f" {half['arena'] / MIB:8.0f} {half['ms']:8.2f}"
     print(line, flush=True)
@@ -320,18 +320,18 @@ def main():
     parser.add_argument("--limit", type=float, default=3600, help="seconds for all")
     parser.add_argument("--each", type=float, default=400, help="seconds for one run")
     parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--together", type=int, default=1, help="processes of PyTorch that get ready at a time")
+    parser.add_argument("--together", type=int, default=1, help="PyTorch processes that warm up at the same time")
     parser.add_argument("--forms", default=",".join(FORMS[:5]))
     parser.add_argument("--precision", choices=["bf16", "tf32"], default="bf16")
     parser.add_argument("--here", help=argparse.SUPPRESS)
     args = parser.parse_intermixed_args()
     for work in args.works:
         if work not in WORKS:
-            parser.error(f"no work {work}; there are {', '.join(WORKS)}")
+            parser.error(f"there is no work {work}; there are {', '.join(WORKS)}")
     forms = args.forms.split(",")
     for form in forms:
         if form not in FORMS:
-            parser.error(f"no form {form}; there are {', '.join(FORMS)}")
+            parser.error(f"there is no form {form}; there are {', '.join(FORMS)}")
     if args.here:
         run_torch(args.works[0], forms[0], args.here, args.steps, args.precision)
         return 0
@@ -358,7 +358,7 @@ def main():
         told = f"{found['ms']} ms, {found['bytes'] / MIB:.0f} MiB, warm after {found['warm_s']} s" if found else f"left out, {why[:90]}"
         print(f"  {work} {form}: {told}", file=sys.stderr, flush=True)
     heads = " | ".join(f"{f:>18}" for f in FORMS)
-    print(f"\n{'':16} {'ours':>9} {'arena':>8} {'used':>8} | {heads} | {'best /':>6} {'S':>8} {'arena/':>7} {'above':>7} {'least':>8} {'half':>8}\n"
+    print(f"\n{'':16} {'ours':>9} {'arena':>8} {'used':>8} | {heads} | {'best /':>6} {'S':>8} {'arena/':>7} {'above':>7} {'min':>8} {'half':>8}\n"
           f"{'':16} {'ms':>9} {'MiB':>8} {'MiB':>8} | {' | '.join(['       ms      MiB'] * len(FORMS))} | {'ours':>6} {'MiB':>8} {'best':>7} {'S':>7} {'MiB':>8} {'MiB':>8} {'ms':>8}")
     for work in works:
         if ours[work]:

@@ -1,10 +1,10 @@
-"""How long `explain` takes on every recipe: the balance sheet alone, and whole: with the search for the
-least budget and the largest batch for every GPU.
+"""How long `explain` takes on every recipe: the balance sheet alone, and with the search for the
+minimum budget and the largest batch for every GPU.
 
     explain.py PLIMSOLL
 
-Seconds of processor time, best of three, so that other work on the machine counts little. Steps are those of
-the plans; if time grows in proportion to them, the last column stays the same.
+CPU seconds, best of three, so that other work on the machine matters little. Steps are those of the plans; if
+time grows in proportion to them, the last column stays the same.
 """
 import json
 import math
@@ -36,10 +36,10 @@ print(f"{'recipe':26} {'steps':>7} {'peak GiB':>9} {'sheet s':>8} {'whole s':>9}
 for name in sorted(os.listdir(os.path.join(here, "recipes"))):
     recipe = name.removesuffix(".yaml")
     sheet_s, sheet = run(recipe, "--effort", "-1")
-    least_s, _ = run(recipe)
+    whole_s, _ = run(recipe)
     steps = sum(p["steps"] for p in sheet["phases"])
     points.append((math.log(steps), math.log(sheet_s)))
-    print(f"{recipe:26} {steps:7d} {sheet['peak_bytes'] / 2**30:9.2f} {sheet_s:8.3f} {least_s:9.3f} {1e6 * sheet_s / steps:8.1f}")
+    print(f"{recipe:26} {steps:7d} {sheet['peak_bytes'] / 2**30:9.2f} {sheet_s:8.3f} {whole_s:9.3f} {1e6 * sheet_s / steps:8.1f}")
 n = len(points)
 mx, my = sum(x for x, _ in points) / n, sum(y for _, y in points) / n
 slope = sum((x - mx) * (y - my) for x, y in points) / sum((x - mx) ** 2 for x, _ in points)

@@ -1,9 +1,9 @@
-"""Budget against measured time: one recipe from everything kept down to the least, in ten rungs, exact levers only.
+"""Budget against measured time: one recipe from everything kept down to the minimum, in ten rungs, exact levers only.
 
     ladder.py BUILD [--device cuda] [--rungs N] [--effort N] [--steps N] [--limit S] RECIPE [KEY=VALUE ...]
 
-Each rung is a run of bench_step: the plan is found, placed and run. Plans are made side by side, then the rungs are timed one after
-the other. Prints budget, arena, host arena, second runs, values moved to the host and back, predicted and measured ms."""
+Each rung is a run of bench_step: planned, placed and run. Plans are made in parallel, then the rungs are timed one after the other.
+Prints budget, arena, host arena, recomputed nodes, offloaded values, predicted and measured ms."""
 import argparse
 import os
 import sys
@@ -22,14 +22,14 @@ def start(args, seconds, *extra):
 
 
 def results(runs, deadline):
-    """(bench_step's line, or None; its last word) of each, in order, all of them planned before."""
+    """(bench_step's line, or None; its last message) of each, in order, once all of them are planned."""
     while not all(run.waits() for run in runs):
         time.sleep(0.2)
     for run in runs:
         yield run.result(deadline - time.monotonic())
 
 
-def least(said):
+def minimum(said):
     """The bytes a refusal names: "... needs at least 9.3 GiB (9987654321 bytes) ..."."""
     return int(said.split("at least", 1)[1].split("(", 1)[1].split(" ", 1)[0])
 
@@ -51,17 +51,17 @@ def main():
         print(f"skipped: {failed}")
         return 77
     if none or "at least" not in why:
-        print(f"no least arena was named: {why}")
+        print(f"the refusal names no minimum arena: {why}")
         return 1
-    low, high = least(why), kept["arena"]
+    low, high = minimum(why), kept["arena"]
     budgets = [low + (high - low) * (args.rungs - 1 - i) // (args.rungs - 1) for i in range(args.rungs)]
     runs = [start(args, deadline - time.monotonic(), "--budget", str(budget)) for budget in budgets[1:]]
-    print(f"{'budget MiB':>12} {'arena MiB':>11} {'host MiB':>10} {'again':>6} {'moved':>6} {'predicted':>10} {'ms':>9} {'+%':>6}")
+    print(f"{'budget MiB':>12} {'arena MiB':>11} {'host MiB':>10} {'recomputed':>10} {'offloaded':>9} {'predicted':>10} {'ms':>9} {'+%':>6}")
     for budget, (row, why) in zip(budgets, chain([(kept, "")], results(runs, deadline))):
         if not row:
             print(f"{budget / MIB:12.0f} {why}", flush=True)
             continue
-        print(f"{budget / MIB:12.0f} {row['arena'] / MIB:11.0f} {row['host'] / MIB:10.0f} {row['recomputed']:6} {row['moved']:6} "
+        print(f"{budget / MIB:12.0f} {row['arena'] / MIB:11.0f} {row['host'] / MIB:10.0f} {row['recomputed']:10} {row['offloaded']:9} "
               f"{row['predicted']:10.1f} {row['ms']:9.1f} {100 * (row['ms'] / kept['ms'] - 1):6.1f}", flush=True)
     return 0
 

@@ -1,8 +1,9 @@
-/* blas.c -- GFLOP/s of the own provider beside oneDNN's, on the shapes our models are made of.
+/* linalg.c -- GFLOP/s of the builtin backend beside oneDNN's, on shapes of our models.
  *
- *   bench_blas [THREADS [SECONDS [WORD]]]     all processors, 0.3 s a case, names with WORD in them
+ *   bench_linalg [THREADS [SECONDS [WORD]]]     default: all processors, 0.3 s a case;
+ *                                             only cases whose names contain WORD
  *
- * Best and median of repeated runs; the work counted is 2*m*n*k, padding included for convolutions.
+ * Best and median of repeated runs. The work is counted as 2*m*n*k; convolutions include padding.
  */
 #include "base/clock.h"
 #include "linalg/linalg.h"
@@ -58,7 +59,7 @@ static const Case cases[] = {
     CONV("conv3d 64-64 3x3x3 8x16x16", 1, 64, 64, 8, 16, 16, 3, 3, 3, 1, 1),
 };
 
-/* One thread is timed by its own clock, so that a busy machine disturbs less. */
+/* A single thread is timed by its CPU clock, so that other processes matter less. */
 static double now(int threads)
 {
     struct timespec t;
@@ -85,12 +86,12 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* "best (median) impl workspace" of one primitive, or why there is none. */
+/* Prints "best (median) implementation workspace" of one primitive, or that it is refused. */
 static void show(Err err, const Prim *prim, PrimArgs args, double flops, int threads,
                  double seconds)
 {
-    enum { MOST = 10000 };
-    static double took[MOST];
+    enum { MAX_RUNS = 10000 };
+    static double took[MAX_RUNS];
     int n = 0;
     if (err) {
         printf(" | %14s %-32s", "-", "refused");
@@ -98,7 +99,7 @@ static void show(Err err, const Prim *prim, PrimArgs args, double flops, int thr
     }
     args.workspace = aligned_alloc(64, (prim->workspace_bytes + 127) / 64 * 64);
     prim->backend->run(prim, &args);
-    for (double end = clock_now() + seconds; n < 3 || (clock_now() < end && n < MOST); ) {
+    for (double end = clock_now() + seconds; n < 3 || (clock_now() < end && n < MAX_RUNS); ) {
         double start = now(threads);
         prim->backend->run(prim, &args);
         took[n++] = now(threads) - start;
@@ -162,7 +163,7 @@ static void bench_conv(const Case *c, Type type, int threads, double seconds)
     free(args.a), free(args.b), free(args.c);
 }
 
-/* One thread, operands in cache: what attention's inner products run at. */
+/* One thread, operands in cache, as in attention's inner products. */
 static void bench_tiles(double seconds)
 {
     static const int64_t sizes[][3] = { { 64, 64, 64 }, { 128, 128, 64 }, { 128, 64, 128 },
@@ -193,7 +194,7 @@ int main(int argc, char **argv)
     int         threads = argc > 1 ? atoi(argv[1]) : omp_get_max_threads();
     double      seconds = argc > 2 ? atof(argv[2]) : 0.3;
     const char *word = argc > 3 ? argv[3] : "";
-    printf("%d threads; own %s; onednn %s; GFLOP/s best (median), implementation, workspace\n",
+    printf("%d threads; builtin %s; onednn %s; GFLOP/s best (median), implementation, workspace\n",
            threads,
            backend_builtin()->version, backend_dnnl() ? backend_dnnl()->version : backend_why());
     if (strstr("tile", word))

@@ -2,10 +2,10 @@
  *
  *   bench_ops [SECONDS [THREADS [BACKEND]]]
  *
- * Cases come in a fixed order, fp32 before bf16. Every line "run" on standard input is answered by
- * one round of SECONDS: the best time of each operator, one line each, then an empty line. Any
- * other line goes on to the next case. So the reader can take turns with what it
- * compares. */
+ * Cases come in a fixed order, fp32 before bf16. Each line "run" on standard input starts a round
+ * of SECONDS, which prints the best time of each operator, one per line, then an empty line. Any
+ * other line moves on to the next case. So the reader can alternate with what it compares
+ * with. */
 #include "autodiff/autodiff.h"
 #include "base/clock.h"
 #include "exec/session.h"
@@ -20,6 +20,7 @@
 #include "ops/ops.h"
 #include "ops/reduce/softmax.h"
 #include "ops/elementwise/unary.h"
+#include "profile/devices.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -130,8 +131,7 @@ static void print_times(const char *name, Type type, const Graph *graph, const d
     fflush(stdout);
 }
 
-/* One case: a round of `seconds` for every line "run" that comes in, until a line says
- * otherwise. */
+/* One case: a round of `seconds` for each line "run", until another line or the end. */
 static Err bench(Pool *parent, const Device *device, const char *name, Tensor (*build)(Graph *),
                  Type type, double seconds)
 {
@@ -167,8 +167,9 @@ int main(int argc, char **argv)
     Pool   *pool = pool_new(NULL, "bench");
     Device *device;
     double  seconds = argc > 1 ? atof(argv[1]) : 0.1;
-    Err     err = device_cpu(pool, &(DeviceOptions){ .threads = argc > 2 ? atoi(argv[2]) : 2,
-                                                    .backend = argc > 3 ? argv[3] : NULL }, &device);
+    DeviceOptions options = { .threads = argc > 2 ? atoi(argv[2]) : 2,
+                              .backend = argc > 3 ? argv[3] : NULL };
+    Err     err = device_cpu(pool, &options, &device);
     for (int t = 0; !err && t < 2; t++)
         for (size_t i = 0; !err && i < sizeof cases / sizeof *cases; i++)
             err = bench(pool, device, cases[i].name, cases[i].build, t ? BF16 : F32, seconds);

@@ -2,14 +2,14 @@
 
     ops.py BENCH_OPS [--seconds S] [--rounds N] [--threads N] [--backend builtin|onednn] [--only WORD]
 
-The two take turns, N rounds; each row is the best run of all rounds on either side, so that whatever
-else the machine does disturbs both alike. A ratio above 1 means that ours is faster. PyTorch's
+The two sides take turns for N rounds; each row is the best run of all rounds on either side, so that
+other work on the machine disturbs both alike. A ratio above 1 means that ours is faster. PyTorch's
 gradients are timed one by one where it has a call for each.
 
-Both sides go through a case as a training step does, again and again: forward, a pass from the output
-to its gradient (not timed), then each gradient; so an operator finds in the caches what the operators
-before it left, here as there. What PyTorch frees stays with the process, so that no call pays for fresh
-pages; its oneDNN may use AMX wherever that works.
+Both sides repeat a case as a training step runs it: forward, a pass from the output to its gradient (not
+timed), then each gradient. So an operator finds in the caches what the operators before it left. Memory
+that PyTorch frees stays with the process, so that no call pays for new pages. Its oneDNN may use AMX
+where the machine has it.
 """
 import argparse
 import ctypes
@@ -36,13 +36,13 @@ parser.add_argument("--only", default="", help="cases with this word in their na
 args = parser.parse_args()
 bench_ref.choose_isa()
 torch.set_num_threads(args.threads)
-M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4            # of glibc's mallopt
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4            # glibc's mallopt
 for option, value in ((M_TRIM_THRESHOLD, 2 ** 31 - 1), (M_MMAP_MAX, 0)):
     ctypes.CDLL(None).mallopt(option, value)
 
 
 def their_round(calls, dy):
-    """The best time of each call of a case, taken one after the other."""
+    """The best time of each call of a case; the calls run one after the other."""
     best, runs, end = dict.fromkeys(calls, 1e9), 0, time.perf_counter() + args.seconds
     while runs < 3 or time.perf_counter() < end:
         for i, (op, fn) in enumerate(calls.items()):
@@ -50,7 +50,7 @@ def their_round(calls, dy):
             y = fn()
             best[op] = min(best[op], time.perf_counter() - start)
             if i == 0:
-                dy.copy_(y)                      # in place of a loss and its gradient
+                dy.copy_(y)                      # stands for a loss and its gradient
             del y
         runs += 1
     return {op: seconds * 1e3 for op, seconds in best.items()}
@@ -123,7 +123,7 @@ def cases(dtype):
 
 
 def our_round(server):
-    """The best time of every operator of the present case; an operator used twice counts twice."""
+    """The best time of every operator of the current case; an operator that occurs twice counts twice."""
     server.stdin.write("run\n")
     server.stdin.flush()
     times = {}

@@ -1,11 +1,11 @@
-/* plan.c -- how good are the plans, and how long do they take?
+/* plan.c -- the quality of plans and the time that planning takes.
  *
- *   1 the published graphs of ../shared/instances/recompute against their proved optima
- *   2 a transformer's training step against plain per-block checkpointing and against a lower bound
- *     that holds for any order, over budgets and nodes
+ *   1 published graphs (../shared/instances/recompute) against their proved optima
+ *   2 a transformer's training step, over budgets and numbers of nodes, against plain per-block
+ *     checkpointing and against a lower bound for any order
  *
- * Arguments: --quick for the first alone, a graph's name for its rows, a number of blocks for the
- * transformer of that size.
+ * Arguments: --quick for the first table only, a graph's name for its rows only, a number of blocks
+ * for the transformer of that size.
  */
 #include "base/clock.h"
 #include "plan/prove.h"
@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <time.h>
 
-/* Processor seconds of all threads: on two idle cores a plan takes about half as many. */
+/* CPU seconds of all threads; on two idle cores a plan takes about half as long. */
 static double cpu_now(void) { return (double)clock() / CLOCKS_PER_SEC; }
 
 typedef struct Row {
@@ -71,7 +71,7 @@ static void bench_instances(const char *only)
     }
 }
 
-/* The least number of blocks that plain checkpointing must run again, or -1. */
+/* The smallest number of blocks that plain checkpointing must recompute to fit, or -1. */
 static int32_t bench_per_block(Pool *pool, const PGraph *graph, const MakeBlocks *blocks,
                                int64_t budget, double *extra)
 {
@@ -92,7 +92,7 @@ static int32_t bench_per_block(Pool *pool, const PGraph *graph, const MakeBlocks
     return high <= blocks->n_blocks ? high : -1;
 }
 
-/* What any plan must pay, in any order: extra cost in %. */
+/* A lower bound on the extra cost of any plan in any order, in %. */
 static double bench_bound(Pool *pool, const PGraph *graph, const Plan *plan, int64_t budget)
 {
     ProveOptions options = { .budget_bytes = budget, .any_only = true, .time_limit_s = 5 };
@@ -142,7 +142,7 @@ int main(int argc, char **argv)
         bench_instances(one ? argv[1] : NULL);
     if (quick || one)
         return 0;
-    printf("\ntransformer step: extra cost in %% at a part of the keep-all activations\n");
+    printf("\ntransformer step: extra cost in %% at a fraction of all activations\n");
     printf("%6s %6s %9s %9s %12s %8s %8s\n", "nodes", "budget", "ours", "bound", "per block",
            "seconds", "cpu");
     static const int32_t sizes[] = { 17, 70, 172, 690 };

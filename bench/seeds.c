@@ -3,14 +3,14 @@
  *   kept         everything kept, every lever at its default
  *   exact        our plan with exact levers only: it gives the same bits
  *   levers       our plan with splits and leaner algorithms too (batch norm is not split)
- *   least        the smallest arena with exact levers, and below it what fixes it
- *   per block    plain checkpointing: a block's inputs are kept, its forward runs again before its
- *                backward. Blocks are the modules at one depth of names; the depth and the number
- *                of blocks that does best is taken
+ *   minimum      the smallest arena with exact levers, and on the next line what limits it
+ *   per block    plain checkpointing: a block's inputs are kept, its forward is recomputed before
+ *                its backward. Blocks are the modules at one depth of names; the best depth and
+ *                number of blocks are used
  *
- * Times are predicted, as % over everything kept. Where the budget is too small, a cell has the
- * smallest arena found, marked "least". Arguments: the effort of each search (0: the default), a
- * part of the rows' names (RECIPE/PRECISION/GIB), a device (cpu, h200). */
+ * Times are predicted, in % more than with everything kept. Where the budget is too small, a cell
+ * has the smallest arena found, marked "min". Arguments: the effort of each search (0: the
+ * default), a substring of the rows' names (RECIPE/PRECISION/GIB), a device (cpu, h200). */
 #include "base/clock.h"
 #include "base/text.h"
 #include "fit/sheet.h"
@@ -32,17 +32,17 @@ static const Row rows[] = {
     { "dit3d-xl", 16 },
 };
 
-typedef struct Cell {            /* an answer: bytes and time */
+typedef struct Cell {
     bool    fits;
     int64_t bytes;
-    double  extra;               /* % of the step with everything kept */
+    double  extra;               /* % more than with everything kept */
 } Cell;
 
 /* ---- plain checkpointing ---- */
 
 typedef struct Blocks {
     const PGraph *graph;
-    int32_t      *of;            /* [node] its block, or -1: not of the forward pass */
+    int32_t      *of;            /* [node] its block; -1: not in the forward pass */
     int32_t       n;
 } Blocks;
 
@@ -55,7 +55,7 @@ static size_t path_cut(const char *path, int depth)
     return at;
 }
 
-/* Runs of forward nodes whose module names agree down to `depth`. */
+/* Sequences of forward nodes whose module names agree down to `depth`. */
 static Blocks blocks_at(Pool *pool, const Engine *engine, const Program *program, int depth)
 {
     const PGraph *graph = program->pgraph;
@@ -73,7 +73,7 @@ static Blocks blocks_at(Pool *pool, const Engine *engine, const Program *program
         last = path;
         b.of[n] = b.n - 1;
     }
-    /* What a later block takes over in place cannot be kept for it: it is made by that block. */
+    /* A value that a later block overwrites in place cannot be kept: it belongs to that block. */
     for (int32_t n = graph->n_nodes - 1; n >= 0; n--)
         for (int32_t i = 0; i < graph->nodes[n].n_inplace; i++) {
             int32_t producer = graph->values[graph->nodes[n].inplace[i][1]].producer;
@@ -83,16 +83,16 @@ static Blocks blocks_at(Pool *pool, const Engine *engine, const Program *program
     return b;
 }
 
-/* Every block up to `most` forgets what only itself and the backward pass read. */
-static Err blocks_plan(Pool *pool, const Blocks *b, int32_t most, Plan **plan)
+/* Blocks below `n_blocks` drop the values that only they and the backward pass read. */
+static Err blocks_plan(Pool *pool, const Blocks *b, int32_t n_blocks, Plan **plan)
 {
     const PGraph *graph = b->graph;
     int32_t      *runs = NEWN(pool, int32_t, 2 * graph->n_nodes + 1), n_runs = 0;
-    bool *inner = NEWN(pool, bool, graph->n_values), *again = NEWN(pool, bool, graph->n_nodes),
+    bool *inner = NEWN(pool, bool, graph->n_values), *recompute = NEWN(pool, bool, graph->n_nodes),
          *done = NEWN(pool, bool, b->n + 1);
     for (int32_t v = 0; v < graph->n_values; v++) {
         int32_t producer = graph->values[v].producer;
-        inner[v] = producer >= 0 && b->of[producer] >= 0 && b->of[producer] < most &&
+        inner[v] = producer >= 0 && b->of[producer] >= 0 && b->of[producer] < n_blocks &&
                    !graph->nodes[producer].once && !graph->values[v].persistent &&
                    !graph->values[v].final;
     }
@@ -102,12 +102,12 @@ static Err blocks_plan(Pool *pool, const Blocks *b, int32_t most, Plan **plan)
             if (inner[v] && b->of[n] >= 0 && b->of[n] != b->of[producer])
                 inner[v] = false;
         }
-    for (int32_t n = graph->n_nodes - 1; n >= 0;
-         n--) /* needed by backward, or by what runs again */
+    /* needed by the backward pass, or by a node that is recomputed */
+    for (int32_t n = graph->n_nodes - 1; n >= 0; n--)
         for (int32_t i = 0; i < graph->nodes[n].n_in; i++) {
             int32_t v = graph->nodes[n].in[i];
-            if (inner[v] && (b->of[n] < 0 || again[n]))
-                again[graph->values[v].producer] = true;
+            if (inner[v] && (b->of[n] < 0 || recompute[n]))
+                recompute[graph->values[v].producer] = true;
         }
     for (int32_t n = 0; n < graph->n_nodes; n++) {
         for (int32_t i = 0; i < graph->nodes[n].n_in && b->of[n] < 0; i++) {
@@ -117,7 +117,7 @@ static Err blocks_plan(Pool *pool, const Blocks *b, int32_t most, Plan **plan)
                 continue;
             done[block] = true;
             for (int32_t m = 0; m < n; m++)
-                if (b->of[m] == block && again[m])
+                if (b->of[m] == block && recompute[m])
                     runs[n_runs++] = m;
         }
         runs[n_runs++] = n;
@@ -133,15 +133,16 @@ static bool cell_better(Cell now, Cell best)
     return now.fits ? now.extra < best.extra : now.bytes < best.bytes;
 }
 
-static void blocks_try(Engine *engine, const Blocks *b, int32_t most, int64_t budget, Cell *best)
+static void blocks_try(Engine *engine, const Blocks *b, int32_t n_blocks, int64_t budget,
+                       Cell *best)
 {
     Pool    *pool = pool_new(NULL, "blocks");
     Program  one = engine->programs[0];
-    if (!blocks_plan(pool, b, most, &one.plan)) {
+    if (!blocks_plan(pool, b, n_blocks, &one.plan)) {
         double more = (double)one.repeat * (one.plan->cost - engine->programs[0].meter.cost);
         Cell   cell = { one.plan->live_bytes <= budget, one.plan->live_bytes,
                         100 * more / engine->cost_ns };
-        /* placing takes long: only what could be better still */
+        /* layouts are slow: only for plans that could be better */
         if ((!best->bytes || cell_better(cell, *best)) &&
             !engine_place(pool, engine, &one, 0, NULL, NULL)) {
             cell.bytes = one.arena_bytes;
@@ -158,8 +159,8 @@ static Cell per_block(Pool *pool, Engine *engine, int64_t budget)
     Cell best = { 0 };
     for (int depth = 1; depth <= 6; depth++) {
         Blocks b = blocks_at(pool, engine, &engine->programs[0], depth);
-        for (int phase = 1; phase <= 16; phase++)
-            blocks_try(engine, &b, (int32_t)((int64_t)b.n * phase / 16), budget, &best);
+        for (int sixteenths = 1; sixteenths <= 16; sixteenths++)
+            blocks_try(engine, &b, (int32_t)((int64_t)b.n * sixteenths / 16), budget, &best);
     }
     return best;
 }
@@ -176,17 +177,17 @@ static Cell ours(Pool *pool, const Recipe *recipe, const Device *device, FitOpti
         exit(1);
     }
     double extra = 100 * (r->step_ns / r->default_ns - 1);
-    extra = fabs(extra) < 1e-6 ? 0 : extra;          /* the order of a sum */
+    extra = fabs(extra) < 1e-6 ? 0 : extra;          /* rounding: sums in another order */
     return (Cell){ r->fits, r->engine->arena_bytes, extra };
 }
 
 static void print_cell(Cell cell)
 {
-    printf("  %s%9s %+6.1f%%", cell.fits ? "      " : "least ", bytes_text(cell.bytes), cell.extra);
+    printf("  %s%9s %+6.1f%%", cell.fits ? "      " : "min   ", bytes_text(cell.bytes), cell.extra);
     fflush(stdout);
 }
 
-/* The levers that were moved, on a line of their own. */
+/* The levers that were changed, on a separate line. */
 static void fit_say(const FitResult *r)
 {
     for (int i = 0; i < r->n_changes; i++)
@@ -201,7 +202,7 @@ static void bench_row(const Row *row, const char *precision, int64_t effort, con
     const char *set = pool_print(pool, "precision=%s", precision);
     Recipe     *recipe;
     Device     *device;
-    FitResult   kept, exact, all, least, split;
+    FitResult   kept, exact, all, minimum, split;
     FitOptions  how = { .effort = effort }, none;
     if (recipe_read(pool, row->recipe, &set, 1, &recipe) ||
         device_open(pool, name, NULL, &device) || fit_plan(pool, recipe, device, &how, &kept)) {
@@ -219,15 +220,15 @@ static void bench_row(const Row *row, const char *precision, int64_t effort, con
     print_cell(per_block(pool, kept.engine, how.budget_bytes));
     printf("  %5.1f s\n", clock_now() - begin);
     fit_say(&all);
-    if (ours(pool, recipe, device, none, ALLOW_NONE, &least).fits)
-        least = exact;
-    printf("    least %s (no plan can do with less than %s): %s\n",
-           bytes_text(least.engine->arena_bytes), bytes_text(least.bound_bytes),
-           sheet_fullest(pool, least.engine));
+    if (ours(pool, recipe, device, none, ALLOW_NONE, &minimum).fits)
+        minimum = exact;
+    printf("    minimum %s (no plan needs less than %s): %s\n",
+           bytes_text(minimum.engine->arena_bytes), bytes_text(minimum.bound_bytes),
+           sheet_fullest(pool, minimum.engine));
     if (!all.fits) {
         Cell cell = ours(pool, recipe, device, how, ALLOW_DEFAULT | ALLOW_BATCHNORM_SPLIT, &split);
         if (split.recipe->batch != all.recipe->batch) {
-            printf("    with --allow batchnorm-split, which is another model:");
+            printf("    with --allow batchnorm-split, which is a different model:");
             print_cell(cell);
             printf("\n");
             fit_say(&split);

@@ -4,17 +4,22 @@
  *              [--nodes FILE] [--part P] [--random] [--one-lane] [--digest] [--hold]
  *              RECIPE [KEY=VALUE ...]
  *
- * One JSON line: ms (median step: all micro-batches and the update), fastest, predicted, planned
- * and measured arena, its host's, what this process holds of the GPU, loss. Steps follow each
- * other without a pause, as in training, each ended by the GPU's own clock. A budget is kept by
- * exact levers alone. Every step gets the same batch, drawn once, so that no loader is measured;
- * --part trains one network of a system alone (bench/parts.h); --random feeds random numbers
- * (latents, which no drawn data has); --top N adds the N operators that take the longest, alone;
- * waited is how much of a step its kernels wait for copies to and from the host, in one lane;
- * --nodes writes every node's time: operator, algorithm, shapes, microseconds; --one-lane records
- * without branches; --digest adds a digest of all trained parameters; --hold says `warm` when the
- * plan is made, before any memory is taken, and waits for a line. */
-#include "parts.h"
+ * Prints one JSON line: ms (the median step: all micro-batches and the update), fastest, predicted,
+ * planned and measured arena, host arena, GPU memory of this process, loss; where values are
+ * offloaded also waited, the time in a step that kernels of one lane wait for copies to and from
+ * the host. Steps follow each other without a pause, as in training; on a GPU events mark their
+ * ends. A budget is met by exact levers alone. Every step gets the same batch, drawn once, so that
+ * loading is not measured.
+ *
+ *   --part P      trains one network of StableSR alone (bench/networks.h)
+ *   --random      feeds random numbers, for inputs such as latents that no drawn data has
+ *   --top N       adds the N operators that take the longest when they run alone
+ *   --nodes FILE  writes every node's time: operator, algorithm, shapes, microseconds
+ *   --one-lane    captures CUDA graphs without branches
+ *   --digest      adds a digest of all trained parameters
+ *   --hold        prints `warm` when the plan is made, before memory is allocated, and waits for a
+ *                 line */
+#include "networks.h"
 
 #include "base/clock.h"
 #include "base/hash.h"
@@ -30,7 +35,7 @@
 #include <string.h>
 
 typedef struct Bench {
-    const char *device, *recipe, *phase, *nodes, *sets[64];
+    const char *device, *recipe, *network, *nodes, *sets[64];
     int64_t     budget, effort, steps, threads, top;
     int         n_sets;
     bool        random, one_lane, digest, hold;
@@ -88,7 +93,7 @@ static void nodes_write(FILE *file, const Engine *engine, const double *ns)
     }
 }
 
-/* What each operator takes when it runs alone, summed over its nodes. */
+/* The time of each operator when its nodes run alone, summed over the nodes. */
 static Err step_profile(Pool *pool, Bench *b, const Engine *engine)
 {
     const Graph *graph = b->graph.graph;
@@ -126,19 +131,20 @@ static Err step_profile(Pool *pool, Bench *b, const Engine *engine)
         fclose(file);
     }
     for (int64_t t = 0; t < b->top; t++) {
-        int32_t most = 0;
+        int32_t longest = 0;
         for (int32_t i = 1; i < n; i++)
-            most = rows[i].ns > rows[most].ns ? i : most;
-        if (n == 0 || rows[most].ns <= 0)
+            longest = rows[i].ns > rows[longest].ns ? i : longest;
+        if (n == 0 || rows[longest].ns <= 0)
             break;
-        printf("    %-26s %-14s %6d nodes %10.3f ms %5.1f %%\n", rows[most].op->name,
-               rows[most].algorithm, rows[most].n, rows[most].ns / 1e6, 100 * rows[most].ns / all);
-        rows[most].ns = 0;
+        printf("    %-26s %-14s %6d nodes %10.3f ms %5.1f %%\n", rows[longest].op->name,
+               rows[longest].algorithm, rows[longest].n, rows[longest].ns / 1e6,
+               100 * rows[longest].ns / all);
+        rows[longest].ns = 0;
     }
     return OK;
 }
 
-/* Of every trained parameter's bytes: equal where the steps gave the same bits. */
+/* A digest of all trained parameters: equal if the steps gave the same bits. */
 static Err step_digest(Pool *pool, const Bench *b, uint64_t *digest)
 {
     const Graph *graph = b->graph.graph;
@@ -155,9 +161,9 @@ static Err step_digest(Pool *pool, const Bench *b, uint64_t *digest)
     return OK;
 }
 
-/* A GPU looked at after every step would wait for the host before the next, which training does
- * not: the host goes ahead, and the end of each step is stamped on the GPU. */
-static Err steps_stamped(Pool *pool, Bench *b, const Device *device, double *ms)
+/* If the host waited for the GPU after every step, the GPU would then wait for the host, which it
+ * does not in training. So the host runs ahead, and events mark the end of each step. */
+static Err steps_by_events(Pool *pool, Bench *b, const Device *device, double *ms)
 {
     void **ends = NEWN(pool, void *, b->steps + 1);
     for (int64_t i = 0; i <= b->steps; i++)
@@ -177,7 +183,7 @@ static Err steps_stamped(Pool *pool, Bench *b, const Device *device, double *ms)
     return OK;
 }
 
-static Err steps_clocked(Bench *b, double *ms)
+static Err steps_by_clock(Bench *b, double *ms)
 {
     for (int64_t i = 0; i < b->steps; i++) {
         double start = clock_now();
@@ -189,18 +195,18 @@ static Err steps_clocked(Bench *b, double *ms)
 
 static Err bench(Pool *pool, Bench *b)
 {
-    Device *device;
+    Device       *device;
     const Engine *engine;
     FitResult     fit;
-    float   loss;
-    int64_t used = 0, measured = 0;
-    double *times = NEWN(pool, double, b->steps + 1);
+    float         loss;
+    int64_t       used = 0, measured = 0;
+    double       *times = NEWN(pool, double, b->steps + 1);
 
     TRY(recipe_read(pool, b->recipe, b->sets, b->n_sets, &b->opened));
     TRY(device_open(pool, b->device, &(DeviceOptions){ .threads = (int)b->threads,
                                                        .tf32 = recipe_tf32(b->opened) }, &device));
-    if (b->phase)
-        TRY(part_take(b->phase, b->opened));
+    if (b->network)
+        TRY(network_choose(b->network, b->opened));
     TRY(fit_run(
         pool, b->opened, device,
         &(FitOptions){ .budget_bytes = b->budget, .effort = b->effort, .allow = ALLOW_NONE },
@@ -217,8 +223,8 @@ static Err bench(Pool *pool, Bench *b)
         session_one_lane(b->session);
     TRY(session_init(b->session, 1));
     TRY(feeds_new(pool, b->session, PHASE_MICRO, &b->feeds));
-    if (b->phase || b->random) {
-        part_fill(&b->feeds);
+    if (b->network || b->random) {
+        network_fill(&b->feeds);
     } else {
         TRY(feeds_open(pool, &b->feeds, b->opened, NULL, NULL));
         TRY(feeds_fill(&b->feeds, 0, 0));
@@ -227,7 +233,7 @@ static Err bench(Pool *pool, Bench *b)
     for (int i = 0; i < 3; i++)
         TRY(step_run(b, i));
     TRY(device_wait(device));
-    TRY(device->api ? steps_stamped(pool, b, device, times) : steps_clocked(b, times));
+    TRY(device->api ? steps_by_events(pool, b, device, times) : steps_by_clock(b, times));
     qsort(times, (size_t)b->steps, sizeof *times, by_size);
     TRY(session_read(b->session, b->graph.train.loss.id, &loss));
     if (device->api)
@@ -237,7 +243,8 @@ static Err bench(Pool *pool, Bench *b)
             measured = session_measured_bytes(b->session, (Phase)phase);
     printf("{\"work\": \"%s\", \"precision\": \"%s\", \"device\": \"%s\", \"ms\": %.3f, "
            "\"fastest\": %.3f, \"arena\": %lld, "
-           "\"measured\": %lld, \"used\": %lld, \"recomputed\": %d, \"moved\": %d, \"host\": %lld, "
+           "\"measured\": %lld, \"used\": %lld, \"recomputed\": %d, \"offloaded\": %d, "
+           "\"host\": %lld, "
            "\"predicted\": %.3f, "
            "\"source\": \"%s\", \"loss\": %.6g",
            b->opened->name, recipe_precisions[b->opened->precision], device->name,
@@ -273,7 +280,7 @@ int main(int argc, char **argv)
         else if (!strcmp(argv[i], "--steps") && more)   b.steps = atoll(argv[++i]);
         else if (!strcmp(argv[i], "--threads") && more) b.threads = atoll(argv[++i]);
         else if (!strcmp(argv[i], "--top") && more)     b.top = atoll(argv[++i]);
-        else if (!strcmp(argv[i], "--part") && more)    b.phase = argv[++i];
+        else if (!strcmp(argv[i], "--part") && more)    b.network = argv[++i];
         else if (!strcmp(argv[i], "--nodes") && more)   b.nodes = argv[++i];
         else if (!strcmp(argv[i], "--random"))          b.random = true;
         else if (!strcmp(argv[i], "--one-lane"))        b.one_lane = true;

@@ -3,10 +3,10 @@ PyTorch figures are known.
 
     systems.py BUILD [--steps N] [--rounds N] [--threads N] [--precision fp32,bf16] [WORK ...]
 
-Both sides run in turns, each run a process of its own; of the rounds the fastest median step counts, for PyTorch in the
-faster of its memory layouts, with the least peak of those runs. Ours is the plan that keeps everything. Memory: our
-arena; PyTorch's resident memory above the process with torch imported; S = fp32 parameters, gradients, Adam and EMA of
-what is trained, and the frozen weights (contract section 6). The ratio above S says what either side needs beyond that."""
+Both sides run in turns, each run in its own process. The fastest median step of all rounds counts; for PyTorch the faster
+of its memory layouts, with the smallest peak of those runs. Ours is the plan that keeps everything. Memory: our arena;
+PyTorch's resident memory above that of the process with torch imported; S = fp32 parameters, gradients, Adam and EMA of
+what is trained, and the frozen weights. The ratio above S compares what either side needs beyond that."""
 import argparse
 import json
 import os
@@ -21,7 +21,7 @@ REF = os.path.join(HERE, "..", "tests", "ref", "bench_ref.py")
 MIB = 2 ** 20
 SMALL = ["stdiff-small", "stablesr-small", "lag-small", "sashimi-small", "dit3d-small", "dit3d-wrap-small"]
 PLAIN = ["optimizer.clip=0", "ema.rule=constant", "accumulate=1"]        # as bench_ref.py trains its own workloads
-BASELINES = {                # bench_ref.py's name of the work: what bench_step is told
+BASELINES = {                # bench_ref.py's name of the work: arguments of bench_step
     "stdiff": ["stdiff-64x2048", "batch=1", "model.image=[32,64]", "model.observed=3", "model.predicted=3",
                "model.channels=[32,64,64]", "model.groups=8", "model.head_width=32", "model.motion_channels=16",
                "data.kind=moving-shapes"],
@@ -35,8 +35,8 @@ BASELINES = {                # bench_ref.py's name of the work: what bench_step 
 }
 
 
-def partial_sums_of(command, **more):
-    """The JSON lines a program prints; none, with its last word, where it fails."""
+def json_lines(command, **more):
+    """The JSON lines that a program prints; none, and its last message, if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, **more)
     if done.returncode:
         print(f"{' '.join(command)}: exit code {done.returncode}: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
@@ -61,10 +61,10 @@ def compare(build, work, precision, args):
     threads = str(args.threads)
     ours, theirs = [], []
     for _ in range(args.rounds):
-        ours += partial_sums_of([os.path.join(build, "bench_step"), "--threads", threads, "--steps", str(args.steps), *ours_args,
-                          f"precision={precision}"], env={**os.environ, "OMP_NUM_THREADS": threads})
-        theirs += partial_sums_of([sys.executable, REF, theirs_arg, "--threads", threads, "--steps", str(args.steps),
-                            "--precision", precision])
+        ours += json_lines([os.path.join(build, "bench_step"), "--threads", threads, "--steps", str(args.steps), *ours_args,
+                            f"precision={precision}"], env={**os.environ, "OMP_NUM_THREADS": threads})
+        theirs += json_lines([sys.executable, REF, theirs_arg, "--threads", threads, "--steps", str(args.steps),
+                              "--precision", precision])
     best = [min(side, key=lambda r: r["ms"], default=None) for side in (ours, theirs)]
     if best[1]:
         best[1]["peak_mib"] = min(r["peak_mib"] for r in theirs if r["layout"] == best[1]["layout"])
@@ -90,7 +90,7 @@ def main():
     args = parser.parse_intermixed_args()
     for work in args.works:
         if work not in works:
-            parser.error(f"no work {work}; there are {', '.join(works)}")
+            parser.error(f"there is no work {work}; there are {', '.join(works)}")
     print(f"{'':18} {'':5} {'ours':>10} {'PyTorch':>10} {'PyTorch':>7} {'ours':>9} {'PyTorch':>9} {'S':>9} {'ours /':>9} {'above S':>9}\n"
           f"{'':18} {'':5} {'ms':>10} {'ms':>10} {'/ ours':>7} {'MiB':>9} {'MiB':>9} {'MiB':>9} {'PyTorch':>9} {'':>9}")
     failed = 0

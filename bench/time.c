@@ -3,11 +3,11 @@
  *
  *   bench_time [--rungs N] [--seconds S] [RECIPE...]        ten rungs, about 10 s of steps a recipe
  *
- * Ten plans, from everything kept (the first) down to the least memory that can be had (the last),
- * exact levers only. They take steps by turns with two sessions that do what `plimsoll probe
- * --model` does and are all that predictions know of: one keeps everything and has its nodes timed,
- * one needs the least. So a busy machine burdens prediction and measurement alike. Best steps
- * count; how much longer the median step took says how busy it was.
+ * Ten plans with exact levers only, from everything kept (the first) to the smallest arena (the
+ * last). They take steps in turns with two sessions that measure what `plimsoll probe --model`
+ * measures, which is all that predictions are made from: one session keeps everything and has its
+ * nodes timed, the other has the smallest arena. So other work on the machine slows prediction and
+ * measurement alike. Best steps count; the median shows how busy the machine was.
  */
 #include "base/clock.h"
 #include "base/shipped.h"
@@ -20,14 +20,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RUNGS_MAX = 32 };
+enum { MAX_RUNGS = 32 };
 
 typedef struct Ladder {
     const Recipe *recipe;
     const Device *device;
-    Stopwatch    *kept, *least;              /* the probe's */
-    Stopwatch    *rungs[RUNGS_MAX];
-    float         ms[RUNGS_MAX][MEASURE_MAX];
+    Stopwatch    *kept, *tight;              /* as in plimsoll probe */
+    Stopwatch    *rungs[MAX_RUNGS];
+    float         ms[MAX_RUNGS][MEASURE_MAX];
     int           n_rungs, n_rounds;
 } Ladder;
 
@@ -38,11 +38,11 @@ static Err ladder_build(Pool *pool, Ladder *l)
 {
     EngineOptions how = { .budget_bytes = STOPWATCH_MIN, .effort = MEASURE_EFFORT };
     TRY(stopwatch_new(pool, l->recipe, l->device, NULL, &l->kept));
-    TRY(stopwatch_new(pool, l->recipe, l->device, &how, &l->least));
-    int64_t most = stopwatch_engine(l->kept)->arena_bytes;
-    int64_t least = stopwatch_engine(l->least)->arena_bytes;
+    TRY(stopwatch_new(pool, l->recipe, l->device, &how, &l->tight));
+    int64_t max_bytes = stopwatch_engine(l->kept)->arena_bytes;
+    int64_t min_bytes = stopwatch_engine(l->tight)->arena_bytes;
     for (int i = 0; i < n_rungs; i++) {
-        how.budget_bytes = i ? most - (most - least) * i / (n_rungs - 1) : 0;
+        how.budget_bytes = i ? max_bytes - (max_bytes - min_bytes) * i / (n_rungs - 1) : 0;
         TRY(stopwatch_new(pool, l->recipe, l->device, &how, &l->rungs[l->n_rungs++]));
     }
     return OK;
@@ -52,12 +52,12 @@ static Err ladder_climb(Ladder *l)
 {
     double ms, begin = 0;
     for (int round = -1; round < MEASURE_MAX; round++) {
-        if (round == 0)                              /* the first touched pages, made kernels */
+        if (round == 0)                              /* round -1 touched pages and made kernels */
             begin = clock_now();
         if (round >= MEASURE_MIN && clock_now() - begin > seconds)
             break;
         TRY(round < 0 ? stopwatch_step(l->kept, &ms) : stopwatch_sample(l->kept));
-        TRY(stopwatch_step(l->least, &ms));
+        TRY(stopwatch_step(l->tight, &ms));
         for (int i = 0; i < l->n_rungs; i++) {
             TRY(stopwatch_step(l->rungs[i], &ms));
             if (round >= 0)
@@ -109,7 +109,7 @@ static Err bench(Pool *parent, const char *name, const Device *device)
     TRY(ladder_climb(&ladder));
     stopwatch_file(pool, ladder.kept, profile, &m);
     profile_ready(pool, profile);
-    stopwatch_file_tight(pool, ladder.kept, ladder.least, profile);
+    stopwatch_file_tight(pool, ladder.kept, ladder.tight, profile);
     ladder_print(&ladder, profile, &m);
     pool_free(pool);
     return OK;
@@ -130,8 +130,8 @@ int main(int argc, char **argv)
         else
             names[n++] = argv[i], all = false;
     }
-    Err err = n_rungs < 1 || n_rungs > RUNGS_MAX
-                  ? fail(E_USAGE, "--rungs takes 1 to %d", RUNGS_MAX)
+    Err err = n_rungs < 1 || n_rungs > MAX_RUNGS
+                  ? fail(E_USAGE, "--rungs takes 1 to %d", MAX_RUNGS)
                   : device_cpu(pool, NULL, &device);
     if (!err && all)
         err = shipped_list(pool, "recipes", ".yaml", &names, &n);

@@ -1,30 +1,30 @@
 #!/bin/sh
-# Ours against others on this machine, as tables: operators and whole steps against PyTorch, own products against oneDNN, the planner and
-# the layout search on outside instances where they are present. A part that cannot run says why; the rest still runs.
+# Tables of ours against others on this machine: operators and whole steps against PyTorch, the builtin backend against oneDNN, the planner
+# and the layout search on published instances if they are there. A table that cannot be made says why; the others are still made.
 #
-#   bench.sh [BUILD [PART...]]        parts: ops systems linalg time explain plan seeds layout cuda ladder; all of them if none is named
+#   bench.sh [BUILD [TABLE...]]       tables: ops systems linalg time explain plan seeds layout cuda ladder; all if none is named
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}
 [ $# -gt 0 ] && shift
-parts=${*:-ops systems linalg time explain plan seeds layout cuda ladder}
-for part in $parts; do
-    case $part in
+tables=${*:-ops systems linalg time explain plan seeds layout cuda ladder}
+for table in $tables; do
+    case $table in
     ops|systems|linalg|time|explain|plan|seeds|layout|cuda|ladder) ;;
-    *) echo "bench: no part '$part'; there are ops, systems, blas, time, explain, plan, seeds, layout, cuda and ladder" >&2; exit 2 ;;
+    *) echo "bench: there is no table '$table'; there are ops, systems, linalg, time, explain, plan, seeds, layout, cuda and ladder" >&2; exit 2 ;;
     esac
 done
 ninja -C "$build" bench_ops bench_step bench_linalg bench_time bench_plan bench_seeds > "$build/bench.log" 2>&1 || { tail -20 "$build/bench.log" >&2; exit 1; }
 python=python3
 [ -x .venv/bin/python ] && python=.venv/bin/python
-unset OMP_WAIT_POLICY                # threads spin a moment, then sleep: both sides of a comparison as users have them
+unset OMP_WAIT_POLICY                # threads spin a moment, then sleep, as for users, on both sides of a comparison
 status=0
 title() { printf '\n== %s\n\n' "$1"; }
 failed() { echo "bench: $1 ended with exit code $2" >&2; status=1; }
 
 printf '%s, %s processors, load %s\n' "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)" "$(nproc)" "$(cut -d' ' -f1 /proc/loadavg)"
-for part in $parts; do
-    case $part in
+for table in $tables; do
+    case $table in
     ops)
         title "operators against PyTorch, 2 threads, best of 6 rounds taken in turn; a ratio above 1: ours is faster"
         code=0; $python bench/ops.py "$build/bench_ops" || code=$?
@@ -34,10 +34,10 @@ for part in $parts; do
         code=0; $python bench/systems.py "$build" || code=$?
         [ $code = 0 ] || [ $code = 77 ] || failed "systems" $code ;;
     linalg)
-        title "matrix products and convolutions: own | oneDNN"
+        title "matrix products and convolutions: builtin | oneDNN"
         "$build/bench_linalg" "$(nproc)" 0.1 || failed "linalg" $? ;;
     time)
-        title "step time, predicted against measured"
+        title "step time: predicted and measured"
         "$build/bench_time" || failed "time" $? ;;
     explain)
         title "explain on every recipe"

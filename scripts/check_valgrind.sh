@@ -1,5 +1,5 @@
 #!/bin/sh
-# valgrind on the own backend (under valgrind oneDNN picks other kernels; it has sanitizers and guards).
+# valgrind on the builtin backend. (Under valgrind oneDNN chooses other kernels; the sanitizers cover it.)
 set -eu
 cd "$(dirname "$0")/.."
 command -v valgrind > /dev/null 2>&1 || { [ "$(id -u)" = 0 ] && apt-get install -y -qq valgrind > /dev/null 2>&1; } || true

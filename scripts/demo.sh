@@ -1,5 +1,5 @@
 #!/bin/sh
-# The main job in two minutes: where a training step's memory goes, what a budget costs, and a run that keeps its word.
+# What the program does, in two minutes: where a training step's memory goes, what a budget costs, and a run within it.
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}

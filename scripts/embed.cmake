@@ -1,5 +1,5 @@
-# Files as C arrays, one for each ending: page_html, page_css, page_js (several files one after another, in
-# the order given), each with its length in page_<ending>_n.
+# Writes files as C arrays, one for each ending: page_html, page_css, page_js, each with its length in
+# page_<ending>_n. Files of the same ending are joined in the order given.
 set(text "/* Made by scripts/embed.cmake from src/report/page. */\n#include <stddef.h>\n")
 foreach(file ${FILES})
   get_filename_component(ending ${file} LAST_EXT)

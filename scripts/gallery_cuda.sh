@@ -2,9 +2,9 @@
 # Trains each system at a real size on the GPU, all at the same time, for a few minutes: each is killed (SIGKILL) after
 # its first checkpoint, resumed from there, and sampled. Images, audio and the log's figures go to OUT.
 #   gallery_cuda.sh BUILD OUT [SYSTEM...]        systems: dit3d lag sashimi stdiff stablesr; all unless named
-# There are no pretrained weights, so StableSR's autoencoder is trained first and its UNet is trained whole, on latent and edge
-# map concatenated (docs/user/GALLERY.md says why). Its checkpoints are 16 GB each, of which two are there at a time: RUNS names a
-# folder that takes them fast (memory, a quick disk).
+# There are no pretrained weights, so StableSR's autoencoder is trained first, and its whole UNet is trained on latent and edge
+# map concatenated (docs/user/GALLERY.md says why). Its checkpoints have 16 GB each, two at a time: RUNS names a folder on a fast
+# disk or in memory. Without libpng images are .pnm files.
 set -eu
 build=$1 out=$2
 shift 2
@@ -74,7 +74,7 @@ wait
 for log in "$runs"/*/log.jsonl; do
     run=$(dirname "$log") name=$(basename "$(dirname "$log")")
     cp "$log" "$out/gpu-$name.jsonl"
-    for file in "$run"/samples/*.png "$run"/samples/*.wav "$run"/samples/*.txt; do
+    for file in "$run"/samples/*.png "$run"/samples/*.pnm "$run"/samples/*.wav "$run"/samples/*.txt; do
         [ ! -f "$file" ] || cp "$file" "$out/gpu-$name-$(basename "$file")"
     done
 done

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The CUDA side against the CPU's judges: every operator, each small system. Skips where there is no GPU.
+# Tests on the GPU, against the same references as on the CPU: every operator, each small system. Skipped without a GPU.
 #   test_cuda.sh BUILD [SYSTEM ...]
 set -eu
 cd "$(dirname "$0")/.."

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The picture of the README: live bytes over one training step, before and after, under the budget's line.
+"""The figure of the README: live bytes over one training step, before and after planning, with the budget as a line.
 
     timeline.py PLIMSOLL RECIPE BUDGET OUT.svg [explain options]
 

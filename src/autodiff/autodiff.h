@@ -1,8 +1,8 @@
 /* autodiff.h -- forward graph -> backward nodes -> the whole training step.
  *
- * autodiff_backward walks the forward nodes in reverse and lets each op's gradient rule add its
- * nodes. Where a value is used more than once its gradients are summed by explicit `add` nodes in
- * the order of the walk, so the order of execution never decides the order of addition.
+ * autodiff_backward walks the forward nodes in reverse and lets each operator's gradient rule add its
+ * nodes. Where a value is used more than once, its gradients are summed by explicit `add` nodes in
+ * the order of the walk, so the order of addition does not depend on the order of execution.
  * autodiff_train adds accumulation, clipping, optimizer and EMA.
  */
 #ifndef AUTODIFF_AUTODIFF_H
@@ -19,9 +19,8 @@ typedef struct ParamGroup {
     const char *match; /* parameters whose name ends in one of these, '|' between; NULL: the rest */
 } ParamGroup;
 
-/* State that only updates touch may be kept on the host, tensors of HOST_MINIMUM bytes and more:
- * below that a copy is all latency. */
-/* STATE: moments and master copies too */
+/* State that only updates use may be host-resident, if a tensor has at least HOST_MINIMUM bytes: a
+ * smaller copy is all latency. HOST_STATE: moments and master copies too. */
 typedef enum HostState { HOST_NONE, HOST_EMA, HOST_STATE } HostState;
 enum { HOST_MINIMUM = 64 << 10 };
 
@@ -34,8 +33,8 @@ typedef struct TrainSpec {
     bool              ema;                   /* keep an average of the trained weights */
     int               accumulate;            /* micro-batches per step */
     HostState         host;                  /* what is kept on the host */
-    /* Update a parameter as soon as its gradient is final: the gradient is then free. Only where
-     * train_no_release finds nothing against it. */
+    /* Update a parameter as soon as its gradient is final, which frees the gradient. Only where
+     * train_no_release returns NULL. */
     bool              release;
 } TrainSpec;
 
@@ -46,9 +45,8 @@ typedef struct TrainGraph {      /* the handles a trainer needs */
 } TrainGraph;
 
 /* Gradients of loss ([1]) for every trained parameter; sets Param.trained and Param.grad. If given,
- * final_grad is called as soon as a parameter's gradient is complete, so that what becomes of it
- * can stand right there in the order of nodes; it returns the value that holds the gradient from
- * then on. */
+ * final_grad is called as soon as a parameter's gradient is complete, so that nodes that use it can
+ * follow immediately; it returns the value that holds the gradient from then on. */
 typedef struct FinalGrad {
     Tensor (*call)(void *arg, int32_t param, Tensor grad);
     void    *arg;
@@ -56,7 +54,7 @@ typedef struct FinalGrad {
 
 Err autodiff_backward(Graph *graph, Tensor loss, Tensor seed, const FinalGrad *final_grad);
 
-/* NULL, or why no parameter may move before all gradients are there. */
+/* NULL, or the reason why parameters can be updated only after all gradients are complete. */
 const char *train_no_release(const TrainSpec *spec, Type compute);
 
 /* Everything after the forward graph. The loss must already be divided by spec->accumulate. */

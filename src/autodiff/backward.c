@@ -4,17 +4,17 @@
 #include "ops/elementwise/basic.h"
 #include "ops/ops.h"
 
-typedef struct Walk {
+typedef struct BackwardWalk {
     Graph  *graph;
     bool   *wants;               /* per value: does a trained parameter flow into it? */
     Tensor *grad;                /* per value: the sum of its gradients so far, or none */
     bool   *is_param;            /* per value: a trained parameter itself */
-    bool   *is_form;             /* per value: a trained parameter, reshaped */
-    int32_t *first_use;          /* per value: the first node that reads it, the last that gives */
+    bool   *is_reshaped;         /* per value: a trained parameter, reshaped */
+    int32_t *first_use;          /* per value: the first node that reads it, so the last in reverse */
     int32_t n_values;            /* forward values; later ones belong to the backward pass */
-} Walk;
+} BackwardWalk;
 
-static void walk_mark(Walk *walk)
+static void walk_mark(BackwardWalk *walk)
 {
     Graph *graph = walk->graph;
     for (int32_t i = 0; i < graph->n_params; i++)
@@ -35,7 +35,7 @@ static void walk_mark(Walk *walk)
         for (int j = 0; j < node->n_in; j++)
             any |= node->in[j] >= 0 && walk->wants[node->in[j]];
         if (node->op == &op_reshape)
-            walk->is_form[node->out[0]] = walk->is_param[node->in[0]] || walk->is_form[node->in[0]];
+            walk->is_reshaped[node->out[0]] = walk->is_param[node->in[0]] || walk->is_reshaped[node->in[0]];
         for (int j = 0; any && j < node->n_out; j++)
             if (node->out[j] >= 0 && type_is_float(value_at(graph, node->out[j])->type))
                 walk->wants[node->out[j]] = true;
@@ -43,7 +43,7 @@ static void walk_mark(Walk *walk)
 }
 
 /* Adds d to the gradient of a value. Gradients of parameters are kept and summed in fp32. */
-static void walk_give(Walk *walk, int32_t value, Tensor d)
+static void walk_give(BackwardWalk *walk, int32_t value, Tensor d)
 {
     if (walk->is_param[value] && tensor_type(d) != F32)
         d = cast(d, F32);
@@ -52,20 +52,20 @@ static void walk_give(Walk *walk, int32_t value, Tensor d)
 }
 
 /* A value's gradient as its producer gets it: in the value's own type. The sum may be wider (a 2-byte
- * value read by fp32 work); rounded once here, the backward pass runs on the units the forward pass
- * ran on. What goes on to a parameter stays as it is. */
-static Tensor walk_gradient(Walk *walk, int32_t value)
+ * value with fp32 readers). Rounding it once here lets the backward pass use the same 2-byte units as
+ * the forward pass. The gradient of a parameter keeps its type. */
+static Tensor walk_gradient(BackwardWalk *walk, int32_t value)
 {
     Tensor sum = value >= 0 ? walk->grad[value] : tensor_none(walk->graph);
-    if (!tensor_ok(sum) || walk->is_form[value] ||
+    if (!tensor_ok(sum) || walk->is_reshaped[value] ||
         type_bytes(tensor_type(sum)) <= type_bytes(value_at(walk->graph, value)->type))
         return sum;
     return cast(sum, value_at(walk->graph, value)->type);
 }
 
-/* The sum so far of an input that this node reads once, where it may be added to: it has the
- * input's shape. */
-static Tensor walk_so_far(const Walk *walk, const Node *node, int input)
+/* The sum so far of an input, where the node may add to it: the node reads the input once, and the sum
+ * has its shape. */
+static Tensor walk_so_far(const BackwardWalk *walk, const Node *node, int input)
 {
     Tensor none = tensor_none(walk->graph),
            sum = node->in[input] >= 0 ? walk->grad[node->in[input]] : none;
@@ -78,7 +78,7 @@ static Tensor walk_so_far(const Walk *walk, const Node *node, int input)
     return sum;
 }
 
-static void walk_node(Walk *walk, int32_t id)
+static void walk_node(BackwardWalk *walk, int32_t id)
 {
     Graph *graph = walk->graph;
     Node   node = graph->nodes[id];          /* a copy: adding nodes may move the array */
@@ -103,7 +103,7 @@ static void walk_node(Walk *walk, int32_t id)
         asked |= g.wants[i];
         g.so_far[i] = g.wants[i] ? walk_so_far(walk, &node, i) : none;
     }
-    if (!any || !asked)                      /* nothing flows here, or nothing beyond wants it */
+    if (!any || !asked)                      /* no gradient arrives, or no input wants one */
         return;
     graph->module = node.module;
     graph->source = node.source;
@@ -119,15 +119,15 @@ static void walk_node(Walk *walk, int32_t id)
     graph->chunk = 0;
 }
 
-/* After node id: which parameters will get no further gradient? */
-static void walk_finish_params(Walk *walk, int32_t id, const FinalGrad *final_grad)
+/* After node id: parameters that will get no further gradient. */
+static void walk_finish_params(BackwardWalk *walk, int32_t id, const FinalGrad *final_grad)
 {
     Graph *graph = walk->graph;
     for (int32_t i = 0; i < graph->n_params; i++) {
         int32_t value = graph->params[i].value;
         if (walk->first_use[value] != id || !walk->is_param[value] || !tensor_ok(walk->grad[value]))
             continue;
-        /* The class is the complete gradient's; what is on its way there is an activation. */
+        /* Only the complete gradient has the class; partial sums are activations. */
         Tensor grad = walk->grad[value];
         if (final_grad)
             grad = final_grad->call(final_grad->arg, i, grad);
@@ -141,12 +141,12 @@ static void walk_finish_params(Walk *walk, int32_t id, const FinalGrad *final_gr
 Err autodiff_backward(Graph *graph, Tensor loss, Tensor seed, const FinalGrad *final_grad)
 {
     TRY(graph_check(graph));
-    Walk walk = {
+    BackwardWalk walk = {
         .graph = graph, .n_values = graph->n_values,
         .wants = NEWN(graph->pool, bool, graph->n_values),
         .grad = NEWN(graph->pool, Tensor, graph->n_values),
         .is_param = NEWN(graph->pool, bool, graph->n_values),
-        .is_form = NEWN(graph->pool, bool, graph->n_values),
+        .is_reshaped = NEWN(graph->pool, bool, graph->n_values),
         .first_use = NEWN(graph->pool, int32_t, graph->n_values),
     };
     int32_t n_forward = graph->n_nodes, module = graph->module;
@@ -154,7 +154,7 @@ Err autodiff_backward(Graph *graph, Tensor loss, Tensor seed, const FinalGrad *f
 
     walk_mark(&walk);
     if (!walk.wants[loss.id])
-        return fail(E_SHAPE, "no parameter has a path to the loss; nothing can be trained");
+        return fail(E_SHAPE, "no trained parameter has a path to the loss, so nothing can be trained");
     graph->backward = true;
     walk.grad[loss.id] = seed;
     for (int32_t id = n_forward - 1; id >= 0 && !graph->error; id--) {

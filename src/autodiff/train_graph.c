@@ -85,8 +85,8 @@ typedef struct Accumulation {
     Tensor counters;
 } Accumulation;
 
-/* The gradients of several micro-batches are summed in place into one persistent buffer each, as
- * soon as each is complete: accumulation costs no second gradient. */
+/* Each gradient is added in place to a persistent buffer as soon as it is complete, so that
+ * accumulating micro-batches needs no second copy of the gradients. */
 static Tensor accumulate_final(void *arg, int32_t index, Tensor grad)
 {
     Accumulation *a = arg;

@@ -1,12 +1,13 @@
-/* audio.c -- sound as tokens: WAV folders in chunks, and synthetic notes.
+/* audio.c -- audio as tokens: folders of WAV files in chunks, and synthetic notes.
  *
- *   target (L) levels of a chunk, channels interleaved step by step; -100 where there is no sound
- *   tokens (L) the target shifted right by one, the first Q/2
- *   carry  (1) 1: this chunk follows the one before it in the same file; the first token is that
- *          one's last target, and levels are scaled over the whole file, not chunk by chunk
+ *   target (L) levels of a chunk, channels interleaved; -100 beyond the end of the audio
+ *   tokens (L) the target shifted right by one; the first is Q/2
+ *   carry  (1) 1: this chunk follows the previous one of the same file. Its first token is then the
+ *          last target of that chunk. With this input, levels are scaled by the range of the whole
+ *          file instead of the chunk's
  *
- * Files are cut into chunks of L steps from their start; what is left over is dropped, or, with
- * keep_rest, padded: tokens Q/2, targets -100, which the loss does not count.
+ * Files are divided into chunks of L steps from their start. The rest is dropped, or with keep_rest
+ * padded: tokens Q/2, targets -100, which the loss does not count.
  */
 #include "data/kinds.h"
 
@@ -19,16 +20,16 @@ typedef struct AudioFile {
     const char *path;
     WavInfo     info;
     int64_t     first_chunk;
-    double      low, high;           /* of the whole file, where chunks follow each other */
+    double      low, high;           /* range of the whole file; only with carry */
 } AudioFile;
 
 typedef struct Audio {
-    int      tokens, target, carry;  /* places in the spec, -1: not asked for */
-    int64_t  length, channels, frames, rate;     /* steps of a chunk; frames = length / channels */
-    Levels   levels;
-    bool     keep_rest;
-    AudioFile   *files;
-    int32_t  n, cap;
+    int        tokens, target, carry;            /* indices in the spec, or -1 */
+    int64_t    length, channels, frames, rate;   /* steps of a chunk; frames = length / channels */
+    Levels     levels;
+    bool       keep_rest;
+    AudioFile *files;
+    int32_t    n, cap;
 } Audio;
 
 static void range_add(const float *steps, int64_t n, double *low, double *high)
@@ -39,10 +40,10 @@ static void range_add(const float *steps, int64_t n, double *low, double *high)
     }
 }
 
-/* file: whose range the levels are over; NULL: that of these steps. last: the step before them, or
+/* file: the levels span its range; NULL: the range of these steps. last: the step before them, or
  * NULL. */
-static void audio_tokens(const Audio *a, const AudioFile *file, const float *last, const float *steps,
-                         int64_t n, void *const *to)
+static void audio_tokens(const Audio *a, const AudioFile *file, const float *last,
+                         const float *steps, int64_t n, void *const *to)
 {
     Levels levels = a->levels;
     levels.low = file ? file->low : n ? (double)steps[0] : 0;
@@ -66,7 +67,7 @@ static void audio_tokens(const Audio *a, const AudioFile *file, const float *las
 
 static const AudioFile *audio_file(const Audio *a, int64_t id, int64_t *first, int64_t *frames)
 {
-    int32_t      at = span_find(&a->files->first_chunk, sizeof *a->files, a->n, id);
+    int32_t          at = span_find(&a->files->first_chunk, sizeof *a->files, a->n, id);
     const AudioFile *file = &a->files[at];
     *first = (id - file->first_chunk) * a->frames;
     *frames = file->info.frames - *first < a->frames ? file->info.frames - *first : a->frames;
@@ -88,7 +89,7 @@ static Err audio_steps(const Audio *a, const AudioFile *file, int64_t first, int
             if (has == a->channels)
                 sum = all[i * has + c];
             else
-                for (int64_t k = 0; k < has; k++)        /* one channel: the mean of all */
+                for (int64_t k = 0; k < has; k++)        /* the mean of all channels */
                     sum += all[i * has + k] / (float)has;
             steps[i * a->channels + c] = sum;
         }
@@ -104,7 +105,7 @@ static Err audio_load(const DataSource *source, int64_t id, int64_t draw, void *
     int64_t      first, n;
     float       *steps;
     const AudioFile *file = audio_file(a, id, &first, &n);
-    int64_t      before = a->carry >= 0 && first > 0;        /* a frame more, for its last step */
+    int64_t      before = a->carry >= 0 && first > 0;        /* one frame more, for its last step */
     TRY(audio_steps(a, file, first - before, n + before, work, &steps));
     const float *begin = steps + before * a->channels;
     audio_tokens(a, a->carry >= 0 ? file : NULL, before ? begin - 1 : NULL, begin, n * a->channels,
@@ -140,11 +141,11 @@ static Err audio_add(Pool *pool, Audio *a, const char *path, int64_t *n_chunks)
     TRY(wav_look(path, &info));
     if (info.rate != a->rate)
         return fail(E_FORMAT,
-                    "%s has %lld samples a second, the model %lld; convert it, or --set "
+                    "%s has %lld samples a second, the model %lld; convert the file, or --set "
                     "model.rate=%lld",
                     path, (long long)info.rate, (long long)a->rate, (long long)info.rate);
     if (a->channels > 1 && info.channels != a->channels && info.channels != 1)
-        return fail(E_FORMAT, "%s has %lld channels, the model %lld; convert it, or --set "
+        return fail(E_FORMAT, "%s has %lld channels, the model %lld; convert the file, or --set "
                     "model.channels=%lld (1: the mean of all)", path, (long long)info.channels,
                     (long long)a->channels, (long long)info.channels);
     int64_t chunks = a->keep_rest ? (info.frames + a->frames - 1) / a->frames
@@ -168,13 +169,13 @@ static Err audio_new(Pool *pool, const DataSpec *spec, const char *kind, Audio *
     a->keep_rest = spec->keep_rest;
     a->frames = a->length / a->channels;
     if (a->length % a->channels)
-        return fail(E_USAGE, "%lld steps do not divide into %lld channels", (long long)a->length,
-                    (long long)a->channels);
+        return fail(E_USAGE, "model.length is %lld, which is not a multiple of %lld channels",
+                    (long long)a->length, (long long)a->channels);
     return OK;
 }
 
-/* The range of each file where chunks follow each other, and whether floats are numbers: by reading
- * such files once. */
+/* Reads files once where that is needed: with carry for their range, and files of floats to find
+ * those that are not finite. */
 static Err audio_ranges(Pool *pool, Audio *a, size_t work_bytes)
 {
     Pool *room = pool_new(pool, "ranges");
@@ -203,19 +204,21 @@ Err audio_open(Pool *pool, const DataSpec *spec, DataSource **out)
 {
     Audio   *a;
     PathList files;
-    int64_t  n_chunks = 0, most = 1;
+    int64_t  n_chunks = 0, max_channels = 1;
     TRY(audio_new(pool, spec, "audio", &a));
     TRY(files_list(pool, spec->path, (const char *const[]){ ".wav", NULL }, ".wav files", &files));
     for (int32_t i = 0; i < files.n; i++)
         TRY(audio_add(pool, a, files.paths[i], &n_chunks));
     if (!n_chunks)
         return fail(E_FORMAT,
-                    "%s: none of its %d WAV files has the %lld frames of a sample; take a smaller "
-                    "model.length or data.keep_rest: true",
+                    "%s: none of its %d WAV files has the %lld frames of a sample; use a smaller "
+                    "model.length, or data.keep_rest: true",
                     spec->path, files.n, (long long)a->frames);
     for (int32_t i = 0; i < a->n; i++)
-        most = a->files[i].info.channels > most ? a->files[i].info.channels : most;
-    size_t frames = (size_t)(a->frames + 1);  /* with carry, a frame of the chunk before */
+        max_channels = a->files[i].info.channels > max_channels ? a->files[i].info.channels
+                                                                : max_channels;
+    size_t frames = (size_t)(a->frames + 1);  /* with carry, a frame of the previous chunk */
+    size_t file_samples = frames * (size_t)max_channels;
     *out = NEW(pool, DataSource);
     **out = (DataSource){ .n_samples = n_chunks,
                           .load = audio_load,
@@ -223,15 +226,15 @@ Err audio_open(Pool *pool, const DataSpec *spec, DataSource **out)
                           .group = audio_group,
                           .about = audio_about,
                           .own = a,
-                          .work_bytes = work_size(frames * (size_t)most * WAV_MAX_BYTES) +
-                                        work_size(frames * (size_t)most * 4) +
-                                        work_size(frames * (size_t)a->channels * 4) };
+                          .work_bytes = work_size(file_samples * WAV_MAX_BYTES) +
+                                        work_size(file_samples * sizeof(float)) +
+                                        work_size(frames * (size_t)a->channels * sizeof(float)) };
     return audio_ranges(pool, a, (*out)->work_bytes);
 }
 
 /* ---- notes ---- */
 
-/* Two or three plucked notes of one chord, each a few harmonics that fade. */
+/* Two or three plucked notes of one chord; each has two harmonics that fade. */
 static Err tones_load(const DataSource *source, int64_t id, int64_t draw, void *const *to,
                       Work *work)
 {

@@ -1,11 +1,13 @@
-/* canny.c -- edges (Canny 1986): smooth, slope, thin, then follow from strong to weak. */
+/* canny.c -- edges (Canny 1986): smoothing, gradients, thinning, then hysteresis: weak edges count
+ * where they touch strong ones. */
 #include "data/degrade.h"
 
 #include <math.h>
 
 enum { WEAK = 100, STRONG = 200 };
 
-/* Grey levels 0..255, smoothed by 5x5 of deviation 1.4 and rounded, as from a image in bytes. */
+/* Grey levels 0..255, smoothed by a 5x5 Gaussian of deviation 1.4 and rounded, as for an image in
+ * bytes. */
 static void canny_smooth(const float *rgb, int64_t h, int64_t w, float *grey, float *half,
                          float *to)
 {
@@ -32,7 +34,7 @@ static float at(const float *x, int64_t h, int64_t w, int64_t row, int64_t col)
     return x[row * w + col];
 }
 
-/* Sobel slopes; the strength is |dx| + |dy|. */
+/* Sobel gradients; the strength is |dx| + |dy|. */
 static void canny_slopes(const float *x, int64_t h, int64_t w, float *dx, float *dy,
                          float *strength)
 {
@@ -57,7 +59,7 @@ static float outside0(const float *x, int64_t h, int64_t w, int64_t row, int64_t
     return row < 0 || row >= h || col < 0 || col >= w ? 0 : x[row * w + col];
 }
 
-/* Largest across the edge? Directions in four sectors of 45 degrees. */
+/* Whether the strength is maximal across the edge; directions in four sectors of 45 degrees. */
 static bool is_ridge(const float *s, float dx, float dy, int64_t h, int64_t w, int64_t r, int64_t c)
 {
     float   here = s[r * w + c], ax = fabsf(dx), ay = fabsf(dy);
@@ -82,7 +84,7 @@ void canny(const float *rgb, int64_t h, int64_t w, uint8_t *edges, Work *work)
     for (int64_t p = 0; p < h * w; p++) {
         edges[p] = 0;
         if (strength[p] > WEAK && is_ridge(strength, dx[p], dy[p], h, w, p / w, p % w)) {
-            edges[p] = 2;                    /* perhaps */
+            edges[p] = 2;                    /* weak so far */
             if (strength[p] > STRONG) {
                 edges[p] = 1;
                 stack[n++] = (int32_t)p;

@@ -1,12 +1,13 @@
-/* captioned.c -- clips that have a caption: clip (F,H,W,C) in [-1,1], text (width).
+/* captioned.c -- clips with captions: clip (F,H,W,C) in [-1,1], text (width).
  *
  *   DIR/NAME/1.png ... or DIR/NAME.npy  frames, PNG or JPEG; .npy (F,H,W,C): uint8, or floats in
  *                                       [-1,1]
  *   DIR/NAME.txt                        the caption
- *   DIR/NAME.text.npy                   optional: its embedding; else the caption's characters
+ *   DIR/NAME.text.npy                   optional: its embedding; otherwise the caption's
+ *                                       characters are embedded (base/prompt.h)
  *
- * The first F frames, the last repeated if there are fewer; cut to the middle, black where
- * smaller. */
+ * A clip is the first F frames; if there are fewer, the last is repeated. Larger frames are cropped
+ * to their middle, smaller ones have a black border. */
 #include "data/kinds.h"
 
 #include "base/file.h"
@@ -20,26 +21,26 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CLIP_MAX 1.001              /* of floats: 1, and what rounding may add */
+#define CLIP_MAX 1.001              /* 1, and a margin for rounding */
 
 typedef struct Captioned {
-    const char  *name, *npy;         /* npy: the clip's file, or NULL: frames */
+    const char  *name, *npy;         /* npy: the clip's file; NULL: it has frames */
     const char **frames;
     int32_t      n_frames;
     const char  *caption;
-    float       *text;               /* embedding, or NULL without that feed */
+    float       *text;               /* embedding; NULL if the feed is absent */
 } Captioned;
 
 typedef struct CaptionedClips {
-    int        clip, text;           /* places in the spec, or -1 */
+    int        clip, text;           /* indices in the spec, or -1 */
     int64_t    frames, height, width, channels, text_width;
     Captioned *list;
     int32_t    n, cap;
-    ImageInfo largest;
+    ImageInfo  largest;
     size_t     npy_bytes;
 } CaptionedClips;
 
-/* One frame of (h,w) by get(y,x,channel), its middle over ours. */
+/* Writes one frame: the value at (y, x, ch) of a frame of (h,w) that is centred on ours. */
 #define PLACE_MIDDLE(c, out, h, w, ...)                                                            \
     do {                                                                                           \
         int64_t up_ = ((h) - (c)->height) / 2, left_ = ((w) - (c)->width) / 2;                     \
@@ -57,7 +58,7 @@ static Err clip_npy(const CaptionedClips *c, const Captioned *item, float *to, W
     Npy a;
     TRY(npy_load(item->npy, work, &a));
     if (a.rank != 4 || a.shape[0] < 1 || (a.shape[3] != c->channels && a.shape[3] != 1))
-        return fail(E_IO, "%s has changed since the run began; start it again", item->npy);
+        return fail(E_IO, "%s has changed since the run began; restart the run", item->npy);
     if (a.type != NPY_U1)
         TRY(npy_within(item->npy, &a, CLIP_MAX));
     int64_t h = a.shape[1], w = a.shape[2], has = a.shape[3];
@@ -117,8 +118,8 @@ static Err caption_read(Pool *pool, const CaptionedClips *c, const char *folder,
     TRY(file_read(pool, path, &text, &n));
     size_t good = json_utf8_bytes(text, n);
     if (good < n)
-        return fail(E_FORMAT, "%s is no text in UTF-8 (byte %zu); save it as UTF-8", path, good);
-    if (!strncmp(text, "\xEF\xBB\xBF", 3))           /* a byte order mark says nothing */
+        return fail(E_FORMAT, "%s is not UTF-8 text (byte %zu); save it as UTF-8", path, good);
+    if (!strncmp(text, "\xEF\xBB\xBF", 3))           /* a byte order mark */
         text += 3, n -= 3;
     while (n && strchr(" \t\r\n", text[n - 1]))
         text[--n] = '\0';
@@ -161,9 +162,9 @@ static Err captioned_add(Pool *pool, CaptionedClips *c, const char *folder, cons
         TRY(npy_look(path, CLIP_MAX, &a, &bytes));
         if (a.rank != 4 || a.count < 1 || (a.shape[3] != c->channels && a.shape[3] != 1))
             return fail(E_FORMAT, "%s has %d axes%s; a clip is (frames, height, width, %lld)", path,
-                        a.rank, a.rank == 4 ? " of other extents" : "", (long long)c->channels);
+                        a.rank, a.rank == 4 ? " of wrong sizes" : "", (long long)c->channels);
         if (a.type != NPY_U1 && !npy_floats(&a))
-            return fail(E_FORMAT, "%s holds %s; a clip is uint8, or floats in [-1,1]", path,
+            return fail(E_FORMAT, "%s holds %s; a clip has uint8, or floats in [-1,1]", path,
                         npy_type_name(a.type));
         c->npy_bytes = bytes > c->npy_bytes ? bytes : c->npy_bytes;
         item.npy = path;
@@ -230,8 +231,8 @@ static void shape_caption(int64_t id, char *to)
              form_names[id / COLOURS % FORM_COUNT]);
 }
 
-/* "red disc": on black, it crosses half of the image from left to right. The caption says nearly
- * all there is to see, so that a small model can learn it in minutes. */
+/* A "red disc" crosses half of a black image from left to right. The caption describes nearly all
+ * of the clip, so that a small model can learn it in minutes. */
 static Err captioned_shapes_load(const DataSource *source, int64_t id, int64_t draw,
                                  void *const *to, Work *work)
 {

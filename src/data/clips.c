@@ -1,8 +1,9 @@
 /* clips.c -- clips of frames: observed (To,H,W,C), future (Tp,H,W,C) in [-1,1], mask (Tp,H,W) 0/1.
  *
- * Every folder below the path that holds frames is one sequence, in the order people count: all
- * images, or all .npy range images (H,W) in metres, where r <= 0 means no return. Clips do not
- * overlap; frames left over are trimmed, half of them at the start. */
+ * Every folder below the path that holds frames is one sequence, in the order of file_name_order.
+ * Its frames are all images, or all .npy range images (H,W) in metres, where r <= 0 means that the
+ * beam did not return. Clips do not overlap; surplus frames are left out, half of them at the
+ * start. */
 #include "data/kinds.h"
 
 #include "base/file.h"
@@ -16,12 +17,12 @@ typedef struct Sequence {
     const char **frames;
     int32_t      n, cap;
     int64_t      height, width;
-    int64_t      first_clip, first_frame;    /* of the clips */
+    int64_t      first_clip, first_frame;    /* of the sequence; of its first clip */
     bool         range;
 } Sequence;
 
 typedef struct Clips {
-    int       observed, future, mask;        /* places in the spec, or -1 */
+    int       observed, future, mask;        /* indices in the spec, or -1 */
     int64_t   n_observed, n_future, height, width, channels;
     Sequence *sequences;
     int32_t   n, cap;
@@ -53,7 +54,7 @@ static Err range_load(const Clips *c, const char *path, float *to, uint8_t *mask
     int64_t h = metres.shape[0], w = metres.rank > 1 ? metres.shape[1] : 0,
             n = c->height * c->width;
     if (metres.count != h * w || metres.count > c->npy_pixels)
-        return fail(E_IO, "%s has changed since the run began; start it again", path);
+        return fail(E_IO, "%s has changed since the run began; restart the run", path);
     float *all = work_take(work, (size_t)metres.count * sizeof *all),
           *fit = work_take(work, (size_t)n * sizeof *fit);
     uint8_t *valid = work_take(work, (size_t)metres.count);
@@ -65,7 +66,7 @@ static Err range_load(const Clips *c, const char *path, float *to, uint8_t *mask
     for (int64_t i = 0; i < n; i++) {
         for (int64_t ch = 0; ch < c->channels; ch++)
             to[i * c->channels + ch] = fit[i] < -1 ? -1 : fit[i] > 1 ? 1 : fit[i];
-        if (mask) {                          /* nearest */
+        if (mask) {                          /* the nearest pixel's */
             int64_t y = (2 * (i / c->width) + 1) * h / (2 * c->height);
             int64_t x = (2 * (i % c->width) + 1) * w / (2 * c->width);
             mask[i] = valid[y * w + x];
@@ -125,8 +126,8 @@ static const char *clips_about(const DataSource *source, int64_t id, char *room,
 static Err frame_look(Clips *c, const char *path, bool range, int64_t *height, int64_t *width)
 {
     ImageInfo info;
-    Npy     array;
-    size_t  bytes;
+    Npy       array;
+    size_t    bytes;
     if (!range) {
         TRY(image_look(path, &info));
         largest_note(&c->largest, &info);
@@ -155,8 +156,10 @@ static Err sequence_add(Pool *pool, Clips *c, Sequence *s, const char *path)
                     path);
     if (s->n && (s->height != height || s->width != width))
         return fail(E_FORMAT,
-                    "%s is %lld x %lld (height x width), the frames before it %lld x %lld", path,
-                    (long long)height, (long long)width, (long long)s->height, (long long)s->width);
+                    "%s is %lld x %lld (height x width), the frames before it %lld x %lld; all "
+                    "frames of a folder must have one size",
+                    path, (long long)height, (long long)width, (long long)s->height,
+                    (long long)s->width);
     s->range = range;
     s->height = height;
     s->width = width;
@@ -186,7 +189,7 @@ static Err clips_walk(Pool *pool, Clips *c, const char *folder, int depth)
     return OK;
 }
 
-/* Least and largest range of all frames, unless the recipe names them. */
+/* The smallest and largest range of all frames, unless the recipe gives them. */
 static Err clips_range(Pool *pool, Clips *c, const DataSpec *spec)
 {
     c->low = spec->range_low;
@@ -213,10 +216,10 @@ static Err clips_range(Pool *pool, Clips *c, const DataSpec *spec)
         }
     if (any && !(c->high > c->low))
         return fail(E_FORMAT,
-                    "%s: its range images hold %s; a beam that came back is a number above 0, in "
-                    "metres",
+                    "%s: its range images hold %s; a beam that returned is a number of metres "
+                    "above 0",
                     spec->path,
-                    c->high < c->low ? "no return at all" : "one range only, which spans nothing");
+                    c->high < c->low ? "no return at all" : "the same range everywhere");
     return OK;
 }
 
@@ -258,19 +261,20 @@ Err clips_open(Pool *pool, const DataSpec *spec, DataSource **out)
     }
     if (!n)
         return fail(E_FORMAT,
-                    "%s: no folder has the %lld frames of a clip; the longest of %d has %lld",
+                    "%s: no folder has the %lld frames of a clip; the longest of its %d sequences "
+                    "has %lld",
                     spec->path, (long long)length, c->n, (long long)longest);
     c->n = kept;
     TRY(clips_range(pool, c, spec));
-    int64_t side_h = c->height, side_w = c->width;
+    int64_t max_h = c->height, max_w = c->width;
     for (int32_t i = 0; i < c->n; i++) {
-        side_h = c->sequences[i].height > side_h ? c->sequences[i].height : side_h;
-        side_w = c->sequences[i].width > side_w ? c->sequences[i].width : side_w;
+        max_h = c->sequences[i].height > max_h ? c->sequences[i].height : max_h;
+        max_w = c->sequences[i].width > max_w ? c->sequences[i].width : max_w;
     }
     size_t range_work = work_size(c->npy_bytes) + work_size((size_t)c->npy_pixels * 4) +
                         work_size((size_t)c->npy_pixels) +
                         work_size((size_t)(c->height * c->width) * 4) +
-                        image_resize_work(side_h, side_w, 1, c->height, c->width);
+                        image_resize_work(max_h, max_w, 1, c->height, c->width);
     *out = NEW(pool, DataSource);
     **out = (DataSource){ .n_samples = n,
                           .load = clips_load,
@@ -282,14 +286,14 @@ Err clips_open(Pool *pool, const DataSpec *spec, DataSource **out)
     return OK;
 }
 
-/* ---- drawn: a scene as a turning range finder sees it ---- */
+/* ---- drawn: a scene as a rotating range finder sees it ---- */
 
-enum { THINGS = 3, STREET_FAR = 60 };        /* metres */
+enum { OBJECTS = 3, STREET_METRES = 60 };
 
-typedef struct Thing { float x, y, speed, radius, metres; int form; } Thing;
+typedef struct MovingObject { float x, y, speed, radius, metres; int form; } MovingObject;
 
-/* A street that comes nearer towards the bottom, boxes and posts that pass by; a few per cent of
- * the beams do not come back, and nothing does from the sky. */
+/* A street that is nearer towards the bottom, and boxes and discs that pass by. 4% of the beams do
+ * not return, and none returns from the sky. */
 static Err moving_load(const DataSource *source, int64_t id, int64_t draw, void *const *to,
                        Work *work)
 {
@@ -297,15 +301,16 @@ static Err moving_load(const DataSource *source, int64_t id, int64_t draw, void 
     (void)work;
     const Clips *c = source->own;
     Dice         dice = { sample_key(source, "moving-shapes", id), 0 };
-    Thing        things[THINGS];
+    MovingObject objects[OBJECTS];
     float        h = (float)c->height, w = (float)c->width;
-    for (int i = 0; i < THINGS; i++)
-        things[i] = (Thing){ .x = dice_unit(&dice) * w, .y = dice_range(&dice, 0.35f, 0.7f) * h,
-                             .speed = dice_range(&dice, 0.02f,
-                             0.06f) * w * (dice_unit(&dice) < 0.5f ? -1 : 1),
-                             .radius = dice_range(&dice, 0.15f, 0.3f) * h,
-                             .metres = dice_range(&dice, 5, 25),
-                             .form = dice_below(&dice, 2) };
+    for (int i = 0; i < OBJECTS; i++)
+        objects[i] = (MovingObject){ .x = dice_unit(&dice) * w,
+                                     .y = dice_range(&dice, 0.35f, 0.7f) * h,
+                                     .speed = dice_range(&dice, 0.02f, 0.06f) * w *
+                                              (dice_unit(&dice) < 0.5f ? -1 : 1),
+                                     .radius = dice_range(&dice, 0.15f, 0.3f) * h,
+                                     .metres = dice_range(&dice, 5, 25),
+                                     .form = dice_below(&dice, 2) };
     for (int64_t k = 0; k < c->n_observed + c->n_future; k++) {
         float    *out = clip_frame(c, k, to);
         uint8_t  *mask = clip_mask(c, k, to);
@@ -314,19 +319,19 @@ static Err moving_load(const DataSource *source, int64_t id, int64_t draw, void 
             float y = (float)(p / c->width) + 0.5f, x = (float)(p % c->width) + 0.5f;
             float r = 1.6f / (y / h - 0.28f) * 3;
             bool  sky = y < 0.3f * h;
-            r = r > STREET_FAR || r < 0 ? STREET_FAR : r;
-            for (int i = 0; i < THINGS; i++) {
-                float dx = x - things[i].x - things[i].speed * (float)k;
-                dx -= w * floorf(dx / w + 0.5f);             /* all round */
-                Form form = things[i].form ? FORM_BOX : FORM_DISC;
-                if (things[i].metres < r &&
-                    draw_form(form, dx, y - things[i].y, things[i].radius) > 0.5f) {
-                    r = things[i].metres;
+            r = r > STREET_METRES || r < 0 ? STREET_METRES : r;
+            for (int i = 0; i < OBJECTS; i++) {
+                float dx = x - objects[i].x - objects[i].speed * (float)k;
+                dx -= w * floorf(dx / w + 0.5f);             /* the view is a full circle */
+                Form form = objects[i].form ? FORM_BOX : FORM_DISC;
+                if (objects[i].metres < r &&
+                    draw_form(form, dx, y - objects[i].y, objects[i].radius) > 0.5f) {
+                    r = objects[i].metres;
                     sky = false;
                 }
             }
             bool  back = !sky && random_uniform_at(beams, (uint64_t)p) > 0.04f;
-            float level = back ? floorf(255 * r / STREET_FAR) / 255 * 2 - 1 : -1;
+            float level = back ? floorf(255 * r / STREET_METRES) / 255 * 2 - 1 : -1;
             for (int64_t ch = 0; ch < c->channels; ch++)
                 out[p * c->channels + ch] = level;
             if (mask)

@@ -1,4 +1,4 @@
-/* degrade.c -- blur, size, noise: the chain of a bad image. */
+/* degrade.c -- blur, resize, noise: the chain that degrades an image. */
 #include "data/degrade.h"
 
 #include "base/stencil.h"
@@ -21,7 +21,7 @@ static void kernel_normalise(Kernel2 *k)
         k->at[i] = (float)((double)k->at[i] / sum);
 }
 
-/* Bessel's J1: its integral by 64 points, exact to rounding for the arguments met here. */
+/* Bessel's J1 as an integral over 64 points, exact to rounding for the arguments used here. */
 static double bessel_j1(double x)
 {
     double sum = 0;
@@ -51,7 +51,8 @@ void kernel_blur(Dice *dice, float sigma_max, Kernel2 *k)
                     k->size, k);
         return;
     }
-    /* Shares of isotropic, oblong, and of the generalised and plateau forms of both. */
+    /* Probabilities of isotropic and anisotropic Gaussians, and of their generalised and plateau
+     * forms. */
     static const float share[] = { 0.45f, 0.25f, 0.12f, 0.03f, 0.12f, 0.03f };
     float u = dice_unit(dice);
     int   kind = 0;
@@ -59,7 +60,7 @@ void kernel_blur(Dice *dice, float sigma_max, Kernel2 *k)
         u -= share[kind++];
     double s1 = (double)dice_range(dice, 0.2f, sigma_max),
            s2 = (double)dice_range(dice, 0.2f, sigma_max);
-    double turn = (double)dice_range(dice, -(float)PI, (float)PI), beta = 1;
+    double angle = (double)dice_range(dice, -(float)PI, (float)PI), beta = 1;
     if (kind % 2 == 0)
         s2 = s1;
     if (kind == 2 || kind == 3)
@@ -68,14 +69,14 @@ void kernel_blur(Dice *dice, float sigma_max, Kernel2 *k)
         beta = (double)dice_range(dice, 1, 2);
     for (int i = 0; i < k->size * k->size; i++) {
         double y = i / k->size - k->size / 2, x = i % k->size - k->size / 2;
-        double a = (x * cos(turn) + y * sin(turn)) / s1, b = (y * cos(turn) - x * sin(turn)) / s2,
-               d = a * a + b * b;
+        double a = (x * cos(angle) + y * sin(angle)) / s1,
+               b = (y * cos(angle) - x * sin(angle)) / s2, d = a * a + b * b;
         k->at[i] = (float)(kind > 3 ? 1 / (pow(d, beta) + 1) : exp(-0.5 * pow(d, beta)));
     }
     kernel_normalise(k);
 }
 
-/* A row with `reach` more pixels on both sides, mirrored. */
+/* A row with `reach` mirrored pixels added on both sides. */
 static void mirrored_row(const float *row, int64_t w, int64_t reach, float *to)
 {
     for (int64_t x = 1; x <= reach; x++)
@@ -104,15 +105,15 @@ void blur(const float *from, int64_t h, int64_t w, const Kernel2 *k, float *to, 
 
 /* ---- stages ---- */
 
-/* Gaussian, or that of counted light (its variance grows with the light; a normal in its place);
- * grey for four images of ten. */
+/* Gaussian noise, or Poisson noise approximated by a normal whose variance grows with the light;
+ * grey noise in 40% of the images. */
 static void add_noise(float *x, int64_t pixels, Dice *dice, float sigma_max, float poisson_max)
 {
     bool      gaussian = dice_unit(dice) < 0.5f, grey = dice_unit(dice) < 0.4f;
-    float scale = gaussian ? dice_range(dice, 1, sigma_max) / 255
-                           : dice_range(dice, 0.05f, poisson_max);
+    float     scale = gaussian ? dice_range(dice, 1, sigma_max) / 255
+                               : dice_range(dice, 0.05f, poisson_max);
     RandomKey key = dice->key;
-    uint64_t  first = (dice->next + 3) / 4 * 4 + 1024;       /* beyond what decides */
+    uint64_t  first = (dice->next + 3) / 4 * 4 + 1024;       /* beyond the numbers for choices */
     for (int64_t p = 0; p < pixels; p++) {
         float light = 0.299f * x[3 * p] + 0.587f * x[3 * p + 1] + 0.114f * x[3 * p + 2];
         for (int c = 0; c < 3; c++) {
@@ -125,33 +126,33 @@ static void add_noise(float *x, int64_t pixels, Dice *dice, float sigma_max, flo
     dice->next = first + (uint64_t)(3 * pixels);
 }
 
-/* Up, down or as it is, with the given shares; the new size. */
-static float draw_scale(Dice *dice, float up, float down, float least, float most)
+/* A factor up to max with probability `up`, one from min with probability `down`, else 1. */
+static float draw_scale(Dice *dice, float up, float down, float min, float max)
 {
     float u = dice_unit(dice);
-    return u < up ? dice_range(dice, 1, most) : u < up + down ? dice_range(dice, least, 1) : 1;
+    return u < up ? dice_range(dice, 1, max) : u < up + down ? dice_range(dice, min, 1) : 1;
 }
 
-typedef struct Stage {               /* a image on its way, and room for the next */
+typedef struct DegradeStage {        /* the image so far, and room for the next stage's */
     float  *now, *next;
     int64_t h, w;
     Work   *work;
-} Stage;
+} DegradeStage;
 
-static void stage_swap(Stage *s)
+static void stage_swap(DegradeStage *s)
 {
     float *t = s->now;
     s->now = s->next;
     s->next = t;
 }
 
-static void stage_blur(Stage *s, const Kernel2 *k)
+static void stage_blur(DegradeStage *s, const Kernel2 *k)
 {
     blur(s->now, s->h, s->w, k, s->next, s->work);
     stage_swap(s);
 }
 
-static void stage_resize(Stage *s, int64_t h, int64_t w, ResizeKind kind)
+static void stage_resize(DegradeStage *s, int64_t h, int64_t w, ResizeKind kind)
 {
     h = h < 1 ? 1 : h;
     w = w < 1 ? 1 : w;
@@ -163,23 +164,25 @@ static void stage_resize(Stage *s, int64_t h, int64_t w, ResizeKind kind)
     stage_swap(s);
 }
 
-static void stage_jpeg(Stage *s, Dice *dice, int least, int most)
+static void stage_jpeg(DegradeStage *s, Dice *dice, int min_quality, int max_quality)
 {
-    jpeg_loss(s->now, s->h, s->w, least + dice_below(dice, most - least + 1));
+    jpeg_loss(s->now, s->h, s->w, min_quality + dice_below(dice, max_quality - min_quality + 1));
 }
 
-enum { SMALLER = 4 };                /* the bad image is kept at a quarter of the size */
+enum { SMALLER = 4 };                /* the degraded image has 1/4 of the side */
 
 void degrade(const float *good, int64_t h, int64_t w, float *bad, Dice *dice, Work *work)
 {
     size_t used = work->used,
-           most = (size_t)((h * 3 / 2 + 2) * (w * 3 / 2 + 2) * 3) * sizeof(float);
-    Stage s = {
-        .now = work_take(work, most), .next = work_take(work, most), .h = h, .w = w, .work = work
-    };
+           max_bytes = (size_t)((h * 3 / 2 + 2) * (w * 3 / 2 + 2) * 3) * sizeof(float);
+    DegradeStage s = { .now = work_take(work, max_bytes),
+                       .next = work_take(work, max_bytes),
+                       .h = h,
+                       .w = w,
+                       .work = work };
     Kernel2 kernel;
     memcpy(s.now, good, (size_t)(h * w * 3) * sizeof *good);
-    if (dice_unit(dice) >= 0.01f) {          /* one of a hundred only becomes smaller */
+    if (dice_unit(dice) >= 0.01f) {          /* 1% are only resized */
         kernel_blur(dice, 3, &kernel);
         stage_blur(&s, &kernel);
         float scale = draw_scale(dice, 0.2f, 0.7f, 0.3f, 1.5f);
@@ -209,7 +212,7 @@ void degrade(const float *good, int64_t h, int64_t w, float *bad, Dice *dice, Wo
     } else
         stage_resize(&s, h / SMALLER, w / SMALLER, RESIZE_CUBIC);
     stage_resize(&s, h, w, RESIZE_CUBIC);
-    for (int64_t i = 0; i < h * w * 3; i++)              /* stored in bytes */
+    for (int64_t i = 0; i < h * w * 3; i++)              /* rounded as if stored in bytes */
         bad[i] = rintf(clamp01(s.now[i]) * 255) / 255;
     work->used = used;
 }

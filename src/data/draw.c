@@ -1,11 +1,11 @@
-/* draw.c -- forms with soft edges. */
+/* draw.c -- drawing forms with antialiased edges. */
 #include "data/draw.h"
 
 #include <math.h>
 
 const char *const form_names[FORM_COUNT] = { "disc", "box", "ring", "cross", "triangle" };
 
-static float smooth(float distance)
+static float coverage(float distance)        /* of a pixel so far outside the edge */
 {
     return distance <= -0.5f ? 1 : distance >= 0.5f ? 0 : 0.5f - distance;
 }
@@ -15,15 +15,15 @@ float draw_form(Form form, float dx, float dy, float radius)
     float far = sqrtf(dx * dx + dy * dy), ax = fabsf(dx), ay = fabsf(dy);
     switch (form) {
     case FORM_BOX:
-        return smooth(fmaxf(ax, ay) - 0.8f * radius);
+        return coverage(fmaxf(ax, ay) - 0.8f * radius);
     case FORM_RING:
-        return smooth(fabsf(far - 0.75f * radius) - 0.25f * radius);
+        return coverage(fabsf(far - 0.75f * radius) - 0.25f * radius);
     case FORM_CROSS:
-        return smooth(fmaxf(fminf(ax, ay) - 0.3f * radius, fmaxf(ax, ay) - radius));
+        return coverage(fmaxf(fminf(ax, ay) - 0.3f * radius, fmaxf(ax, ay) - radius));
     case FORM_TRIANGLE:                      /* point up */
-        return smooth(fmaxf(dy - 0.6f * radius, 0.866f * ax - 0.5f * dy - 0.5f * radius));
+        return coverage(fmaxf(dy - 0.6f * radius, 0.866f * ax - 0.5f * dy - 0.5f * radius));
     default:
-        return smooth(far - radius);
+        return coverage(far - radius);
     }
 }
 

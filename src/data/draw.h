@@ -1,4 +1,4 @@
-/* draw.h -- small drawings, for data that the program makes itself. */
+/* draw.h -- small drawings, for the kinds of data that need no files. */
 #ifndef DATA_DRAW_H
 #define DATA_DRAW_H
 
@@ -8,10 +8,10 @@ typedef enum Form { FORM_DISC, FORM_BOX, FORM_RING, FORM_CROSS, FORM_TRIANGLE, F
 
 extern const char *const form_names[FORM_COUNT];
 
-/* 1 inside, 0 outside, one pixel of slope between; (dx, dy) from the centre. */
+/* 1 inside, 0 outside, antialiased over one pixel; (dx, dy) is measured from the centre. */
 float draw_form(Form form, float dx, float dy, float radius);
 
-/* A hue in [0,1) as red, green, blue in [0,1]. */
+/* A hue in [0,1) to red, green and blue in [0,1]. */
 void draw_hue(float hue, float rgb[3]);
 
 /* A disc, box or stripes on a gradient; channels last, in [-1,1]. */

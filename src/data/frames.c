@@ -1,4 +1,4 @@
-/* frames.c -- .npy frames and range images. */
+/* frames.c -- numbers of .npy files, and range images. */
 #include "data/frames.h"
 
 #include "base/file.h"
@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-float npy_number(const Npy *a, int64_t i)    /* numbers may begin anywhere: copied, not cast */
+float npy_number(const Npy *a, int64_t i)    /* memcpy: numbers need not be aligned */
 {
     const char *at = (const char *)a->data + i * (int64_t)npy_type_bytes(a->type);
     union { double d; float f; uint16_t u2; int16_t i2; int32_t i4; int64_t i8; } x;
@@ -30,15 +30,16 @@ bool npy_floats(const Npy *a)
     return a->type == NPY_F4 || a->type == NPY_F8 || a->type == NPY_F2;
 }
 
-Err npy_within(const char *path, const Npy *a, double most)
+Err npy_within(const char *path, const Npy *a, double max)
 {
     for (int64_t i = 0; i < a->count; i++) {
         double x = (double)npy_number(a, i);
-        if (!(fabs(x) <= most))
-            return isfinite(x) ? fail(E_FORMAT, "%s holds %g; its numbers belong within -%g..%g",
-                                      path, x, floor(most), floor(most))
-                               : fail(E_FORMAT, "%s: its number %lld is not finite (%g)", path,
-                                      (long long)i, x);
+        if (!(fabs(x) <= max))
+            return isfinite(x)
+                       ? fail(E_FORMAT, "%s holds %g; its numbers must be within -%g..%g", path, x,
+                              floor(max), floor(max))
+                       : fail(E_FORMAT, "%s: number %lld is not finite (%g)", path, (long long)i,
+                              x);
     }
     return OK;
 }
@@ -51,14 +52,14 @@ Err npy_load(const char *path, Work *work, Npy *array)
     return npy_parse(path, bytes, n, array);
 }
 
-Err npy_look(const char *path, double most, Npy *array, size_t *file_bytes)
+Err npy_look(const char *path, double max, Npy *array, size_t *file_bytes)
 {
     Pool   *pool = pool_new(NULL, "npy");
     MapFile file;
     Err     err = file_map(pool, path, &file);
     err = err ? err : npy_parse(path, file.bytes, file.n, array);
-    if (!err && most > 0 && npy_floats(array))
-        err = npy_within(path, array, most);
+    if (!err && max > 0 && npy_floats(array))
+        err = npy_within(path, array, max);
     if (!err && file_bytes)
         *file_bytes = file.n;
     pool_free(pool);

@@ -1,4 +1,4 @@
-/* image.c -- images from files and to other sizes. */
+/* image.c -- reading and resizing images. */
 #include "data/image.h"
 
 #include "base/file.h"
@@ -26,7 +26,7 @@ static double filter_at(ResizeKind kind, double x)
     return x < 1 ? (1.5 * x - 2.5) * x * x + 1 : x < 2 ? ((-0.5 * x + 2.5) * x - 4) * x + 2 : 0;
 }
 
-/* Weights of the pixels that make pixel i of `to`; the first of them. */
+/* Weights of the n old pixels that make up new pixel i; returns the first of them. */
 static int64_t filter_taps(ResizeKind kind, int64_t i, int64_t from, int64_t to, float *weights,
                            int64_t *n)
 {
@@ -35,7 +35,7 @@ static int64_t filter_taps(ResizeKind kind, int64_t i, int64_t from, int64_t to,
     double  reach = filter_reach(kind) * wide, sum = 0;
     int64_t first = (int64_t)fmax(floor(centre - reach + 0.5), 0);
     int64_t end = (int64_t)fmin(floor(centre + reach + 0.5), (double)from);
-    if (end <= first) {                      /* a box between two pixels */
+    if (end <= first) {                      /* a box that contains no pixel's centre */
         first = (int64_t)fmin(floor(centre), (double)from - 1);
         end = first + 1;
     }
@@ -91,22 +91,21 @@ Err channels_check(const char *kind, Shape shape)
     return c == 1 || c == 3
                ? OK
                : fail(E_USAGE,
-                      "data kind '%s' gives images of 1 or 3 channels; the model asks for %lld",
+                      "data kind '%s' provides images of 1 or 3 channels; the model needs %lld",
                       kind, (long long)c);
 }
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-void largest_note(ImageInfo *most, const ImageInfo *info)
+void largest_note(ImageInfo *max, const ImageInfo *info)
 {
-    *most = (ImageInfo){ .width = (int64_t)larger((size_t)most->width, (size_t)info->width),
-                           .height = (int64_t)larger((size_t)most->height, (size_t)info->height),
-                           .pixels = (int64_t)larger((size_t)most->pixels, (size_t)info->pixels),
-                           .channels = most->channels > info->channels ? most->channels
-                                                                       : info->channels,
-                           .depth = most->depth > info->depth ? most->depth : info->depth,
-                           .bytes = larger(most->bytes, info->bytes),
-                           .room = larger(most->room, info->room) };
+    *max = (ImageInfo){ .width = (int64_t)larger((size_t)max->width, (size_t)info->width),
+                        .height = (int64_t)larger((size_t)max->height, (size_t)info->height),
+                        .pixels = (int64_t)larger((size_t)max->pixels, (size_t)info->pixels),
+                        .channels = max->channels > info->channels ? max->channels : info->channels,
+                        .depth = max->depth > info->depth ? max->depth : info->depth,
+                        .bytes = larger(max->bytes, info->bytes),
+                        .room = larger(max->room, info->room) };
 }
 
 static const char *const image_endings[] = { ".png", ".jpg", ".jpeg", ".jfif", NULL };
@@ -119,14 +118,14 @@ bool image_name(const char *name)
     return false;
 }
 
-/* What a file is, its first byte says: names are often wrong about it. */
+/* The first byte decides, because names are often wrong. */
 static Err image_format(const char *name, const unsigned char *bytes, size_t n, bool *jpeg)
 {
     *jpeg = n && bytes[0] == JPEG_FIRST;
     return *jpeg || (n && bytes[0] == PNG_FIRST)
                ? OK
                : fail(E_FORMAT, "%s is %s", name,
-                      n ? "no image that is read: it begins neither as a PNG nor as a JPEG does"
+                      n ? "not an image that is read: it begins neither as a PNG nor as a JPEG"
                         : "empty, neither a PNG nor a JPEG");
 }
 
@@ -193,7 +192,7 @@ Err image_load(const char *path, int64_t height, int64_t width, int64_t channels
         raster_floats(&r, 0, 0, r.height, r.width, channels, all);
         image_resize(all, r.height, r.width, channels, to, height, width, RESIZE_CUBIC, work);
         for (int64_t i = 0; i < height * width * channels; i++)
-            to[i] = clamp01(to[i]);          /* a cubic overshoots */
+            to[i] = clamp01(to[i]);          /* a cubic filter overshoots */
     }
     work->used = used;
     return OK;

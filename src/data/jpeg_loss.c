@@ -1,5 +1,5 @@
-/* jpeg_loss.c -- what JPEG (ITU T.81) loses, without its files: the lossless coding is left out, so
- * the result is what a decoder would show. Files are jpeg.c's. */
+/* jpeg_loss.c -- the loss of JPEG (ITU T.81) without making a file: the entropy coding, which loses
+ * nothing, is left out. jpeg.c reads files. */
 #include "data/degrade.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ static const unsigned char colour_table[64] = {
     99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99,
 };
 
-/* Rows or columns of the cosine transform: basis[u][i] = c(u)/2 cos((2i+1) u pi/16). */
+/* The cosine transform of rows or columns: basis[u][i] = c(u)/2 cos((2i+1) u pi/16). */
 static void basis_fill(float basis[8][8])
 {
     for (int u = 0; u < 8; u++)
@@ -58,8 +58,8 @@ static void block_loss(float block[64], const float step[64], float basis[8][8])
         }
 }
 
-/* One channel, of cells of `cell` x `cell` pixels (2: colour), in blocks of 8x8 cells; edges
- * repeated. */
+/* One channel in cells of `cell` x `cell` pixels (2 for chroma) and blocks of 8x8 cells; the edge
+ * is repeated. */
 static void plane_loss(float *x, int64_t h, int64_t w, int channel, int64_t cell,
                        const float step[64], float basis[8][8])
 {
@@ -87,7 +87,7 @@ void jpeg_loss(float *x, int64_t h, int64_t w, int quality)
     int   scale = quality < 50 ? 5000 / quality : 200 - 2 * quality;
     float light[64], colour[64], basis[8][8];
     basis_fill(basis);
-    for (int i = 0; i < 64; i++) {           /* at least 1, at most a byte */
+    for (int i = 0; i < 64; i++) {           /* within 1..255 */
         light[i] = (float)fmin(fmax((light_table[i] * scale + 50) / 100, 1), 255);
         colour[i] = (float)fmin(fmax((colour_table[i] * scale + 50) / 100, 1), 255);
     }

@@ -1,4 +1,4 @@
-/* kinds.c -- the kinds of data, and which one a run means. */
+/* kinds.c -- the table of data kinds, and the choice of one for a run. */
 #include "data/kinds.h"
 
 #include "base/text.h"
@@ -9,18 +9,18 @@
 const DataKind data_kinds[] = {
     { "shapes",           "x",                                     shapes_open,           NULL,
       "drawn images" },
-    { "images",         "x",                                     images_open,         "shapes",
+    { "images",           "x",                                     images_open,           "shapes",
       "a folder of PNG or JPEG images" },
     { "clips",            "observed future mask",                  clips_open,
       "moving-shapes",
       "folders of frames, PNG or JPEG, or range images in .npy" },
     { "moving-shapes",    "observed future mask",                  moving_open,           NULL,
-      "drawn range images of things that move" },
+      "drawn range images of moving objects" },
     { "pairs",            "image image_lq edge latent latent_lq",  pairs_open,
       "drawn-pairs",
-      "good images, made bad; or latents in .npy" },
+      "a folder of images, which are degraded; or latents in .npy" },
     { "drawn-pairs",      "image image_lq edge",                   drawn_pairs_open,      NULL,
-      "drawn images, made bad" },
+      "drawn images, which are degraded" },
     { "sets",             "images support",                        sets_open,
       "coloured-sets",
       "a folder of images for each class, or CIFAR's binary files" },
@@ -34,7 +34,7 @@ const DataKind data_kinds[] = {
       "captioned-shapes",
       "clips with their captions: NAME/*.png (or .jpg) or NAME.npy, and NAME.txt" },
     { "captioned-shapes", "clip text",                             captioned_shapes_open, NULL,
-      "drawn moving shapes that say what they are" },
+      "drawn moving shapes with their captions" },
 };
 const int data_kinds_count = sizeof data_kinds / sizeof *data_kinds;
 
@@ -75,11 +75,11 @@ static Err kind_unknown(const char *name)
     char list[512] = "";
     for (int i = 0; i < data_kinds_count; i++)
         snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", names[i]);
-    return fail(E_USAGE, "data.kind: there is no '%s'; there are %s", name, list);
+    return fail(E_USAGE, "data.kind: there is no '%s'; the kinds are %s", name, list);
 }
 
-/* The kind that is named, or the first that serves the feeds. A path turns a drawn kind into the
- * one that reads the same from files. */
+/* The kind that is named, or the first that has the feeds. With a path, a drawn kind is replaced by
+ * the one that reads the same inputs from files. */
 static Err kind_choose(const DataSpec *spec, const DataKind **out)
 {
     const DataKind *kind = NULL;
@@ -92,11 +92,10 @@ static Err kind_choose(const DataSpec *spec, const DataKind **out)
         for (int i = 0; i < data_kinds_count; i++)
             if (!kind_lacks(&data_kinds[i], spec))
                 return fail(E_USAGE,
-                            "no data is given, and the program cannot draw it itself: name %s with "
-                            "--data DIR",
+                            "this model needs data from files: name %s with --data DIR",
                             data_kinds[i].help);
     if (!kind)
-        return fail(E_USAGE, "no kind of data serves the model's input '%s'",
+        return fail(E_USAGE, "no kind of data provides the model's input '%s'",
                     spec->n_feeds ? spec->feeds[0].name : "");
     for (int i = 0; spec->path && !kind->drawn && i < data_kinds_count; i++)
         if (data_kinds[i].drawn && !strcmp(data_kinds[i].drawn, kind->name)) {
@@ -113,8 +112,10 @@ Err data_open(Pool *pool, const DataSpec *spec, DataSource **source)
     TRY(kind_choose(spec, &kind));
     const char *missing = kind_lacks(kind, spec);
     if (missing)
-        return fail(E_USAGE, "data kind '%s' gives %s; the model asks for '%s' as well", kind->name,
-                    kind->feeds, missing);
+        return fail(E_USAGE,
+                    "data kind '%s' provides %s; the model also needs '%s', so choose another "
+                    "data.kind",
+                    kind->name, kind->feeds, missing);
     if (kind->drawn && !spec->path)
         return fail(E_USAGE,
                     "data kind '%s' reads %s: name the folder with --data DIR or data.path, or "

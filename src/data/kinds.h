@@ -1,4 +1,4 @@
-/* kinds.h -- how each kind of data is opened; kinds.c lists them. */
+/* kinds.h -- the functions that open each kind of data; kinds.c has the table. */
 #ifndef DATA_KINDS_H
 #define DATA_KINDS_H
 

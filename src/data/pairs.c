@@ -1,10 +1,11 @@
-/* pairs.c -- good and bad images: image, image_lq (S,S,3) in [-1,1], edge (S,S,3) of -1 and 1.
+/* pairs.c -- pairs of a good and a degraded image: image, image_lq (S,S,3) in [-1,1], edge (S,S,3)
+ * of -1 and 1.
  *
- * Training: a square cut from a file (mirrored at the borders if smaller, flipped for half of the
- * draws), sharpened; its bad version and its edges. As an input for sampling the image itself is
- * the bad one, enlarged to the size, and edges are its own. With latents (l,l,4) asked for:
- * DIR/latent/NAME.npy and DIR/latent_lq/NAME.npy of (4,l,l), as the autoencoder gives them, already
- * scaled, and DIR/edge/NAME.png or .jpg.
+ * For training: a square cropped from a file (mirrored at the borders if the file is smaller,
+ * flipped in half of the draws) and sharpened; its degraded version; its edges. As an input for
+ * sampling, the file is the degraded image, resized to S, and edges are taken from it. If the model
+ * reads latents (l,l,4): DIR/latent/NAME.npy and DIR/latent_lq/NAME.npy of (4,l,l), as the
+ * autoencoder outputs them and already scaled, and DIR/edge/NAME.png or .jpg.
  */
 #include "data/kinds.h"
 
@@ -17,12 +18,12 @@
 #include <string.h>
 
 typedef struct Pairs {
-    int           image, bad, edge, latent, latent_bad;      /* places in the spec, or -1 */
-    int64_t       side, cells;                               /* of a image, of a latent */
-    ImageList   files;
-    const char  **latents, **latents_bad;                    /* beside files, by number */
-    size_t        npy_bytes;
-    bool          as_input;
+    int          image, bad, edge, latent, latent_bad;       /* indices in the spec, or -1 */
+    int64_t      side, cells;                                /* sides of an image, of a latent */
+    ImageList    files;
+    const char **latents, **latents_bad;                     /* one for each of files */
+    size_t       npy_bytes;
+    bool         as_input;
 } Pairs;
 
 static void pair_edges(const Pairs *p, const float *image, float *to, Work *work)
@@ -41,7 +42,7 @@ static void put_signed(const float *from, int64_t n, float *to)
         to[i] = from[i] * 2 - 1;
 }
 
-/* All that is asked for, from a good image. */
+/* Makes every input of the spec from a good image. */
 static void pair_make(const Pairs *p, const float *image, Dice *dice, void *const *to, Work *work)
 {
     int64_t n = p->side * p->side * 3;
@@ -58,7 +59,7 @@ static void pair_make(const Pairs *p, const float *image, Dice *dice, void *cons
     }
 }
 
-/* A square of the image, from a place of the draw. */
+/* A square of the image at a random place. */
 static void pair_crop(const Pairs *p, const Raster *r, Dice *dice, float *to)
 {
     int64_t side = p->side, room_y = r->height > side ? r->height - side : 0,
@@ -108,7 +109,7 @@ static Err drawn_pairs_load(const DataSource *source, int64_t id, int64_t draw, 
     Dice dice = { sample_key(source, "pairs", draw), 0 },
          drawing = { sample_key(source, "drawn-pairs", id), 0 };
     float       *image = work_take(work, (size_t)n * sizeof *image), rgb[3];
-    draw_image(drawing.key, side, side, 3, image); /* a backdrop, and small things on it */
+    draw_image(drawing.key, side, side, 3, image);   /* a background for small forms */
     drawing.next = 16;
     for (int64_t i = 0; i < n; i++)
         image[i] = image[i] * 0.5f + 0.5f;
@@ -136,7 +137,7 @@ static Err latent_load(const Pairs *p, const char *path, float *to, Work *work)
     int64_t cells = p->cells * p->cells;
     TRY(npy_load(path, work, &a));
     if (a.count != 4 * cells)
-        return fail(E_IO, "%s has changed since the run began; start it again", path);
+        return fail(E_IO, "%s has changed since the run began; restart the run", path);
     TRY(npy_within(path, &a, FLT_MAX));
     for (int64_t i = 0; i < 4 * cells; i++)
         to[i] = npy_number(&a, i % 4 * cells + i / 4);
@@ -171,10 +172,12 @@ static Err latent_look(Pairs *p, const char *path)
     if (!file_exists(path))
         return fail(
             E_FORMAT,
-            "%s is missing: every image in edge/ needs latent/ and latent_lq/ of its name", path);
+            "%s is missing: every image in edge/ needs files of its name in latent/ and latent_lq/",
+            path);
     TRY(npy_look(path, FLT_MAX, &a, &bytes));
     if (a.rank != 3 || a.shape[0] != 4 || a.shape[1] != p->cells || a.shape[2] != p->cells)
-        return fail(E_FORMAT, "%s has %d axes and %lld numbers; a latent here is (4, %lld, %lld)",
+        return fail(E_FORMAT,
+                    "%s has %d axes and %lld numbers; a latent of this model is (4, %lld, %lld)",
                     path, a.rank, (long long)a.count, (long long)p->cells, (long long)p->cells);
     p->npy_bytes = bytes > p->npy_bytes ? bytes : p->npy_bytes;
     return OK;
@@ -225,8 +228,8 @@ static Err pairs_new(Pool *pool, const DataSpec *spec, const char *kind, Pairs *
         if (shape.dim[0] != shape.dim[1] || shape.dim[2] != 3 ||
             (p->side && p->side != shape.dim[0]))
             return fail(E_USAGE,
-                        "data kind '%s' gives square images of 3 channels, all of one size; the "
-                        "model asks for %s %s",
+                        "data kind '%s' provides square images of 3 channels, all of one size; the "
+                        "model needs %s %s",
                         kind, names[i], shape_text(shape));
         p->side = shape.dim[0];
     }

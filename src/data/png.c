@@ -1,4 +1,5 @@
-/* png.c -- reading PNG (ISO/IEC 15948): the chain of chunks by hand, the pixels by libpng. */
+/* png.c -- reading PNG (ISO/IEC 15948): the chain of chunks is checked here, the pixels are
+ * unpacked by libpng. */
 #include "data/png.h"
 
 #include "base/file.h"
@@ -7,20 +8,21 @@
 #include <unistd.h>
 
 enum { SIGNATURE = 8, CHUNK = 12, IHDR = 13 };
-enum { PNG_SMALL = 64 * 1024 };      /* bytes: all of such a file costs no more than its head */
+enum { PNG_SMALL = 64 * 1024 };      /* bytes: reading so small a file whole costs no more than
+                                      * reading its head */
 
 static const unsigned char png_signature[SIGNATURE] = {
     PNG_FIRST, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'
 };
 
-typedef struct Bytes {               /* a file being looked at: open, or in memory */
+typedef struct PngBytes {            /* a file that is open or in memory */
     const char          *name;
     const unsigned char *at;         /* NULL: read from fd */
     int                  fd;
     size_t               n;
-} Bytes;
+} PngBytes;
 
-static Err bytes_get(const Bytes *b, size_t offset, void *to, size_t n)
+static Err bytes_get(const PngBytes *b, size_t offset, void *to, size_t n)
 {
     if (offset > b->n || n > b->n - offset)
         return fail(E_FORMAT, "%s is a truncated PNG: it ends after %zu bytes", b->name, b->n);
@@ -36,7 +38,7 @@ static uint32_t big32(const unsigned char *p)
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-/* Room libpng and zlib ask for: their states and window, and some rows of at most 8 bytes a
+/* What libpng and zlib allocate: their states and window, and some rows of at most 8 bytes a
  * pixel. */
 enum { LIBRARY_ROOM = 512 * 1024, LIBRARY_ROWS = 8 };
 
@@ -48,9 +50,9 @@ static size_t png_room(const ImageInfo *info)
            LIBRARY_ROOM + LIBRARY_ROWS * work_size(row);
 }
 
-static Err png_header(const Bytes *b, const unsigned char *h, ImageInfo *info)
+static Err png_header(const PngBytes *b, const unsigned char *h, ImageInfo *info)
 {
-    /* depths, by colour type */
+    /* bit depths that each colour type may have */
     static const int allowed[7] = {
         1 | 2 | 4 | 8 | 16, 0, 8 | 16, 1 | 2 | 4 | 8, 8 | 16, 0, 8 | 16
     };
@@ -60,21 +62,21 @@ static Err png_header(const Bytes *b, const unsigned char *h, ImageInfo *info)
     if (colour > 6 || !(allowed[colour] & depth) || (depth & (depth - 1)) || h[10] || h[11] ||
         h[12] > 1)
         return fail(E_FORMAT,
-                    "%s is no valid PNG: colour type %d with %d bits, compression %d, filter %d, "
-                    "interlace %d",
+                    "%s is not a valid PNG: its header says colour type %d, %d bits, compression "
+                    "%d, filter %d, interlace %d",
                     b->name, colour, depth, h[10], h[11], h[12]);
     *info = (ImageInfo){ .width = width,
-                           .height = height,
-                           .pixels = width * height,
-                           .channels = colour & 2 ? 3 : 1,
-                           .depth = depth == 16 ? 16 : 8,
-                           .bytes = b->n };
+                         .height = height,
+                         .pixels = width * height,
+                         .channels = colour & 2 ? 3 : 1,
+                         .depth = depth == 16 ? 16 : 8,
+                         .bytes = b->n };
     info->room = png_room(info);
     return OK;
 }
 
-/* Signature, header first, then chunk after chunk to the end mark. */
-static Err png_walk(const Bytes *b, ImageInfo *info)
+/* The signature, the header, then every chunk up to the end marker. */
+static Err png_walk(const PngBytes *b, ImageInfo *info)
 {
     unsigned char head[CHUNK + IHDR];
     size_t        at = SIGNATURE;
@@ -83,16 +85,16 @@ static Err png_walk(const Bytes *b, ImageInfo *info)
         return fail(E_FORMAT, "%s is empty, not a PNG", b->name);
     TRY(bytes_get(b, 0, head, b->n < SIGNATURE ? b->n : SIGNATURE));
     if (memcmp(head, png_signature, b->n < SIGNATURE ? b->n : SIGNATURE))
-        return fail(E_FORMAT, "%s is no PNG: it does not begin with PNG's signature", b->name);
+        return fail(E_FORMAT, "%s is not a PNG: it does not begin with PNG's signature", b->name);
     for (;;) {
         TRY(bytes_get(b, at, head, 8));
         uint32_t length = big32(head);
         bool     first = at == SIGNATURE, last = !memcmp(head + 4, "IEND", 4);
         if (first && (memcmp(head + 4, "IHDR", 4) || length != IHDR))
-            return fail(E_FORMAT, "%s is no valid PNG: its header is missing", b->name);
+            return fail(E_FORMAT, "%s is not a valid PNG: its header is missing", b->name);
         if (length > INT32_MAX || length > b->n || at + CHUNK + length > b->n)
             return fail(E_FORMAT,
-                        "%s is a truncated PNG: chunk %.4s of %lu bytes does not fit its %zu bytes",
+                        "%s is a truncated PNG: chunk %.4s has %lu bytes, the whole file %zu",
                         b->name, (const char *)head + 4, (unsigned long)length, b->n);
         if (first) {
             TRY(bytes_get(b, at + 8, head + 8, IHDR));
@@ -103,18 +105,19 @@ static Err png_walk(const Bytes *b, ImageInfo *info)
         if (last)
             break;
     }
-    return pixels ? OK : fail(E_FORMAT, "%s is no valid PNG: it has no pixels", b->name);
+    return pixels ? OK : fail(E_FORMAT, "%s is not a valid PNG: it has no pixels", b->name);
 }
 
 Err png_parse(const char *name, const unsigned char *bytes, size_t n, ImageInfo *info)
 {
-    return png_walk(&(Bytes){ .name = name, .at = bytes, .n = n, .fd = -1 }, info);
+    return png_walk(&(PngBytes){ .name = name, .at = bytes, .n = n, .fd = -1 }, info);
 }
 
 #ifdef HAVE_PNG
 #include <png.h>
+#include <zlib.h>
 
-typedef struct Reading {
+typedef struct PngReader {
     const char          *name;
     const unsigned char *at;
     size_t               n, used;
@@ -122,18 +125,19 @@ typedef struct Reading {
     Raster              *out;
     unsigned char       *pixels;
     size_t               limit;      /* work->used may grow to here */
-    char                 said[128];
-} Reading;
+    char                 reason[128];        /* why libpng gave up */
+} PngReader;
 
-/* Chunks that make the pixels; png_walk has been through. */
+/* Of the critical chunks, whose names begin with a capital. png_walk has checked the lengths. */
 static Err png_checksums(const char *name, const unsigned char *bytes, size_t n)
 {
     for (size_t at = SIGNATURE; at + CHUNK <= n;) {
         const unsigned char *chunk = bytes + at;
         size_t               length = big32(chunk);
-        if (!(chunk[4] & 0x20) && png_crc(chunk + 4, 4 + length) != big32(chunk + 8 + length))
-            return fail(E_FORMAT, "%s is a damaged PNG: chunk %.4s does not have its checksum",
-                        name, (const char *)chunk + 4);
+        if (!(chunk[4] & 0x20) &&
+            crc32(0, chunk + 4, (uInt)(4 + length)) != big32(chunk + 8 + length))
+            return fail(E_FORMAT, "%s is a damaged PNG: the checksum of chunk %.4s is wrong", name,
+                        (const char *)chunk + 4);
         if (!memcmp(chunk + 4, "IEND", 4))
             break;
         at += CHUNK + length;
@@ -147,8 +151,8 @@ Err png_look(const char *path, ImageInfo *info)
     int    fd;
     size_t n;
     TRY(file_open_plain(path, &fd, &n));
-    Bytes  b = { .name = path, .fd = fd, .n = n };
-    Err    err = OK;
+    PngBytes b = { .name = path, .fd = fd, .n = n };
+    Err      err = OK;
     if (n <= PNG_SMALL) {
         err = file_read_at(fd, path, 0, small, n);
         b.at = small;
@@ -158,55 +162,55 @@ Err png_look(const char *path, ImageInfo *info)
     return err || !b.at ? err : png_checksums(path, small, n);
 }
 
-static png_voidp library_take(png_structp png, size_t n)
+static png_voidp reader_alloc(png_structp png, size_t n)
 {
-    Reading *r = png_get_mem_ptr(png);
-    if (n > r->limit || (r->work->used + 63) / 64 * 64 > r->limit - n)
-        return NULL;                         /* libpng then says so itself */
+    PngReader *r = png_get_mem_ptr(png);
+    if (n > r->limit || work_start(r->work) > r->limit - n)
+        return NULL;                         /* libpng reports it */
     return work_take(r->work, n);
 }
 
-static void library_free(png_structp png, png_voidp at)     /* all at once, with the work */
+static void reader_free(png_structp png, png_voidp at)      /* freed with the workspace */
 {
     (void)png;
     (void)at;
 }
 
-static void library_error(png_structp png, png_const_charp text)
+static void reader_error(png_structp png, png_const_charp text)
 {
-    Reading *r = png_get_error_ptr(png);
-    strncpy(r->said, text, sizeof r->said - 1);
+    PngReader *r = png_get_error_ptr(png);
+    strncpy(r->reason, text, sizeof r->reason - 1);
     png_longjmp(png, 1);
 }
 
-static void library_warning(png_structp png, png_const_charp text)
+static void reader_warning(png_structp png, png_const_charp text)
 {
     (void)png;
     (void)text;
 }
 
-static void library_bytes(png_structp png, png_bytep to, size_t n)
+static void reader_bytes(png_structp png, png_bytep to, size_t n)
 {
-    Reading *r = png_get_io_ptr(png);
+    PngReader *r = png_get_io_ptr(png);
     if (n > r->n - r->used)
         png_error(png, "it ends early");
     memcpy(to, r->at + r->used, n);
     r->used += n;
 }
 
-static bool reading_run(Reading *r)          /* false: r->said has the reason */
+static bool reader_run(PngReader *r)         /* false: r->reason says why */
 {
-    png_structp png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, r, library_error,
-                                               library_warning, r, library_take, library_free);
+    png_structp png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, r, reader_error,
+                                               reader_warning, r, reader_alloc, reader_free);
     if (!png) {
-        strcpy(r->said, "libpng could not start");
+        strcpy(r->reason, "libpng could not start");
         return false;
     }
     png_infop info = NULL;
     if (setjmp(png_jmpbuf(png)))
         return false;
     info = png_create_info_struct(png);
-    png_set_read_fn(png, r, library_bytes);
+    png_set_read_fn(png, r, reader_bytes);
     png_read_info(png, info);
     png_set_expand(png);                     /* palettes and 1, 2, 4 bits become 8 */
     png_set_strip_alpha(png);
@@ -224,7 +228,8 @@ static bool reading_run(Reading *r)          /* false: r->said has the reason */
     return true;
 }
 
-/* Only what makes the pixels: other chunks would cost memory, and change what samples mean. */
+/* Leaves out the chunks that pixels do not need: they would cost memory, and some of them (gamma,
+ * transparency) would change the samples. */
 static size_t critical_chunks(const unsigned char *from, unsigned char *to)
 {
     size_t in = SIGNATURE, out = SIGNATURE;
@@ -247,8 +252,9 @@ Err png_decode(const char *name, const unsigned char *bytes, size_t n, Work *wor
     ImageInfo info;
     TRY(png_parse(name, bytes, n, &info));
     TRY(raster_room(name, &info, work));
-    size_t  start = (work->used + 63) / 64 * 64;
-    Reading r = { .name = name, .work = work, .out = out, .limit = start + info.room };
+    PngReader r = {
+        .name = name, .work = work, .out = out, .limit = work_start(work) + info.room
+    };
     *out = (Raster){
         .height = info.height, .width = info.width, .channels = info.channels, .depth = info.depth
     };
@@ -257,23 +263,23 @@ Err png_decode(const char *name, const unsigned char *bytes, size_t n, Work *wor
     unsigned char *chunks = work_take(work, n);
     r.n = critical_chunks(bytes, chunks);
     r.at = chunks;
-    if (!reading_run(&r))
-        return fail(E_FORMAT, "%s is a damaged PNG: %s", name, r.said);
+    if (!reader_run(&r))
+        return fail(E_FORMAT, "%s is a damaged PNG: %s", name, r.reason);
     return OK;
 }
 #else
-static Err png_none(const char *name)
+static Err png_unavailable(const char *name)
 {
     return fail(E_IO,
-                "%s cannot be read: this program was built without libpng (install libpng-dev and "
-                "build again, or give .npy files where the data kind takes them)",
+                "%s cannot be read: this program was built without libpng; install libpng-dev and "
+                "build it again, or use .npy or JPEG files where the data kind takes them",
                 name);
 }
 
 Err png_look(const char *path, ImageInfo *info)
 {
     (void)info;
-    return png_none(path);
+    return png_unavailable(path);
 }
 
 Err png_decode(const char *name, const unsigned char *bytes, size_t n, Work *work, Raster *out)
@@ -282,6 +288,6 @@ Err png_decode(const char *name, const unsigned char *bytes, size_t n, Work *wor
     (void)n;
     (void)work;
     (void)out;
-    return png_none(name);
+    return png_unavailable(name);
 }
 #endif

@@ -1,4 +1,4 @@
-/* raster.c -- sizes that are read, and samples as floats. */
+/* raster.c -- limits on the size of images, and their samples as floats. */
 #include "data/raster.h"
 
 enum { MAX_SIDE = 1 << 16, MAX_PIXELS = 1 << 28 };
@@ -8,16 +8,18 @@ Err raster_size(const char *name, int64_t width, int64_t height)
     if (width < 1 || height < 1 || width > MAX_SIDE || height > MAX_SIDE ||
         width * height > MAX_PIXELS)
         return fail(E_FORMAT,
-                    "%s says it is %lld x %lld pixels; at most %d a side and %d in all are read",
+                    "%s has %lld x %lld pixels by its header; from 1 to %d a side and at most %d "
+                    "in all are read",
                     name, (long long)width, (long long)height, MAX_SIDE, MAX_PIXELS);
     return OK;
 }
 
 Err raster_room(const char *name, const ImageInfo *info, const Work *work)
 {
-    size_t start = (work->used + 63) / 64 * 64;
+    size_t start = work_start(work);
     if (start > work->n || info->room > work->n - start)
-        return fail(E_IO, "%s has grown to %lld x %lld pixels since the run began; start it again",
+        return fail(E_IO,
+                    "%s has grown to %lld x %lld pixels since the run began; restart the run",
                     name, (long long)info->width, (long long)info->height);
     return OK;
 }

@@ -1,5 +1,5 @@
-/* raster.h -- a image's samples as its file has them, and what is known of it before it is
- * decoded. */
+/* raster.h -- the samples of an image as its file stores them, and what is known of a file before
+ * it is decoded. */
 #ifndef DATA_RASTER_H
 #define DATA_RASTER_H
 
@@ -10,7 +10,7 @@ typedef struct ImageInfo {
     int     channels;                /* 1 or 3 */
     int     depth;                   /* bits of a decoded sample: 8 or 16 */
     size_t  bytes;                   /* of the file */
-    size_t  room;                    /* work of decoding it; the file's own bytes not counted */
+    size_t  room;                    /* workspace for decoding it, without the file's own bytes */
 } ImageInfo;
 
 typedef struct Raster {              /* samples as stored, row by row, channels last */
@@ -19,13 +19,24 @@ typedef struct Raster {              /* samples as stored, row by row, channels 
     const void *at;
 } Raster;
 
-/* E_FORMAT unless a image of that size is read. */
+/* E_FORMAT where an image of that size is not read. */
 Err raster_size(const char *name, int64_t width, int64_t height);
-/* E_IO where the work has less left than the image asks for: it was smaller when looked at. */
+/* E_IO where less workspace is left than the image needs: the file has grown since image_look. */
 Err raster_room(const char *name, const ImageInfo *info, const Work *work);
 
-/* A cut-out of a raster with 1 or 3 channels; grey is repeated, colour becomes luminance. */
+/* A rectangle of a raster as floats in [0,1] with 1 or 3 channels; grey is repeated, colour becomes
+ * luminance. */
 void raster_floats(const Raster *r, int64_t y, int64_t x, int64_t height, int64_t width,
                    int64_t channels, float *to);
+
+/* Writing (image_write.c). The ending of the files that are written: ".png", or ".pnm" where the
+ * program was built without libpng. */
+extern const char *const image_ending;
+/* 1 or 3 channels of 8 bits; the file appears whole or not at all. */
+Err png_write(const char *path, const unsigned char *pixels, int64_t height, int64_t width,
+              int channels);
+/* The same with its memory from a pool. path NULL: does everything but write the file. */
+Err png_write_in(Pool *pool, const char *path, const unsigned char *pixels, int64_t height,
+                 int64_t width, int channels);
 
 #endif

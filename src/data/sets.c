@@ -1,8 +1,8 @@
 /* sets.c -- sets of images of one class: images (ns,H,W,C) in [-1,1].
  *
- * Each class is shuffled anew in every epoch and cut into sets; what does not fill a set waits for
- * another epoch. Files: one folder of images for each class, or CIFAR's binary records (1
- * label byte, or 2 of which the second counts; then 32x32 bytes each of red, green and
+ * Each class is shuffled again in every epoch and divided into sets; images that do not fill a set
+ * are left out of that epoch. Files: one folder of images for each class, or CIFAR's binary records
+ * (one label byte, or two of which the second counts; then 32x32 bytes each of red, green and
  * blue). */
 #include "data/kinds.h"
 
@@ -15,24 +15,24 @@
 
 enum { CIFAR_SIDE = 32, CIFAR_PIXELS = 3 * CIFAR_SIDE * CIFAR_SIDE };
 
-typedef struct ClassOf {
-    const char  *name;
-    ImageList  files;              /* a folder */
-    const unsigned char **records;   /* or CIFAR pixels */
-    int32_t      n, cap;             /* records */
-    int64_t      first_set;
-} ClassOf;
+typedef struct ImageClass {
+    const char           *name;
+    ImageList             files;     /* of a folder */
+    const unsigned char **records;   /* or CIFAR pixels; else NULL */
+    int32_t               n, cap;    /* records */
+    int64_t               first_set;
+} ImageClass;
 
 typedef struct Sets {
     int       feed;
     int64_t   size, height, width, channels;
-    ClassOf  *classes;
+    ImageClass  *classes;
     int32_t   n, cap;
 } Sets;
 
-static int64_t class_count(const ClassOf *c) { return c->records ? c->n : c->files.n; }
+static int64_t class_count(const ImageClass *c) { return c->records ? c->n : c->files.n; }
 
-static const ClassOf *sets_class(const Sets *s, int64_t id)
+static const ImageClass *sets_class(const Sets *s, int64_t id)
 {
     return &s->classes[span_find(&s->classes->first_set, sizeof *s->classes, s->n, id)];
 }
@@ -56,7 +56,7 @@ static Err sets_load(const DataSource *source, int64_t id, int64_t draw, void *c
                      Work *work)
 {
     const Sets    *s = source->own;
-    const ClassOf *c = sets_class(s, id);
+    const ImageClass *c = sets_class(s, id);
     int64_t        size = s->height * s->width * s->channels, epoch = draw / source->n_samples;
     for (int64_t k = 0; k < s->size; k++) {
         int64_t at = shuffled(class_count(c), source->seed ^ random_stream(c->name),
@@ -81,12 +81,12 @@ static const char *sets_about(const DataSource *source, int64_t id, char *room, 
     return sets_class(source->own, id)->name;
 }
 
-static ClassOf *class_add(Pool *pool, Sets *s, const char *name)
+static ImageClass *class_add(Pool *pool, Sets *s, const char *name)
 {
     for (int32_t i = 0; i < s->n; i++)
         if (!strcmp(s->classes[i].name, name))
             return &s->classes[i];
-    VEC_ADD(pool, s->classes, s->n, s->cap, (ClassOf){ .name = name });
+    VEC_ADD(pool, s->classes, s->n, s->cap, (ImageClass){ .name = name });
     return &s->classes[s->n - 1];
 }
 
@@ -98,10 +98,10 @@ static Err sets_binary(Pool *pool, Sets *s, const char *path)
     labels = n % (CIFAR_PIXELS + 1) == 0 ? 1 : 2;
     if (!n || n % (CIFAR_PIXELS + labels))
         return fail(E_FORMAT,
-                    "%s has %zu bytes, no whole number of CIFAR records of %d or %d bytes", path, n,
+                    "%s has %zu bytes, not a multiple of a CIFAR record's %d or %d bytes", path, n,
                     CIFAR_PIXELS + 1, CIFAR_PIXELS + 2);
     for (size_t at = 0; at < n; at += CIFAR_PIXELS + labels) {
-        ClassOf *c =
+        ImageClass *c =
             class_add(pool, s, pool_print(pool, "class %d", (unsigned char)bytes[at + labels - 1]));
         VEC_ADD(pool, c->records, c->n, c->cap, (const unsigned char *)bytes + at + labels);
     }
@@ -123,14 +123,14 @@ static Err sets_read(Pool *pool, Sets *s, const char *path, ImageInfo *largest)
     for (int i = 0; i < n; i++) {
         const char *sub = pool_print(pool, "%s/%s", path, names[i]);
         if (folder_exists(sub)) {
-            ClassOf *c = class_add(pool, s, names[i]);
+            ImageClass *c = class_add(pool, s, names[i]);
             TRY(image_list(pool, sub, &c->files));
             largest_note(largest, &c->files.largest);
         } else if (name_ends(names[i], ".bin"))
             TRY(sets_binary(pool, s, sub));
     }
-    if (!s->n) { /* loose images: one class, as for a set that is given */
-        ClassOf *c = class_add(pool, s, path);
+    if (!s->n) {                             /* images in no folder of their own: one class */
+        ImageClass *c = class_add(pool, s, path);
         TRY(image_list(pool, path, &c->files));
         largest_note(largest, &c->files.largest);
     }
@@ -155,20 +155,20 @@ Err sets_open(Pool *pool, const DataSpec *spec, DataSource **out)
 {
     Sets   *s;
     ImageInfo largest = { 0 };
-    int64_t n = 0, most = 0, cifar = CIFAR_SIDE * CIFAR_SIDE * 3;
+    int64_t n = 0, largest_class = 0, cifar = CIFAR_SIDE * CIFAR_SIDE * 3;
     TRY(sets_new(pool, spec, "sets", &s));
     TRY(sets_read(pool, s, spec->path, &largest));
     for (int32_t i = 0; i < s->n; i++) {
-        ClassOf *c = &s->classes[i];
-        most = class_count(c) > most ? class_count(c) : most;
+        ImageClass *c = &s->classes[i];
+        largest_class = class_count(c) > largest_class ? class_count(c) : largest_class;
         c->first_set = n;
         n += class_count(c) / s->size;
     }
     if (!n)
         return fail(E_FORMAT,
-                    "%s: no class has the %lld images of a set; the largest of %d has %lld",
-                    spec->path, (long long)s->size, s->n, (long long)most);
-    /* A class without a whole set begins where the next does, and is never met. */
+                    "%s: no class has the %lld images of a set; the largest of %d classes has %lld",
+                    spec->path, (long long)s->size, s->n, (long long)largest_class);
+    /* Classes without a whole set are removed. */
     int32_t kept = 0;
     for (int32_t i = 0; i < s->n; i++)
         if (class_count(&s->classes[i]) >= s->size)
@@ -191,7 +191,7 @@ Err sets_open(Pool *pool, const DataSpec *spec, DataSource **out)
 enum { HUES = 6 };
 static const char *const hue_names[HUES] = { "red", "yellow", "green", "cyan", "blue", "magenta" };
 
-/* Sets of one hue and one form, on black; place, size and light vary a little within the set. */
+/* Each set has one hue and one form on black; place, size and brightness vary within the set. */
 static Err coloured_load(const DataSource *source, int64_t id, int64_t draw, void *const *to,
                          Work *work)
 {

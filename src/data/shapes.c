@@ -1,13 +1,13 @@
-/* shapes.c -- images: drawn ones, so that a recipe can train with no data at hand, and folders of
- * PNG files. Input "x" (H,W,C) in [-1,1]. */
+/* shapes.c -- single images: drawn ones, so that a recipe can train without data, and folders of
+ * PNG and JPEG files. Input "x" (H,W,C) in [-1,1]. */
 #include "data/kinds.h"
 
 #include "data/draw.h"
 #include "data/image.h"
 
 typedef struct Shapes {
-    Shape        shape;
-    ImageList  files;
+    Shape     shape;
+    ImageList files;
 } Shapes;
 
 static Err shapes_load(const DataSource *source, int64_t id, int64_t draw, void *const *to,
@@ -21,7 +21,7 @@ static Err shapes_load(const DataSource *source, int64_t id, int64_t draw, void 
     return OK;
 }
 
-/* Bicubic to the size that is asked for, whatever the file's. */
+/* Resized (bicubic) to the size of the input. */
 static Err images_load(const DataSource *source, int64_t id, int64_t draw, void *const *to,
                          Work *work)
 {

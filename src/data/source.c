@@ -1,7 +1,7 @@
-/* source.c -- the order of samples, and what all sources use.
+/* source.c -- the order of samples, and helpers for all sources.
  *
- * Order: a four-round Feistel network over the next even number of bits, walked until it lands
- * inside [0, n) (cycle walking): a bijection of [0, n) for every key. */
+ * The order is a four-round Feistel network over the next even number of bits, applied until the
+ * result lies in [0, n) (cycle walking): a bijection of [0, n) for every key. */
 #include "data/source.h"
 
 #include "base/file.h"
@@ -53,20 +53,22 @@ Err spec_need(const DataSpec *spec, const char *kind, const char *feed, Type typ
 {
     *index = spec_find(spec, feed);
     if (*index < 0)
-        return rank ? fail(E_USAGE, "data kind '%s' gives '%s', which the model does not ask for",
+        return rank ? fail(E_USAGE,
+                           "data kind '%s' provides '%s', which is not an input of the model; "
+                           "choose another data.kind",
                            kind, feed)
                     : OK;
     const DataFeed *f = &spec->feeds[*index];
     if (f->type != type || (rank && f->shape.rank != rank))
         return fail(E_USAGE,
-                    "data kind '%s' gives '%s' as %s of %d axes a sample; the model asks for %s %s",
+                    "data kind '%s' provides '%s' as %s of %d axes a sample; the model needs %s %s",
                     kind, feed, type_name(type), rank, type_name(f->type), shape_text(f->shape));
     return OK;
 }
 
 void *work_take(Work *work, size_t n)
 {
-    size_t start = (work->used + 63) / 64 * 64;
+    size_t start = work_start(work);
     REQUIRE(start <= work->n && n <= work->n - start);
     work->used = start + n;
     return work->at + start;
@@ -75,12 +77,12 @@ void *work_take(Work *work, size_t n)
 Err work_file(Work *work, const char *path, const unsigned char **bytes, size_t *n)
 {
     int    fd;
-    size_t size, start = (work->used + 63) / 64 * 64;
+    size_t size, start = work_start(work);
     TRY(file_open_plain(path, &fd, &size));
     if (start > work->n || size > work->n - start) {
         close(fd);
-        return fail(E_IO, "%s has grown to %zu bytes since the run began; start it again", path,
-                    size);
+        return fail(E_IO, "%s has grown to %zu bytes since the run began; restart the run",
+                    path, size);
     }
     char *to = work_take(work, size);
     Err   err = file_read_at(fd, path, 0, to, size);
@@ -99,7 +101,7 @@ bool name_ends(const char *name, const char *ending)
 Err folder_needed(const char *path)
 {
     return folder_exists(path) ? OK
-           : file_exists(path) ? fail(E_IO, "%s is a file; name the folder it lies in", path)
+           : file_exists(path) ? fail(E_IO, "%s is a file; name its folder instead", path)
                                : fail(E_IO, "there is no folder %s", path);
 }
 
@@ -107,11 +109,11 @@ Err folder_deeper(int *depth, const char *path)
 {
     if (--*depth >= 0)
         return OK;
-    return fail(E_FORMAT, "%s lies more than %d folders deep; name a folder further down, or take "
-                "out links that lead in a circle", path, FOLDERS_DEEP);
+    return fail(E_FORMAT, "%s is nested more than %d folders deep; name a folder further down, or "
+                "remove links that form a cycle", path, FOLDERS_DEEP);
 }
 
-/* With one of these endings; the last is NULL. */
+/* Adds the files with one of these endings; the last ending is NULL. */
 static Err files_walk(Pool *pool, const char *folder, const char *const *endings, int depth,
                       PathList *list)
 {
@@ -154,16 +156,16 @@ const char *files_unread(Pool *pool, const char *path)
         ".exr",  ".ppm",  ".pgm",  ".mp4",  ".mkv", ".webm", ".mov", ".avi", ".mp3",
         ".flac", ".ogg",  ".opus", ".m4a",  ".aac", ".aiff", ".aif", ".wma", NULL
     };
-    Pool       *temp = pool_new(NULL, "files_unread");
-    const char *said = NULL;
+    Pool       *local = pool_new(NULL, "files_unread");
+    const char *sentence = NULL;
     PathList    list = { 0 };
-    if (folder_exists(path) && !files_walk(temp, path, endings, FOLDERS_DEEP, &list) && list.n)
-        said = pool_print(pool, "%s%s in a format that is not read: convert images and frames to "
-                          "PNG or JPEG, sound to WAV", list.paths[0],
-                          list.n == 1 ? " is"
-                                      : pool_print(temp, " and %d more are", list.n - 1));
-    pool_free(temp);
-    return said;
+    if (folder_exists(path) && !files_walk(local, path, endings, FOLDERS_DEEP, &list) && list.n)
+        sentence = pool_print(pool, "%s%s in a format that is not read: convert images and frames "
+                              "to PNG or JPEG, audio to WAV", list.paths[0],
+                              list.n == 1 ? " is"
+                                          : pool_print(local, " and %d more are", list.n - 1));
+    pool_free(local);
+    return sentence;
 }
 
 Err files_none(Pool *pool, const char *path, const char *what)

@@ -1,13 +1,12 @@
-/* source.h -- samples by number, written where the trainer says.
+/* source.h -- training samples by number, loaded into buffers that the caller gives.
  *
- * A source is opened for the inputs of one graph: it knows their names and shapes, looks at the
- * head of every file it will need, and says what is wrong before anything runs. It keeps no
- * position: sample `id` in draw `draw` is a pure function of the two and of the seed, on whichever
- * thread.
+ * A source is opened for the inputs of one graph: it knows their names and shapes, reads the head
+ * of every file it will need, and reports what is wrong before anything runs. It keeps no position:
+ * sample `id` in draw `draw` is a pure function of these two and the seed, on any thread.
  *
- * The order of an epoch is a fixed permutation of (seed, epoch), so the place in the data is a
- * single number: samples drawn so far. What a load needs besides the files is one Work, taken
- * beforehand by whoever calls: after that, loading allocates nothing. */
+ * The order of an epoch is a permutation fixed by (seed, epoch), so the position in the data is a
+ * single number: the samples drawn so far. A load works in one Work that the caller allocates
+ * beforehand; loading itself allocates nothing. */
 #ifndef DATA_SOURCE_H
 #define DATA_SOURCE_H
 
@@ -25,16 +24,16 @@ typedef struct DataFeed {            /* an input of the graph */
     Shape       shape;               /* of one sample, without the batch axis; channels last */
 } DataFeed;
 
-typedef struct DataSpec {            /* what is wanted */
-    const char     *kind;  /* a name of data_kinds; NULL: the first that serves all feeds */
+typedef struct DataSpec {            /* what a run asks for */
+    const char     *kind;            /* a name of data_kinds; NULL: the first that has all feeds */
     const char     *path;            /* folder or file; NULL: drawn by the program */
     int64_t         samples;         /* drawn kinds: how many */
     uint64_t        seed;
     const DataFeed *feeds;
     int             n_feeds;
-    bool            as_input;  /* for sampling: a image is what is given, not what is wanted */
-    double          range_low, range_high;   /* range images: metres; both 0: of the data itself */
-    int64_t         levels, channels, rate;  /* sound */
+    bool            as_input;        /* for sampling: an image is an input, not a target */
+    double          range_low, range_high;   /* range images: metres; both 0: from the data */
+    int64_t         levels, channels, rate;  /* audio */
     bool            mu_law, keep_rest;
 } DataSpec;
 
@@ -48,57 +47,60 @@ struct DataSource {
     const char *name;
     int64_t     n_samples;
     uint64_t    seed;
-    const char *unread;              /* NULL, or a sentence on files that were passed over */
-    size_t      work_bytes;          /* of the Work a load is given */
+    const char *unread;              /* NULL, or a sentence about files that are ignored */
+    size_t      work_bytes;          /* size of the Work that load needs */
     /* Writes sample `id` to to[i], for every feed i of the spec. */
     Err (*load)(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work);
-    /* How many targets of the sample count in the loss. NULL: all inputs count alike. */
+    /* How many targets of the sample count in the loss. NULL: the same for all samples. */
     int64_t (*counted)(const DataSource *source, int64_t id);
-    /* The first sample of what sample `id` belongs with: its file, its sequence. NULL: each stands
-     * alone. */
+    /* The first sample of the group (file or sequence) that sample `id` is in. NULL: each sample is
+     * its own group. */
     int64_t (*group)(const DataSource *source, int64_t id);
-    /* A word about the sample: its caption, its file. NULL: nothing to say. */
+    /* A description of the sample: its caption or file; `room` may hold it. NULL: there is none. */
     const char *(*about)(const DataSource *source, int64_t id, char *room, size_t n);
     void       *own;
 };
 
 Err data_open(Pool *pool, const DataSpec *spec, DataSource **source);
 
-/* The sample at place `drawn` (0, 1, 2, ...) of a run: each epoch is a permutation of all
+/* The sample at position `drawn` (0, 1, 2, ...) of a run; each epoch is a permutation of all
  * samples. */
 int64_t source_order(const DataSource *source, uint64_t seed, int64_t drawn);
 
-/* ---- for the sources themselves ---- */
+/* ---- for implementing sources ---- */
 
 typedef struct DataKind {
-    const char *name, *feeds;        /* inputs it can serve, ' ' between */
+    const char *name, *feeds;        /* inputs it can provide, separated by ' ' */
     Err       (*open)(Pool *pool, const DataSpec *spec, DataSource **source);
-    const char *drawn;               /* the kind that draws the same itself; NULL: this one does */
+    const char *drawn;               /* the kind that draws the same inputs; NULL: this one draws */
     const char *help;
 } DataKind;
 
 extern const DataKind data_kinds[];
 extern const int      data_kinds_count;
 
-/* A permutation of 0..n-1 that needs no table; at -> its place. */
+/* Where a permutation of 0..n-1 maps `at`; no table is needed. */
 int64_t shuffled(int64_t n, uint64_t seed, uint64_t epoch, int64_t at);
 
-/* Place of a feed in the spec, or -1. */
+/* Index of a feed in the spec, or -1. */
 int spec_find(const DataSpec *spec, const char *feed);
-/* E_USAGE unless every one is there as asked: type and rank (0: absent is fine). */
+/* E_USAGE unless the feed is there with this type and rank. Rank 0: any, and it may be absent. */
 Err spec_need(const DataSpec *spec, const char *kind, const char *feed, Type type, int rank,
               int *index);
 
-/* The next n bytes, aligned to 64. What a source takes was counted in its work_bytes. */
+/* Takes the next n bytes, aligned. A source must have counted them in its work_bytes, by
+ * work_size. */
 void *work_take(Work *work, size_t n);
-static inline size_t work_size(size_t n) { return (n + 63) / 64 * 64 + 64; }
-/* The whole of a file; E_IO where it has grown beyond the room left since it was first looked
- * at. */
+enum { WORK_ALIGN = 64 };
+static inline size_t work_align(size_t n) { return (n + WORK_ALIGN - 1) / WORK_ALIGN * WORK_ALIGN; }
+static inline size_t work_size(size_t n) { return work_align(n) + WORK_ALIGN; }
+static inline size_t work_start(const Work *work) { return work_align(work->used); }
+/* Reads a whole file into the workspace. E_IO where it has grown beyond what is left of it. */
 Err work_file(Work *work, const char *path, const unsigned char **bytes, size_t *n);
 
-/* Files by their ending, letter case aside: the file itself, or those of a folder and of the
- * folders in it, in the order of file_name_order. None is an error. */
-enum { FOLDERS_DEEP = 32 };          /* folders within folders; what lies deeper is an error */
+/* Files by their ending, in any letter case: the file itself, or all in a folder and its subfolders
+ * in the order of file_name_order. It is an error if there are none. */
+enum { FOLDERS_DEEP = 32 };          /* deeper nesting is an error */
 
 typedef struct PathList {
     const char **paths;
@@ -106,28 +108,28 @@ typedef struct PathList {
 } PathList;
 
 bool name_ends(const char *name, const char *ending);
-/* The last of the endings is NULL; `what` names such files where there are none. */
+/* The last ending is NULL; `what` names the files in the message if there are none. */
 Err  files_list(Pool *pool, const char *path, const char *const *endings, const char *what,
                 PathList *list);
 Err  folder_needed(const char *path);
 Err  folder_deeper(int *depth, const char *path);    /* one less; E_FORMAT below 0 */
-/* NULL, or a sentence on files of the folder that hold images or sound in formats of others. */
+/* NULL, or a sentence about images or audio in the folder whose formats are not read. */
 const char *files_unread(Pool *pool, const char *path);
-/* E_FORMAT: none of `what` is there, but perhaps such others. */
+/* E_FORMAT: the folder has none of `what`; files in other formats are mentioned. */
 Err  files_none(Pool *pool, const char *path, const char *what);
 
-/* The one of n things that has sample `id`: the last whose first sample, at `first` and every
- * `stride` bytes from there, is not after it. */
+/* Which of n items holds sample `id`: the last whose first sample is not after it. The first
+ * samples are at `first` and every `stride` bytes from there. */
 int32_t span_find(const int64_t *first, size_t stride, int32_t n, int64_t id);
 
-/* Random numbers of a sample: its own for drawn images, those of the draw for what varies. */
+/* The random numbers of a sample: by its id for what is drawn once, by the draw for what varies. */
 static inline RandomKey sample_key(const DataSource *source, const char *what, int64_t number)
 {
     return (RandomKey){ source->seed + ((uint64_t)number >> 32), random_stream(what),
                         (uint32_t)number };
 }
 
-typedef struct Dice {                /* numbers of a key, one after another */
+typedef struct Dice {                /* the random numbers of a key, one after another */
     RandomKey key;
     uint64_t  next;
 } Dice;

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 enum {
-    WAV_HEAD = 64 * 1024,
+    WAV_HEAD = 64 * 1024,            /* bytes that must hold all chunks before the audio */
     FORMAT_PCM = 1,
     FORMAT_FLOAT = 3,
     FORMAT_A_LAW = 6,
@@ -31,25 +31,27 @@ static Err wav_format(const char *name, const unsigned char *f, size_t n, WavInf
     uint32_t format = little16(f), channels = little16(f + 2), rate = little32(f + 4);
     uint32_t align = little16(f + 12), bits = little16(f + 14);
     if (format == FORMAT_EXTENSIBLE && n >= 40)
-        format = little16(f + 24);           /* the first bytes of the sub-format */
+        format = little16(f + 24);           /* the sub-format begins with the plain format */
     bool law = format == FORMAT_A_LAW || format == FORMAT_MU_LAW;
     if (format != FORMAT_PCM && format != FORMAT_FLOAT && !law)
         return fail(E_FORMAT,
-                    "%s is coded in WAVE format %u; plain samples (1), floats (3), A-law (6) and "
-                    "mu-law (7) are read",
+                    "%s is in WAVE format %u; integers (1), floats (3), A-law (6) and mu-law (7) "
+                    "are read",
                     name, format);
     if (law                      ? bits != 8
         : format == FORMAT_FLOAT ? bits != 32 && bits != 64
                                  : bits != 8 && bits != 16 && bits != 24 && bits != 32)
         return fail(E_FORMAT,
-                    "%s has %s samples of %u bits; whole numbers of 8, 16, 24, 32, floats of 32 "
-                    "and 64, and A-law and mu-law of 8 bits are read",
-                    name, law ? "coded" : format == FORMAT_FLOAT ? "float" : "whole", bits);
+                    "%s has %s samples of %u bits; integers of 8, 16, 24 and 32 bits, floats of 32 "
+                    "and 64, and A-law and mu-law of 8 are read",
+                    name, law ? "A-law or mu-law" : format == FORMAT_FLOAT ? "float" : "integer",
+                    bits);
     if (!channels || channels > MAX_CHANNELS || !rate || rate > 10000000 ||
         align != channels * bits / 8)
         return fail(E_FORMAT,
-                    "%s has a wrong header: %u channels at %u a second, %u bits, %u bytes a frame",
-                    name, channels, rate, bits, align);
+                    "%s has a wrong header: %u channels (at most %d), %u frames a second, %u bits, "
+                    "%u bytes a frame",
+                    name, channels, MAX_CHANNELS, rate, bits, align);
     *info = (WavInfo){
         .rate = rate, .channels = channels, .bits = (int)bits, .floats = format == FORMAT_FLOAT,
         .a_law = format == FORMAT_A_LAW, .mu_law = format == FORMAT_MU_LAW
@@ -64,28 +66,28 @@ Err wav_parse(const char *name, const unsigned char *bytes, size_t n, size_t fil
     bool   format = false;
     *info = (WavInfo){ 0 };
     if (n < 12 || memcmp(bytes, "RIFF", 4) || memcmp(bytes + 8, "WAVE", 4))
-        return fail(E_FORMAT, "%s is no WAV file: it does not begin with RIFF....WAVE", name);
+        return fail(E_FORMAT, "%s is not a WAV file: it does not begin with RIFF....WAVE", name);
     for (;;) {
+        if (at + 8 > file_bytes)
+            return fail(E_FORMAT, "%s ends before its 'data' chunk: it holds no audio", name);
         if (at + 8 > n)
-            return fail(E_FORMAT,
-                        at + 8 > file_bytes
-                            ? "%s ends before its 'data' chunk: it holds no sound"
-                            : "%s: its 'data' chunk does not come within the first 64 KiB",
-                        name);
+            return fail(E_FORMAT, "%s: its 'data' chunk does not begin within the first %d KiB",
+                        name, WAV_HEAD / 1024);
         const unsigned char *chunk = bytes + at;
         size_t               size = little32(chunk + 4);
         at += 8;
         if (!memcmp(chunk, "data", 4)) {
             if (!format)
-                return fail(E_FORMAT, "%s has sound before its 'fmt ' chunk", name);
+                return fail(E_FORMAT, "%s has a 'data' chunk before its 'fmt ' chunk", name);
             if (size > file_bytes - at)
                 return fail(E_FORMAT,
-                            "%s is a truncated WAV: its header says %zu bytes of sound, the file "
+                            "%s is a truncated WAV: its header says %zu bytes of audio, the file "
                             "has %zu",
                             name, size, file_bytes - at);
             if (size % wav_frame_bytes(info))
                 return fail(E_FORMAT,
-                            "%s: %zu bytes of sound are no whole number of frames of %zu bytes",
+                            "%s: its %zu bytes of audio are not a multiple of the %zu bytes of a "
+                            "frame",
                             name, size, wav_frame_bytes(info));
             info->offset = at;
             info->frames = (int64_t)(size / wav_frame_bytes(info));
@@ -96,12 +98,12 @@ Err wav_parse(const char *name, const unsigned char *bytes, size_t n, size_t fil
                         name, (const char *)chunk, size);
         if (!memcmp(chunk, "fmt ", 4)) {
             if (at + size > n)
-                return fail(E_FORMAT, "%s: its 'fmt ' chunk does not come within the first 64 KiB",
-                            name);
+                return fail(E_FORMAT, "%s: its 'fmt ' chunk is not within the first %d KiB", name,
+                            WAV_HEAD / 1024);
             TRY(wav_format(name, bytes + at, size, info));
             format = true;
         }
-        at += size + size % 2;               /* chunks begin at even places */
+        at += size + size % 2;               /* chunks begin at even offsets */
     }
 }
 
@@ -118,7 +120,8 @@ Err wav_look(const char *path, WavInfo *info)
     return err ? err : wav_parse(path, wav_head, n, file_bytes, info);
 }
 
-/* Still the file that was looked at: another's bytes, read by this one's head, would be noise. */
+/* Checks that the file has not changed since wav_look: by an old header other bytes would be
+ * noise. */
 static Err wav_same(int fd, const char *path, size_t file_bytes, const WavInfo *was)
 {
     size_t  n = was->offset < WAV_HEAD ? was->offset : WAV_HEAD;
@@ -131,10 +134,10 @@ static Err wav_same(int fd, const char *path, size_t file_bytes, const WavInfo *
         now.a_law == was->a_law && now.mu_law == was->mu_law && now.offset == was->offset)
         return OK;
     return fail(E_FORMAT,
-                "%s has changed since the run began; put it back, or start again", path);
+                "%s has changed since the run began; restore it, or restart the run", path);
 }
 
-/* ITU-T G.711: a sign, three bits of exponent, four of mantissa; as 16-bit numbers. */
+/* ITU-T G.711: a sign, three bits of exponent, four of mantissa; to 16-bit numbers. */
 static int mu_law_level(int code)
 {
     int x = ~code & 0xff, level = (((x & 15) << 3) + 0x84) << (x >> 4 & 7);
@@ -199,7 +202,7 @@ Err wav_read(const char *path, const WavInfo *info, int64_t first, int64_t n, un
     for (int64_t i = 0; info->floats && i < n * info->channels; i++)
         if (!isfinite(float_at(raw + i * (info->bits / 8), info->bits)))
             return fail(E_FORMAT,
-                        "%s: its frame %lld is not a finite number; mend the file or leave it out",
+                        "%s: frame %lld is not a finite number; repair or remove the file",
                         path, (long long)(first + i / info->channels));
     wav_floats(info, raw, n * info->channels, to);
     return OK;

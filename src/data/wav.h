@@ -1,7 +1,7 @@
-/* wav.h -- sound in RIFF/WAVE files: whole-number samples of 8, 16, 24 and 32 bits, floats of 32
- * and 64, A-law and mu-law.
+/* wav.h -- audio in RIFF/WAVE files: integer samples of 8, 16, 24 and 32 bits, floats of 32 and 64
+ * bits, A-law and mu-law.
  *
- * Parsing looks at the chunks only and is strict: what a header says must be true of the file.
+ * Parsing reads the chunk headers only and is strict: what a header says must be true of the file.
  */
 #ifndef DATA_WAV_H
 #define DATA_WAV_H
@@ -25,14 +25,14 @@ static inline size_t wav_frame_bytes(const WavInfo *info)
     return (size_t)info->channels * (size_t)(info->bits / 8);
 }
 
-/* `bytes` are the first n of a file of file_bytes; the chunks before the sound must be among
+/* `bytes` are the first n of a file of file_bytes; the chunks before the audio must be among
  * them. */
 Err wav_parse(const char *name, const unsigned char *bytes, size_t n, size_t file_bytes,
               WavInfo *info);
 Err wav_look(const char *path, WavInfo *info);
 
-/* Frames first .. first + n of an open file as floats in [-1,1], (n, channels); raw: n frames of
- * room. */
+/* Frames first .. first + n - 1 as floats in [-1,1], (n, channels). `raw` has room for n frames.
+ * Fails if the file is no longer the one that `info` describes. */
 Err wav_read(const char *path, const WavInfo *info, int64_t first, int64_t n, unsigned char *raw,
              float *to);
 void wav_floats(const WavInfo *info, const unsigned char *raw, int64_t n_samples, float *to);
@@ -40,7 +40,7 @@ void wav_floats(const WavInfo *info, const unsigned char *raw, int64_t n_samples
 /* 16-bit samples from floats in [-1,1], (frames, channels). */
 Err wav_write(const char *path, const float *samples, int64_t frames, int64_t channels,
               int64_t rate);
-/* The same with its memory from a pool; path NULL: all but the writing. */
+/* The same with its memory from a pool. path NULL: does everything but write the file. */
 Err wav_write_in(Pool *pool, const char *path, const float *samples, int64_t frames,
                  int64_t channels, int64_t rate);
 

@@ -17,7 +17,7 @@ static void session_note_extent(Session *session, int64_t offset, int64_t bytes,
             (Extent){ offset, bytes, written });
 }
 
-typedef struct Places {          /* during the walk: where each pgraph value is now */
+typedef struct ValuePlaces {          /* during the walk: where each pgraph value is now */
     const Program *program;
     int32_t       *buffer;       /* per pgraph value: current buffer, or -1 */
     int32_t       *index;        /* per graph value: pgraph value of its root, or -1 */
@@ -26,9 +26,9 @@ typedef struct Places {          /* during the walk: where each pgraph value is 
     int32_t        next_slot;
     Copy         **pending;      /* per pgraph value */
     void         **event;        /* per pgraph value: of its copies; NULL: never copied */
-} Places;
+} ValuePlaces;
 
-static void *place_of(Session *session, const Places *places, int32_t value, bool written)
+static void *place_of(Session *session, const ValuePlaces *places, int32_t value, bool written)
 {
     const Engine *engine = session->engine;
     const Value  *v = value_at(engine->graph, value);
@@ -59,7 +59,7 @@ static Err session_feed_index(Session *session, const Node *node, int32_t *index
 }
 
 /* Opens the live ranges that begin at or before this step: outputs, workspace, loaded values. */
-static void places_open(Session *session, Places *places, int32_t step, Call *call)
+static void places_open(Session *session, ValuePlaces *places, int32_t step, Call *call)
 {
     const Engine      *engine = session->engine;
     const PlanBuffers *buffers = &places->program->buffers;
@@ -81,7 +81,7 @@ static void places_open(Session *session, Places *places, int32_t step, Call *ca
 
 /* A value's offset in the host arena: its own if it is host-resident, else that of its current
  * slot. */
-static int64_t host_place(const Engine *engine, Places *places, int32_t step, int32_t value)
+static int64_t host_place(const Engine *engine, ValuePlaces *places, int32_t step, int32_t value)
 {
     const PlanBuffers *slots = &places->program->slots;
     int64_t            resident = engine->host_offset[places->program->value_of[value]];
@@ -96,7 +96,7 @@ static int64_t host_place(const Engine *engine, Places *places, int32_t step, in
 }
 
 /* A save, a load or a wait; `at` is its launch. */
-static Err session_build_copy(Session *session, Places *places, int32_t index, Step step, int32_t at,
+static Err session_build_copy(Session *session, ValuePlaces *places, int32_t index, Step step, int32_t at,
                         Launch *launch)
 {
     *launch = (Launch){ .feed = -1, .first_extent = session->n_extents };
@@ -127,7 +127,7 @@ static Err session_build_copy(Session *session, Places *places, int32_t index, S
     return OK;
 }
 
-static Err session_build_launch(Session *session, Places *places, int32_t step, int32_t node_id,
+static Err session_build_launch(Session *session, ValuePlaces *places, int32_t step, int32_t node_id,
                           Launch *launch)
 {
     const Engine *engine = session->engine;
@@ -188,7 +188,7 @@ static void session_group_launches(const Session *session, Launch *launches, int
 static Err session_build_program(Session *session, const Program *program)
 {
     const Graph *graph = session->engine->graph;
-    Places places = { .program = program,
+    ValuePlaces places = { .program = program,
                       .buffer = NEWN(session->pool, int32_t, program->pgraph->n_values),
                       .index = NEWN(session->pool, int32_t, graph->n_values),
                       .slot = NEWN(session->pool, int32_t, program->pgraph->n_values),

@@ -14,17 +14,17 @@
 /* A parameter's elements in both orders. Axes that are neighbours in both are joined. Elements are
  * copied in runs along the arena's last axis, the runs in the file's order: each cache line of the
  * arena is accessed once, and each of the file is completed before the next. */
-typedef struct Orders {
+typedef struct ParamOrders {
     int64_t width, step;         /* the arena's last axis: its length, its stride in the file */
     int64_t run;                 /* elements of a run; the last run of the axis may be shorter */
     int64_t n, n_rest;           /* runs in all, and per position on the last axis */
     int     rank;                /* the other axes, in the file's order, fastest first */
     int64_t dim[MAX_RANK], arena[MAX_RANK], disk[MAX_RANK];
-} Orders;
+} ParamOrders;
 
-typedef struct Run {
+typedef struct ParamRun {
     int64_t arena, disk, n;      /* its first element in both orders, its length */
-} Run;
+} ParamRun;
 
 enum {
     RUN_ACROSS = 16,             /* elements: a cache line of fp32 */
@@ -47,9 +47,9 @@ static int orders_axes(const Param *param, Shape shape, int64_t *dim, int *disk_
     return n;
 }
 
-static Orders orders_of(const Param *param, Shape shape)
+static ParamOrders orders_of(const Param *param, Shape shape)
 {
-    Orders  o = { .width = 1, .step = 1 };
+    ParamOrders  o = { .width = 1, .step = 1 };
     int64_t dim[MAX_RANK], arena[MAX_RANK], arena_stride = 1, disk_stride = 1;
     int     disk_axis[MAX_RANK], n = orders_axes(param, shape, dim, disk_axis);
     for (int a = n - 1; a >= 0; a--) {
@@ -76,10 +76,10 @@ static Orders orders_of(const Param *param, Shape shape)
     return o;
 }
 
-static Run orders_run(const Orders *o, int64_t i)
+static ParamRun orders_run(const ParamOrders *o, int64_t i)
 {
     int64_t place = i / o->n_rest * o->run, rest = i % o->n_rest;
-    Run     r = { place, place * o->step, o->width - place < o->run ? o->width - place : o->run };
+    ParamRun     r = { place, place * o->step, o->width - place < o->run ? o->width - place : o->run };
     for (int a = 0; a < o->rank; a++) {
         int64_t index = rest % o->dim[a];
         rest /= o->dim[a];
@@ -96,10 +96,10 @@ static Err weights_put(Session *session, const Param *param, int32_t id, const v
 {
     const Value *value = value_at(session_engine(session)->graph, id);
     void        *to = session_host_buffer(session, id);
-    Orders       o = orders_of(param, value->shape);
+    ParamOrders       o = orders_of(param, value->shape);
 #pragma omp parallel for schedule(static)     /* no "if": that would allocate another team */
     for (int64_t i = 0; i < o.n; i++) {
-        Run         r = orders_run(&o, i);
+        ParamRun         r = orders_run(&o, i);
         float       row[RUN_ALONG];          /* the file's bytes need not be aligned */
         const char *from = (const char *)disk + r.disk * (int64_t)sizeof *row;
         if (o.step == 1)
@@ -133,13 +133,13 @@ Err session_get_param(Session *session, int32_t index, int32_t id, float *disk)
     const Param *param = &graph->params[index];
     const Value *value = value_at(graph, id);
     void        *from = session_host_buffer(session, id);
-    Orders       o = orders_of(param, value->shape);
+    ParamOrders       o = orders_of(param, value->shape);
 
     if (session_has_host_buffer(session))
         TRY(session_read(session, id, from));
 #pragma omp parallel for schedule(static)     /* no "if": that would allocate another team */
     for (int64_t i = 0; i < o.n; i++) {
-        Run          r = orders_run(&o, i);
+        ParamRun          r = orders_run(&o, i);
         float        buffer[RUN_ALONG];
         const float *row = row_load(value->type, from, r.arena, r.n, buffer);
         if (o.step == 1)

@@ -1,4 +1,4 @@
-/* grad.c -- what a gradient rule may ask and give (ir/op.h); autodiff/ drives it. */
+/* grad.c -- what a gradient rule may ask and give (ir/op.h); called by autodiff/. */
 #include "ir/op.h"
 
 Tensor grad_in(const Grad *g, int i)  { return (Tensor){ g->graph, g->node->in[i] }; }
@@ -16,7 +16,7 @@ void grad_give(Grad *g, int i, Tensor d)
     if (d.id == TENSOR_NONE || !grad_wants(g, i))
         return;
     if (d.id >= 0 && !shape_same(tensor_shape(d), tensor_shape(grad_in(g, i)))) {
-        graph_poison(g->graph, E_SHAPE, "%s: gradient of input %d is %s, the input %s",
+        graph_poison(g->graph, E_SHAPE, "%s: the gradient of input %d is %s, but the input is %s",
                      g->node->op->name, i, shape_text(tensor_shape(d)),
                      shape_text(tensor_shape(grad_in(g, i))));
         return;

@@ -15,18 +15,18 @@ static const char *const class_names[] = {
 #undef X
 };
 
-static const char *const part_names[] = {
+static const char *const phase_names[] = {
 #define X(name, word, text) word,
     PHASE_LIST(X)
 #undef X
 };
 
 const char *class_name(Class mem_class) { return class_names[mem_class]; }
-const char *phase_name(Phase phase)    { return part_names[phase]; }
+const char *phase_name(Phase phase)    { return phase_names[phase]; }
 
 const char *phase_public_name(Phase phase)
 {
-    return part_names[phase == PHASE_SAMPLE_BEGIN || phase == PHASE_SAMPLE_END ? PHASE_SAMPLE : phase];
+    return phase_names[phase == PHASE_SAMPLE_BEGIN || phase == PHASE_SAMPLE_END ? PHASE_SAMPLE : phase];
 }
 
 Graph *graph_new_with(Pool *pool, Type compute, const BuildOptions *build)
@@ -49,7 +49,7 @@ Graph *graph_new(Pool *pool, Type compute)
 
 Tensor graph_poison(Graph *graph, Err code, const char *fmt, ...)
 {
-    if (!graph->error) {                     /* the first cause is the one worth telling */
+    if (!graph->error) {                     /* only the first cause is reported */
         va_list args;
         char    what[384];
         va_start(args, fmt);
@@ -87,7 +87,7 @@ static void module_enter(Graph *graph, const char *name, size_t n)
     graph->module = graph->n_modules - 1;
 }
 
-/* "a.b" opened at once is b inside a, however a is opened elsewhere; a number stays with the word
+/* "a.b" opened at once is b inside a, however a is opened elsewhere; a number belongs to the word
  * before it. */
 void scope_open(Graph *graph, const char *fmt, ...)
 {
@@ -337,7 +337,7 @@ Tensor node_add(Graph *graph, const OpDef *op, const void *attr, const Tensor *i
     return op->n_out ? (Tensor){ graph, node.out[0] } : tensor_none(graph);
 }
 
-/* Models ask a poisoned tensor for its axes like any other: it has them all. */
+/* A poisoned tensor has MAX_RANK axes of 1, so that models may ask for any of them. */
 Shape tensor_shape(Tensor t)
 {
     if (tensor_ok(t))
@@ -401,7 +401,7 @@ void graph_output(Tensor t, const char *name)
 
 void graph_take_inplace(Graph *graph)
 {
-    int32_t *readers = NEWN(graph->pool, int32_t, graph->n_values); /* by root: runs that read it */
+    int32_t *readers = NEWN(graph->pool, int32_t, graph->n_values); /* by root: reads of it */
     /* has views, or is an output elsewhere */
     bool    *shared = NEWN(graph->pool, bool, graph->n_values);
     for (int32_t i = 0; i < graph->n_nodes; i++) {
@@ -420,7 +420,7 @@ void graph_take_inplace(Graph *graph)
         if (from < 0 || from >= node->n_in || node->in[from] < 0 || node->out[0] < 0)
             continue;
         const Value *x = value_at(graph, node->in[from]), *y = value_at(graph, node->out[0]);
-        /* Same part only: what another part reads must still be there. */
+        /* Same phase only: what another phase reads must not be overwritten. */
         bool alone = readers[x->root] == 1 && !shared[x->root] && x->root == node->in[from];
         if (alone && !x->persistent && !y->persistent && y->root == node->out[0] &&
             x->bytes == y->bytes && x->producer >= 0 && graph->nodes[x->producer].phase == node->phase &&

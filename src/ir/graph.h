@@ -1,4 +1,4 @@
-/* graph.h -- the noun of the system: values, the nodes that make them, and what each is for.
+/* graph.h -- the graph: values, the nodes that produce them, and what each value is for.
  *
  * A Graph is built by models (forward), by autodiff (backward and update) and read by plan, exec
  * and report. Everything lives in the graph's pool; values and nodes are referred to by id.
@@ -6,10 +6,10 @@
  *   - A Tensor is a value's handle; it knows its graph, so that builder calls nest.
  *   - A builder that is misused returns a poisoned tensor, which later calls pass along;
  *     graph_check reports the first cause. So model files carry no error handling.
- *   - A value made by no node is persistent: parameters, state, constants. All others are made by
- *     exactly one node. A node may also write persistent values it reads (an update): they are then
- *     both among its inputs and its outputs, and the node runs once per repeat of its part.
- *   - Nodes stand in a valid order of execution within their part.
+ *   - A value without a producer is persistent: parameters, state, constants. All others are produced
+ *     by exactly one node. A node may also write persistent values it reads (an update): they are
+ *     then among both its inputs and its outputs, and the node runs once per repeat of its phase.
+ *   - Nodes are in a valid order of execution within their phase.
  */
 #ifndef IR_GRAPH_H
 #define IR_GRAPH_H
@@ -19,7 +19,7 @@
 #include "device/type.h"
 #include "ir/shape.h"
 
-/* What bytes are for; the words are the keys of every report (docs/CONTRACT.md 1). */
+/* What bytes are for; the words are keys in every report (the memory contract, section 1). */
 #define CLASS_LIST(X)                         \
     X(CLASS_PARAMETERS,  "parameters")        \
     X(CLASS_GRADIENTS,   "gradients")         \
@@ -42,7 +42,7 @@ typedef enum Class {
 
 const char *class_name(Class mem_class);
 
-/* The parts of a run; each is planned on its own over the same persistent values. */
+/* The phases of a run; each is planned on its own over the same persistent values. */
 #define PHASE_LIST(X)                                                             \
     X(PHASE_FIRST,    "first",    "once, before the first step")                  \
     X(PHASE_MICRO,    "micro",    "forward and backward of one micro-batch")      \
@@ -60,7 +60,7 @@ typedef enum Phase {
 } Phase;
 
 const char *phase_name(Phase phase);
-const char *phase_public_name(Phase phase);       /* its phase: a sampler's three parts are one */
+const char *phase_public_name(Phase phase);       /* "sample" for all three of a sampler's */
 
 typedef struct Graph Graph;
 typedef struct OpDef OpDef;
@@ -72,7 +72,7 @@ typedef struct Tensor {
 
 enum { TENSOR_NONE = -1, TENSOR_POISONED = -2 };
 
-typedef struct Source {      /* the line of a model file that made something */
+typedef struct Source {      /* the line of a model file that built something */
     const char *file;
     int         line;
 } Source;
@@ -80,17 +80,18 @@ typedef struct Source {      /* the line of a model file that made something */
 typedef struct Value {
     const char *name;        /* parameters, inputs, constants, state; NULL: named after its node */
     Shape       shape;
-    int64_t     bytes;       /* of the elements, unpadded; a view's own size too */
+    int64_t     bytes;       /* of the elements, unpadded; of the view itself, not of its root */
     int64_t     offset;      /* views: bytes from the root's start */
     int32_t     root;        /* the value whose bytes these are: itself, unless a view */
-    int32_t     producer;       /* node id, or -1 */
+    int32_t     producer;    /* node id, or -1 */
     int32_t     module;      /* index into graph->modules */
     Source      source;
     Type        type;
     Class       mem_class;
     bool        persistent;
-    bool        host_resident;      /* persistent, and kept on the host where the device has a memory of
-                              * its own; it comes by for the nodes that touch it */
+    /* persistent, and lives in pinned host memory where the device has a memory of its own; it is
+     * staged in for the nodes that use it */
+    bool        host_resident;
 } Value;
 
 typedef struct Node {
@@ -103,10 +104,11 @@ typedef struct Node {
     int32_t      module;
     int32_t      inplace;    /* input whose bytes output 0 takes over, or -1 (graph_take_inplace) */
     Source       source;
-    Phase         phase;
-    bool         backward;   /* made by autodiff for the backward pass */
-    bool         once;       /* has an effect on state: never a second run */
-    /* above 0: of which chunk of the last region, which runs before the next (rewrite/chunk.h) */
+    Phase        phase;
+    bool         backward;   /* added by autodiff for the backward pass */
+    bool         once;       /* has an effect on state: never recomputed */
+    /* > 0: chunk index in the section that ends in the loss; chunk i runs before i + 1
+     * (rewrite/chunk.h) */
     int32_t      chunk;
 } Node;
 
@@ -134,24 +136,24 @@ typedef struct Param {
     Init        init;
     int32_t     value;       /* used by forward and backward, in the compute type */
     int32_t     grad, m, v, ema, master;   /* -1: has none; filled by autodiff/train_graph.c */
-    int32_t     stands;      /* what stood in for it last (Graph.stand_in), or -1 */
+    int32_t     stands;      /* the last value that stood in for it (Graph.stand_in), or -1 */
     int32_t     group;       /* of the optimizer */
-    bool        widens;      /* a file may have fewer columns (axis 1): the rest begin as 0 */
-    bool        frozen;      /* asked not to be trained */
+    bool        widens;      /* a file may have fewer columns (axis 1): the rest start as 0 */
+    bool        frozen;      /* the recipe asks not to train it */
     bool        trained;     /* has a path to the loss and is not frozen */
 } Param;
 
 typedef struct Constant {    /* a persistent value with given content, or zeros when data is NULL */
     int32_t     value;
     const void *data;        /* in the graph's pool, value bytes */
-    bool        saved;       /* part of a checkpoint (batch-norm statistics, counters) */
-    uint64_t    hash;        /* of its name: there are thousands, and each is looked for */
+    bool        saved;       /* in checkpoints (batch-norm statistics, counters) */
+    uint64_t    hash;        /* of its name: makes the search among thousands fast */
 } Constant;
 
-typedef struct Output {      /* a value the host reads after its part has run */
+typedef struct Output {      /* a value the host reads after its phase has run */
     const char *name;
     int32_t     value;
-    Phase        phase;
+    Phase       phase;
 } Output;
 
 typedef struct Module {
@@ -159,22 +161,22 @@ typedef struct Module {
     int32_t     parent;
 } Module;
 
-/* What builders are asked for beyond what a model says: which form of the same computation. Fixed
- * while a phase is built. */
+/* Which form of the same computation builders choose, beyond what a model says. Fixed while a phase
+ * is built. */
 typedef struct BuildOptions {
     bool    given_noise;         /* noise and timesteps are fed, for comparison with other programs */
     bool    stored_attention;    /* attention keeps its probabilities instead of recomputing them */
-    bool    subpixel;            /* 3x3 convolutions of upsampled maps are done from the small map */
-    int64_t split;               /* above 1: a recipe's micro-batch is split into so many, so a loss
-                                  * that counts what it averages must count over all of them */
-    bool    counts_given;        /* such a loss is told its count although the micro-batch is whole:
-                                  * it may run in chunks */
+    bool    subpixel;            /* 3x3 convolutions of upsampled maps read the small map */
+    int64_t split;               /* above 1: a recipe's micro-batch is split into so many, and a loss
+                                  * that counts its elements must count over all of them */
+    bool    counts_given;        /* such a loss is given its count although the micro-batch is whole,
+                                  * because it may run in chunks */
 } BuildOptions;
 
 struct Graph {
     Pool     *pool;
     Type      compute;       /* type of parameters and activations: F32, BF16 or F16 */
-    const BuildOptions *build;   /* what builders are asked for; never NULL */
+    const BuildOptions *build;   /* never NULL */
     Value    *values;
     Node     *nodes;
     Param    *params;
@@ -189,11 +191,11 @@ struct Graph {
     int32_t  *scopes;        /* modules to go back to, the innermost scope's last */
     int32_t   n_scopes, cap_scopes;
     Source    source;
-    Phase      phase;
+    Phase     phase;
     bool      backward;
     int32_t   chunk;
-    /* What param_add gives in place of a parameter that is there already, in the part built now:
-     * its average, say. NULL: the parameter itself. */
+    /* What param_add returns for an existing parameter in the phase being built, e.g. its average.
+     * NULL: the parameter itself. */
     Tensor  (*stand_in)(Graph *graph, Param *param);
 
     Err       error;         /* the first misuse, with its sentence */
@@ -211,17 +213,17 @@ Tensor graph_poison(Graph *graph, Err code, const char *fmt, ...)
 void   scope_open(Graph *graph, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void   scope_close(Graph *graph);
 
-/* Model files call builders through macros that note the line; layers keep their caller's line. */
+/* Model files call builders through macros that record the line; layers keep their caller's line. */
 static inline Graph *at_line(Graph *graph, const char *file, int line)
 {
     graph->source = (Source){ file, line };
     return graph;
 }
 
-/* Persistent values. param_add finds an existing parameter of that full name instead of making a
- * second one, so that a weight used twice, or in two parts, is one weight. A constant asked for
- * again is the same one too; a part other than `micro` that wants it in another shape (another
- * batch) has its own. */
+/* Persistent values. param_add returns an existing parameter of that full name instead of adding a
+ * second one, so that a weight used twice, or in two phases, is one weight. The same holds for
+ * constants; a phase other than `micro` that needs a constant in another shape (another batch) gets
+ * its own. */
 Tensor param_add(Graph *graph, const char *name, Shape disk, Init init);
 /* fp32 in every precision */
 Tensor param_add_f32(Graph *graph, const char *name, Shape disk, Init init);
@@ -232,11 +234,11 @@ Tensor state_add(Graph *graph, const char *name, Type type, Shape shape, Class m
 Tensor state_add_from(Graph *graph, const char *name, Type type, Shape shape, const void *start,
                       Class mem_class, bool saved);
 Param *param_find(Graph *graph, const char *name);      /* by full disk name; NULL if absent */
-/* or of what stands in for it; NULL: no parameter's */
+/* of this value or of one that stands in for it; NULL: none */
 Param *param_of(const Graph *graph, int32_t value);
 
-/* The modules, parameters, constants and state of another graph, in an empty one of the same pool;
- * into[v] is what value v of `from` is here, or TENSOR_NONE. */
+/* Copies the modules, parameters, constants and state of another graph into an empty one of the same
+ * pool; into[v] is the copy of value v of `from`, or TENSOR_NONE. */
 void   graph_copy_state(Graph *graph, const Graph *from, int32_t *into);
 
 /* One node. Inputs may be TENSOR_NONE where the op allows it. Returns output 0; out may be NULL. */
@@ -252,15 +254,15 @@ static inline bool   tensor_ok(Tensor t)   { return t.id >= 0; }
 static inline Tensor tensor_none(Graph *g) { return (Tensor){ g, TENSOR_NONE }; }
 Shape       tensor_shape(Tensor t);
 Type        tensor_type(Tensor t);
-Tensor      tensor_class(Tensor t, Class mem_class);     /* says what it is for; returns it */
+Tensor      tensor_class(Tensor t, Class mem_class);     /* sets its class; returns it */
 Tensor      tensor_name(Tensor t, const char *name);
 const char *value_text(const Graph *graph, int32_t id);   /* a name for people, from the pool */
 const char *node_text(const Graph *graph, int32_t id);
 
-/* The host will read t after the current part has run: it stays until then. */
+/* The host will read t after the current phase has run: it is kept until then. */
 void graph_output(Tensor t, const char *name);
 
-/* Lets output 0 of an op take its input's bytes where nothing else reads that input. */
+/* Lets output 0 of an operator take over its input's bytes where nothing else reads that input. */
 void graph_take_inplace(Graph *graph);
 
 bool graph_has(const Graph *graph, const OpDef *op);     /* is there a node of it? */

@@ -1,4 +1,4 @@
-/* rule.c -- what a shape or cost rule may ask of its node, and say of its outputs (ir/op.h). */
+/* rule.c -- what shape and cost rules may ask of a node and set on its outputs (ir/op.h). */
 #include "ir/op.h"
 
 #include "ir/graph_int.h"
@@ -17,8 +17,8 @@ Tensor node_partial_sums(Tensor x)
         return x;
     Node   *n = &x.graph->nodes[value_at(x.graph, x.id)->producer];
     int     last = n->op->n_out;
-    int64_t lines = n->op->partial_sums && n->out[0] == x.id ? n->op->partial_sums(n) : 0;
-    if (!lines)
+    int64_t count = n->op->partial_sums && n->out[0] == x.id ? n->op->partial_sums(n) : 0;
+    if (!count)
         return x;
     if (n->n_out == last) {
         int32_t *out = NEWN(x.graph->pool, int32_t, last + 1);
@@ -26,7 +26,7 @@ Tensor node_partial_sums(Tensor x)
         out[last] = TENSOR_NONE;
         n->out = out;
         n->n_out++;
-        out_set(n, last, F32, SHAPE(lines, dim(tensor_shape(x), -1)));
+        out_set(n, last, F32, SHAPE(count, dim(tensor_shape(x), -1)));
     }
     return (Tensor){ x.graph, n->out[last] };
 }

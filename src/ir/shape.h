@@ -23,7 +23,7 @@ int64_t     shape_count(Shape shape);               /* number of elements; 1 for
 int64_t     shape_rows(Shape shape);                /* product of all axes but the last */
 bool        shape_same(Shape a, Shape b);
 bool        shape_filled(Shape shape);              /* every axis is 1 or more */
-/* false: elements of that size would be more bytes than can be counted */
+/* false: the number of bytes overflows int64_t */
 bool        shape_bytes(Shape shape, int64_t element_bytes, int64_t *bytes);
 Shape       shape_with(Shape shape, int axis, int64_t extent);   /* one axis changed */
 Shape       shape_drop(Shape shape, int axis);      /* one axis removed */

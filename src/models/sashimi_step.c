@@ -62,14 +62,14 @@ struct SashimiState {
 
 /* ---- weights ---- */
 
-typedef struct Reader {
+typedef struct WeightReader {
     Pool    *pool;
     Sampler *sampler;
     char     prefix[128];
-} Reader;
+} WeightReader;
 
-static void reader_at(Reader *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void reader_at(Reader *r, const char *fmt, ...)
+static void reader_at(WeightReader *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void reader_at(WeightReader *r, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
@@ -78,7 +78,7 @@ static void reader_at(Reader *r, const char *fmt, ...)
 }
 
 /* Copies the weight: the sampler's pointer may be valid only until the next call. */
-static float *read_weight(const Reader *r, Pool *pool, const char *name, int64_t n)
+static float *read_weight(const WeightReader *r, Pool *pool, const char *name, int64_t n)
 {
     char         full[256];
     snprintf(full, sizeof full, "%s%s", r->prefix, name);
@@ -96,7 +96,7 @@ static void transpose(const float *from, int64_t rows, int64_t cols, float *to)
             to[c * rows + r] = from[r * cols + c];
 }
 
-static Dense read_dense(const Reader *r, const char *name, int64_t in, int64_t out)
+static Dense read_dense(const WeightReader *r, const char *name, int64_t in, int64_t out)
 {
     char   weight[64], bias[64];
     Pool  *work = pool_new(r->pool, "dense");
@@ -110,7 +110,7 @@ static Dense read_dense(const Reader *r, const char *name, int64_t in, int64_t o
 }
 
 /* w = g v / |v|, with the features of the finer side permuted from h*4+s to s*H+h. */
-static Dense read_pool(const Reader *r, int64_t in, int64_t out, bool down)
+static Dense read_pool(const WeightReader *r, int64_t in, int64_t out, bool down)
 {
     Pool  *work = pool_new(r->pool, "pool");
     Dense  d = { in, out, NEWN(r->pool, float, in * out), NEWN(r->pool, float, out) };
@@ -132,7 +132,7 @@ static Dense read_pool(const Reader *r, int64_t in, int64_t out, bool down)
     return d;
 }
 
-static ScalarNorm read_norm(const Reader *r)
+static ScalarNorm read_norm(const WeightReader *r)
 {
     Pool      *work = pool_new(r->pool, "norm");
     ScalarNorm norm = { *read_weight(r, work, ".norm.norm.m", 1),
@@ -141,7 +141,7 @@ static ScalarNorm read_norm(const Reader *r)
     return norm;
 }
 
-static Err read_s4(const Reader *r, int64_t width, int64_t pairs, int64_t length, S4Step **step)
+static Err read_s4(const WeightReader *r, int64_t width, int64_t pairs, int64_t length, S4Step **step)
 {
     Pool    *work = pool_new(r->pool, "s4");
     S4Params params = {
@@ -159,7 +159,7 @@ static Err read_s4(const Reader *r, int64_t width, int64_t pairs, int64_t length
 }
 
 /* Blocks first, first + 1, ... of the list called `list`. */
-static Err read_pairs(Reader *r, const Sashimi *m, int64_t stage, const char *list, int first,
+static Err read_pairs(WeightReader *r, const Sashimi *m, int64_t stage, const char *list, int first,
                       Pair *pairs)
 {
     int64_t width = sashimi_width(m, stage);
@@ -181,7 +181,7 @@ static Err read_pairs(Reader *r, const Sashimi *m, int64_t stage, const char *li
 Err sashimi_net_new(Pool *pool, const Sashimi *m, Sampler *s, SashimiNet **out)
 {
     SashimiNet *net = NEW(pool, SashimiNet);
-    Reader      r = { .pool = pool, .sampler = s };
+    WeightReader      r = { .pool = pool, .sampler = s };
     int         last = (int)m->pools;
     *net = (SashimiNet){ .m = m };
     net->embedding = read_weight(&r, pool, "encoder.0.embedding.weight",

@@ -51,7 +51,7 @@ static Err stdiff_check(const void *config)
     if (m->image.n != 2)
         return fail(E_USAGE, "model.image has %d numbers; give two, height and width", m->image.n);
     if (m->channels.n < 1)
-        return fail(E_USAGE, "model.channels is empty; give the channels of at low one level");
+        return fail(E_USAGE, "model.channels is empty; give the channels of at least one level");
     int     last = m->channels.n - 1;
     int64_t scale = (int64_t)1 << last;
     for (int i = 0; i < 2; i++) {

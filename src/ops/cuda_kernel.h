@@ -1,4 +1,4 @@
-/* cuda_kernel.h -- giving an operator its CUDA kernel. The build finds these lines
+/* cuda_kernel.h -- the macro that gives an operator its CUDA kernel. The build finds its uses
  * (scripts/list_ops.sh) and makes the plugin's table from them.
  *
  *   CUDA_KERNEL(softmax, .run = softmax_cuda)

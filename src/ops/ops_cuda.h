@@ -1,9 +1,10 @@
-/* ops_cuda.h -- how every *_cuda.cu file begins: the IR as C++ sees it, element access, reductions.
+/* ops_cuda.h -- what every *_cuda.cu file includes: the IR for C++, element access, reductions.
  *
  * A file holds the kernels of one stem and their run functions, extern "C" Err X_cuda(const Call
  * *). Arithmetic is fp32 whatever the storage; sums have a fixed order (no floating-point atomics),
- * so that a second run gives the same bits. A run function only queues work on the call's stream:
- * no allocation, no synchronisation, no host copy, because it is captured into a graph. */
+ * so that every run gives the same bits. A run function only queues work on the call's stream: it
+ * allocates nothing, waits for nothing and copies nothing to the host, because it is captured into a
+ * CUDA graph. */
 #ifndef OPS_OPS_CUDA_H
 #define OPS_OPS_CUDA_H
 
@@ -29,18 +30,18 @@ static inline const CudaHandle *cuda_handle(const Call *call)
 }
 static inline cudaStream_t      cuda_stream(const Call *call) { return cuda_handle(call)->stream; }
 
-/* After a launch: was it taken? */
+/* After a launch: returns its error, if any. */
 #define CUDA_LAUNCHED() CUDA_TRY(cudaPeekAtLastError())
 
 static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* Blocks for n work items of `threads` a block: enough to fill the GPU, the rest by grid-stride
- * loops. */
+/* Blocks for n work items at `threads` per block: enough to fill the GPU; grid-stride loops do the
+ * rest. */
 static inline unsigned cuda_blocks(const Call *call, int64_t n, int threads)
 {
-    int64_t most = (int64_t)cuda_handle(call)->sms * (2048 / threads) * 4,
+    int64_t max_blocks = (int64_t)cuda_handle(call)->sms * (2048 / threads) * 4,
             need = ceil_div(n, threads);
-    return (unsigned)(need < 1 ? 1 : need < most ? need : most);
+    return (unsigned)(need < 1 ? 1 : need < max_blocks ? need : max_blocks);
 }
 
 /* One element, as fp32. */
@@ -55,7 +56,7 @@ __device__ __forceinline__ void  put(float *p, int64_t i, float x) { p[i] = x; }
 __device__ __forceinline__ void  put(bf16 *p, int64_t i, float x) { p[i] = __float2bfloat16_rn(x); }
 __device__ __forceinline__ void  put(f16 *p, int64_t i, float x) { p[i] = __float2half_rn(x); }
 
-/* N neighbours at once, aligned to their size: 16-byte accesses keep the memory busy. */
+/* N adjacent elements, aligned to their size: 16-byte accesses use the memory's full bandwidth. */
 template <class T, int N> struct alignas(sizeof(T) * N) Pack { T at[N]; };
 template <int N, class T> __device__ __forceinline__ void get_pack(const T *p, int64_t i, float *x)
 {
@@ -94,7 +95,7 @@ template <int N, class T> __device__ __forceinline__ void put_pack(T *p, int64_t
     }
 
 /* Sums in a fixed order; every thread of the warp or block gets the result. blockDim.x is a
- * multiple of 32; `lines` is shared memory of 32 floats. */
+ * multiple of 32; `shared` is shared memory of 32 floats. */
 __device__ __forceinline__ float warp_sum(float x)
 {
 #pragma unroll
@@ -109,24 +110,24 @@ __device__ __forceinline__ float warp_max(float x)
         x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, d));
     return x;
 }
-__device__ __forceinline__ float block_sum(float x, float *lines)
+__device__ __forceinline__ float block_sum(float x, float *shared)
 {
     x = warp_sum(x);
     if (threadIdx.x % 32 == 0)
-        lines[threadIdx.x / 32] = x;
+        shared[threadIdx.x / 32] = x;
     __syncthreads();
-    x = threadIdx.x % 32 < blockDim.x / 32 ? lines[threadIdx.x % 32] : 0.0f;
+    x = threadIdx.x % 32 < blockDim.x / 32 ? shared[threadIdx.x % 32] : 0.0f;
     x = warp_sum(x);
     __syncthreads();
     return x;
 }
-__device__ __forceinline__ float block_max(float x, float *lines)
+__device__ __forceinline__ float block_max(float x, float *shared)
 {
     x = warp_max(x);
     if (threadIdx.x % 32 == 0)
-        lines[threadIdx.x / 32] = x;
+        shared[threadIdx.x / 32] = x;
     __syncthreads();
-    x = threadIdx.x % 32 < blockDim.x / 32 ? lines[threadIdx.x % 32] : -INFINITY;
+    x = threadIdx.x % 32 < blockDim.x / 32 ? shared[threadIdx.x % 32] : -INFINITY;
     x = warp_max(x);
     __syncthreads();
     return x;

@@ -1,9 +1,9 @@
-/* parallel.h -- how CPU kernels share work among threads.
+/* parallel.h -- how CPU kernels divide work among threads.
  *
- * Every loop is cut into pieces whose bounds depend only on the extent and the thread count, never
- * on timing, and every reduction adds its pieces in index order: so results repeat bit for
- * bit. Little work is no reason for fewer threads: a team of another size makes libgomp throw the
- * old one away and allocate, in every step. */
+ * Every loop is divided into ranges whose bounds depend only on the extent and the thread count,
+ * never on timing, and every reduction adds its partial results in index order. So results are the
+ * same bit for bit in every run. Even little work runs on all threads: a team of another size makes
+ * libgomp discard the old one and allocate, in every step. */
 #ifndef OPS_PARALLEL_H
 #define OPS_PARALLEL_H
 
@@ -12,13 +12,13 @@
 
 enum { ROW_BLOCK = 1024 }; /* fp32 values staged on the stack at a time (device/convert.h) */
 
-/* Threads for so many tasks: no run is empty. */
+/* Threads for so many tasks, so that each has at least one. */
 static inline int parallel_threads(int threads, int64_t tasks)
 {
     return tasks < threads ? (int)tasks : threads;
 }
 
-/* Piece i of n of [0, count), cut at multiples of unit. */
+/* Range i of n of [0, count), with bounds at multiples of unit. */
 static inline void parallel_piece(int64_t count, int64_t unit, int i, int n, int64_t *from,
                                   int64_t *to)
 {

@@ -4,11 +4,6 @@
 #include "ops/ops.h"
 #include "ops/plugin_cuda_kernels.h"
 
-/* cuda_kernels.def is made by the build (scripts/list_ops.sh). */
-#define CUDA_KERNEL(op) extern const Kernel cuda_kernel_##op;
-#include "ops/cuda_kernels.def"
-#undef CUDA_KERNEL
-
 static const Kernel *const kernels[OP_COUNT] = {
 #define CUDA_KERNEL(op) [OP_ID_##op] = &cuda_kernel_##op,
 #include "ops/cuda_kernels.def"

@@ -1,26 +1,27 @@
-/* chunk.c -- finds regions that can be done in n, and builds the graph that does so. */
+/* chunk.c -- finds sections that can run in n chunks, and builds the graph that does so. */
 #include "rewrite/chunk.h"
 
 #include "ops/arrange/arrange.h"
 #include "ops/elementwise/basic.h"
 #include "ops/ops.h"
 
-/* A region must keep at least so many times the bytes to itself that it has to put together for
- * others. */
-enum { WORTH = 4 };
+/* The values that a section keeps inside must have more than so many times the bytes of those it
+ * assembles for readers outside. */
+enum { MIN_INSIDE_RATIO = 4 };
 
 typedef struct Chunking {
     const Graph *from;
     Graph       *to;
     int64_t      n;              /* chunks */
     int32_t      loss;           /* value of `from` */
-    ChunkRule     *rules;          /* per node */
-    bool        *inside;         /* per node: of a region */
-    int32_t     *level;  /* per node: regions of a level run together, after what stands outside */
-    bool        *batch;          /* per value: made from what is fed or drawn */
-    bool        *joined;         /* per value: made inside, read outside */
-    Tensor      *whole;          /* per value, in `to`: none while only n of it are there */
-    Tensor      *views;          /* per value, in `to`: what its n are parts of */
+    ChunkRule   *rules;          /* per node */
+    bool        *inside;         /* per node: in a section */
+    int32_t     *level;          /* per node: sections of a level run together, after the level's
+                                  * nodes outside */
+    bool        *batch;          /* per value: depends on feeds or random numbers */
+    bool        *joined;         /* per value: produced inside, read outside */
+    Tensor      *whole;          /* per value, in `to`: none while only its chunks exist */
+    Tensor      *views;          /* per value, in `to`: the view that its chunks are parts of */
     Tensor      *parts;          /* per value and chunk, in `to` */
 } Chunking;
 
@@ -48,23 +49,22 @@ static void chunk_mark_batch(Chunking *c)
     }
 }
 
-/* Every node that has a rule, something of the batch to cut, and nothing whole that comes in
- * n. */
+/* Every node that has a rule, slices a value of the batch, and reads no chunked value whole. */
 static void chunk_find_samples(Chunking *c)
 {
     for (int32_t i = 0; i < c->from->n_nodes; i++) {
         const Node *n = &c->from->nodes[i];
         bool        any = false, can = chunk_rule(c->from->pool, n, c->n, false, &c->rules[i]);
         for (int j = 0; can && j < n->n_in; j++) {
-            bool cut = c->rules[i].inputs >> j & 1;
-            any |= cut && c->batch[n->in[j]];
-            can &= cut || !chunk_produced_inside(c, n->in[j]);
+            bool sliced = c->rules[i].inputs >> j & 1;
+            any |= sliced && c->batch[n->in[j]];
+            can &= sliced || !chunk_produced_inside(c, n->in[j]);
         }
         c->inside[i] = can && any;
     }
 }
 
-/* From the loss backwards: row by row, and read by nothing else. */
+/* From the loss backwards: nodes that work row by row and have no readers outside. */
 static void chunk_find_rows(Chunking *c)
 {
     /* readers that are not inside */
@@ -90,7 +90,7 @@ static void chunk_find_rows(Chunking *c)
 
 static int32_t chunk_levels(Chunking *c)
 {
-    int32_t most = 0;
+    int32_t deepest = 0;
     for (int32_t i = 0; i < c->from->n_nodes; i++) {
         const Node *n = &c->from->nodes[i];
         c->level[i] = 0;
@@ -99,9 +99,9 @@ static int32_t chunk_levels(Chunking *c)
             int32_t after = producer < 0 ? 0 : c->level[producer] + (c->inside[producer] && !c->inside[i]);
             c->level[i] = after > c->level[i] ? after : c->level[i];
         }
-        most = c->level[i] > most ? c->level[i] : most;
+        deepest = c->level[i] > deepest ? c->level[i] : deepest;
     }
-    return most + 1;
+    return deepest + 1;
 }
 
 static void chunk_mark_joined(Chunking *c)
@@ -116,7 +116,7 @@ static void chunk_mark_joined(Chunking *c)
         c->joined[c->from->outputs[i].value] |= chunk_produced_inside(c, c->from->outputs[i].value);
 }
 
-/* Takes out the first level that would put together more than it keeps to itself. */
+/* Removes the first level that would assemble too much for what it keeps inside. */
 static bool chunk_drop_one(Chunking *c, int32_t n_levels)
 {
     double *inner = NEWN(c->from->pool, double, n_levels),
@@ -131,7 +131,7 @@ static bool chunk_drop_one(Chunking *c, int32_t n_levels)
                                   : inner)[c->level[i]] += (double)value_at(c->from, value)->bytes;
         }
     for (int32_t level = 0; level < n_levels; level++) {
-        if (!some[level] || inner[level] > WORTH * outer[level])
+        if (!some[level] || inner[level] > MIN_INSIDE_RATIO * outer[level])
             continue;
         for (int32_t i = 0; i < c->from->n_nodes; i++)
             c->inside[i] &= c->level[i] != level;
@@ -142,7 +142,7 @@ static bool chunk_drop_one(Chunking *c, int32_t n_levels)
 
 /* ---- building ---- */
 
-static Tensor chunk_whole(const Chunking *c, int32_t value)     /* whole */
+static Tensor chunk_whole(const Chunking *c, int32_t value)
 {
     if (value < 0)
         return tensor_none(c->to);
@@ -173,7 +173,8 @@ static void chunk_like(const Chunking *c, Tensor t, int32_t value)
         tensor_class(t, value_at(c->from, value)->mem_class);
 }
 
-/* One more chunk of something that is read whole: not part of the chunk, which need not wait for it. */
+/* Adds a chunk to a value that is read whole. The node is outside the chunk, which does not wait for
+ * it. */
 static void chunk_join(Chunking *c, int32_t value, int64_t chunk, bool sums)
 {
     Tensor  t = c->parts[value * c->n + chunk], *whole = &c->whole[value];
@@ -218,9 +219,9 @@ static void chunk_node(Chunking *c, int32_t id, int64_t chunk)    /* chunk -1: o
     }
 }
 
-/* Level after level: what stands outside at its place, the first chunk of the region among it, then
- * the others. Lots run down, so that the backward pass, which comes from the other side, begins
- * with chunk 0. */
+/* Level after level: nodes outside in their order with the first chunk among them, then the other
+ * chunks. Chunks are built from the last to the first, so that the backward pass, which runs in
+ * reverse, begins with chunk 0. */
 static void chunk_build(Chunking *c, int32_t n_levels)
 {
     bool   *done = NEWN(c->from->pool, bool, c->from->n_nodes);
@@ -269,7 +270,7 @@ Err graph_chunk(Graph *graph, const ChunkSpec *spec, Graph **out, Tensor *loss, 
     } while (spec->sample_chunks > 1 && chunk_drop_one(&c, n_levels));
     for (int32_t i = 0; i < graph->n_nodes; i++)
         *chunked += c.inside[i] && !graph->nodes[i].op->view;
-    if (*chunked < 2) {                          /* one node alone has nothing to keep to itself */
+    if (*chunked < 2) {                          /* one node alone keeps nothing inside */
         *chunked = 0;
         return OK;
     }

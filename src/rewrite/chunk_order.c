@@ -1,38 +1,38 @@
-/* chunk_order.c -- the nodes of a graph so that each chunk runs forward and backward before the
+/* chunk_order.c -- orders the nodes of a graph so that each chunk runs forward and backward before the
  * next. */
 #include "rewrite/chunk.h"
 
-typedef struct Order {
+typedef struct ChunkOrder {
     const Graph *graph;
-    int32_t     *before;         /* edges by node: those that must stand earlier */
+    int32_t     *before;         /* edges by node: nodes that must come earlier */
     int64_t     *first;          /* per node, into before; n_nodes + 1 */
     int32_t     *list;
     int32_t      n;
     bool        *done;
-} Order;
+} ChunkOrder;
 
-/* Who must come before whom: producers before readers; and where a persistent value is written,
- * readers and writers keep the order they have. edge(i, j): j stands before i. */
-typedef void (*Edge)(Order *o, int32_t node, int32_t earlier);
+/* Producers come before readers; and where a persistent value is written, its readers and writers keep
+ * their order. edge(o, i, j): node j comes before node i. */
+typedef void (*Edge)(ChunkOrder *o, int32_t node, int32_t earlier);
 
-static void order_count(Order *o, int32_t node, int32_t earlier)
+static void order_count(ChunkOrder *o, int32_t node, int32_t earlier)
 {
     (void)earlier;
     o->first[node + 1]++;
 }
 
-static void order_fill(Order *o, int32_t node, int32_t earlier)
+static void order_fill(ChunkOrder *o, int32_t node, int32_t earlier)
 {
     o->before[o->first[node]++] = earlier;
 }
 
-static void order_edges(Order *o, Pool *pool, Edge edge)
+static void order_edges(ChunkOrder *o, Pool *pool, Edge edge)
 {
     const Graph *g = o->graph;
     int32_t     *writer = NEWN(pool, int32_t, g->n_values);      /* per root: its last writer + 1 */
     /* per root: its last reader since + 1 */
     int32_t     *newest = NEWN(pool, int32_t, g->n_values);
-    int32_t     *older = NULL;  /* reads: the one before of the same root */
+    int32_t     *older = NULL;               /* per read: the previous read of the same root */
     int32_t      n_reads = 0, reads = 1;
     for (int32_t i = 0; i < g->n_nodes; i++)
         reads += g->nodes[i].n_in;
@@ -65,7 +65,7 @@ static void order_edges(Order *o, Pool *pool, Edge edge)
     }
 }
 
-static void order_put(Order *o, int32_t node)
+static void order_put(ChunkOrder *o, int32_t node)
 {
     if (o->done[node])
         return;
@@ -86,7 +86,7 @@ void graph_order_chunks(Graph *graph)
     if (!chunks || graph->error)
         return;
     Pool *pool = pool_new(NULL, "order");
-    Order o = { .graph = graph,
+    ChunkOrder o = { .graph = graph,
                 .first = NEWN(pool, int64_t, graph->n_nodes + 1),
                 .list = NEWN(pool, int32_t, graph->n_nodes),
                 .done = NEWN(pool, bool, graph->n_nodes) };

@@ -1,11 +1,11 @@
-/* chunk_rule.c -- what a node looks like when it runs in chunks, by its operator's ChunkDef. */
+/* chunk_rule.c -- how a node runs in chunks, from its operator's ChunkDef. */
 #include "rewrite/chunk.h"
 
 #include <string.h>
 
 enum { CHUNK_MAX_INPUTS = 32 };  /* bits of a mask */
 
-/* Every input of the mask can be sliced, along the axis that input `like` is sliced along. */
+/* True if every input of the mask can be sliced along the same axis as input `like`. */
 static bool chunk_inputs(const Node *n, uint32_t inputs, int like, int64_t chunks)
 {
     for (int i = 0; i < n->n_in; i++)
@@ -38,7 +38,7 @@ bool chunk_rule(Pool *pool, const Node *n, int64_t chunks, bool rows_only, Chunk
         return false;
     *rule = (ChunkRule){ .inputs = def->inputs,
                          .sums = def->by == CHUNK_MEAN_LOSS || def->by == CHUNK_COUNTED_LOSS };
-    for (int i = 0; i < CHUNK_MAX_INPUTS; i++)       /* those there are */
+    for (int i = 0; i < CHUNK_MAX_INPUTS; i++)       /* only inputs that are present */
         if (i >= n->n_in || n->in[i] < 0)
             rule->inputs &= ~INPUT(i);
     int like = 0;

@@ -1,4 +1,5 @@
-/* lines.c -- who sums a bias's gradient: lines of the node that made it, or all of it again. */
+/* partial_sums.c -- how a bias's gradient is summed: from partial column sums that dy's producer wrote,
+ * or from dy itself. */
 #include "test.h"
 
 #include "autodiff/autodiff.h"
@@ -20,7 +21,7 @@ static Tensor layer(Tensor x, const char *name, int64_t out)
     return y;
 }
 
-/* What is summed for the bias of that layer, and by whom it was made. */
+/* The shape of what is summed for that bias, and its producer. */
 static const Node *summed(Graph *graph, const char *bias, Shape *shape)
 {
     const Value *grad = value_at(graph, param_find(graph, bias)->grad);
@@ -53,25 +54,25 @@ static Tensor gated(Tensor x)
 
 static void one_reader(void)
 {
-    Pool  *pool = pool_new(NULL, "lines");
+    Pool  *pool = pool_new(NULL, "partial sums");
     Shape  shape;
     Graph *graph = backward(pool, 550, function);
     const Node *producer = summed(graph, "first.b", &shape);
     CHECK(producer->op == &op_gelu_tanh_grad && producer->n_out == 2);
-    CHECK(shape_same(shape, SHAPE(35, 40)));             /* 1,100 rows, 32 a line */
-    producer = summed(graph, "second.b", &shape);           /* its dy is made by no such node */
+    CHECK(shape_same(shape, SHAPE(35, 40)));             /* 1,100 rows, 32 per partial sum */
+    producer = summed(graph, "second.b", &shape);           /* the producer of dy writes none */
     CHECK(shape_same(shape, SHAPE(2, 550, 1)) && producer->n_out == producer->op->n_out);
 
-    graph = backward(pool, 100, function);               /* short: read again */
+    graph = backward(pool, 100, function);               /* few rows: dy is read again */
     producer = summed(graph, "first.b", &shape);
     CHECK(producer->op == &op_gelu_tanh_grad && producer->n_out == 1);
     CHECK(shape_same(shape, SHAPE(2, 100, 40)));
     pool_free(pool);
 }
 
-static void two_readers(void)                    /* two biases, one gradient: made once */
+static void two_readers(void)                    /* two biases, one gradient: written once */
 {
-    Pool  *pool = pool_new(NULL, "lines");
+    Pool  *pool = pool_new(NULL, "partial sums");
     Shape  shape;
     Graph *graph = backward(pool, 550, joined);
     const Node *producer = summed(graph, "first.b", &shape);
@@ -80,14 +81,14 @@ static void two_readers(void)                    /* two biases, one gradient: ma
     pool_free(pool);
 }
 
-static void samples(void)                        /* lines of a gated sum are of one sample */
+static void samples(void)                        /* each partial sum covers one sample */
 {
-    Pool  *pool = pool_new(NULL, "lines");
+    Pool  *pool = pool_new(NULL, "partial sums");
     Shape  shape;
     Graph *graph = backward(pool, 550, gated);
     CHECK(summed(graph, "first.b", &shape)->op == &op_gated_add_grad);
     CHECK(shape_same(shape, SHAPE(2 * 18, 64)));
-    CHECK(summed(graph, "other.b", &shape)->op != &op_gated_add_grad);   /* goes around the gate */
+    CHECK(summed(graph, "other.b", &shape)->op != &op_gated_add_grad);   /* bypasses the gate */
     pool_free(pool);
 }
 

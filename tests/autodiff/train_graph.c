@@ -1,4 +1,4 @@
-/* train.c -- the update part against plain formulas in double, over several steps and
+/* train_graph.c -- the update phase against plain formulas in double, over several steps and
  * micro-batches. */
 #include "profile/devices.h"
 #include "test.h"

@@ -1,4 +1,4 @@
-/* degrade.c -- each kind of damage by itself, and edges where they are. */
+/* degrade.c -- each degradation by itself, and edges where they should be. */
 #include "test.h"
 
 #include "data/degrade.h"
@@ -48,14 +48,14 @@ static void kernels_keep_the_light(void)
         }
         CHECK_NEAR(sum, 1, 1e-5);
         CHECK(k.size % 2 == 1 && k.size >= 7 && k.size <= KERNEL_MAX);
-        for (int i = 0; i < k.size * k.size / 2; i++)        /* point-symmetric about the middle */
+        for (int i = 0; i < k.size * k.size / 2; i++)        /* point-symmetric about the centre */
             CHECK_NEAR(k.at[i], k.at[k.size * k.size - 1 - i], 1e-6);
         if (trial < 20) {
             blur(good, S, S, &k, bad, &work);
             CHECK_NEAR(mean(bad), mean(good), 0.02);
         }
     }
-    kernel_sinc(3.14159265f, 21, &k);  /* passes nearly all: its middle stands out */
+    kernel_sinc(3.14159265f, 21, &k);  /* passes nearly everything: mostly its centre */
     CHECK(k.at[220] > 0.5f);
     kernel_sinc(1.0f, 21, &k);
     CHECK(k.at[220] < 0.1f);
@@ -81,7 +81,7 @@ static void jpeg_loses_more_at_lower_quality(void)
     CHECK(before > 0.01 && before < 0.2);
     for (int i = 0; i < N; i++)
         bad[i] = 128 / 255.0f;
-    jpeg_loss(bad, S - 3, S - 5, 75);                        /* odd sizes; grey is kept exactly */
+    jpeg_loss(bad, S - 3, S - 5, 75);                        /* odd sizes; grey stays grey */
     for (int i = 0; i < (S - 3) * (S - 5) * 3; i++)
         CHECK_NEAR(bad[i], 128 / 255.0, 1e-6);
 }

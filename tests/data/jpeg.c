@@ -1,4 +1,4 @@
-/* jpeg.c -- JPEG in: levels as libjpeg-turbo gives them, files that are not read, damaged ones.
+/* jpeg.c -- JPEG files: levels equal to libjpeg-turbo's, unsupported files, damaged files.
  * tests/py/test_jpeg.py compares far more files. */
 #include "alloc_count.h"
 #include "test.h"
@@ -7,24 +7,26 @@
 #include "data/image.h"
 #include "data/jpeg.h"
 #include "data/png.h"
+#include "crc.h"
 #include "jpeg_files.h"
 
 #include <stdlib.h>
 
-enum { ROOM = 1 << 20, LARGEST = 2048 };     /* bytes: of work that is tried, of the files */
+enum { MAX_ROOM = 1 << 20, MAX_FILE = 2048 };    /* bytes */
 
 static Pool         *pool;
 static Work          work;
-static unsigned char file[LARGEST + 128];    /* one that is changed */
+static unsigned char file[MAX_FILE + 128];       /* a copy to be changed */
 
 static size_t copy(const struct JpegFile *f)
 {
-    REQUIRE(f->n <= LARGEST);
+    REQUIRE(f->n <= MAX_FILE);
     memcpy(file, f->at, f->n);
     return f->n;
 }
 
-/* Decodes a copy that ends where its memory does, in exactly the room that looking asks for. */
+/* Decodes a copy that ends where its memory ends, in exactly the workspace that jpeg_parse asks
+ * for. */
 static Err decode(const unsigned char *bytes, size_t n, Raster *r)
 {
     ImageInfo    info;
@@ -34,7 +36,7 @@ static Err decode(const unsigned char *bytes, size_t n, Raster *r)
     Err err = jpeg_parse("by hand", own, n, &info);
     if (!err) {
         work = (Work){ .at = malloc(info.room), .n = info.room };
-        memset(work.at, 0x5A, work.n);       /* what it held does not matter */
+        memset(work.at, 0x5A, work.n);       /* its old content must not matter */
         long long allocated = atomic_load(&alloc_calls);
         err = jpeg_decode("by hand", own, n, &work, r);
         if (!err) {
@@ -60,7 +62,7 @@ static void refused(size_t n, const char *says)
     }
 }
 
-static size_t find(size_t n, int marker)     /* the place after it */
+static size_t find(size_t n, int marker)     /* index after the marker */
 {
     for (size_t i = 0; i + 1 < n; i++)
         if (file[i] == 0xFF && file[i + 1] == marker)
@@ -69,7 +71,7 @@ static size_t find(size_t n, int marker)     /* the place after it */
     return 0;
 }
 
-static void levels_are_those_of_others(void)
+static void levels_equal_libjpegs(void)
 {
     for (int i = 0; i < JPEG_FILES; i++) {
         const struct JpegFile *f = &jpeg_files[i];
@@ -79,11 +81,11 @@ static void levels_are_those_of_others(void)
         CHECK_INT(r.height, f->height);
         CHECK_INT(r.channels, f->channels);
         CHECK_INT(r.depth, 8);
-        CHECK_INT(png_crc(r.at, (size_t)(f->width * f->height * f->channels)), f->levels);
+        CHECK_INT(crc_of(r.at, (size_t)(f->width * f->height * f->channels)), f->levels);
     }
 }
 
-static void others_are_named(void)
+static void unsupported_files_are_named(void)
 {
     static const struct { int marker; const char *says; } frames[] = {
         { 0xC3, "lossless coding" },       { 0xC5, "hierarchical coding" },
@@ -98,10 +100,10 @@ static void others_are_named(void)
         refused(n, frames[i].says);
         CHECK(strstr(err_text(), "convert it to PNG, or to a plain JPEG") != NULL);
     }
-    file[at - 1] = 0xC1;                     /* extended: the same here */
+    file[at - 1] = 0xC1;                     /* extended sequential: decoded in the same way */
     Raster r;
     CHECK_OK(decode(file, n, &r));
-    CHECK_INT(png_crc(r.at, (size_t)(f->width * f->height * f->channels)), f->levels);
+    CHECK_INT(crc_of(r.at, (size_t)(f->width * f->height * f->channels)), f->levels);
     file[at + 2] = 12;
     refused(n, "12 bits a sample");
     file[at + 2] = 8;
@@ -129,10 +131,10 @@ static void truncated_anywhere(void)
         size_t n = copy(&jpeg_files[i]);
         for (size_t keep = 0; keep < n; keep++) {
             ImageInfo info;
-            CHECK_INT(jpeg_parse("x", file, keep, &info), E_FORMAT);     /* found by looking */
+            CHECK_INT(jpeg_parse("x", file, keep, &info), E_FORMAT);     /* before decoding */
             CHECK(strstr(err_text(), "x is a truncated JPEG") != NULL);
         }
-        for (size_t keep = find(n, 0xDA) + 12; keep < n - 2; keep++) {   /* an end mark put on */
+        for (size_t keep = find(n, 0xDA) + 12; keep < n - 2; keep++) {   /* end marker added */
             unsigned char was[2] = { file[keep], file[keep + 1] };
             file[keep] = 0xFF;
             file[keep + 1] = 0xD9;
@@ -143,7 +145,7 @@ static void truncated_anywhere(void)
     }
 }
 
-static void damaged_anywhere(void)           /* an error or a image, never more */
+static void damaged_anywhere(void)           /* an error or an image, never a crash */
 {
     for (int i = 0; i < JPEG_FILES; i++)
         for (int k = 0; k < 4000; k++) {
@@ -152,26 +154,26 @@ static void damaged_anywhere(void)           /* an error or a image, never more 
                 file[2 + (size_t)rand() % (n - 2)] = (unsigned char)rand();
             ImageInfo info;
             Raster      r;
-            if (jpeg_parse("x", file, n, &info) == OK && info.room < ROOM &&
+            if (jpeg_parse("x", file, n, &info) == OK && info.room < MAX_ROOM &&
                 decode(file, n, &r) != OK)
                 CHECK(!strncmp(err_text(), "by hand ", 8));
         }
 }
 
-static void what_contradicts_itself(void)
+static void contradictions_are_refused(void)
 {
     const struct JpegFile *halved = &jpeg_files[1], *progressive = &jpeg_files[2];
     size_t n = copy(halved);
     file[find(n, 0xD0) - 1] = 0xD1;
-    refused(n, "restart mark is missing or out of its order");
+    refused(n, "restart marker is missing or out of order");
     n = copy(halved);
     file[find(n, 0xDB) + 3] = 0;
-    refused(n, "a quantiser is 0");
+    refused(n, "a quantisation table has a 0");
     n = copy(halved);
     memset(file + find(n, 0xC4) + 3, 3, 3);  /* codes of 1, 2 and 3 bits */
     refused(n, "Huffman table");
     n = copy(halved);
-    memmove(file + n + 63, file + n - 2, 2);         /* 65 bytes of data more */
+    memmove(file + n + 63, file + n - 2, 2);         /* 65 more bytes of data */
     memset(file + n - 2, 0x55, 65);
     refused(n + 65, "go on after its last block");
     n = copy(progressive);
@@ -182,8 +184,8 @@ static void what_contradicts_itself(void)
     refused(last, "its last scans are missing");
 }
 
-/* As libjpeg does, which only warns: the image is whole. */
-static void a_few_bytes_after_it(void)
+/* A few stray bytes after a complete image are accepted; libjpeg only warns about them too. */
+static void stray_bytes_after_the_image(void)
 {
     for (int i = 0; i < JPEG_FILES; i++) {
         size_t n = copy(&jpeg_files[i]);
@@ -200,7 +202,7 @@ static void a_few_bytes_after_it(void)
     }
 }
 
-static void any_name_will_do(void)           /* what a file is, its bytes say */
+static void any_name_will_do(void)           /* the first bytes decide, not the name */
 {
     static const char *const names[] = { "jpeg_test.jpg", "jpeg_test.JPEG", "jpeg_test.png" };
     for (int i = 0; i < 3; i++) {
@@ -230,12 +232,12 @@ static void any_name_will_do(void)           /* what a file is, its bytes say */
 int main(void)
 {
     pool = pool_new(NULL, "test");
-    RUN(levels_are_those_of_others);
-    RUN(others_are_named);
+    RUN(levels_equal_libjpegs);
+    RUN(unsupported_files_are_named);
     RUN(truncated_anywhere);
     RUN(damaged_anywhere);
-    RUN(what_contradicts_itself);
-    RUN(a_few_bytes_after_it);
+    RUN(contradictions_are_refused);
+    RUN(stray_bytes_after_the_image);
     RUN(any_name_will_do);
     pool_free(pool);
     return test_end();

@@ -1,4 +1,4 @@
-/* jpeg_files.h -- small JPEG files that libjpeg-turbo wrote, and the checksums (png_crc) of the
+/* jpeg_files.h -- small JPEG files that libjpeg-turbo wrote, and the checksums (crc.h) of the
  * levels that it reads from them. */
 #ifndef TESTS_DATA_JPEG_FILES_H
 #define TESTS_DATA_JPEG_FILES_H
@@ -16,7 +16,7 @@ static const unsigned char jpeg_grey[] = {     /* 9x7, baseline */
     63, 0, 21, 31, 36, 47, 255, 217,
 };
 
-static const unsigned char jpeg_halved[] = {     /* 21x18, 4:2:0, a restart after each unit */
+static const unsigned char jpeg_halved[] = {     /* 21x18, 4:2:0, a restart marker after each MCU */
     255, 216, 255, 224, 0, 16, 74, 70, 73, 70, 0, 1, 1, 0, 0, 1, 0, 1, 0, 0, 255, 219, 0, 67, 0, 16,
     11, 12, 14, 12, 10, 16, 14, 13, 14, 18, 17, 16, 19, 24, 40, 26, 24, 22, 22, 24, 49, 35, 37, 29,
     40, 58, 51, 61, 60, 57, 51, 56, 55, 64, 72, 92, 78, 64, 68, 87, 69, 55, 56, 80, 109, 81, 87, 95,
@@ -62,7 +62,7 @@ static const unsigned char jpeg_progressive[] = {     /* 21x18, 4:2:2, ten scans
     193, 87, 5, 94, 81, 255, 217,
 };
 
-static const unsigned char jpeg_rgb[] = {     /* 5x4, red, green and blue themselves */
+static const unsigned char jpeg_rgb[] = {     /* 5x4, stored as RGB */
     255, 216, 255, 238, 0, 14, 65, 100, 111, 98, 101, 0, 100, 0, 0, 0, 0, 0, 255, 219, 0, 67, 0, 6,
     4, 5, 6, 5, 4, 6, 6, 5, 6, 7, 7, 6, 8, 10, 16, 10, 10, 9, 9, 10, 20, 14, 15, 12, 16, 23, 20, 24,
     24, 23, 20, 22, 22, 26, 29, 37, 31, 26, 27, 35, 28, 22, 22, 32, 44, 32, 35, 38, 39, 41, 42, 41,

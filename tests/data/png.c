@@ -1,10 +1,12 @@
-/* png.c -- PNG in and out: what is written is read back; every depth and colour type; damaged
- * files. */
+/* png.c -- PNG files: every depth and colour type is read, damaged files are refused, what is
+ * written is read back and allocates nothing in a pool that keeps its memory. */
+#include "alloc_count.h"
 #include "test.h"
 
 #include "base/file.h"
 #include "data/image.h"
 #include "data/png.h"
+#include "crc.h"
 
 #include <stdlib.h>
 
@@ -16,7 +18,7 @@ static void room(size_t n)
     work = (Work){ .at = pool_alloc(pool, n, 1), .n = n };
 }
 
-/* Written by hand: raw rows in stored deflate blocks. */
+/* A PNG put together here: raw rows in stored deflate blocks. */
 typedef struct Hand { unsigned char at[1 << 16]; size_t n; } Hand;
 
 static void put32(Hand *h, uint32_t x)
@@ -33,13 +35,7 @@ static void chunk(Hand *h, const char *name, const unsigned char *bytes, size_t 
     if (n)
         memcpy(h->at + h->n + 4, bytes, n);
     h->n += n + 4;
-    uint32_t crc = 0xFFFFFFFFu;
-    for (size_t i = start; i < h->n; i++) {
-        crc ^= h->at[i];
-        for (int b = 0; b < 8; b++)
-            crc = crc >> 1 ^ (crc & 1 ? 0xEDB88320u : 0);
-    }
-    put32(h, ~crc);
+    put32(h, crc_of(h->at + start, h->n - start));
 }
 
 static void hand_png(Hand *h, uint32_t width, uint32_t height, int depth, int colour,
@@ -119,7 +115,7 @@ static void every_kind_is_read(void)
     CHECK_INT(((const uint8_t *)r.at)[0], 1);
     CHECK_INT(((const uint8_t *)r.at)[5], 252);
 
-    const unsigned char rgba[] = { 0, 9, 8, 7, 0 };  /* wholly transparent: colour as stored */
+    const unsigned char rgba[] = { 0, 9, 8, 7, 0 };  /* fully transparent: the colour as stored */
     hand_png(&h, 1, 1, 8, 6, NULL, 0, rgba, sizeof rgba);
     CHECK_OK(hand_read(&h, &r));
     CHECK_INT(r.channels, 3);
@@ -152,13 +148,13 @@ static void bad_headers(void)
     CHECK_OK(png_parse("x", h.at, h.n, &info));
     for (size_t n = 0; n < h.n; n++)                         /* every truncation */
         CHECK_INT(png_parse("x", h.at, n, &info), E_FORMAT);
-    h.at[8 + 8 + 14] ^= 1;                                   /* the crc of the header */
+    h.at[8 + 8 + 14] ^= 1;                                   /* the checksum of the header */
     Raster r;
     CHECK_INT(hand_read(&h, &r), E_FORMAT);
     CHECK(strstr(err_text(), "by hand is a damaged PNG") != NULL);
-    hand_png(&h, 4, 1, 8, 0, NULL, 0, row, sizeof row);      /* fewer pixels than it says */
+    hand_png(&h, 4, 1, 8, 0, NULL, 0, row, sizeof row);      /* fewer pixels than the header says */
     CHECK_INT(hand_read(&h, &r), E_FORMAT);
-    for (int i = 0; i < 2000; i++) {  /* damaged anywhere: never more than an error */
+    for (int i = 0; i < 2000; i++) {  /* a flipped bit anywhere: at worst an error */
         hand_png(&h, 1, 1, 8, 0, NULL, 0, row, sizeof row);
         h.at[(size_t)rand() % h.n] ^= (unsigned char)(1 << rand() % 8);
         if (hand_read(&h, &r) == OK)
@@ -166,8 +162,8 @@ static void bad_headers(void)
     }
 }
 
-/* A changed bit in what makes the pixels is found by looking, text may say anything. */
-static void checksums_are_looked_at(void)
+/* png_look finds a changed bit in a chunk that pixels need; text may change. */
+static void checksums_are_checked(void)
 {
     static const unsigned char row[] = { 0, 10, 20, 30 };
     static const char path[] = "png_test_sum.png";
@@ -176,7 +172,7 @@ static void checksums_are_looked_at(void)
     hand_png(&h, 1, 1, 8, 2, NULL, 0, row, sizeof row);
     CHECK_OK(file_write(path, h.at, h.n));
     CHECK_OK(png_look(path, &info));
-    CHECK_INT(png_crc((const unsigned char *)"123456789", 9), 0xcbf43926);
+    CHECK_INT(crc_of("123456789", 9), 0xcbf43926);
     for (size_t at = 8; at < h.n; at++) {
         unsigned char was = h.at[at];
         bool text = at >= 33 + 4 && at < 33 + 12 + 13;       /* of the chunk after the header */
@@ -224,6 +220,49 @@ static void written_and_read(void)
     remove(path);
 }
 
+/* As for results between training steps: once without a path before step 1, then to files. */
+static void writing_again_allocates_nothing(void)
+{
+    enum { SIDE = 97 };
+    static unsigned char pixels[SIDE * SIDE * 3];
+    const char *path = "png_test_again.png";
+    Pool       *kept = pool_new(pool, "kept");
+    pool_keep(kept);
+    for (int channels = 1; channels <= 3; channels += 2) {
+        memset(pixels, 0, sizeof pixels);
+        CHECK_OK(png_write_in(kept, NULL, pixels, SIDE, SIDE, channels));
+        long long before = atomic_load(&alloc_calls);
+        for (int times = 0; times < 3; times++) {
+            for (size_t i = 0; i < sizeof pixels; i++)
+                pixels[i] = (unsigned char)(times == 1 ? (int)(i / 50) : rand());
+            CHECK_OK(png_write_in(kept, path, pixels, SIDE, SIDE, channels));
+        }
+        CHECK_INT(atomic_load(&alloc_calls) - before, 0);
+        Raster r;
+        work.used = 0;
+        CHECK_OK(image_open(path, &work, &r));
+        CHECK(!memcmp(r.at, pixels, (size_t)(SIDE * SIDE * channels)));
+    }
+    CHECK_OK(file_remove(path));
+    pool_free(kept);
+}
+
+/* Without libpng nothing is read, and images are written as PNM. */
+static void without_libpng(void)
+{
+    static const unsigned char pixels[] = { 1, 2, 3, 4, 5, 6 };
+    const char *path = "png_test.pnm";
+    char       *bytes;
+    size_t      n;
+    CHECK_OK(png_write(path, pixels, 1, 2, 3));
+    CHECK_OK(file_read(pool, path, &bytes, &n));
+    CHECK_INT(n, 11 + sizeof pixels);
+    CHECK(!memcmp(bytes, "P6\n2 1\n255\n\1\2\3\4\5\6", n));
+    CHECK_INT(png_look(path, &(ImageInfo){ 0 }), E_IO);
+    CHECK(strstr(err_text(), "built without libpng") != NULL);
+    CHECK_OK(file_remove(path));
+}
+
 static void sizes_change_as_they_should(void)
 {
     static float in[40 * 40 * 3], out[40 * 40 * 3], back[40 * 40 * 3];
@@ -232,12 +271,12 @@ static void sizes_change_as_they_should(void)
         work.used = 0;
         for (int i = 0; i < 40 * 40 * 3; i++)
             in[i] = 0.3f;
-        image_resize(in, 40, 40, 3, out, 13, 7, kind, &work);        /* flat stays flat */
+        image_resize(in, 40, 40, 3, out, 13, 7, kind, &work);        /* a flat image stays flat */
         for (int i = 0; i < 13 * 7 * 3; i++)
             CHECK_NEAR(out[i], 0.3, 1e-5);
         for (int i = 0; i < 40 * 40; i++)
             in[i] = (float)(i % 40) / 40;
-        /* the same size is the same image */
+        /* the same size gives the same image */
         image_resize(in, 40, 40, 1, out, 40, 40, kind, &work);
         CHECK(!memcmp(in, out, 1600 * sizeof(float)));
         image_resize(in, 40, 40, 1, out, 20, 20, kind, &work);       /* a ramp stays a ramp */
@@ -256,10 +295,15 @@ int main(void)
 {
     pool = pool_new(NULL, "test");
     room(8 << 20);
-    RUN(every_kind_is_read);
-    RUN(bad_headers);
-    RUN(checksums_are_looked_at);
-    RUN(written_and_read);
+    if (strcmp(image_ending, ".png")) {
+        RUN(without_libpng);
+    } else {
+        RUN(every_kind_is_read);
+        RUN(bad_headers);
+        RUN(checksums_are_checked);
+        RUN(written_and_read);
+        RUN(writing_again_allocates_nothing);
+    }
     RUN(sizes_change_as_they_should);
     pool_free(pool);
     return test_end();

@@ -1,5 +1,5 @@
-/* sources.c -- every kind of data: what it serves, that a sample is a function of its number alone,
- * the order of an epoch, and bad files, each named with its reason before anything runs. */
+/* sources.c -- every kind of data: its inputs, that a sample depends on its number alone, the order
+ * of an epoch, and bad files, each reported with its reason before anything runs. */
 #include "test.h"
 
 #include "base/file.h"
@@ -46,7 +46,7 @@ static Err open_spec(Opened *o, DataSpec spec)
 static Err load(Opened *o, int64_t id, int64_t draw)
 {
     o->work.used = 0;
-    for (int i = 0; i < o->n; i++)                           /* nothing may be left as it was */
+    for (int i = 0; i < o->n; i++)                           /* every byte must be written */
         memset(o->to[i], 0xA5, feed_bytes(&o->feeds[i]));
     return o->source->load(o->source, id, draw, o->to, &o->work);
 }
@@ -59,7 +59,7 @@ static bool all_within(const float *x, int64_t n)
     return true;
 }
 
-/* The same number again gives the same bytes, another one others; fp32 inputs lie in [-1,1]. */
+/* The same number gives the same bytes again, another number others; fp32 inputs lie in [-1,1]. */
 static void check_samples(Opened *o, bool bounded)
 {
     int64_t n = o->source->n_samples, others = 0;
@@ -72,7 +72,7 @@ static void check_samples(Opened *o, bool bounded)
             CHECK_OK(load(o, (id + 1) % n, id));
             others += memcmp(o->to[0], o->again[0], feed_bytes(&o->feeds[0])) != 0;
         }
-        memset(o->work.at, 0x5A, o->work.n);  /* what the work held does not matter */
+        memset(o->work.at, 0x5A, o->work.n);  /* its old content must not matter */
         CHECK_OK(load(o, id, id));
         for (int i = 0; i < o->n; i++) {
             CHECK(!memcmp(o->again[i], o->to[i], feed_bytes(&o->feeds[i])));
@@ -167,7 +167,7 @@ static void kinds_are_found(void)
     Opened o = { .feeds = { { "x", F32, SHAPE(8, 8, 3) } }, .n = 1 };
     refused(&o, (DataSpec){ .kind = "shaps", .samples = 4 }, E_USAGE, "did you mean 'shapes'");
     refused(&o, (DataSpec){ .kind = "qqqqqqqqqq", .samples = 4 }, E_USAGE, "captioned-shapes");
-    refused(&o, (DataSpec){ .kind = "tones", .samples = 4 }, E_USAGE, "asks for 'x'");
+    refused(&o, (DataSpec){ .kind = "tones", .samples = 4 }, E_USAGE, "also needs 'x'");
     refused(&o, (DataSpec){ .kind = "images" }, E_USAGE, "--data DIR");
     refused(&o, (DataSpec){ .kind = "shapes", .path = "sources_test/nowhere" }, E_IO,
             "sources_test/nowhere");
@@ -201,7 +201,7 @@ static void images_of_any_size(void)
     refused(&o, (DataSpec){ .path = at_path("images") }, E_FORMAT, "b99.png is a truncated PNG");
     CHECK_OK(file_write(bad, "GIF89a..............", 20));
     refused(&o, (DataSpec){ .path = at_path("images") }, E_FORMAT, 
-            "b99.png is no image that is read");
+            "b99.png is not an image that is read");
     CHECK_OK(file_remove(bad));
     CHECK_OK(folder_make(at_path("empty")));
     refused(&o, (DataSpec){ .path = at_path("empty") }, E_FORMAT, "holds no images (.png, .jpg)");
@@ -209,8 +209,7 @@ static void images_of_any_size(void)
     refused(&wide, (DataSpec){ .path = at_path("images") }, E_USAGE, "1 or 3 channels");
 }
 
-/* A folder may be called x.png; a link back up is not followed; a pipe is refused, not waited
- * for. */
+/* A folder may be called x.png; a link to a parent is not followed; a pipe is refused. */
 static void odd_things_in_folders(void)
 {
     Opened o = { .feeds = { { "x", F32, SHAPE(8, 8, 3) } }, .n = 1 };
@@ -233,8 +232,8 @@ static void odd_things_in_folders(void)
     refused(&o, (DataSpec){ .path = at_path("odd") }, E_IO, "dangling.png");
 }
 
-/* Nothing is left out in silence: what lies deep, goes in circles, or is no
- * image that is read. */
+/* Nothing is left out silently: neither deep folders nor cycles of links nor files in other
+ * formats. */
 static void what_is_passed_over(void)
 {
     Opened o = { .feeds = { { "x", F32, SHAPE(8, 8, 3) } }, .n = 1 };
@@ -246,7 +245,7 @@ static void what_is_passed_over(void)
     CHECK_OK(folder_make(at_path("deep/right")));
     CHECK_INT(symlink("../right", at_path("deep/left/over")), 0);
     CHECK_INT(symlink("../left", at_path("deep/right/over")), 0);
-    refused(&o, (DataSpec){ .path = at_path("deep") }, E_FORMAT, "links that lead in a circle");
+    refused(&o, (DataSpec){ .path = at_path("deep") }, E_FORMAT, "links that form a cycle");
 
     make_png("mixed/a.png", 8, 8, 3, 1);
     CHECK_OK(file_write(at_path("mixed/b.GIF"), "x", 1));
@@ -301,7 +300,7 @@ static void jpeg_files_are_images(void)
     Opened latents = { .feeds = { { "edge", F32, SHAPE(S, S, 3) },
                                   { "latent", F32, SHAPE(2, 2, 4) } }, .n = 2 };
     float  z[16] = { 0 };
-    make_jpeg("jpeg_latents/edge/a.b.jpeg", 0);              /* its name without the ending */
+    make_jpeg("jpeg_latents/edge/a.b.jpeg", 0);              /* the name without its ending */
     make_npy("jpeg_latents/latent/a.b.npy", NPY_F4, 3, (int64_t[]){ 4, 2, 2 }, z);
     make_npy("jpeg_latents/latent_lq/a.b.npy", NPY_F4, 3, (int64_t[]){ 4, 2, 2 }, z);
     CHECK_OK(open_spec(&latents, (DataSpec){ .path = at_path("jpeg_latents") }));
@@ -379,7 +378,7 @@ static void clips_of_frames(void)
     CHECK(holes > 4 && holes < 100);
 
     float metres[8 * 16];
-    for (int f = 0; f < 8; f++) {  /* 8 frames, clips of 3: one is trimmed at each end */
+    for (int f = 0; f < 8; f++) {  /* 8 frames, clips of 3: one is left out at each end */
         for (int i = 0; i < 128; i++)
             metres[i] = i % 7 == 0 ? -1 : 10 + (float)f + (float)(i % 16);
         make_npy(pool_print(pool, "range/00/%d.npy", f), NPY_F4, 2, (int64_t[]){ 8, 16 }, metres);
@@ -415,11 +414,12 @@ static void clips_of_frames(void)
     refused(&o, (DataSpec){ .path = at_path("range") }, E_FORMAT, "both images and .npy");
     CHECK_OK(file_remove(at_path("range/00/x.png")));
     make_png("short/1.png", 8, 16, 1, 0);
-    refused(&o, (DataSpec){ .path = at_path("short") }, E_FORMAT, "the longest of 1 has 1");
+    refused(&o, (DataSpec){ .path = at_path("short") }, E_FORMAT,
+            "the longest of its 1 sequences has 1");
     refused(&o, (DataSpec){ .path = at_path("empty") }, E_FORMAT, "holds no frames");
     CHECK_OK(file_write(at_path("frame.png"), "x", 1));
     refused(&o, (DataSpec){ .path = at_path("frame.png") }, E_IO,
-            "frame.png is a file; name the folder it lies in");
+            "frame.png is a file; name its folder instead");
     for (int f = 0; f < 3; f++)
         make_png(pool_print(pool, "short/%d.png", f), 8, 16, 1, 10 * f);
     CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("short") }));
@@ -448,7 +448,7 @@ static void pairs_of_images(void)
     for (int id = 0; id < 6; id++) {
         CHECK_OK(load(&o, id, 100 + id));
         double off = distance(o.to[0], o.to[1], S * S * 3);
-        CHECK(off > 0.005 && off < 0.5);                     /* worse, and still the same image */
+        CHECK(off > 0.005 && off < 0.5);                     /* degraded, but the same image */
         int edges = 0;
         for (int i = 0; i < S * S * 3; i++) {
             float e = ((float *)o.to[2])[i];
@@ -460,7 +460,7 @@ static void pairs_of_images(void)
     CHECK_OK(load(&o, 0, 1));
     memcpy(o.again[1], o.to[1], feed_bytes(&o.feeds[1]));
     memcpy(o.again[0], o.to[0], feed_bytes(&o.feeds[0]));
-    CHECK_OK(load(&o, 0, 2));  /* another draw: the same image, other damage */
+    CHECK_OK(load(&o, 0, 2));  /* another draw: the same image, degraded otherwise */
     CHECK(!memcmp(o.again[0], o.to[0], feed_bytes(&o.feeds[0])));
     CHECK(memcmp(o.again[1], o.to[1], feed_bytes(&o.feeds[1])));
 
@@ -497,7 +497,7 @@ static void pairs_of_images(void)
     make_npy("latents/latent_lq/a.npy", NPY_F4, 3, (int64_t[]){ 4, 8, 8 }, z);
     CHECK_INT(load(&latents, 0, 0), E_FORMAT);
     refused(&latents, (DataSpec){ .path = at_path("latents") }, E_FORMAT,
-            "latent_lq/a.npy: its number 9 is not finite");
+            "latent_lq/a.npy: number 9 is not finite");
 }
 
 static void sets_of_a_class(void)
@@ -528,8 +528,9 @@ static void sets_of_a_class(void)
         }
     }
     for (int i = 0; i < 8; i++)
-        CHECK(used[i] <= 1);                                 /* a image comes once an epoch */
-    refused(&o, (DataSpec){ .path = at_path("classes/few") }, E_FORMAT, "the largest of 1 has 1");
+        CHECK(used[i] <= 1);                                 /* an image comes once an epoch */
+    refused(&o, (DataSpec){ .path = at_path("classes/few") }, E_FORMAT,
+            "the largest of 1 classes has 1");
 
     enum { RECORD = 3073, N = 12 };
     unsigned char *cifar = NEWN(pool, unsigned char, RECORD * N);
@@ -548,7 +549,7 @@ static void sets_of_a_class(void)
     CHECK_NEAR(((float *)full.to[0])[2], 200 / 127.5 - 1, 1e-6);
     CHECK_OK(file_write(at_path("cifar.bin"), cifar, RECORD * N - 1));
     refused(&full, (DataSpec){ .path = at_path("cifar.bin") }, E_FORMAT,
-            "no whole number of CIFAR records");
+            "not a multiple of a CIFAR record");
 }
 
 static void audio_as_tokens(void)
@@ -569,9 +570,9 @@ static void audio_as_tokens(void)
         ramp[2 * i] = (float)i / 100;
         ramp[2 * i + 1] = -(float)i / 100;
     }
-    CHECK_OK(folder_make(at_path("sound")));
-    CHECK_OK(wav_write(at_path("sound/a.wav"), ramp, 100, 2, 16000));
-    DataSpec stereo = { .path = at_path("sound"), .levels = 256, .channels = 2, .rate = 16000 };
+    CHECK_OK(folder_make(at_path("audio")));
+    CHECK_OK(wav_write(at_path("audio/a.wav"), ramp, 100, 2, 16000));
+    DataSpec stereo = { .path = at_path("audio"), .levels = 256, .channels = 2, .rate = 16000 };
     CHECK_OK(open_spec(&o, stereo));
     CHECK_INT(o.source->n_samples, 3);                       /* 100 frames, 32 in a chunk */
     check_samples(&o, true);
@@ -594,7 +595,7 @@ static void audio_as_tokens(void)
     CHECK_INT(tokens[8], target[7]);
     CHECK_INT(tokens[9], 128);
     DataSpec mono = {
-        .path = at_path("sound"), .levels = 65536, .channels = 1, .rate = 16000, .mu_law = true
+        .path = at_path("audio"), .levels = 65536, .channels = 1, .rate = 16000, .mu_law = true
     };
     CHECK_OK(open_spec(&o, mono));
     CHECK_OK(load(&o, 0, 0));                                /* left and right cancel: silence */
@@ -610,23 +611,23 @@ static void audio_as_tokens(void)
     refused(&lengthy, stereo, E_FORMAT, "none of its 1 WAV files has the 2048 frames");
     refused(&o, (DataSpec){ .path = at_path("empty"), .channels = 1 }, E_FORMAT,
             "holds no .wav files");
-    /* 100 stereo frames of floats, the 91st silent, then not a number, then endless */
+    /* 100 stereo frames of floats; frame 91 is 0, then NaN, then infinite */
     unsigned char floats[44 + 800] = { 0 };
     memcpy(floats, "RIFF....WAVEfmt \20\0\0\0\3\0\2\0\200>\0\0\0\364\1\0\10\0 \0data "
                    "\3\0\0", 44);
-    CHECK_OK(file_write(at_path("sound/a.wav"), floats, sizeof floats));
+    CHECK_OK(file_write(at_path("audio/a.wav"), floats, sizeof floats));
     CHECK_OK(open_spec(&o, stereo));
     for (int i = 0; i < 2; i++) {
         float odd = i ? -INFINITY : NAN;
         memcpy(floats + 44 + 91 * 8 + 4, &odd, 4);
-        CHECK_OK(file_write(at_path("sound/a.wav"), floats, sizeof floats));
-        refused(&o, stereo, E_FORMAT, "a.wav: its frame 91 is not a finite number");
+        CHECK_OK(file_write(at_path("audio/a.wav"), floats, sizeof floats));
+        refused(&o, stereo, E_FORMAT, "a.wav: frame 91 is not a finite number");
     }
-    CHECK_OK(wav_write(at_path("sound/a.wav"), ramp, 100, 2, 16000));
-    cut(at_path("sound/a.wav"), 100);
+    CHECK_OK(wav_write(at_path("audio/a.wav"), ramp, 100, 2, 16000));
+    cut(at_path("audio/a.wav"), 100);
     refused(&o, stereo, E_FORMAT, "a.wav is a truncated WAV");
-    CHECK_OK(file_write(at_path("sound/a.wav"), "RIFX....WAVE", 12));
-    refused(&o, stereo, E_FORMAT, "a.wav is no WAV file");
+    CHECK_OK(file_write(at_path("audio/a.wav"), "RIFX....WAVE", 12));
+    refused(&o, stereo, E_FORMAT, "a.wav is not a WAV file");
 }
 
 static void clips_with_captions(void)
@@ -642,7 +643,7 @@ static void clips_with_captions(void)
     prompt_embed("red box", text, 768);
     CHECK(!memcmp(text, o.to[1], sizeof text));
     CHECK(all_within(o.to[0], 4 * 16 * 16 * 3));
-    float left[2];  /* where its red lies, at first and at last */
+    float left[2];  /* position of the red form in the first and the last frame */
     for (int f = 0; f < 2; f++) {
         double sum = 0, at = 0;
         for (int i = 0; i < 256; i++) {
@@ -684,17 +685,17 @@ static void clips_with_captions(void)
     CHECK_NEAR(x[0], -1, 0);
     CHECK_NEAR(x[2 * 3], -1, 0);
     CHECK_NEAR(x[3 * 3], 1 / 127.5 - 1, 1e-6);               /* column 1 of the file */
-    CHECK(!memcmp(x + 768, x + 2 * 768, 768 * sizeof(float)));       /* the last frame again */
+    CHECK(!memcmp(x + 768, x + 2 * 768, 768 * sizeof(float)));  /* the last frame is repeated */
     static float loud[4 * 16 * 16 * 3];
     loud[700] = 1;
     make_npy("captioned/run.npy", NPY_F4, 4, (int64_t[]){ 4, 16, 16, 3 }, loud);
     CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("captioned") }));
     CHECK_OK(load(&o, 0, 0));
     CHECK_NEAR(((float *)o.to[0])[700], 1, 0);
-    loud[700] = NAN;  /* after opening: named, not trained on */
+    loud[700] = NAN;  /* after opening: reported when it is loaded */
     make_npy("captioned/run.npy", NPY_F4, 4, (int64_t[]){ 4, 16, 16, 3 }, loud);
     CHECK_INT(load(&o, 0, 0), E_FORMAT);
-    CHECK(strstr(err_text(), "run.npy: its number 700 is not finite") != NULL);
+    CHECK(strstr(err_text(), "run.npy: number 700 is not finite") != NULL);
     refused(&o, (DataSpec){ .path = at_path("captioned") }, E_FORMAT, "number 700 is not finite");
     loud[700] = 255;                                         /* a clip in another scale */
     make_npy("captioned/run.npy", NPY_F4, 4, (int64_t[]){ 4, 16, 16, 3 }, loud);
@@ -707,7 +708,7 @@ static void clips_with_captions(void)
     text[3] = INFINITY;
     make_npy("captioned/run.text.npy", NPY_F4, 1, (int64_t[]){ 768 }, text);
     refused(&o, (DataSpec){ .path = at_path("captioned") }, E_FORMAT,
-            "run.text.npy: its number 3 is not finite");
+            "run.text.npy: number 3 is not finite");
     text[3] = 3;
     make_npy("captioned/run.text.npy", NPY_F4, 1, (int64_t[]){ 768 }, text);
     make_npy("captioned/run.npy", NPY_U1, 3, (int64_t[]){ 16, 16, 3 }, clip);

@@ -1,4 +1,4 @@
-/* wav.c -- WAV in and out, every sample type, and headers that lie. */
+/* wav.c -- WAV files read and written: every sample type, and wrong headers. */
 #include "test.h"
 
 #include "base/file.h"
@@ -16,7 +16,7 @@ static size_t little(size_t at, uint32_t x, int n)
     return at;
 }
 
-/* A file with a LIST chunk of odd length before the sound. */
+/* A file with a LIST chunk of odd length before the audio. */
 static size_t make(int format, int channels, int rate, int bits, int align, const void *data,
                    uint32_t n)
 {
@@ -95,7 +95,7 @@ static void every_sample_type(void)
     CHECK_NEAR(x[1], 1, 0);
 }
 
-/* G.711, table 2a and 1a: ends, middle, and a code of every segment's beginning. */
+/* G.711, tables 2a and 1a: both ends, the middle, and the first code of every segment. */
 static void telephone_codes(void)
 {
     static const struct { int format; unsigned char code[4]; int level[4]; } rows[] = {
@@ -164,7 +164,7 @@ static void written_and_read(void)
     CHECK_OK(wav_read(path, &info, 4, 1, raw, out));
     CHECK_NEAR(out[1], 0.25, 0);
     CHECK_INT(wav_read(path, &info, 4, 2, raw, out), E_IO);  /* beyond the end */
-    CHECK_OK(wav_write(path, in, 10, 1, 22050));     /* as long, but another sound */
+    CHECK_OK(wav_write(path, in, 10, 1, 22050));     /* of the same length, but mono */
     CHECK_INT(wav_read(path, &info, 0, 5, raw, out), E_FORMAT);
     CHECK(strstr(err_text(), "wav_test.wav has changed since the run began") != NULL);
     CHECK_INT(wav_write(path, in, 1, 0, 22050), E_USAGE);

@@ -1,5 +1,5 @@
-/* Fuzzing data/jpeg: any bytes are a image in the room that looking asks for, or an error.
- * Tried as they are, and as changes to files that are good. */
+/* jpeg.c -- fuzz target: any bytes are an error, or an image that decodes within the workspace that
+ * jpeg_parse asks for. The input is used as a file, and as changes to good files. */
 #include "data/jpeg.h"
 
 #include "../data/jpeg_files.h"
@@ -7,16 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROOM_MAX = 4 << 20 };                /* larger images only take longer */
+enum { MAX_ROOM = 4 << 20 };                /* larger images would only be slower */
 
 static void try_bytes(const unsigned char *bytes, size_t n)
 {
     unsigned char *copy = malloc(n ? n : 1);
-    ImageInfo    info;
+    ImageInfo      info;
     Raster         r;
     if (n)
         memcpy(copy, bytes, n);
-    if (jpeg_parse("fuzz", copy, n, &info) == OK && info.room <= ROOM_MAX) {
+    if (jpeg_parse("fuzz", copy, n, &info) == OK && info.room <= MAX_ROOM) {
         Work work = { .at = malloc(info.room), .n = info.room };
         if (jpeg_decode("fuzz", copy, n, &work, &r) == OK)
             REQUIRE(r.width == info.width && r.height == info.height && r.depth == 8 &&
@@ -26,7 +26,7 @@ static void try_bytes(const unsigned char *bytes, size_t n)
     free(copy);
 }
 
-/* A whole file with some of its bytes changed: 2 bytes say which, 1 to what. */
+/* A good file with some bytes changed: of three input bytes, two give the index, one the value. */
 static void try_edits(const struct JpegFile *f, const unsigned char *edits, size_t n)
 {
     unsigned char *copy = malloc(f->n);

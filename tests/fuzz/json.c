@@ -1,4 +1,5 @@
-/* Fuzzing base/json: whatever parses is written and parsed again, and must be the same text. */
+/* json.c -- fuzz target: what parses as JSON is written, parsed and written again, to the same
+ * text. */
 #include "base/json.h"
 
 #include <string.h>

@@ -1,9 +1,5 @@
-/* layout_csv.c -- fuzz target: no bytes may upset the CSV reader, and what it accepts can be
- * solved.
- *
- *   clang -fsanitize=fuzzer,address,undefined -Isrc tests/fuzz/layout_csv.c src/layout/<all>.c
- * src/base/<all>.c -lm
- */
+/* layout_csv.c -- fuzz target: the CSV reader accepts or refuses any bytes, and the checker accepts
+ * every layout solved for what it reads. */
 #include "layout/layout.h"
 
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* Fuzzing base/npy: the bytes as they are, and behind a true magic, version and header length. */
+/* npy.c -- fuzz target: the input as an .npy file, and with a valid magic, version and header
+ * length in front of it. */
 #include "base/npy.h"
 
 #include <stdlib.h>

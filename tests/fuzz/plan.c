@@ -1,7 +1,6 @@
-/* Fuzzing plan files of training steps: a file as `fit` writes it, with bytes changed where the
- * input says (three bytes of place, one of value). Whatever is still accepted must be the plan that
- * both checkers judge: the same arena as before, since any other figure, step or place is
- * refused. */
+/* plan.c -- fuzz target: a plan file as `fit` writes it, with bytes changed as the input says
+ * (three bytes of index, one of value). What is still accepted must have the same arena as before,
+ * since the checkers refuse any other number, step or offset. */
 #include "fit/fit.h"
 
 #include <string.h>
@@ -20,7 +19,8 @@ static void fuzz_begin(void)
     FitResult fit;
     keep = pool_new(NULL, "fuzz");
     REQUIRE(recipe_read(keep, "recipes/unet-small.yaml", sets, 6, &recipe) == OK);
-    REQUIRE(device_cpu(keep, &(DeviceOptions){ .threads = 1, .backend = "builtin" }, &device) == OK);
+    DeviceOptions options = { .threads = 1, .backend = "builtin" };
+    REQUIRE(device_cpu(keep, &options, &device) == OK);
     REQUIRE(fit_plan(keep, recipe, device, &(FitOptions){ 0 }, &fit) == OK);
     const char *path = "fuzz_plan.json";
     REQUIRE(fit_write(path, recipe, &fit) == OK);

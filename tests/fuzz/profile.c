@@ -1,5 +1,5 @@
-/* Fuzzing device/profile: whatever parses gives finite times above zero that do not fall with
- * work. */
+/* profile.c -- fuzz target: a device profile that parses predicts finite times above zero that do
+ * not decrease with the bytes moved. */
 #include "profile/profile.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Fuzzing base/safetensors: the bytes as they are, and the same with a true header length in front,
- * so that the search gets past the first check. Every byte that a tensor claims is read. */
+/* safetensors.c -- fuzz target: the input as a file, and with a valid header length in front of it,
+ * so that the fuzzer gets past the first check. Every byte of every tensor is read. */
 #include "base/safetensors.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* Fuzzing data/wav: what is accepted must lie inside the file. */
+/* wav.c -- fuzz target: the frames of a file that parses lie within the file. The input is used as
+ * a file, and with a RIFF header in front of it. */
 #include "data/wav.h"
 
 #include <stdlib.h>

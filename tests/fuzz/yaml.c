@@ -1,5 +1,5 @@
-/* Fuzzing base/yaml: whatever parses is written as JSON, which YAML contains: reading that as JSON
- * and as YAML must give the same tree again. */
+/* yaml.c -- fuzz target: what parses as YAML is written as JSON, which is also YAML; reading that
+ * as JSON and as YAML must give the same tree. */
 #include "base/yaml.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
         REQUIRE(json_parse(pool, "json", once.at, once.n, 0, &as_json) == OK);
         Text twice = fuzz_written(pool, as_json, JSON_PRETTY);
         REQUIRE(once.n == twice.n && !memcmp(once.at, twice.at, once.n));
-        if (!memchr(once.at, 0x7F, once.n)) {            /* JSON allows it, we do not in recipes */
+        if (!memchr(once.at, 0x7F, once.n)) {            /* valid in JSON, not in recipes */
             REQUIRE(yaml_parse(pool, "yaml", once.at, once.n, &as_yaml) == OK);
             twice = fuzz_written(pool, as_yaml, JSON_PRETTY);
             REQUIRE(once.n == twice.n && !memcmp(once.at, twice.at, once.n));

@@ -1,13 +1,16 @@
-/* harness.c -- runs every case of every operator; see cases.h for what is judged.
+/* harness.c -- runs every case of every operator; cases.h says what is checked.
  *
  *   test_ops                    against the kept references
  *   test_ops --dump FILE        write all inputs, for reference.py
  *   test_ops --refs DIR         against references made just now from such a dump
  *   test_ops --only OP          one operator
- *   test_ops --backend builtin      with own matrix products
+ *   test_ops --case NAME        cases of that name
+ *   test_ops --share 2/3        every third case, from the second on
+ *   test_ops --large 0          without the cases that have no kept reference
+ *   test_ops --backend builtin  with the builtin products and convolutions
  *   test_ops --quick N          only the first N cases of each operator, fp32 (for valgrind)
- *   test_ops --differences 0    without finite differences: many runs more of the same code, which
- *                               tell a sanitizer nothing
+ *   test_ops --differences 0    without finite differences, which are many more runs of the same code
+ *                               and tell a sanitizer nothing
  *   test_ops --tf32 1           on a GPU: fp32 factors may be rounded to tf32
  */
 #include "ops/cases.h"
@@ -21,8 +24,10 @@
 #include "base/text.h"
 #include "device/convert.h"
 #include "exec/session.h"
+#include "ops/arrange/arrange.h"
 #include "ops/elementwise/basic.h"
 #include "ops/ops.h"
+#include "rewrite/chunk.h"
 
 #include <glob.h>
 #include <stdarg.h>
@@ -81,7 +86,7 @@ static Err probe_grad_cpu(const Call *call)
     }
     return OK;
 }
-/* The harness's own operator: its ids follow the program's. */
+/* The ids of the harness's operators follow the program's. */
 enum { OP_ID_PROBE = OP_COUNT, OP_ID_PROBE_GRAD, HARNESS_OPS };
 
 static const OpDef op_probe_grad = { .name = "probe_grad", .id = OP_ID_PROBE_GRAD,
@@ -104,9 +109,7 @@ static const OpDef op_probe = { .name = "probe", .id = OP_ID_PROBE,
                                 .cost = probe_cost,
                                 .cpu = { .run = probe_cpu } };
 
-/* The probes are the test's own, so a GPU has no kernels for them: the host runs them on
- * copies. */
-
+/* A GPU has no kernels for the probes: the host runs them on copies. */
 static Err probe_on_host(const Call *call)
 {
     const Node *n = call->node;
@@ -365,7 +368,7 @@ static double error_of(const float *x, const float *r, int64_t n, double floor_n
     return isfinite(error) ? error : 1e30;
 }
 
-static void judge_reference(Case *c, const SafeFile *refs)
+static void check_reference(Case *c, const SafeFile *refs)
 {
     double tol = c->type == F32 ? (c->oc->tol_f32 > 0 ? c->oc->tol_f32 : 1e-5)
                                 : (c->oc->tol_bf16 > 0 ? c->oc->tol_bf16 : 1e-2);
@@ -405,7 +408,7 @@ static void judge_reference(Case *c, const SafeFile *refs)
 }
 
 /* The directional derivative of the loss along a random direction, by central differences. */
-static void judge_differences(Case *c)
+static void check_differences(Case *c)
 {
     for (int i = 0; i < c->n_in; i++) {
         Port *port = &c->in[i];
@@ -477,7 +480,7 @@ static Err variant(Case *c, const Case *of, const Device *device, const EngineOp
     return case_run(c);
 }
 
-static void judge(Pool *pool, const OpDef *op, const OpCase *oc, Type type, const Device *device,
+static void check_case(Pool *pool, const OpDef *op, const OpCase *oc, Type type, const Device *device,
                   const SafeFile *refs)
 {
     Case c, other;
@@ -494,7 +497,7 @@ static void judge(Pool *pool, const OpDef *op, const OpCase *oc, Type type, cons
             test_passed++;
     }
     if (!(oc->flags & CASE_NO_TORCH) && refs)
-        judge_reference(&c, refs);
+        check_reference(&c, refs);
     if (variant(&other, &c, device, &(EngineOptions){ .guards = true }))
         case_fault(&c, "with guard bytes: %s", err_text());
     else
@@ -509,8 +512,161 @@ static void judge(Pool *pool, const OpDef *op, const OpCase *oc, Type type, cons
             same_bits(&c, &other, "from run to run");
     }
     if (differences && type == F32 && !(oc->flags & CASE_NO_DIFFERENCES))
-        judge_differences(&c);
+        check_differences(&c);
     pool_free(c.pool);
+}
+
+/* ---- chunks: OpDef.chunk promises that an operator may run chunk by chunk ---- */
+
+typedef struct ChunkedCase {
+    Case     c;
+    Tensor  *made;               /* per value of the case's graph: its value in the chunked graph */
+    int      n_chunked;          /* nodes of the operator that run in chunks */
+    bool     sums;               /* one of them is a loss: chunks are added in another order */
+} ChunkedCase;
+
+/* A node in n chunks: views of the sliced inputs, one node for each, and the outputs assembled. */
+static Err chunk_one(ChunkedCase *cc, const Node *n, const ChunkRule *rule, int64_t chunks)
+{
+    Graph  *to = cc->c.graph;
+    Pool   *pool = cc->c.pool;
+    Tensor *in = NEWN(pool, Tensor, n->n_in + 1), *out = NEWN(pool, Tensor, n->op->n_out + 1);
+    Tensor *whole = NEWN(pool, Tensor, n->n_in + 1);
+    for (int i = 0; i < n->n_in; i++) {
+        whole[i] = n->in[i] < 0 ? tensor_none(to) : cc->made[n->in[i]];
+        if (rule->inputs >> i & 1)
+            whole[i] = whole_view(whole[i]);
+    }
+    for (int64_t chunk = 0; chunk < chunks; chunk++) {
+        for (int i = 0; i < n->n_in; i++) {
+            in[i] = whole[i];
+            if (!(rule->inputs >> i & 1))
+                continue;
+            int     axis = chunk_axis(in_shape(n, i));
+            int64_t extent = in_shape(n, i).dim[axis] / chunks;
+            in[i] = part(whole[i], axis, chunk * extent, (chunk + 1) * extent);
+        }
+        node_add(to, n->op, rule->attr, in, n->n_in, out);
+        TRY(graph_check(to));
+        for (int i = 0; i < n->n_out; i++) {
+            if (n->out[i] < 0)
+                continue;
+            Tensor *made = &cc->made[n->out[i]];
+            Shape   s = out_shape(n, i);
+            if (rule->sums && i == 0) {
+                *made = chunk ? add(*made, out[i]) : out[i];
+                continue;
+            }
+            if (!chunk_divides(s, chunks))
+                return fail(E_SHAPE, "output %d, %s, does not divide into %lld chunks", i,
+                            shape_text(s), (long long)chunks);
+            int64_t extent = s.dim[chunk_axis(s)] / chunks;
+            *made = put(out[i], chunk ? *made : tensor_none(to), s, chunk_axis(s), chunk * extent);
+        }
+    }
+    return graph_check(to);
+}
+
+/* The case's graph again, with every node of its operator in chunks: 2, or 3 where 2 do not divide. */
+static Err chunked_build(ChunkedCase *cc, const Case *of)
+{
+    TRY(case_build(&cc->c, of->pool, of->op, of->oc, of->type));
+    Graph   *from = cc->c.graph, *to = graph_new(cc->c.pool, from->compute);
+    int32_t *into = NEWN(cc->c.pool, int32_t, from->n_values);
+    cc->c.graph = to;
+    cc->made = NEWN(cc->c.pool, Tensor, from->n_values);
+    graph_copy_state(to, from, into);
+    for (int32_t i = 0; i < from->n_values; i++)
+        cc->made[i] = (Tensor){ to, into[i] };
+    for (int32_t i = 0; i < from->n_nodes; i++) {
+        const Node *n = &from->nodes[i];
+        ChunkRule   rule;
+        int64_t     chunks = 2;
+        to->module = n->module;
+        to->phase = n->phase;
+        while (chunks <= 3 && (n->op != of->op ||
+                               !chunk_rule(cc->c.pool, n, chunks, false, &rule)))
+            chunks++;
+        if (chunks <= 3) {
+            TRY(chunk_one(cc, n, &rule, chunks));
+            cc->n_chunked++;
+            cc->sums |= rule.sums;
+            continue;
+        }
+        Tensor *in = NEWN(cc->c.pool, Tensor, n->n_in + 1);
+        Tensor *out = NEWN(cc->c.pool, Tensor, n->op->n_out + 1);
+        for (int j = 0; j < n->n_in; j++)
+            in[j] = n->in[j] < 0 ? tensor_none(to) : cc->made[n->in[j]];
+        node_add(to, n->op, n->attr, in, n->n_in, out);
+        for (int j = 0; j < n->n_out; j++)
+            if (n->out[j] >= 0)
+                cc->made[n->out[j]] = out[j];
+    }
+    to->phase = PHASE_MICRO;
+    to->module = 0;
+    for (int i = 0; i < cc->c.n_in; i++)
+        if (cc->c.in[i].value >= 0)
+            cc->c.in[i].value = cc->made[cc->c.in[i].value].id;
+    for (int i = 0; i < cc->c.n_out; i++)
+        cc->c.out[i].value = cc->made[cc->c.out[i].value].id;
+    return graph_check(to);
+}
+
+/* Outputs are the same to the bit; those of losses, and of products and convolutions (the operators
+ * with a prepare function), whose blocking depends on the shape, are within rounding, and so are
+ * gradients. */
+static void check_chunked(const Case *whole, const ChunkedCase *cc)
+{
+    bool   rounds = cc->sums || whole->op->cpu.prepare;
+    double largest = 1e-30, tol = whole->oc->tol_f32 > 1e-5 ? whole->oc->tol_f32 : 1e-5;
+    for (int i = 0; i < whole->n_out; i++) {
+        const Port *want = &whole->out[i], *got = &cc->c.out[i];
+        int64_t     n = shape_count(want->shape);
+        bool same = !memcmp(want->raw, got->raw, (size_t)(n * type_bytes(want->type)));
+        if (!same && rounds)
+            same = error_of(got->data, want->data, n, 1e-6) <= 2e-6;
+        if (!same)
+            case_fault(whole, "output %s differs when the operator runs in chunks (by %.3g)",
+                       want->name, error_of(got->data, want->data, n, 1e-6));
+        else
+            test_passed++;
+    }
+    for (int i = 0; i < whole->n_in; i++)
+        if (whole->in[i].param >= 0)
+            largest = fmax(largest, norm_of(whole->in[i].grad, shape_count(whole->in[i].shape)));
+    for (int i = 0; i < whole->n_in; i++) {
+        const Port *want = &whole->in[i], *got = &cc->c.in[i];
+        if (want->param < 0)
+            continue;
+        double error = error_of(got->grad, want->grad, shape_count(want->shape), 1e-4 * largest);
+        if (error > tol)
+            case_fault(whole, "gradient of %s differs by %.3g when the operator runs in chunks",
+                       want->name, error);
+        else
+            test_passed++;
+    }
+}
+
+/* Runs a case whole and in chunks on one thread, so that threads do not change the order of sums.
+ * Returns how many nodes ran in chunks. */
+static int check_chunks(Pool *pool, const OpDef *op, const OpCase *oc, const Device *device)
+{
+    Case        of = { .op = op, .oc = oc, .type = F32, .pool = pool_new(pool, "chunks") }, whole;
+    ChunkedCase cc = { .n_chunked = 0 };
+    int         n_chunked;
+    if (chunked_build(&cc, &of))
+        case_fault(&of, "in chunks: %s", err_text());
+    else if (cc.n_chunked) {
+        if (variant(&whole, &of, device, NULL))
+            case_fault(&of, "on one thread: %s", err_text());
+        else if (case_ready(&cc.c, device, NULL) || case_run(&cc.c))
+            case_fault(&of, "in chunks: %s", err_text());
+        else
+            check_chunked(&whole, &cc);
+    }
+    n_chunked = cc.n_chunked;
+    pool_free(of.pool);
+    return n_chunked;
 }
 
 static void dump(Pool *pool, const OpDef *op, const OpCase *oc, SafeTensor **list, int32_t *n,
@@ -553,6 +709,14 @@ static const struct { const OpDef *op; const OpCase *cases; } all_cases[] = {
 #undef OPERATOR
 #undef OPERATOR_INTERNAL
 };
+
+static bool has_cases(const OpDef *op)
+{
+    for (size_t i = 0; i < sizeof all_cases / sizeof *all_cases; i++)
+        if (all_cases[i].op == op)
+            return true;
+    return false;
+}
 
 /* The references of an operator: in the folder given, or in its family's; NULL: it has none. */
 static const char *ref_path(Pool *pool, const char *folder, const char *op)
@@ -602,6 +766,12 @@ int main(int argc, char **argv)
     }
     if (device->kernels)
         device->kernels = harness_kernels(device);
+    Device *one_thread = NULL;               /* only the builtin backend keeps bits under chunking */
+    if (backend && !strcmp(backend, "builtin") && !device->api &&
+        device_cpu(pool, &(DeviceOptions){ .backend = backend, .threads = 1 }, &one_thread)) {
+        fprintf(stderr, "%s\n", err_text());
+        return 1;
+    }
     for (size_t i = 0; i < sizeof all_cases / sizeof *all_cases; i++) {
         const OpDef *op = all_cases[i].op;
         SafeFile     refs, *have = NULL;
@@ -615,7 +785,7 @@ int main(int argc, char **argv)
             }
             have = &refs;
         }
-        int before = test_failed, cases = 0, at = 0;
+        int before = test_failed, cases = 0, at = 0, chunked = 0;
         for (const OpCase *oc = all_cases[i].cases; oc->name && (!quick || cases < quick); oc++) {
             if (at++ % shares != share - 1 || (named && strcmp(named, oc->name)) ||
                 (!large && (oc->flags & CASE_LIVE_ONLY)))
@@ -630,16 +800,33 @@ int main(int argc, char **argv)
                 fprintf(stderr, "%s: no references at %s\n", op->name, path);
                 test_failed++;
             }
-            judge(pool, op, oc, F32, device, needs ? have : NULL);
+            check_case(pool, op, oc, F32, device, needs ? have : NULL);
             if (!(oc->flags & CASE_F32_ONLY) && !quick)
-                judge(pool, op, oc, BF16, device, needs ? have : NULL);
+                check_case(pool, op, oc, BF16, device, needs ? have : NULL);
+            if (one_thread && op->chunk.by != CHUNK_NEVER)
+                chunked += check_chunks(pool, op, oc, one_thread);
             /* On a GPU fp16 has kernels of its own. */
             if (!(oc->flags & (CASE_F32_ONLY | CASE_NO_F16)) && !quick && device->api)
-                judge(pool, op, oc, F16, device, needs ? have : NULL);
+                check_case(pool, op, oc, F16, device, needs ? have : NULL);
         }
-        if (!dump_path)
-            printf("%-24s %2d cases %s\n", op->name, cases, test_failed > before ? "FAILED" : "ok");
+        bool all = !quick && !named && shares == 1 && !dump_path;
+        if (one_thread && all && op->chunk.by != CHUNK_NEVER && !chunked) {
+            fprintf(stderr, "%s: it has a chunking rule, but no case can be chunked; add one\n",
+                    op->name);
+            test_failed++;
+        }
+        if (!dump_path) {
+            printf("%-24s %2d cases ", op->name, cases);
+            if (chunked)
+                printf("%2d nodes in chunks ", chunked);
+            printf("%s\n", test_failed > before ? "FAILED" : "ok");
+        }
     }
+    for (int i = 0; i < OP_COUNT; i++)
+        if (ops_all[i]->chunk.by != CHUNK_NEVER && !has_cases(ops_all[i])) {
+            fprintf(stderr, "%s: it has a chunking rule, but no cases\n", ops_all[i]->name);
+            test_failed++;
+        }
     if (dump_path) {
         Err err = safetensors_write(dump_path, list, n, NULL);
         if (err)

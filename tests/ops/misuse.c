@@ -1,4 +1,4 @@
-/* ops_misuse.c -- builders given what does not fit: a poisoned tensor and one sentence with the
+/* misuse.c -- builders given what does not fit: a poisoned tensor and one sentence with the
  * numbers, never a crash; views of leading slices cost no bytes; kernels refuse numbers outside
  * their tables. */
 #include "profile/devices.h"
@@ -50,7 +50,7 @@ static void pointwise(void)
         gated_add(input(F32, SHAPE(2, 4, 3)), input(F32, SHAPE(2, 3)), input(F32, SHAPE(2, 5, 3))),
         "differ");
     REFUSED(weighted_sum(input(F32, SHAPE(3)), INFINITY, input(F32, SHAPE(3)), 1), "not finite");
-    REFUSED(glu(input(F32, SHAPE(2, 3))), "does not halve");
+    REFUSED(glu(input(F32, SHAPE(2, 3))), "must be even");
 }
 
 /* 2^63 bytes and more, also where the product wraps round to something small; and empty axes, also
@@ -87,7 +87,7 @@ static void arrangement(void)
     REFUSED(split_first(input(F32, SHAPE(2, 5)), 2, 1), "does not divide into 2");
     REFUSED(split_first(input(F32, SHAPE(2, 64)), 64, 1), "into 64");
     REFUSED(split_first(input(F32, SHAPE(2, 64)), 2, 5), "axis 5");
-    REFUSED(pad_axis(input(F32, SHAPE(4)), 0, -1, 0), "slice takes away");
+    REFUSED(pad_axis(input(F32, SHAPE(4)), 0, -1, 0), "use slice to remove");
     REFUSED(pad_axis(input(F32, SHAPE(4)), 3, 1, 0), "no axis 3");
     REFUSED(shift(input(F32, SHAPE(4)), 1, 1), "no axis 1");
     REFUSED(permute(input(F32, SHAPE(4, 2)), (int[]){ 0, 0 }), "not an order");
@@ -114,7 +114,7 @@ static void numbers(void)
     REFUSED(time_embedding(input(F32, SHAPE(4)), 7, 10000), "width 7");
     REFUSED(q_sample(input(F32, SHAPE(4, 3)), input(F32, SHAPE(4, 3)), input(F32, SHAPE(9)),
                      input(I32, SHAPE(3))),
-            "do not serve");
+            "do not fit");
     REFUSED(softmax(input(I32, SHAPE(4))), "i32");
     REFUSED(mse_loss(input(F32, SHAPE(4)), input(F32, SHAPE(5)), 1), "(4) against f32 (5)");
     REFUSED(mse_loss(input(F32, SHAPE(4)), input(F32, SHAPE(4)), NAN), "scale");

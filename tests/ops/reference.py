@@ -6,8 +6,8 @@
 Into tests/ops each operator's file goes to its family, FAMILY/ref/OP.safetensors; into any other
 folder to OP.safetensors.
 
-A case is inputs, weights of its outputs and a piece of torch text (tests/ops/cases.h). Written per
-operator: <case>/out/<name> and <case>/grad/<name> as fp32. --live also makes the cases that are too
+A case is inputs, weights of its outputs and a line of torch text (tests/ops/cases.h). Written per
+operator: <case>/out/<name> and <case>/grad/<name> as fp32. --live also makes those of the cases that are too
 large to keep.
 """
 import glob

@@ -1,10 +1,10 @@
-/* lots.c -- steps done in lots against the same steps done at once.
+/* chunk.c -- training steps in chunks against the same steps whole.
  *
- * Every small recipe in every way it can be cut: regions sample by sample, the rows before the loss
- * in chunks, with and without gradient release. The first loss may differ by rounding (2e-6),
- * gradients too (the first step's moments: 2e-4 of their norm, or of a thousandth of the largest: a
- * bias before a norm has no gradient but rounding). What is planned is what is used, to the
- * byte. */
+ * Every small recipe is chunked in every way it allows: sections sample by sample, and the rows
+ * before the loss, with and without gradient release. The first loss may differ by rounding (2e-6),
+ * and so may gradients (the first step's moments: 2e-4 of their norm, or of a thousandth of the
+ * largest norm, since the gradient of a bias before a norm is nothing but rounding). The measured
+ * bytes are the planned bytes. */
 #include "test.h"
 
 #include "ops/optimizer/optim.h"
@@ -18,9 +18,8 @@
 typedef struct Small {
     const char *recipe;
     const char *sets[8];
-    /* into so many its loss can be cut; 0: nothing row by row stands before it */
-    int         chunks;
-    bool        smaller;         /* sample by sample, everything kept takes less */
+    int         chunks;          /* of the rows before its loss; 0: none can be chunked */
+    bool        smaller;         /* in sample chunks, everything kept takes fewer bytes */
 } Small;
 
 static const Small smalls[] = {
@@ -41,7 +40,7 @@ typedef struct Outcome {
     float     loss;
     float   **moments;           /* per parameter: the first moment, a tenth of the gradient */
     int64_t   measured_bytes, kept_bytes;
-    int32_t   cut;
+    int32_t   chunked;
 } Outcome;
 
 static void run_once(Pool *pool, const Recipe *recipe, const Device *device, Outcome *out)
@@ -53,11 +52,11 @@ static void run_once(Pool *pool, const Recipe *recipe, const Device *device, Out
     CHECK_OK(fit_plan(pool, recipe, device, &how, &fit));
     const TrainGraph *train = &fit.graph.train;
     const Graph      *graph = fit.graph.graph;
-    out->cut = fit.graph.chunked;
+    out->chunked = fit.graph.chunked;
     out->kept_bytes = fit.engine->arena_bytes;
     CHECK_OK(session_new(pool, fit.engine, &session));
     CHECK_OK(session_init(session, 1));
-    for (int32_t i = 0; i < graph->n_params; i++) {      /* zeros hide what flows through them */
+    for (int32_t i = 0; i < graph->n_params; i++) {      /* zero weights would hide gradients */
         const Value *v = value_at(graph, graph->params[i].value);
         float       *w = session_bytes(session, graph->params[i].value);
         bool         zero = true;
@@ -123,14 +122,16 @@ static void compare(const Graph *graph, const Outcome *want, const Outcome *got)
             printf("  %s: %g\n", graph->params[i].name, error);
         worst = fmax(worst, error);
     }
-    printf("  %d nodes cut, kept %lld of %lld, gradients within %.1e\n", got->cut,
+    printf("  %d nodes chunked, kept %lld of %lld, gradients within %.1e\n", got->chunked,
            (long long)got->kept_bytes, (long long)want->kept_bytes, worst);
 }
 
-/* One cut of one recipe: how many nodes could be cut, and what everything kept takes. */
-static int32_t lots(const Small *small, int64_t regions, int64_t chunks, bool release, bool smaller)
+/* One recipe chunked in one way; returns how many nodes run in chunks. smaller: everything kept must
+ * take fewer bytes. */
+static int32_t compare_chunked(const Small *small, int64_t samples, int64_t rows, bool release,
+                               bool smaller)
 {
-    Pool   *pool = pool_new(NULL, "lots");
+    Pool   *pool = pool_new(NULL, "chunk");
     Recipe *recipe;
     Device *device;
     Outcome want, got;
@@ -143,18 +144,18 @@ static int32_t lots(const Small *small, int64_t regions, int64_t chunks, bool re
     recipe->optimizer.clip = 0;
     recipe->levers.release = release && !recipe_no_release(recipe);
     TrainingGraph graph;
-    Recipe       *cut = recipe_copy(pool, recipe);
-    cut->levers.sample_chunks = regions;
-    cut->levers.loss_chunks = chunks;
-    CHECK_OK(recipe_graph(pool, cut, false, &graph));
-    printf("%s, %lld regions, %lld chunks%s\n", small->recipe, (long long)regions,
-           (long long)chunks, recipe->levers.release ? ", released" : "");
+    Recipe       *chunked = recipe_copy(pool, recipe);
+    chunked->levers.sample_chunks = samples;
+    chunked->levers.loss_chunks = rows;
+    CHECK_OK(recipe_graph(pool, chunked, false, &graph));
+    printf("%s, %lld sample chunks, %lld loss chunks%s\n", small->recipe, (long long)samples,
+           (long long)rows, recipe->levers.release ? ", released" : "");
     if (graph.chunked) {
         run_once(pool, recipe, device, &want);
-        run_once(pool, cut, device, &got);
+        run_once(pool, chunked, device, &got);
         compare(graph.graph, &want, &got);
         CHECK(!smaller || got.kept_bytes < want.kept_bytes);
-        /* its statistics are those of all samples */
+        /* batch norm's statistics are those of all samples */
         for (int32_t i = 0; i < graph.graph->n_nodes; i++) {
             const Node *n = &graph.graph->nodes[i];
             CHECK(n->op != &op_batchnorm || in_shape(n, 0).dim[0] == recipe->batch);
@@ -172,12 +173,12 @@ int main(int argc, char **argv)
             continue;
         test_name = small->recipe;
         if (small->chunks)
-            CHECK(lots(small, 0, small->chunks, false, false) > 1);
-        CHECK_INT(lots(small, 0, 7, false, false), 0);       /* equal chunks or none */
-        CHECK_INT(lots(small, 7, 0, false, false), 0);
-        lots(small, 0, 2, true, false);
-        CHECK(lots(small, 2, 0, true, false) > 1);
-        lots(small, 4, 0, false, small->smaller);
+            CHECK(compare_chunked(small, 0, small->chunks, false, false) > 1);
+        CHECK_INT(compare_chunked(small, 0, 7, false, false), 0);       /* equal chunks or none */
+        CHECK_INT(compare_chunked(small, 7, 0, false, false), 0);
+        compare_chunked(small, 0, 2, true, false);
+        CHECK(compare_chunked(small, 2, 0, true, false) > 1);
+        compare_chunked(small, 4, 0, false, small->smaller);
     }
     return test_end();
 }

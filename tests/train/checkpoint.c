@@ -79,12 +79,12 @@ static void due_comes_back(void)
     folder_clear(pool, folder);
     CHECK_OK(saver_new(pool, session, folder, 9, &saver));
     CHECK_OK(saver_save(saver,
-                        &(RunState){ .step = 7, .due = DUE_LOOK, .loss = 1.0 / 3, .ms = 0.1 }));
+                        &(RunState){ .step = 7, .due = DUE_VALIDATE, .loss = 1.0 / 3, .ms = 0.1 }));
     CHECK_OK(checkpoint_load(pool, session, folder, 7, &state));
-    CHECK(state.due == DUE_LOOK && state.loss == 1.0 / 3 && state.ms == 0.1);
-    CHECK_OK(saver_save(saver, &(RunState){ .step = 8, .due = DUE_DRAW, .loss = -(double)NAN }));
+    CHECK(state.due == DUE_VALIDATE && state.loss == 1.0 / 3 && state.ms == 0.1);
+    CHECK_OK(saver_save(saver, &(RunState){ .step = 8, .due = DUE_SAMPLE, .loss = -(double)NAN }));
     CHECK_OK(checkpoint_load(pool, session, folder, 8, &state));
-    CHECK(state.due == DUE_DRAW && isnan(state.loss) && state.ms == 0);
+    CHECK(state.due == DUE_SAMPLE && isnan(state.loss) && state.ms == 0);
     CHECK_OK(saver_save(saver, &(RunState){ .step = 9 }));
     CHECK_OK(checkpoint_load(pool, session, folder, 9, &state));
     CHECK_INT(state.due, DUE_NOTHING);

@@ -55,11 +55,11 @@ static void found_again(const char *name, const char *set)
                    (engine_step_ns(stopwatch_engine(plan), recipe->accumulate) * 1e-6), 1, 1e-9);
 
     /* The plan with the smallest arena: requested by STOPWATCH_MIN, found again by its bytes. */
-    Stopwatch *tight;
+    Stopwatch *smallest;
     budget.budget_bytes = STOPWATCH_MIN;
-    CHECK_OK(stopwatch_new(pool, recipe, device, &budget, &tight));
-    CHECK_OK(stopwatch_step(tight, &ms));
-    budget.budget_bytes = stopwatch_engine(tight)->arena_bytes;
+    CHECK_OK(stopwatch_new(pool, recipe, device, &budget, &smallest));
+    CHECK_OK(stopwatch_step(smallest, &ms));
+    budget.budget_bytes = stopwatch_engine(smallest)->arena_bytes;
     CHECK_OK(stopwatch_new(pool, recipe, device, &budget, &plan));
     CHECK(stopwatch_engine(plan)->arena_bytes <= budget.budget_bytes);
     budget.budget_bytes = 2;                 /* any other budget that is too small is refused */

@@ -15,7 +15,7 @@ static int axis_of(Shape shape, int axis)    /* -1 if there is none */
     return at < 0 || at >= shape.rank ? -1 : at;
 }
 
-/* Is a slice along this axis one run of bytes? */
+/* True if a slice along this axis is contiguous. */
 static bool axis_leads(Shape shape, int axis)
 {
     for (int i = 0; i < axis; i++)
@@ -50,7 +50,7 @@ static void concat_rule(Grad *g)
             grad_give(g, i, parts[i]);
 }
 
-/* Concatenation and its inverse: along an axis inside the chunk. */
+/* Concatenation and its inverse, along an axis inside the chunk. */
 static bool join_chunk(const ChunkCall *c)
 {
     JoinAttr *join = c->attr;
@@ -102,8 +102,8 @@ Tensor concat(const Tensor *parts, int n, int axis)
         if (s.rank != attr.whole.rank || tensor_type(parts[i]) != attr.type ||
             !shape_same(shape_with(s, attr.axis, 0), shape_with(attr.whole, attr.axis, 0)))
             return graph_poison(parts->graph, E_SHAPE,
-                                "concat: part %d is %s %s, part 0 %s %s: they join along "
-                                "axis %d only",
+                                "concat: tensor %d is %s %s, tensor 0 is %s %s; they may differ "
+                                "along axis %d only",
                                 i, type_name(tensor_type(parts[i])), shape_text(s),
                                 type_name(attr.type), shape_text(tensor_shape(parts[0])),
                                 attr.axis);
@@ -122,7 +122,7 @@ static Err split_shape(Node *n)
     return OK;
 }
 
-static void split_rule(Grad *g)              /* parts without a gradient are zeros */
+static void split_rule(Grad *g)              /* slices without a gradient are zeros */
 {
     JoinAttr attr = *ATTR(g->node, JoinAttr);
     Tensor   parts[ARRANGE_MAX];
@@ -132,7 +132,7 @@ static void split_rule(Grad *g)              /* parts without a gradient are zer
 }
 
 OPERATOR(split,
-    .doc = "the parts of a tensor along an axis",
+    .doc = "the slices of a tensor along an axis",
     .chunk = { CHUNK_CUSTOM, INPUT(0), join_chunk },
     .attr_bytes = sizeof(JoinAttr), .n_in = 1, .n_out = ARRANGE_MAX,
     .shape = split_shape, .grad = split_rule, .cost = arrange_cost, .cpu = { .run = split_cpu })
@@ -144,7 +144,7 @@ void split_at(Tensor *parts, const int64_t *extent, int n, Tensor x, int axis)
     int64_t  sum = 0;
     attr.axis = tensor_ok(x) ? axis_of(attr.whole, axis) : 0;
     if (tensor_ok(x) && (n < 1 || n > ARRANGE_MAX || attr.axis < 0))
-        graph_poison(x.graph, E_SHAPE, "split: %s into %d along axis %d; 1 to %d parts can be made",
+        graph_poison(x.graph, E_SHAPE, "split: %s into %d along axis %d; give an axis and 1 to %d slices",
                      shape_text(attr.whole), n, axis, ARRANGE_MAX);
     else if (tensor_ok(x)) {
         for (int i = 0; i < n; i++) {
@@ -153,7 +153,7 @@ void split_at(Tensor *parts, const int64_t *extent, int n, Tensor x, int axis)
             sum += extent[i];
         }
         if (sum != attr.whole.dim[attr.axis])
-            graph_poison(x.graph, E_SHAPE, "split: the parts hold %lld of axis %d of %s",
+            graph_poison(x.graph, E_SHAPE, "split: the slices add up to %lld along axis %d of %s",
                          (long long)sum, attr.axis, shape_text(attr.whole));
     }
     if (x.graph->error || !tensor_ok(x)) {
@@ -243,7 +243,7 @@ Tensor slice(Tensor x, int axis, int64_t from, int64_t to)
                     &(SliceAttr){ at, from, to }, TENSORS(x), NULL);
 }
 
-/* ---- parts of the leading axis ---- */
+/* ---- slices of the leading axis ---- */
 
 static void part_rule(Grad *g)
 {
@@ -254,7 +254,7 @@ static void part_rule(Grad *g)
 }
 
 OPERATOR(part,
-    .doc = "a range of the leading axis, one of those that cover it: the same bytes",
+    .doc = "one of the ranges that cover the leading axis: the same bytes",
     .attr_bytes = sizeof(SliceAttr),
     .n_in = 1,
     .n_out = 1,
@@ -278,12 +278,12 @@ Tensor part(Tensor x, int axis, int64_t from, int64_t to)
 {
     if (tensor_ok(x) && !part_fits(tensor_shape(x), axis, from, to))
         return graph_poison(x.graph, E_SHAPE,
-                            "part: %lld to %lld of axis %d is no part of the leading axis of %s",
+                            "part: %lld to %lld of axis %d is no range of the leading axis of %s",
                             (long long)from, (long long)to, axis, shape_text(tensor_shape(x)));
     return node_add(x.graph, &op_part, &(SliceAttr){ axis, from, to }, TENSORS(x), NULL);
 }
 
-static Err put_shape(Node *n)                /* in: part, whole or none */
+static Err put_shape(Node *n)                /* in: slice, whole or none */
 {
     const PutAttr *attr = ATTR(n, PutAttr);
     Shape   s = in_shape(n, 0);
@@ -291,17 +291,17 @@ static Err put_shape(Node *n)                /* in: part, whole or none */
     if (s.rank != attr->whole.rank ||
         !part_fits(attr->whole, attr->axis, attr->from, attr->from + extent) ||
         !shape_same(s, shape_with(attr->whole, attr->axis, extent)))
-        return fail(E_SHAPE, "put: %s at %lld of axis %d is no part of the leading axis of %s",
+        return fail(E_SHAPE, "put: %s at %lld of axis %d is no range of the leading axis of %s",
                     shape_text(s), (long long)attr->from, attr->axis, shape_text(attr->whole));
     if (in_given(n, 1) &&
         (!shape_same(in_shape(n, 1), attr->whole) || in_type(n, 1) != in_type(n, 0)))
-        return fail(E_SHAPE, "put: a part of %s %s into %s %s", type_name(in_type(n, 0)),
+        return fail(E_SHAPE, "put: a slice of %s %s cannot go into %s %s", type_name(in_type(n, 0)),
                     shape_text(attr->whole), type_name(in_type(n, 1)), shape_text(in_shape(n, 1)));
     out_set(n, 0, in_type(n, 0), attr->whole);
     return OK;
 }
 
-static void put_rule(Grad *g)  /* every row's gradient belongs to the put that wrote it */
+static void put_rule(Grad *g)                /* a row's gradient goes to the put that wrote it */
 {
     const PutAttr *attr = ATTR(g->node, PutAttr);
     int64_t        extent = in_shape(g->node, 0).dim[attr->axis];
@@ -317,7 +317,7 @@ static Cost put_cost(const Node *n)
 }
 
 OPERATOR(put,
-    .doc = "a part written where it belongs in a tensor made of parts",
+    .doc = "a slice written to its place in a tensor assembled from slices",
     .attr_bytes = sizeof(PutAttr), .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(1),
     .shape = put_shape, .grad = put_rule, .cost = put_cost, .cpu = { .run = put_cpu })
 
@@ -333,7 +333,7 @@ static Err pad_shape(Node *n)
     Shape s = in_shape(n, 0);
     for (int i = 0; i < s.rank; i++) {
         if (attr->before[i] < 0 || attr->after[i] < 0)
-            return fail(E_SHAPE, "pad: axis %d of %s by %lld and %lld; slice takes away", i,
+            return fail(E_SHAPE, "pad: axis %d of %s by %lld and %lld; use slice to remove", i,
                         shape_text(s), (long long)attr->before[i], (long long)attr->after[i]);
         s.dim[i] += attr->before[i] + attr->after[i];
     }
@@ -346,7 +346,7 @@ static void pad_rule(Grad *g)
     PadAttr attr = *ATTR(g->node, PadAttr);
     Tensor  d = grad_dy(g, 0);
     Shape   x = tensor_shape(grad_in(g, 0));
-    for (int i = 0; i < x.rank; i++)         /* the leading axis first: it costs nothing */
+    for (int i = 0; i < x.rank; i++)         /* the leading axis first: a view */
         d = slice(d, i, attr.before[i], attr.before[i] + x.dim[i]);
     grad_give(g, 0, d);
 }
@@ -392,7 +392,7 @@ static void shift_rule(Grad *g)
 }
 
 OPERATOR(shift,
-    .doc = "moved along an axis, zeros coming in",
+    .doc = "moved along an axis, filled with zeros",
     .chunk = { CHUNK_CUSTOM, INPUT(0), shift_chunk },
     .attr_bytes = sizeof(ShiftAttr), .n_in = 1, .n_out = 1,
     .shape = shift_shape, .grad = shift_rule, .cost = arrange_cost, .cpu = { .run = shift_cpu })

@@ -1,27 +1,27 @@
-/* arrange_cpu.c -- concat, split, slice, put, pad and shift on the CPU: rows of bytes between two
- * strides.
+/* arrange_cpu.c -- concat, split, slice, put, pad and shift on the CPU: strided copies of rows.
  *
- * Along an axis a tensor is `outer` rows, each of extent * inner bytes; parts of a row are runs. */
+ * Along an axis a tensor is `outer` rows, each of extent * inner bytes; a run is the same range of
+ * every row. */
 #include "ops/arrange/arrange.h"
 
 #include "ops/parallel.h"
 
 #include <string.h>
 
-typedef struct Runs {
+typedef struct AxisRuns {
     int64_t outer, inner;        /* rows; bytes of one step along the axis */
-} Runs;
+} AxisRuns;
 
-static Runs runs_of(Shape shape, int axis, Type type)
+static AxisRuns runs_of(Shape shape, int axis, Type type)
 {
-    Runs runs = { 1, type_bytes(type) };
+    AxisRuns runs = { 1, type_bytes(type) };
     for (int i = 0; i < shape.rank; i++)
         *(i < axis ? &runs.outer : &runs.inner) *= i == axis ? 1 : shape.dim[i];
     return runs;
 }
 
-/* Rows from..to: bytes from src (NULL: zeros) to dst, each with its stride. Single elements have
- * loops of their own; a call of memcpy for each would cost far more than the bytes. */
+/* Copies rows from..to from src (NULL: zeros) to dst, each with its stride. Single elements have loops
+ * of their own, where memcpy becomes one instruction instead of a call. */
 static void copy_rows(char *dst, int64_t dst_stride, const char *src, int64_t src_stride,
                       int64_t bytes, int64_t from, int64_t to)
 {
@@ -62,7 +62,7 @@ static void copy_runs(const Call *call, char *dst, int64_t dst_stride, const cha
 Err concat_cpu(const Call *call)
 {
     const JoinAttr *at = ATTR(call->node, JoinAttr);
-    Runs    runs = runs_of(at->whole, at->axis, at->type);
+    AxisRuns    runs = runs_of(at->whole, at->axis, at->type);
     int64_t row = at->whole.dim[at->axis] * runs.inner, offset = 0;
     for (int i = 0; i < at->n; i++) {
         int64_t bytes = at->extent[i] * runs.inner;
@@ -75,7 +75,7 @@ Err concat_cpu(const Call *call)
 Err split_cpu(const Call *call)
 {
     const JoinAttr *at = ATTR(call->node, JoinAttr);
-    Runs    runs = runs_of(at->whole, at->axis, at->type);
+    AxisRuns    runs = runs_of(at->whole, at->axis, at->type);
     int64_t row = at->whole.dim[at->axis] * runs.inner, offset = 0;
     for (int i = 0; i < at->n; i++) {
         int64_t bytes = at->extent[i] * runs.inner;
@@ -91,7 +91,7 @@ Err slice_cpu(const Call *call)
 {
     const SliceAttr *at = ATTR(call->node, SliceAttr);
     Shape   s = in_shape(call->node, 0);
-    Runs    runs = runs_of(s, at->axis, in_type(call->node, 0));
+    AxisRuns    runs = runs_of(s, at->axis, in_type(call->node, 0));
     int64_t bytes = (at->to - at->from) * runs.inner;
     copy_runs(call, call->out[0], bytes, (char *)call->in[0] + at->from * runs.inner,
               s.dim[at->axis] * runs.inner, bytes, runs.outer);
@@ -102,7 +102,7 @@ Err put_cpu(const Call *call)
 {
     const Node    *n = call->node;
     const PutAttr *at = ATTR(n, PutAttr);
-    Runs    runs = runs_of(at->whole, at->axis, in_type(n, 0));
+    AxisRuns    runs = runs_of(at->whole, at->axis, in_type(n, 0));
     int64_t bytes = in_shape(n, 0).dim[at->axis] * runs.inner,
             all = at->whole.dim[at->axis] * runs.inner;
     if (call->in[1] && call->in[1] != call->out[0])
@@ -111,8 +111,7 @@ Err put_cpu(const Call *call)
     return OK;
 }
 
-/* Every output row (all axes but the innermost padded one) is zeros, or zeros, a row of x,
- * zeros. */
+/* Every output row along the innermost padded axis is all zeros, or zeros, a row of x, zeros. */
 Err pad_cpu(const Call *call)
 {
     const Node    *n = call->node;
@@ -121,7 +120,7 @@ Err pad_cpu(const Call *call)
     int   axis = x.rank - 1;
     while (axis > 0 && !at->before[axis] && !at->after[axis])
         axis--;
-    Runs    runs = runs_of(y, axis, in_type(n, 0));
+    AxisRuns    runs = runs_of(y, axis, in_type(n, 0));
     int64_t row = y.dim[axis] * runs.inner, bytes = x.dim[axis] * runs.inner,
             head = at->before[axis] * runs.inner;
     int     threads = call->device->threads;
@@ -153,7 +152,7 @@ Err shift_cpu(const Call *call)
 {
     const ShiftAttr *at = ATTR(call->node, ShiftAttr);
     Shape   s = in_shape(call->node, 0);
-    Runs    runs = runs_of(s, at->axis, in_type(call->node, 0));
+    AxisRuns    runs = runs_of(s, at->axis, in_type(call->node, 0));
     int64_t extent = s.dim[at->axis], row = extent * runs.inner;
     int64_t by = at->by > extent ? extent : at->by < -extent ? -extent : at->by;
     int64_t gone = (by < 0 ? -by : by) * runs.inner, kept = row - gone;

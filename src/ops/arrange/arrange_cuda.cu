@@ -1,5 +1,5 @@
-/* arrange_cuda.cu -- concat, split, slice, put, pad and shift on CUDA: rows of units between two
- * strides. */
+/* arrange_cuda.cu -- concat, split, slice, put, pad and shift on CUDA: strided copies of rows, in
+ * units of up to 16 bytes. */
 #include "ops/reduce/rows_cuda.h"
 #include "ops/elementwise/units_cuda.h"
 
@@ -7,26 +7,26 @@ extern "C" {
 #include "ops/arrange/arrange.h"
 }
 
-typedef struct Run {             /* the same part of every row; in bytes, then in units */
+typedef struct CopyRun {         /* the same range of every row; in bytes, then in units */
     char       *dst;
     const char *src;             /* NULL: zeros */
     int64_t     dst_stride, src_stride, width;
-} Run;
+} CopyRun;
 
-typedef struct Runs {
+typedef struct CopyRuns {
     int64_t rows;
     int     n;
-    Run     run[ARRANGE_MAX];
-} Runs;
+    CopyRun     run[ARRANGE_MAX];
+} CopyRuns;
 
-static_assert(sizeof(Runs) < 4000, "Runs is passed to a kernel by value");
+static_assert(sizeof(CopyRuns) < 4000, "CopyRuns is passed to a kernel by value");
 
 /* One run per blockIdx.y. */
 template <class U>
-__global__ void __launch_bounds__(ROW_THREADS) copy_runs(const __grid_constant__ Runs runs)
+__global__ void __launch_bounds__(ROW_THREADS) copy_runs(const __grid_constant__ CopyRuns runs)
 {
     cuda_begin();
-    const Run &run = runs.run[blockIdx.y];
+    const CopyRun &run = runs.run[blockIdx.y];
     int64_t    count = runs.rows * run.width;
     U         *dst = (U *)run.dst;
     const U   *src = (const U *)run.src;
@@ -37,33 +37,33 @@ __global__ void __launch_bounds__(ROW_THREADS) copy_runs(const __grid_constant__
     }
 }
 
-static Err runs_go(const Call *call, Runs *runs)
+static Err runs_go(const Call *call, CopyRuns *runs)
 {
     int     unit = 16;
-    int64_t most = 0;
+    int64_t widest = 0;
     for (int i = 0; i < runs->n; i++) {
-        Run *run = &runs->run[i];
+        CopyRun *run = &runs->run[i];
         unit = unit_of(unit, run->width);
         if (runs->rows > 1)                  /* one row has no stride */
             unit = unit_of(unit_of(unit, run->dst_stride), run->src ? run->src_stride : 0);
         unit = unit_of_pointer(unit_of_pointer(unit, run->dst), run->src);
     }
     for (int i = 0; i < runs->n; i++) {
-        Run *run = &runs->run[i];
+        CopyRun *run = &runs->run[i];
         run->width /= unit;
         run->dst_stride /= unit;
         run->src_stride /= unit;
-        most = most > run->width ? most : run->width;
+        widest = widest > run->width ? widest : run->width;
     }
-    if (runs->n == 0 || runs->rows * most == 0)
+    if (runs->n == 0 || runs->rows * widest == 0)
         return OK;
-    dim3 grid(cuda_blocks(call, runs->rows * most, ROW_THREADS), (unsigned)runs->n);
+    dim3 grid(cuda_blocks(call, runs->rows * widest, ROW_THREADS), (unsigned)runs->n);
     WITH_UNIT(unit, U, cuda_launch(cuda_stream(call), copy_runs<U>, grid, ROW_THREADS, 0, *runs);)
     CUDA_LAUNCHED();
     return OK;
 }
 
-static void runs_add(Runs *runs, void *dst, int64_t dst_stride, const void *src, int64_t src_stride,
+static void runs_add(CopyRuns *runs, void *dst, int64_t dst_stride, const void *src, int64_t src_stride,
                      int64_t width)
 {
     if (width > 0)
@@ -84,7 +84,7 @@ extern "C" Err concat_cuda(const Call *call)
 {
     const JoinAttr *at = ATTR(call->node, JoinAttr);
     int64_t inner, offset = 0;
-    Runs    runs = { rows_of(at->whole, at->axis, at->type, &inner), 0, {} };
+    CopyRuns    runs = { rows_of(at->whole, at->axis, at->type, &inner), 0, {} };
     for (int i = 0; i < at->n; i++) {
         int64_t width = at->extent[i] * inner;
         runs_add(&runs, (char *)call->out[0] + offset, at->whole.dim[at->axis] * inner, call->in[i],
@@ -98,7 +98,7 @@ extern "C" Err split_cuda(const Call *call)
 {
     const JoinAttr *at = ATTR(call->node, JoinAttr);
     int64_t inner, offset = 0;
-    Runs    runs = { rows_of(at->whole, at->axis, at->type, &inner), 0, {} };
+    CopyRuns    runs = { rows_of(at->whole, at->axis, at->type, &inner), 0, {} };
     for (int i = 0; i < at->n; i++) {
         int64_t width = at->extent[i] * inner;
         if (call->out[i])
@@ -114,7 +114,7 @@ extern "C" Err slice_cuda(const Call *call)
     const SliceAttr *at = ATTR(call->node, SliceAttr);
     Shape   s = in_shape(call->node, 0);
     int64_t inner;
-    Runs    runs = { rows_of(s, at->axis, in_type(call->node, 0), &inner), 0, {} };
+    CopyRuns    runs = { rows_of(s, at->axis, in_type(call->node, 0), &inner), 0, {} };
     int64_t width = (at->to - at->from) * inner;
     runs_add(&runs, call->out[0], width, (char *)call->in[0] + at->from * inner,
              s.dim[at->axis] * inner, width);
@@ -126,12 +126,12 @@ extern "C" Err put_cuda(const Call *call)
     const Node    *n = call->node;
     const PutAttr *at = ATTR(n, PutAttr);
     int64_t inner, from;
-    Runs    runs = { rows_of(at->whole, at->axis, in_type(n, 0), &inner), 0, {} };
+    CopyRuns    runs = { rows_of(at->whole, at->axis, in_type(n, 0), &inner), 0, {} };
     int64_t bytes = in_shape(n, 0).dim[at->axis] * inner, all = at->whole.dim[at->axis] * inner;
     char   *y = (char *)call->out[0], *old = (char *)call->in[1];
     from = at->from * inner;
     runs_add(&runs, y + from, bytes, call->in[0], bytes, bytes);
-    if (old && old != y) {                   /* what lies before the part, and behind it */
+    if (old && old != y) {                   /* what lies before the slice, and after it */
         runs_add(&runs, y, from, old, from, from);
         runs_add(&runs, y + from + bytes, 0, old + from + bytes, 0, all - from - bytes);
     }
@@ -143,7 +143,7 @@ extern "C" Err shift_cuda(const Call *call)
     const ShiftAttr *at = ATTR(call->node, ShiftAttr);
     Shape   s = in_shape(call->node, 0);
     int64_t inner;
-    Runs    runs = { rows_of(s, at->axis, in_type(call->node, 0), &inner), 0, {} };
+    CopyRuns    runs = { rows_of(s, at->axis, in_type(call->node, 0), &inner), 0, {} };
     int64_t extent = s.dim[at->axis], row = extent * inner;
     int64_t by = at->by > extent ? extent : at->by < -extent ? -extent : at->by;
     int64_t gone = (by < 0 ? -by : by) * inner, kept = row - gone;
@@ -153,9 +153,8 @@ extern "C" Err shift_cuda(const Call *call)
     return runs_go(call, &runs);
 }
 
-/* Output rows along the innermost padded axis: zeros, or zeros, a row of x, zeros. Axis 0 here is
- * the one before it, and so on outwards; axes without padding are one with their inner
- * neighbour. */
+/* Output rows along the innermost padded axis are all zeros, or zeros, a row of x, zeros. Axis 0 here
+ * is the next axis outwards, and so on; axes without padding are merged with their inner neighbour. */
 typedef struct PadJob {
     int64_t row, head, body, count;          /* in units */
     int     rank;

@@ -15,7 +15,7 @@ static Err permute_shape(Node *n)
             seen |= 1u << attr->axis[i];
     }
     if (seen != (1u << attr->rank) - 1)
-        return fail(E_SHAPE, "permute: the axes given for %s are not an order of its %d",
+        return fail(E_SHAPE, "permute: the axes given for %s are not an order of its %d axes",
                     shape_text(in_shape(n, 0)), attr->rank);
     if (count != shape_count(in_shape(n, 0)) || count != shape_count(attr->shape))
         return fail(E_SHAPE, "permute: %s cannot become %s", shape_text(in_shape(n, 0)),
@@ -40,7 +40,7 @@ static Cost permute_cost(const Node *n)
     return (Cost){ .bytes = node_bytes(n) };
 }
 
-static bool permute_chunk(const ChunkCall *c)      /* the outermost axis stays where it is */
+static bool permute_chunk(const ChunkCall *c)      /* the outermost axis stays outermost */
 {
     PermuteAttr *permute = c->attr;
     if (c->axis != 0 || permute->axis[0] != 0 || permute->dim[0] % c->n ||
@@ -58,7 +58,7 @@ OPERATOR(permute,
     .shape = permute_shape, .grad = permute_rule, .cost = permute_cost,
     .cpu = { .run = permute_cpu })
 
-/* Where the axes longer than one keep their order no byte moves: that is a reshape. */
+/* Where the axes longer than one keep their order, no byte moves: it is a reshape. */
 Tensor permute_as(Tensor x, PermuteAttr attr)
 {
     int  last = -1;
@@ -104,8 +104,8 @@ Tensor swap_axes(Tensor x, int a, int b)
     return permute(x, axis);
 }
 
-/* whole (B, n spatial axes, C), cut by patch[] along each, or put together again. */
-static Tensor patches(Tensor x, Shape whole, const int *patch, int n, bool cut)
+/* whole (B, n spatial axes, C), divided by patch[] along each, or assembled again. */
+static Tensor patches(Tensor x, Shape whole, const int *patch, int n, bool divide)
 {
     PermuteAttr attr = { .rank = 2 + 2 * n };
     int64_t     tokens = 1, width = 1;
@@ -136,12 +136,12 @@ static Tensor patches(Tensor x, Shape whole, const int *patch, int n, bool cut)
         order[1 + i] = 1 + 2 * i;
         order[1 + n + i] = 2 + 2 * i;
     }
-    if (!shape_same(tensor_shape(x), cut ? whole : flat))
+    if (!shape_same(tensor_shape(x), divide ? whole : flat))
         return graph_poison(x.graph, E_SHAPE, "patches: %s is not %s", shape_text(tensor_shape(x)),
-                            shape_text(cut ? whole : flat));
-    attr.shape = cut ? flat : whole;
+                            shape_text(divide ? whole : flat));
+    attr.shape = divide ? flat : whole;
     for (int i = 0; i < attr.rank; i++)
-        if (cut) {
+        if (divide) {
             attr.dim[i] = grid[i];
             attr.axis[i] = order[i];
         } else {
@@ -183,7 +183,7 @@ PermuteAxes permute_axes(const PermuteAttr *at)
         int     last = axes.rank - 1;
         if (extent == 1)
             continue;
-        if (last >= 0 && axes.from[last] == from * extent) { /* follows its neighbour as before */
+        if (last >= 0 && axes.from[last] == from * extent) { /* still follows its neighbour */
             axes.dim[last] *= extent;
             axes.from[last] = from;
         } else {

@@ -1,10 +1,10 @@
 /* permute_cuda.cu -- axes in another order, on CUDA.
  *
- * Axes that stay neighbours are first made one. If the innermost axis stays innermost, runs are
- * copied in units of up to 16 bytes; otherwise the innermost axes of input and output span a plane
- * that is transposed tile by tile through shared memory, so that both sides touch whole sectors.
- * Where the plane is thin on one side, elements go one by one in the order of that side: its
- * neighbours share sectors, and the other side is a few streams. */
+ * Axes that stay neighbours are merged first. If the innermost axis stays innermost, runs are copied
+ * in units of up to 16 bytes. Otherwise the innermost axes of input and output span a plane, which is
+ * transposed tile by tile through shared memory, so that both sides touch whole sectors. Where the
+ * plane is thin on one side, single elements are copied in the order of that side: its accesses share
+ * sectors, and the other side is a few streams. */
 #include "ops/reduce/rows_cuda.h"
 #include "ops/elementwise/units_cuda.h"
 
@@ -35,7 +35,7 @@ static void axes_by_input(PermuteAxes *axes)  /* the axes in the input's order: 
         }
 }
 
-/* Where index `flat`, counted over all the axes in their order, lies on both sides. */
+/* The offsets of index `flat`, counted over all the axes in their order, on both sides. */
 __device__ __forceinline__ void axes_start(const PermuteAxes &axes, int64_t flat, int64_t *from,
                                            int64_t *to)
 {
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(TILE_LANES *TILE_ROWS)
     permute_tiles(U *__restrict__ y, const U *__restrict__ x, PermuteAxes outer, Plane plane)
 {
     cuda_begin();
-    __shared__ U tile[TILE][TILE + 4 / sizeof(U)];       /* a row more than the banks is wide */
+    __shared__ U tile[TILE][TILE + 4 / sizeof(U)];       /* padded against bank conflicts */
     for (int64_t t = blockIdx.x; t < plane.tiles; t += gridDim.x) {
         int64_t from, to, row_tile, n_tile;
         int64_t which = divided(divided(t, plane.row_tiles, &row_tile), plane.n_tiles, &n_tile);
@@ -124,7 +124,7 @@ extern "C" Err permute_cuda(const Call *call)
     while (axes.from[inner] != 1)
         inner++;
 
-    if (inner == last) {  /* runs: the innermost axis in units, all else by strides */
+    if (inner == last) {  /* runs: the innermost axis in units, the rest by strides */
         int unit = unit_of(unit_of_pointer(unit_of_pointer(16, call->in[0]), call->out[0]),
                            axes.dim[last] * size);
         int64_t each = unit > size ? unit / size : 1;

@@ -12,7 +12,7 @@ ConvAttr conv_attr(int stride, int pad)
                        .pad_hi = { 0, pad, pad } };
 }
 
-/* axis 0..2 = D, H, W of (N,[D,]H,W,C) or (KD,]KH,KW,I,O) */
+/* axis 0..2 = D, H, W of (N,[D,]H,W,C) or ([KD,]KH,KW,I,O) */
 static int64_t extent(Shape s, int axis)
 {
     int lead = s.rank - 4;                   /* 0 for images, 1 for volumes */
@@ -64,7 +64,7 @@ static Err conv_check(const Node *n, bool transposed)
     return OK;
 }
 
-static Cost conv_cost(const Node *n)         /* every tap of the narrow side */
+static Cost conv_cost(const Node *n)         /* every kernel tap at every pixel of the narrow side */
 {
     const ConvAttr *a = ATTR(n, ConvAttr);
     Shape   w = n->op == &op_conv_grad_w ? out_shape(n, 0) : in_shape(n, 1);
@@ -90,7 +90,7 @@ static Tensor conv_grad_x(Tensor dy, Tensor w, ConvAttr a)
 
 static void conv_give_w(Grad *g, Tensor x, Tensor dy, ConvAttr a, bool bias)
 {
-    /* The weight's extents are wanted, not its bytes: they travel in the attribute. */
+    /* The node needs the weight's shape, not its bytes, so the shape is in the attribute. */
     ConvWAttr attr = { .conv = a, .shape = tensor_shape(grad_in(g, 1)), .bias = bias };
     Tensor    d[2], none = tensor_none(g->graph);
     node_add(g->graph, &op_conv_grad_w, &attr,
@@ -107,7 +107,7 @@ static void conv_grad(Grad *g)
     bool     both = grad_wants(g, 1) && grad_wants(g, 2) && tensor_shape(grad_in(g, 2)).rank == 1;
     if (!both)
         bias_give(g, 2, dy);
-    if (grad_wants(g, 1))                    /* before dx: x may be gone by the time dx is made */
+    if (grad_wants(g, 1))                    /* before dx, so that x can be freed early */
         conv_give_w(g, x, dy, a, both);
     if (grad_wants(g, 0))
         grad_give(g, 0, conv_grad_x(dy, w, a));
@@ -133,8 +133,8 @@ OPERATOR_INTERNAL(conv_grad_x,
     .shape = conv_grad_x_shape, .cost = conv_cost, .rate = RATE_CONV,
     .cpu = { conv_choose_linalg, conv_prepare_linalg, conv_grad_x_linalg })
 
-/* in: x dy, and the sums so far of both gradients or none; out: dw and, if asked for, dbias, added
- * to them */
+/* in: x dy, the sums so far of both gradients or none; out: dw and, if asked for, dbias, added to
+ * them */
 static Err conv_grad_w_shape(Node *n)
 {
     if (in_given(n, 2) && !shape_same(in_shape(n, 2), ATTR(n, ConvWAttr)->shape))
@@ -147,7 +147,7 @@ static Err conv_grad_w_shape(Node *n)
 }
 
 OPERATOR_INTERNAL(conv_grad_w,
-    .doc = "gradients of a convolution's weight and bias, fp32, added to what is there",
+    .doc = "gradients of a convolution's weight and bias, fp32, added to the sum so far",
     .attr_bytes = sizeof(ConvWAttr), .n_in = 4, .n_out = 2, .inplace = IN_PLACE_OF(2),
     .shape = conv_grad_w_shape, .cost = conv_cost, .rate = RATE_CONV,
     .cpu = { conv_grad_w_choose_cpu, conv_prepare_linalg, conv_grad_w_cpu })

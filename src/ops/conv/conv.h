@@ -1,8 +1,8 @@
 /* conv.h -- convolutions over channels-last images and volumes, transposed ones, gradients.
  *
  * x is (N,H,W,C) or (N,D,H,W,C); the weight in the arena is (KH,KW,I,O) or (KD,KH,KW,I,O). For a
- * transposed convolution I is the width of its *output* and O that of its input: it is the
- * data gradient of the convolution with the same weight.
+ * transposed convolution I is the number of channels of its *output* and O that of its input: it is
+ * the data gradient of the convolution with the same weight.
  */
 #ifndef OPS_CONV_CONV_H
 #define OPS_CONV_CONV_H
@@ -15,21 +15,28 @@ typedef struct ConvAttr {        /* axes D, H, W; D is 1/1/0 for images */
     int64_t in[3];               /* filled by the builders: extents of the wider side */
 } ConvAttr;
 
-typedef struct ConvWAttr {  /* of the weight gradient: the weight's extents without its bytes */
+typedef struct ConvWAttr {       /* of the weight gradient, which does not read the weight */
     ConvAttr conv;
     Shape    shape;
-    bool     bias;  /* the gradient of the bias is wanted too: dy is read once for both */
+    bool     bias;               /* the gradient of the bias too, so that dy is read once for both */
 } ConvWAttr;
 
 ConvAttr conv_attr(int stride, int pad);                     /* the same on H and W */
 Tensor   conv_op(Tensor x, Tensor w, Tensor bias_or_none, ConvAttr attr);
-/* onto + that: by the product itself where it is one (1x1) */
+/* onto + the convolution: a 1x1 convolution is a product, which adds by itself */
 Tensor   conv_onto(Tensor x, Tensor w, Tensor bias_or_none, Tensor onto, ConvAttr attr);
 Tensor   conv_transpose_op(Tensor x, Tensor w, Tensor bias_or_none, ConvAttr attr);
 
-/* what does the node, and its workspace */
+/* Workspaces are divided at multiples of these bytes. */
+enum { CONV_CPU_ALIGN = 64, CONV_CUDA_ALIGN = 256 };
+static inline size_t conv_align(size_t bytes, size_t align)
+{
+    return (bytes + align - 1) / align * align;
+}
+
+/* The primitive that runs the node. */
 Err conv_prim(const Node *n, const Device *device, const Prim **prim);
-/* _blas: by whoever does convolutions on the device. */
+/* _linalg: by the device's backend for convolutions. */
 Err conv_choose_linalg(const Node *n, const Device *device, Choice *choice);
 Err conv_prepare_linalg(Pool *pool, Call *call);
 Err conv_linalg(const Call *call);

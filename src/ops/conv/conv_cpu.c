@@ -72,8 +72,8 @@ Err conv_linalg(const Call *call)
     return conv_run(call, call->in[0], call->in[1], call->out[0], call->in[2]);
 }
 
-/* The data-gradient primitive has none of its own. Rows of few channels are taken many at a time,
- * against a line of biases. */
+/* Adds the bias, which the data-gradient primitive does not do. Rows of few channels are taken many at
+ * a time, with the bias repeated as often. */
 static void add_bias(const Call *call)
 {
     const Node *n = call->node;
@@ -83,15 +83,15 @@ static void add_bias(const Call *call)
     int     threads = call->device->threads;
 #pragma omp parallel num_threads(threads)
     {
-        float buffer[ROW_BLOCK], line[ROW_BLOCK];
+        float buffer[ROW_BLOCK], biases[ROW_BLOCK];
         for (int64_t r = 0; group > 1 && r < group; r++)
-            convert_rows(F32, line + r * width, type_bias, call->in[2], (size_t)width);
+            convert_rows(F32, biases + r * width, type_bias, call->in[2], (size_t)width);
 #pragma omp for schedule(static)
         for (int64_t r = 0; r < rows; r += group) {
             int64_t count = (rows - r < group ? rows - r : group) * width;
             for (int64_t c = 0; c < count; c += ROW_BLOCK) {
                 int64_t      m = count - c < ROW_BLOCK ? count - c : ROW_BLOCK;
-                const float *b = group > 1 ? line : row_load(type_bias, call->in[2], c, m, line);
+                const float *b = group > 1 ? biases : row_load(type_bias, call->in[2], c, m, biases);
                 float       *y = row_open(type, call->out[0], r * width + c, buffer);
                 if (type != F32)
                     row_load(type, call->out[0], r * width + c, m, buffer);
@@ -111,20 +111,19 @@ Err conv_grad_x_linalg(const Call *call)
     return OK;
 }
 
-/* Workspace of the weight gradient: the provider's; its own share of dw, since no provider adds to
- * one that is there; lines of the bias. */
-static size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
+/* Workspace of the weight gradient: the backend's; this node's share of dw, since no backend adds to
+ * an existing dw; the bias sums of the threads. */
 
 static size_t share_bytes(const Node *n)
 {
-    return in_given(n, 2) ? aligned((size_t)out_bytes(n, 0)) : 0;
+    return in_given(n, 2) ? conv_align((size_t)out_bytes(n, 0), CONV_CPU_ALIGN) : 0;
 }
 
 Err conv_grad_w_choose_cpu(const Node *n, const Device *device, Choice *choice)
 {
     TRY(conv_choose_linalg(n, device, choice));
     if (share_bytes(n) || ATTR(n, ConvWAttr)->bias)
-        choice->workspace_bytes = aligned(choice->workspace_bytes) + share_bytes(n);
+        choice->workspace_bytes = conv_align(choice->workspace_bytes, CONV_CPU_ALIGN) + share_bytes(n);
     if (ATTR(n, ConvWAttr)->bias)
         choice->workspace_bytes += bias_sums_bytes(device->threads, dim(in_shape(n, 1), -1));
     return OK;
@@ -135,7 +134,7 @@ Err conv_grad_w_cpu(const Call *call)
     const Node  *n = call->node;
     const Prim  *prim = call->prepared;
     const float *before = call->in[2];
-    char        *after = (char *)call->workspace + aligned(prim->workspace_bytes);
+    char        *after = (char *)call->workspace + conv_align(prim->workspace_bytes, CONV_CPU_ALIGN);
     float       *out = call->out[0], *share = (float *)after;
     int64_t      count = shape_count(out_shape(n, 0));
     int          threads = call->device->threads;

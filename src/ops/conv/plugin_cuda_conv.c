@@ -1,10 +1,10 @@
-/* plugin_cuda_conv.c -- convolutions on a GPU: the Backend's primitives, and the bias around them. */
+/* plugin_cuda_conv.c -- convolutions on a GPU: the backend's primitives, and the bias besides. */
 #include "linalg/plugin_cuda_linalg.h"
 #include "ops/conv/conv.h"
 #include "ops/cuda_kernel.h"
 #include "ops/linear/bias_sums_cuda.h"
 
-/* The data gradient of a convolution, plus a bias, which no provider adds there. */
+/* The data gradient of a convolution, plus a bias, which no backend adds there. */
 static Err conv_transpose_cuda(const Call *call)
 {
     const Node *n = call->node;
@@ -19,9 +19,8 @@ static Err conv_transpose_cuda(const Call *call)
                          call->in[2], shape_rows(out_shape(n, 0)), width);
 }
 
-/* Weight gradients add to what is there. The sums of a bias are made on the way where the primitive
- * can. */
-static size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
+/* Weight gradients are added to the sum so far. Some primitives compute the bias gradient too; for the
+ * others it is a pass of its own. */
 
 static Err conv_grad_w_choose_cuda(const Node *n, const Device *device, Choice *choice)
 {
@@ -30,7 +29,7 @@ static Err conv_grad_w_choose_cuda(const Node *n, const Device *device, Choice *
     TRY(conv_choose_linalg(n, device, choice));
     TRY(conv_prim(n, device, &prim));
     if (ATTR(n, ConvWAttr)->bias && !prim->sums)
-        choice->workspace_bytes = aligned(choice->workspace_bytes) +
+        choice->workspace_bytes = conv_align(choice->workspace_bytes, CONV_CUDA_ALIGN) +
                                   bias_sums_bytes_cuda(device, shape_rows(dy), dim(dy, -1));
     return OK;
 }
@@ -50,7 +49,7 @@ static Err conv_grad_w_cuda(const Call *call)
     if (!bias || prim->sums)
         return OK;
     return bias_sums_cuda(call, in_type(call->node, 1), call->in[1], shape_rows(dy), dim(dy, -1),
-                          (char *)call->workspace + aligned(prim->workspace_bytes), call->in[3],
+                          (char *)call->workspace + conv_align(prim->workspace_bytes, CONV_CUDA_ALIGN), call->in[3],
                           call->out[1]);
 }
 

@@ -1,4 +1,4 @@
-/* up_conv.c -- a 3x3 convolution of an enlarged map: rules. */
+/* up_conv.c -- a 3x3 convolution of an upsampled map: rules. */
 #include "ops/conv/up_conv.h"
 
 #include "ops/elementwise/basic.h"
@@ -18,7 +18,7 @@ static Err up_conv_shape(Node *n)
         return fail(E_SHAPE, "up_conv: a weight of %s does not take %s", shape_text(w),
                     shape_text(x));
     if (up < 2 || up > UP_CONV_MAX)
-        return fail(E_SHAPE, "up_conv: maps are made 2 to %d times as large, not %lld times",
+        return fail(E_SHAPE, "up_conv: maps are upsampled 2 to %d times, not %lld times",
                     UP_CONV_MAX, (long long)up);
     if (in_type(n, 0) != in_type(n, 1) || !type_is_float(in_type(n, 0)))
         return fail(E_SHAPE, "up_conv: input is %s, weight %s", type_name(in_type(n, 0)),
@@ -32,7 +32,7 @@ static Err up_conv_shape(Node *n)
     return OK;
 }
 
-/* By phases: what the least arithmetic is. */
+/* The arithmetic of the sub-pixel form. */
 static Cost up_conv_cost(const Node *n)
 {
     ConvDesc d = up_conv_desc(n);
@@ -64,7 +64,7 @@ static void up_conv_grad(Grad *g)
 }
 
 OPERATOR(up_conv,
-    .doc = "3x3 convolution of a map made larger by repetition, without that map",
+    .doc = "3x3 convolution of an upsampled map, computed from the small map",
     .chunk = { CHUNK_SAMPLES, INPUT(0) },
     .attr_bytes = sizeof(UpConvAttr), .n_in = 3, .n_out = 1,
     .shape = up_conv_shape, .grad = up_conv_grad, .cost = up_conv_cost, .rate = RATE_CONV,
@@ -86,7 +86,7 @@ OPERATOR_INTERNAL(up_conv_grad_x,
     .shape = up_conv_grad_x_shape, .cost = up_conv_cost, .rate = RATE_CONV,
     .cpu = { up_conv_choose_cpu, up_conv_prepare_cpu, up_conv_grad_x_cpu })
 
-/* in: x dy, and the sums so far of both gradients or none; out: dw and, if asked for, dbias */
+/* in: x dy, the sums so far of both gradients or none; out: dw and, if asked for, dbias */
 static Err up_conv_grad_w_shape(Node *n)
 {
     int64_t in = dim(in_shape(n, 0), -1), out = dim(in_shape(n, 1), -1);
@@ -101,7 +101,7 @@ static Err up_conv_grad_w_shape(Node *n)
 }
 
 OPERATOR_INTERNAL(up_conv_grad_w,
-    .doc = "gradients of up_conv's weight and bias, fp32, added to what is there",
+    .doc = "gradients of up_conv's weight and bias, fp32, added to the sum so far",
     .attr_bytes = sizeof(UpConvWAttr), .n_in = 4, .n_out = 2, .inplace = IN_PLACE_OF(2),
     .shape = up_conv_grad_w_shape, .cost = up_conv_cost, .rate = RATE_CONV,
     .cpu = { up_conv_choose_cpu, up_conv_prepare_cpu, up_conv_grad_w_cpu })

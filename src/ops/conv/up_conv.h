@@ -1,15 +1,15 @@
-/* up_conv.h -- a 3x3 convolution of a map that is first made `up` times as large (nearest), without
- * the large map.
+/* up_conv.h -- a 3x3 convolution of a map upsampled `up` times (nearest), computed from the small map:
+ * a sub-pixel convolution.
  *
- * A row of the large map repeats one of the small, so of the three rows that a kernel covers two or
- * all are the same: output row up*h + a sees
+ * A row of the large map repeats a row of the small one, so two or all of the three rows that a
+ * kernel covers are the same: output row up*h + a is
  *
  *   a = 0            x[h-1] w0 + x[h] (w1 + w2)
  *   0 < a < up - 1   x[h] (w0 + w1 + w2)
  *   a = up - 1       x[h] (w0 + w1) + x[h+1] w2
  *
- * and columns likewise: up + 2 products along an axis where the large map has 3 up, so 4 of 9 for
- * twice and 2.25 of 9 for four times the size. x is (N,H,W,I), the weight (3,3,I,O), padding 1.
+ * and columns likewise: up + 2 products along an axis where the large map needs 3 up, so 4 instead of
+ * 9 per pixel for up = 2 and 2.25 for up = 4. x is (N,H,W,I), the weight (3,3,I,O), padding 1.
  */
 #ifndef OPS_CONV_UP_CONV_H
 #define OPS_CONV_UP_CONV_H
@@ -29,7 +29,7 @@ typedef struct UpConvWAttr {     /* of the weight gradient */
 } UpConvWAttr;
 
 Tensor up_conv(Tensor x, Tensor w, Tensor bias_or_none, int64_t up);
-/* Is it asked for, and do the kernels take so many channels? Else the map is upsampled first. */
+/* True if it is asked for and the kernels take so many channels; else upsample the map first. */
 bool   up_conv_pays(const Graph *graph, int64_t in, int64_t out, int64_t up);
 
 /* The convolution of the large map that the node stands for. */

@@ -1,26 +1,26 @@
-/* up_conv_cpu.c -- up_conv on the CPU: the large map is made in workspace, for one convolution.
+/* up_conv_cpu.c -- up_conv on the CPU: one convolution of the large map, which is in the workspace.
  *
- * Workspace: the provider's; the large map of x or dx; for the weight gradient its own share of dw,
- * since no provider adds to one that is there, and lines of the bias.
+ * Workspace: the backend's; the large map of x or dx; for the weight gradient this node's share of
+ * dw, since no backend adds to an existing dw, and the bias sums of the threads.
  */
 #include "device/convert.h"
 #include "ops/linear/linear.h"
 #include "ops/ops.h"
 #include "ops/parallel.h"
+#include "ops/conv/conv.h"
 #include "ops/conv/up_conv.h"
 
 #include <string.h>
 
-static size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 static size_t map_bytes(const ConvDesc *d)
 {
-    return aligned((size_t)(d->n * d->in[1] * d->in[2] * d->ci * type_bytes(d->type_x)));
+    return conv_align((size_t)(d->n * d->in[1] * d->in[2] * d->ci * type_bytes(d->type_x)), CONV_CPU_ALIGN);
 }
 
 static size_t share_bytes(const Node *n)
 {
-    return n->op == &op_up_conv_grad_w && in_given(n, 2) ? aligned((size_t)out_bytes(n, 0)) : 0;
+    return n->op == &op_up_conv_grad_w && in_given(n, 2) ? conv_align((size_t)out_bytes(n, 0), CONV_CPU_ALIGN) : 0;
 }
 
 static Err up_conv_prim(const Node *n, const Device *device, const Prim **prim)
@@ -35,7 +35,7 @@ Err up_conv_choose_cpu(const Node *n, const Device *device, Choice *choice)
     const Prim *prim;
     TRY(up_conv_prim(n, device, &prim));
     choice->name = prim->impl;
-    choice->workspace_bytes = aligned(prim->workspace_bytes) + map_bytes(&desc) + share_bytes(n);
+    choice->workspace_bytes = conv_align(prim->workspace_bytes, CONV_CPU_ALIGN) + map_bytes(&desc) + share_bytes(n);
     if (n->op == &op_up_conv_grad_w && ATTR(n, UpConvWAttr)->bias)
         choice->workspace_bytes += bias_sums_bytes(device->threads, desc.co);
     return OK;
@@ -53,7 +53,7 @@ Err up_conv_prepare_cpu(Pool *pool, Call *call)
 static char *map_of(const Call *call)
 {
     const Prim *prim = call->prepared;
-    return (char *)call->workspace + aligned(prim->workspace_bytes);
+    return (char *)call->workspace + conv_align(prim->workspace_bytes, CONV_CPU_ALIGN);
 }
 
 static Err run(const Call *call, void *x, void *w, void *y, const void *bias)
@@ -63,7 +63,7 @@ static Err run(const Call *call, void *x, void *w, void *y, const void *bias)
                                               .workspace = call->workspace });
 }
 
-/* Every pixel `up` times along both axes. */
+/* Repeats every pixel `up` times along both axes. */
 static void enlarge(const Call *call, const ConvDesc *d, const char *x, char *to)
 {
     int64_t up = up_conv_factor(call->node), w = d->in[2] / up, rows = d->n * d->in[1] / up;
@@ -92,7 +92,7 @@ static void gather(const Call *call, const ConvDesc *d, const char *from, void *
             float  *sum = row_open(d->type_x, dx, p * d->ci + c, buffer_sum);
             memset(sum, 0, (size_t)m * sizeof *sum);
             for (int64_t k = 0; k < up * up; k++) {
-                int64_t line = p / w * up + k / up, at = line * d->in[2] + p % w * up + k % up;
+                int64_t row = p / w * up + k / up, at = row * d->in[2] + p % w * up + k % up;
                 const float *v = row_load(d->type_x, from, at * d->ci + c, m, buffer);
                 for (int64_t j = 0; j < m; j++)
                     sum[j] += v[j];

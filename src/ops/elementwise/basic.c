@@ -96,7 +96,7 @@ static void add_grad(Grad *g)
     Tensor dy = grad_dy(g, 0);
     Type   other = tensor_type(grad_in(g, 1));
     grad_give(g, 0, dy);
-    /* what is fp32 in every precision has fp32 gradients */
+    /* a value that is fp32 in every precision has fp32 gradients */
     grad_give(g, 1, grad_wants(g, 1) && other == F32 ? cast(dy, F32) : dy);
 }
 
@@ -119,7 +119,8 @@ Tensor add(Tensor a, Tensor b)
 static Err cast_shape(Node *n)
 {
     if (!type_is_float(in_type(n, 0)) || !type_is_float(ATTR(n, CastAttr)->type))
-        return fail(E_SHAPE, "cast: from %s to %s is not a rounding", type_name(in_type(n, 0)),
+        return fail(E_SHAPE, "cast: %s cannot be rounded to %s; both must be floats",
+                    type_name(in_type(n, 0)),
                     type_name(ATTR(n, CastAttr)->type));
     out_set(n, 0, ATTR(n, CastAttr)->type, in_shape(n, 0));
     return OK;
@@ -131,7 +132,7 @@ static void cast_grad(Grad *g)
 }
 
 OPERATOR(cast,
-    .doc = "the same numbers, rounded to another type",
+    .doc = "the same values, rounded to another type",
     .chunk = { CHUNK_ELEMENTS, ALL_INPUTS },
     .attr_bytes = sizeof(CastAttr), .n_in = 1, .n_out = 1,
     .shape = cast_shape, .grad = cast_grad, .cost = move_cost, .cpu = { .run = cast_cpu })
@@ -154,7 +155,7 @@ static Err assign_shape(Node *n)
 }
 
 OPERATOR_INTERNAL(assign,
-    .doc = "a persistent value takes the numbers of another",
+    .doc = "a persistent value takes the contents of another",
     .n_in = 2, .n_out = 1, .once = true,
     .shape = assign_shape, .cost = move_cost, .cpu = { .run = assign_cpu })
 

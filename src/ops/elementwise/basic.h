@@ -1,4 +1,4 @@
-/* basic.h -- what every graph needs: data coming in, other shapes of the same bytes, sums. */
+/* basic.h -- what every graph needs: input data, reshape, add, cast, assignment. */
 #ifndef OPS_ELEMENTWISE_BASIC_H
 #define OPS_ELEMENTWISE_BASIC_H
 
@@ -19,10 +19,10 @@ typedef struct ReshapeAttr {
 } ReshapeAttr;
 
 Tensor feed(Graph *graph, const char *name, Type type, Shape shape);  /* a batch from the host */
-Tensor reshape(Tensor x, Shape shape);       /* same bytes; one axis may be -1: what is left */
+Tensor reshape(Tensor x, Shape shape);       /* same bytes; one axis may be -1: inferred */
 Tensor add(Tensor a, Tensor b);              /* same shape; the sum has a's type */
 
-void   assign(Tensor state, Tensor x);       /* a persistent value takes x's numbers */
+void   assign(Tensor state, Tensor x);       /* copies x into a persistent value */
 Tensor cast(Tensor x, Type type);            /* rounded; x itself if it already has that type */
 
 Err feed_cpu(const Call *call);

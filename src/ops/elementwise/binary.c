@@ -14,7 +14,7 @@ static Err binary_shape(Node *n)
         return fail(E_SHAPE, "%s: %s and %s differ", n->op->name, shape_text(in_shape(n, 0)),
                     shape_text(in_shape(n, 1)));
     if (!rows_float(n, 2))
-        return fail(E_SHAPE, "%s: %s and %s are not numbers to compute with", n->op->name,
+        return fail(E_SHAPE, "%s: the inputs must be floats, not %s and %s", n->op->name,
                     type_name(in_type(n, 0)), type_name(in_type(n, 1)));
     out_set(n, 0, in_type(n, 0), in_shape(n, 0));
     return OK;
@@ -81,7 +81,7 @@ Tensor weighted_sum(Tensor x, float a, Tensor y, float b)
 static Err rows_shape(Node *n)
 {
     if (!rows_float(n, n->n_in))
-        return fail(E_SHAPE, "%s: the inputs are not all numbers to compute with", n->op->name);
+        return fail(E_SHAPE, "%s: the inputs must all be floats", n->op->name);
     if (n->n_in == 3 && !shape_same(in_shape(n, 0), in_shape(n, 2)))
         return fail(E_SHAPE, "%s: %s and %s differ", n->op->name, shape_text(in_shape(n, 0)),
                     shape_text(in_shape(n, 2)));
@@ -117,7 +117,7 @@ static void add_rows_rule(Grad *g)
     rows_give_sum(g, tensor_none(g->graph));
 }
 
-/* A vector along input 0 is sliced with it where it has its leading axis. */
+/* A vector along input 0 is sliced with it where it shares its leading axis. */
 static bool broadcast_chunk(const ChunkCall *c)
 {
     Shape       x = in_shape(c->node, 0), v = in_shape(c->node, 1);
@@ -162,17 +162,17 @@ static Err gated_add_grad_shape(Node *n)
 
 static Cost gated_add_grad_cost(const Node *n)
 {
-    double flops = n->n_out > n->op->n_out ? 4 : 3;      /* lines: dh is summed too */
+    double flops = n->n_out > n->op->n_out ? 4 : 3;      /* 4: partial column sums of dh too */
     return (Cost){ .flops = flops * in_count(n, 0), .bytes = node_bytes(n) };
 }
 
 static int64_t gated_add_grad_partial_sums(const Node *n)
 {
     const ReduceAttr *fit = ATTR(n, ReduceAttr);
-    int64_t           each = gated_add_grad_each(fit),
-                      lines = fit->a * ((fit->m + each - 1) / each);
+    int64_t           each = gated_add_grad_rows(fit),
+                      count = fit->a * ((fit->m + each - 1) / each);
     bool              rows = fit->k == dim(in_shape(n, 0), -1) && fit->k >= 64 && fit->m >= 32;
-    return rows && lines <= 16 * LINES_MAX && partial_sums_of(in_shape(n, 0)) ? lines : 0;
+    return rows && count <= 16 * COL_SUMS_MAX && col_sums_count(in_shape(n, 0)) ? count : 0;
 }
 
 OPERATOR_INTERNAL(gated_add_grad,

@@ -1,7 +1,7 @@
 /* binary.h -- two tensors, element by element, and a vector along a tensor.
  *
- * "Rows": v is repeated along x (ops/reduce/reduce.h, broadcast_fit): (C) over everything, (B,C) over the
- * middle axes, or of x's rank with ones, e.g. (1,L,C) for positions. x may be of any rank.
+ * "Rows": v is repeated along x (ops/reduce/reduce.h, broadcast_fit): (C) over everything, (B,C) over
+ * the middle axes, or of x's rank with ones, e.g. (1,L,C) for positions. x may be of any rank.
  */
 #ifndef OPS_ELEMENTWISE_BINARY_H
 #define OPS_ELEMENTWISE_BINARY_H
@@ -21,10 +21,11 @@ Tensor add_rows(Tensor x, Tensor v);         /* x + v */
 Tensor mul_rows(Tensor x, Tensor v);         /* x v */
 Tensor gated_add(Tensor x, Tensor gate, Tensor h);           /* x + gate h, gate along h */
 
-/* Rows of a line of dh: all of a sample where it is short, as the gate's own sum is then made. */
-static inline int64_t gated_add_grad_each(const ReduceAttr *fit)
+/* Rows per partial column sum of dh: a short sample gives one, because the gate's gradient is then
+ * summed in one go too. */
+static inline int64_t gated_add_grad_rows(const ReduceAttr *fit)
 {
-    return fit->m <= 256 ? fit->m : lines_each(fit->a * fit->m);
+    return fit->m <= 256 ? fit->m : col_sums_rows(fit->a * fit->m);
 }
 
 Err sub_cpu(const Call *call);

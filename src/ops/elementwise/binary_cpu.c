@@ -71,7 +71,7 @@ typedef struct AlongBuffers {
     float v[ROW_BLOCK], x[ROW_BLOCK], h[ROW_BLOCK], out[ROW_BLOCK];
 } AlongBuffers;
 
-/* n values from element `first` on, against the n values of v that lie along them. */
+/* n values from element `first` on, with the n values of v that lie along them. */
 static void along_run(const Call *call, AlongFn *fn, int64_t first, int64_t n, const float *v,
                       AlongBuffers *b)
 {
@@ -84,8 +84,8 @@ static void along_run(const Call *call, AlongFn *fn, int64_t first, int64_t n, c
     row_store(type, call->out[0], first, n, out);
 }
 
-/* Rows r.. of x, m of them, all against row a of v. Where K is small, v is written side by side as
- * often as fits a block, and so many rows are done at a time. */
+/* m rows of x from row r on, all with row a of v. Where K is small, v is repeated to fill a block,
+ * so that several rows are done at a time. */
 static void along_rows(const Call *call, AlongFn *fn, const ReduceAttr *at, int64_t a, int64_t r,
                        int64_t m, AlongBuffers *b)
 {
@@ -139,11 +139,12 @@ Err gated_add_grad_choose_cpu(const Node *n, const Device *device, Choice *choic
     return sum_choose_cpu(n, device, choice);
 }
 
-/* dh in lines: each by one thread, summed while it is in the cache. */
-static Err gated_add_grad_dh(const Call *call, float *lines)
+/* dh in blocks of rows_each rows: one thread computes a block and sums its columns while it is in
+ * the cache. */
+static Err gated_add_grad_dh(const Call *call, float *col_sums)
 {
     const ReduceAttr *at = ATTR(call->node, ReduceAttr);
-    int64_t each = gated_add_grad_each(at), per_sample = (at->m + each - 1) / each;
+    int64_t rows_each = gated_add_grad_rows(at), per_sample = (at->m + rows_each - 1) / rows_each;
     int     threads = call->device->threads;
 
 #pragma omp parallel num_threads(threads)
@@ -151,19 +152,19 @@ static Err gated_add_grad_dh(const Call *call, float *lines)
         AlongBuffers buffers;
         int64_t      from, to;
         parallel_piece(at->a * per_sample, 1, omp_get_thread_num(), threads, &from, &to);
-        for (int64_t line = from; line < to; line++) {
-            int64_t a = line / per_sample, m = line % per_sample * each, first = a * at->m + m;
-            int64_t rows = at->m - m < each ? at->m - m : each;
+        for (int64_t i = from; i < to; i++) {
+            int64_t a = i / per_sample, m = i % per_sample * rows_each, first = a * at->m + m;
+            int64_t rows = at->m - m < rows_each ? at->m - m : rows_each;
             along_rows(call, mul_along, at, a, first, rows, &buffers);
-            line_sum(out_type(call->node, 0), call->out[0], first, rows, at->k,
-                     lines + line * at->k);
+            col_sums_of_rows(out_type(call->node, 0), call->out[0], first, rows, at->k,
+                             col_sums + i * at->k);
         }
     }
     return OK;
 }
 
-/* dy gate h -> dh dgate, and lines of dh if asked for; the sum first: dh may take over dy's
- * bytes. */
+/* dy gate h -> dh dgate, and partial column sums of dh if asked for. dgate comes first, because dh
+ * may take over dy's bytes. */
 Err gated_add_grad_cpu(const Call *call)
 {
     const Node *n = call->node;
@@ -171,5 +172,5 @@ Err gated_add_grad_cpu(const Call *call)
                                        .type_y = in_type(n, 2), .y = call->in[2],
                                        .type_out = out_type(n, 1), .out = call->out[1] }));
     return call_partial_sums(call) ? gated_add_grad_dh(call, call_partial_sums(call))
-                            : along_cpu(call, mul_along);
+                                   : along_cpu(call, mul_along);
 }

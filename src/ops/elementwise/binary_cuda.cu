@@ -22,7 +22,7 @@ extern "C" Err weighted_sum_cuda(const Call *call)
     return rows_cuda<2>(call, f);
 }
 
-/* x is (A, M, K), v (A, K). v is read again for every m, but from the cache. */
+/* x is (A, M, K), v (A, K). v is reread for every m, but from the cache. */
 struct Along {
     AnyIn   v;
     int64_t m, k;
@@ -87,11 +87,11 @@ extern "C" Err gated_add_grad_choose_cuda(const Node *n, const Device *device, C
     const ReduceAttr *at = ATTR(n, ReduceAttr);
     if (n->n_out == n->op->n_out)
         return sum_choose_cuda(n, device, choice);
-    choice->workspace_bytes = sum_lines_bytes(at->a, at->m, at->k, gated_add_grad_each(at));
+    choice->workspace_bytes = sum_col_sums_bytes(at->a, at->m, at->k, gated_add_grad_rows(at));
     return OK;
 }
 
-/* dy gate h -> dh dgate, and lines of dh if asked for */
+/* dy gate h -> dh dgate, and partial column sums of dh if asked for */
 extern "C" Err gated_add_grad_cuda(const Call *call)
 {
     const ReduceAttr *at = ATTR(call->node, ReduceAttr);
@@ -99,8 +99,8 @@ extern "C" Err gated_add_grad_cuda(const Call *call)
                               at->k, at->scale };
     job.gate = any_in(call, 1);
     job.gated = any_out(call, 0);
-    job.lines = call_partial_sums(call);
-    job.each = gated_add_grad_each(at);
+    job.col_sums = call_partial_sums(call);
+    job.rows_each = gated_add_grad_rows(at);
     return sum_cuda_run(call, &job);
 }
 

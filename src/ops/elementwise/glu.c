@@ -8,7 +8,7 @@ static Err glu_shape(Node *n)
 {
     Shape s = in_shape(n, 0);
     if (!rows_float(n, 1) || s.rank < 1 || dim(s, -1) % 2)
-        return fail(E_SHAPE, "%s: the last axis of %s %s does not halve", n->op->name,
+        return fail(E_SHAPE, "%s: the last axis of %s %s must be even", n->op->name,
                     type_name(in_type(n, 0)), shape_text(s));
     out_set(n, 0, in_type(n, 0), shape_with(s, -1, dim(s, -1) / 2));
     return OK;

@@ -1,4 +1,4 @@
-/* math_cuda.h -- elementary functions on CUDA beyond the toolkit's, each within a few ulp, as
+/* math_cuda.h -- elementary functions on CUDA that the toolkit lacks, each within a few ulp, as in
  * vmath.h. */
 #ifndef OPS_ELEMENTWISE_MATH_CUDA_H
 #define OPS_ELEMENTWISE_MATH_CUDA_H
@@ -6,8 +6,7 @@
 #include <cuda_runtime.h>
 #include <math.h>
 
-/* The quick division is within 2 ulp; where 1 + exp(-x) is too large for it the result is 0 either
- * way. */
+/* The fast division is within 2 ulp; where 1 + exp(-x) is too large for it, the result is 0 anyway. */
 __device__ __forceinline__ float sigmoidf(float x) { return __fdividef(1.0f, 1.0f + expf(-x)); }
 
 /* log(1 + exp(x)), without overflow. */

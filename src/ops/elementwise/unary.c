@@ -10,7 +10,7 @@
 static Err unary_shape(Node *n)
 {
     if (!rows_float(n, n->n_in))
-        return fail(E_SHAPE, "%s: %s is not a number to compute with", n->op->name,
+        return fail(E_SHAPE, "%s: the input must be floats, not %s", n->op->name,
                     type_name(in_type(n, 0)));
     out_set(n, 0, in_type(n, n->n_in - 1), in_shape(n, 0));      /* a gradient has dy's type */
     return OK;
@@ -24,11 +24,11 @@ static void unary_grad(Grad *g, const OpDef *op, UnaryReads reads)
 
 static Cost unary_cost(const Node *n, double flops)
 {
-    flops += n->n_out > n->op->n_out;        /* lines: one addition more */
+    flops += n->n_out > n->op->n_out;        /* partial column sums: one addition more */
     return (Cost){ .flops = flops * in_count(n, 0), .bytes = node_bytes(n) };
 }
 
-static int64_t unary_partial_sums(const Node *n) { return partial_sums_of(out_shape(n, 0)); }
+static int64_t unary_partial_sums(const Node *n) { return col_sums_count(out_shape(n, 0)); }
 
 #define X(fn, reads, flops)                                                   \
     static void fn##_rule(Grad *g) { unary_grad(g, &op_##fn##_grad, reads); } \

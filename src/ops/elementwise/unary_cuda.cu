@@ -64,7 +64,7 @@ __device__ __forceinline__ float gelu_tanh_slope(float x)
     }                                                                                              \
     extern "C" Err fn##_grad_cuda(const Call *call)                                                \
     {                                                                                              \
-        return lines_cuda<2>(call, Each<fn##_grad_fn>());                                          \
+        return rows_col_sums_cuda<2>(call, Each<fn##_grad_fn>());                                          \
     }
 UNARY_LIST(X)
 #undef X

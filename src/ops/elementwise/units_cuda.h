@@ -1,4 +1,4 @@
-/* units_cuda.h -- moving bytes: the widest unit, 16 bytes or less, that all extents and pointers
+/* units_cuda.h -- copying bytes in the widest unit, up to 16 bytes, that all extents and pointers
  * allow. */
 #ifndef OPS_ELEMENTWISE_UNITS_CUDA_H
 #define OPS_ELEMENTWISE_UNITS_CUDA_H
@@ -6,7 +6,7 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
-static inline int unit_of(int unit, int64_t bytes)  /* `unit`, or the part of it that divides */
+static inline int unit_of(int unit, int64_t bytes)  /* the largest power of 2 up to `unit` that divides */
 {
     while (bytes % unit)
         unit /= 2;

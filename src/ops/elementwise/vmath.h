@@ -1,8 +1,8 @@
 /* vmath.h -- elementary functions that the compiler turns into vector code: no branches, no tables,
  * no calls. Use them in plain or `omp simd` loops over contiguous rows.
  *
- * Errors, measured over all floats by tests/exec/vmath.c (ulp of the fp32 result):
- *   vexp 1, vlog 1, vlog1p 2, vtanh 2, vsigmoid 2.5, verf 2, vsoftplus 2; of vgelu see there.
+ * Errors, measured over all floats by tests/ops/elementwise/vmath.c (ulp of the fp32 result):
+ *   vexp 1, vlog 1, vlog1p 2, vtanh 2, vsigmoid 2.5, verf 2, vsoftplus 2; vgelu: see below.
  * NaN stays NaN; infinities, overflow, underflow and subnormal results are as in libm.
  *
  * Every product followed by a sum is an explicit fmaf, so scalar and vector code, any compiler and

@@ -1,4 +1,4 @@
-/* embedding.c -- rows by number and sinusoids of time: rules. */
+/* embedding.c -- rows of a table and sinusoids of time: rules. */
 #include "ops/embedding/embedding.h"
 
 #include "ops/elementwise/basic.h"
@@ -9,7 +9,7 @@ static Err embedding_shape(Node *n)          /* in: table, ids */
 {
     Shape table = in_shape(n, 0), y = in_shape(n, 1);
     if (table.rank != 2 || in_type(n, 1) != I32 || !rows_float(n, 1) || y.rank == MAX_RANK)
-        return fail(E_SHAPE, "embedding: a table (V,C) by i32 ids, not %s %s by %s %s",
+        return fail(E_SHAPE, "embedding: needs a table (V,C) and i32 ids, not %s %s and %s %s",
                     type_name(in_type(n, 0)), shape_text(table), type_name(in_type(n, 1)),
                     shape_text(y));
     y.dim[y.rank++] = table.dim[1];
@@ -42,14 +42,14 @@ static Cost embedding_grad_cost(const Node *n)
 }
 
 OPERATOR(embedding,
-    .doc = "rows of a table by number",
+    .doc = "rows of a table by id",
     .chunk = { CHUNK_SAMPLES, INPUT(1) },
     .n_in = 2, .n_out = 1,
     .shape = embedding_shape, .grad = embedding_rule, .cost = embedding_cost,
     .cpu = { .run = embedding_cpu })
 
 OPERATOR_INTERNAL(embedding_grad,
-    .doc = "gradient rows added up by number, in the order of the ids",
+    .doc = "gradient rows added up by id, in the order of the ids",
     .attr_bytes = sizeof(Shape), .n_in = 2, .n_out = 1,
     .shape = embedding_grad_shape, .cost = embedding_grad_cost,
     .cpu = { .run = embedding_grad_cpu })
@@ -65,7 +65,7 @@ Tensor lookup(Tensor table, Tensor ids)
     if (!tensor_ok(table))
         return table;
     if (s.rank != 1)
-        return graph_poison(table.graph, E_SHAPE, "lookup: the table is %s, not one axis",
+        return graph_poison(table.graph, E_SHAPE, "lookup: the table must have one axis, not %s",
                             shape_text(s));
     return reshape(embedding(reshape(table, SHAPE(s.dim[0], 1)), ids), tensor_shape(ids));
 }
@@ -75,10 +75,10 @@ static Err time_embedding_shape(Node *n)
     const TimeAttr *attr = ATTR(n, TimeAttr);
     Shape t = in_shape(n, 0);
     if (t.rank != 1 || (in_type(n, 0) != F32 && in_type(n, 0) != I32))
-        return fail(E_SHAPE, "time_embedding: times are (B), f32 or i32, not %s %s",
+        return fail(E_SHAPE, "time_embedding: times must be (B), f32 or i32, not %s %s",
                     type_name(in_type(n, 0)), shape_text(t));
     if (attr->width < 2 || attr->width % 2 || !(attr->longest > 1))
-        return fail(E_SHAPE, "time_embedding: width %lld is not even, or %g no longest wave",
+        return fail(E_SHAPE, "time_embedding: width %lld must be even and the longest period %g above 1",
                     (long long)attr->width, (double)attr->longest);
     out_set(n, 0, attr->type, SHAPE(t.dim[0], attr->width));
     return OK;

@@ -1,4 +1,4 @@
-/* embedding.h -- rows of a table by number, and the sinusoidal embedding of times. */
+/* embedding.h -- rows of a table by id, and the sinusoidal embedding of times. */
 #ifndef OPS_EMBEDDING_EMBEDDING_H
 #define OPS_EMBEDDING_EMBEDDING_H
 
@@ -6,7 +6,7 @@
 
 typedef struct TimeAttr {
     int64_t width;
-    float   longest;             /* the slowest frequency's 1 / f: 10000 */
+    float   longest;             /* 1 over the lowest frequency, e.g. 10000 */
     Type    type;
 } TimeAttr;
 

@@ -1,4 +1,4 @@
-/* embedding_cpu.c -- rows by number and sinusoids of time on the CPU. */
+/* embedding_cpu.c -- rows of a table and sinusoids of time on the CPU. */
 #include "ops/embedding/embedding.h"
 
 #include "device/convert.h"
@@ -10,7 +10,7 @@ static Err ids_check(const int32_t *ids, int64_t count, int64_t most)
 {
     for (int64_t i = 0; i < count; i++)
         if (ids[i] < 0 || ids[i] >= most)
-            return fail(E_NUMBER, "embedding: id %d at place %lld is not one of 0 to %lld", ids[i],
+            return fail(E_NUMBER, "embedding: id %d at index %lld is not one of 0 to %lld", ids[i],
                         (long long)i, (long long)most - 1);
     return OK;
 }
@@ -31,7 +31,7 @@ Err embedding_cpu(const Call *call)
     return OK;
 }
 
-/* Threads share the columns: each walks all ids in order, so every sum has one order. */
+/* Threads divide the columns; each walks all ids in order, so every sum has one order. */
 Err embedding_grad_cpu(const Call *call)
 {
     const Node    *n = call->node;

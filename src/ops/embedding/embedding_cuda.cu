@@ -1,5 +1,5 @@
-/* embedding_cuda.cu -- rows by number and sinusoids of time on CUDA. An id outside the table, which
- * the host cannot see here, gives a row of NaN and takes no gradient. */
+/* embedding_cuda.cu -- rows of a table and sinusoids of time on CUDA. An id outside the table gives a
+ * row of NaN and no gradient, since the host does not see ids here. */
 #include "ops/reduce/rows_cuda.h"
 #include "ops/elementwise/units_cuda.h"
 
@@ -10,7 +10,7 @@ extern "C" {
 template <class U>
 __global__ void __launch_bounds__(ROW_THREADS)
     embedding_rows(U *__restrict__ y, const U *__restrict__ table, const int32_t *__restrict__ ids,
-                   int64_t most, int64_t row, int64_t count)
+                   int64_t max_slices, int64_t row, int64_t count)
 {
     cuda_begin();
     U nan;
@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(ROW_THREADS)
          i += (int64_t)gridDim.x * ROW_THREADS) {
         int64_t at, place = divided(i, row, &at);
         int32_t id = ids[place];
-        y[i] = id >= 0 && id < most ? table[id * row + at] : nan;
+        y[i] = id >= 0 && id < max_slices ? table[id * row + at] : nan;
     }
 }
 
@@ -39,30 +39,30 @@ extern "C" Err embedding_cuda(const Call *call)
     return OK;
 }
 
-/* Gradient: a block looks through a part of the ids for one row of the table, its warps in turn
- * taking 32 ids each, and adds what it finds; the parts are then added in order. */
+/* Gradient: a block searches a slice of the ids for one row of the table, its warps taking 32 ids at a
+ * time in turn, and adds the rows of dy it finds; the slices are then added in order. */
 enum { GRAD_WARPS = 8, GRAD_COLUMNS = 128, GRAD_AHEAD = 4 };
 
-typedef struct IdCuts {
-    int64_t columns, parts, each;  /* blocks of columns; parts of the ids, and ids of a part */
-} IdCuts;
+typedef struct IdSplit {
+    int64_t columns, slices, slice_ids;  /* blocks of columns, slices of the ids, ids per slice */
+} IdSplit;
 
-static IdCuts id_cuts(Shape table, int64_t count, int sms)
+static IdSplit id_split(Shape table, int64_t count, int sms)
 {
     int64_t columns = ceil_div(table.dim[1], GRAD_COLUMNS),
             want = ceil_div((int64_t)sms * 16, table.dim[0] * columns);
-    int64_t most = ceil_div(count, 2048), parts = want < most ? want : most;
-    int64_t each = parts > 0 ? ceil_div(count, parts) : 1;
-    return { columns, count > 0 ? ceil_div(count, each) : 1, each };
+    int64_t max_slices = ceil_div(count, 2048), slices = want < max_slices ? want : max_slices;
+    int64_t slice_ids = slices > 0 ? ceil_div(count, slices) : 1;
+    return { columns, count > 0 ? ceil_div(count, slice_ids) : 1, slice_ids };
 }
 
 extern "C" Err embedding_grad_choose_cuda(const Node *n, const Device *device, Choice *choice)
 {
     Shape  table = *ATTR(n, Shape);
-    IdCuts cuts = id_cuts(table, shape_count(in_shape(n, 0)),
+    IdSplit split = id_split(table, shape_count(in_shape(n, 0)),
                           ((const CudaHandle *)device->handle)->sms);
-    choice->workspace_bytes = cuts.parts > 1
-                                  ? (size_t)(cuts.parts * shape_count(table)) * sizeof(float)
+    choice->workspace_bytes = split.slices > 1
+                                  ? (size_t)(split.slices * shape_count(table)) * sizeof(float)
                                   : 0;
     return OK;
 }
@@ -70,9 +70,9 @@ extern "C" Err embedding_grad_choose_cuda(const Node *n, const Device *device, C
 typedef struct EmbeddingGrad {
     const int32_t *ids;
     AnyIn          dy;
-    float         *sum;                      /* [parts][V][C] */
+    float         *sum;                      /* [slices][V][C] */
     int64_t        count, rows, width;
-    IdCuts         cuts;
+    IdSplit         split;
 } EmbeddingGrad;
 
 /* acc[] += columns c.. of the rows of dy whose bits are set, in their order. */
@@ -114,12 +114,12 @@ template <int N>
 __global__ void __launch_bounds__(32 * GRAD_WARPS) embedding_sums(EmbeddingGrad job)
 {
     cuda_begin();
-    __shared__ float lines[GRAD_WARPS][GRAD_COLUMNS];
+    __shared__ float sums[GRAD_WARPS][GRAD_COLUMNS];
     int     lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    int64_t column, part,
-        row = divided(divided(blockIdx.x, job.cuts.columns, &column), job.cuts.parts, &part);
-    int64_t from = part * job.cuts.each,
-            to = from + job.cuts.each < job.count ? from + job.cuts.each : job.count;
+    int64_t column, slice,
+        row = divided(divided(blockIdx.x, job.split.columns, &column), job.split.slices, &slice);
+    int64_t from = slice * job.split.slice_ids,
+            to = from + job.split.slice_ids < job.count ? from + job.split.slice_ids : job.count;
     int64_t c = column * GRAD_COLUMNS + lane * N;
     float   acc[4] = { 0 };
     for (int64_t i = from + warp * 32; i < to; i += 32 * GRAD_WARPS) {
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(32 * GRAD_WARPS) embedding_sums(EmbeddingGrad 
     }
 #pragma unroll
     for (int k = 0; k < 4; k++)
-        lines[warp][lane * N + k / N * 32 + k % N] = acc[k];
+        sums[warp][lane * N + k / N * 32 + k % N] = acc[k];
     __syncthreads();
     int at = threadIdx.x;
     c = column * GRAD_COLUMNS + at;
@@ -137,19 +137,19 @@ __global__ void __launch_bounds__(32 * GRAD_WARPS) embedding_sums(EmbeddingGrad 
         float sum = 0;
 #pragma unroll
         for (int w = 0; w < GRAD_WARPS; w++)
-            sum += lines[w][at];
-        job.sum[(part * job.rows + row) * job.width + c] = sum;
+            sum += sums[w][at];
+        job.sum[(slice * job.rows + row) * job.width + c] = sum;
     }
 }
 
 __global__ void __launch_bounds__(ROW_THREADS)
-    embedding_parts(float *out, const float *sum, int64_t parts, int64_t count)
+    embedding_slices(float *out, const float *sum, int64_t slices, int64_t count)
 {
     cuda_begin();
     for (int64_t i = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x; i < count;
          i += (int64_t)gridDim.x * ROW_THREADS) {
         float total = 0;
-        for (int64_t p = 0; p < parts; p++)
+        for (int64_t p = 0; p < slices; p++)
             total += sum[p * count + i];
         out[i] = total;
     }
@@ -160,15 +160,15 @@ extern "C" Err embedding_grad_cuda(const Call *call)
     const Node *n = call->node;
     Shape   table = out_shape(n, 0);
     int64_t count = shape_count(in_shape(n, 0));
-    IdCuts  cuts = id_cuts(table, count, cuda_handle(call)->sms);
+    IdSplit  split = id_split(table, count, cuda_handle(call)->sms);
     EmbeddingGrad job = { (const int32_t *)call->in[0],
                           any_in(call, 1),
-                          (float *)(cuts.parts > 1 ? call->workspace : call->out[0]),
+                          (float *)(split.slices > 1 ? call->workspace : call->out[0]),
                           count,
                           table.dim[0],
                           table.dim[1],
-                          cuts };
-    int64_t blocks = table.dim[0] * cuts.parts * cuts.columns;
+                          split };
+    int64_t blocks = table.dim[0] * split.slices * split.columns;
     if (blocks > INT32_MAX)
         return fail(E_DEVICE, "embedding_grad: a table of %lld rows is too large for one launch",
                     (long long)table.dim[0]);
@@ -179,16 +179,16 @@ extern "C" Err embedding_grad_cuda(const Call *call)
         cuda_launch(cuda_stream(call), embedding_sums<1>, (unsigned)blocks, 32 * GRAD_WARPS, 0,
                     job);
     CUDA_LAUNCHED();
-    if (cuts.parts == 1)
+    if (split.slices == 1)
         return OK;
-    cuda_launch(cuda_stream(call), embedding_parts,
+    cuda_launch(cuda_stream(call), embedding_slices,
                 cuda_blocks(call, shape_count(table), ROW_THREADS), ROW_THREADS, 0,
-                (float *)call->out[0], job.sum, cuts.parts, shape_count(table));
+                (float *)call->out[0], job.sum, split.slices, shape_count(table));
     CUDA_LAUNCHED();
     return OK;
 }
 
-/* In double: an angle of thousands of turns keeps its digits. */
+/* In double, so that angles of thousands of turns stay accurate. */
 __global__ void __launch_bounds__(ROW_THREADS)
     time_waves(const void *t, bool whole, AnyOut out, double slope, int64_t half, int64_t count)
 {

@@ -1,30 +1,34 @@
-/* column_sums.h -- sums of the columns of a gradient, made by the kernel that writes it.
+/* column_sums.h -- partial column sums of a gradient, made by the kernel that writes it.
  *
- * The gradient of a bias is dy summed over all rows. Where the node that makes dy can
- * (OpDef.lines), it gives the sums of runs of rows beside it, and bias_grad adds these few lines
- * instead of reading all of dy again. Where the lines are cut depends on the shape alone. */
+ * The gradient of a bias is dy summed over all rows. Where the node that produces dy can
+ * (OpDef.partial_sums), it also writes the column sums of blocks of rows, and bias_grad adds these
+ * few partial sums instead of reading all of dy again. The blocks depend on the shape alone. */
 #ifndef OPS_LINEAR_COLUMN_SUMS_H
 #define OPS_LINEAR_COLUMN_SUMS_H
 
 #include "ir/op.h"
 
-/* MOST: lines, so many that bias_grad adds in one launch on a GPU. Below LEAST rows, or where they
- * are narrow, reading dy again is cheap. */
-enum { LINES_MAX = 128, LINES_MIN = 1024, LINES_NARROW = 32 };
+/* At most COL_SUMS_MAX partial sums, so that bias_grad adds them in one launch on a GPU. With fewer
+ * rows or narrower rows than this, reading dy again is cheap. */
+enum { COL_SUMS_MAX = 128, COL_SUMS_MIN_ROWS = 1024, COL_SUMS_MIN_WIDTH = 32 };
 
-static inline int64_t lines_each(int64_t rows)   /* rows of a line: eights, at least 32 */
+/* Rows per partial sum: a multiple of 8, at least 32. */
+static inline int64_t col_sums_rows(int64_t rows)
 {
-    int64_t each = (rows + LINES_MAX - 1) / LINES_MAX;
+    int64_t each = (rows + COL_SUMS_MAX - 1) / COL_SUMS_MAX;
     return each < 32 ? 32 : (each + 7) / 8 * 8;
 }
 
-static inline int64_t partial_sums_of(Shape x)          /* lines of x; 0: not worth it */
+/* Partial sums of x; 0: not worth it. */
+static inline int64_t col_sums_count(Shape x)
 {
-    int64_t rows = shape_rows(x), each = lines_each(rows);
-    return rows < LINES_MIN || dim(x, -1) < LINES_NARROW ? 0 : (rows + each - 1) / each;
+    int64_t rows = shape_rows(x), each = col_sums_rows(rows);
+    return rows < COL_SUMS_MIN_ROWS || dim(x, -1) < COL_SUMS_MIN_WIDTH ? 0
+                                                                      : (rows + each - 1) / each;
 }
 
-/* One line on the CPU: `rows` rows from row `first` of x on. */
-void line_sum(Type type, const void *x, int64_t first, int64_t rows, int64_t width, float *line);
+/* One partial sum on the CPU: sums[width] over `rows` rows of x from row `first` on. */
+void col_sums_of_rows(Type type, const void *x, int64_t first, int64_t rows, int64_t width,
+                      float *sums);
 
 #endif

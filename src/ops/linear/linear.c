@@ -4,7 +4,7 @@
 #include "ops/elementwise/basic.h"
 #include "ops/operator.h"
 
-static int64_t linear_out(const Node *n, int w)      /* width of y, given where the weight is */
+static int64_t linear_out(const Node *n, int w)      /* width of y; w: the weight's input */
 {
     return dim(in_shape(n, w), ATTR(n, LinearAttr)->in_out ? 1 : 0);
 }
@@ -14,7 +14,7 @@ static int64_t linear_in(const Node *n, int w)
     return dim(in_shape(n, w), ATTR(n, LinearAttr)->in_out ? 0 : 1);
 }
 
-/* in: x w bias, and what y is added to if there is such */
+/* in: x w bias [summand] */
 static Err linear_shape(Node *n)
 {
     Shape x = in_shape(n, 0), w = in_shape(n, 1);
@@ -35,7 +35,7 @@ static Err linear_shape(Node *n)
     return OK;
 }
 
-/* input 0 has one row per product, input 1 the other width */
+/* Input 0 has a row per dot product; the other width comes from input 1. */
 static Cost linear_cost(const Node *n)
 {
     double other = n->op == &op_linear_grad_w
@@ -51,7 +51,7 @@ static void linear_grad(Grad *g)
     bias_give(g, 2, dy);
     if (g->node->n_in > 3)
         grad_give(g, 3, dy);
-    if (grad_wants(g, 1))                    /* before dx: x may be gone by the time dx is made */
+    if (grad_wants(g, 1))                    /* before dx, so that x can be freed early */
         grad_give_sum(g, 1,
                       node_add(g->graph, &op_linear_grad_w, &attr,
                                TENSORS(x, dy, grad_so_far(g, 1, F32)), NULL));
@@ -63,13 +63,13 @@ static void linear_grad(Grad *g)
 }
 
 OPERATOR(linear,
-    .doc = "y = x W + b over the last axis, added to what is there",
+    .doc = "y = x W + b over the last axis, optionally added to a summand",
     .chunk = { CHUNK_ROWS, INPUT(0) | INPUT(3) },
     .attr_bytes = sizeof(LinearAttr), .n_in = -3, .n_out = 1,
     .shape = linear_shape, .grad = linear_grad, .cost = linear_cost,
     .cpu = { linear_choose_linalg, linear_prepare_linalg, linear_cpu })
 
-/* in: dy w, and the sum so far if there is one; out: dx, added to that sum */
+/* in: dy w [the sum so far]; out: dx, added to that sum */
 static Err linear_grad_x_shape(Node *n)
 {
     Shape dx = shape_with(in_shape(n, 0), -1, linear_in(n, 1));
@@ -82,7 +82,7 @@ static Err linear_grad_x_shape(Node *n)
 }
 
 OPERATOR_INTERNAL(linear_grad_x,
-    .doc = "dx = dy W^T, added to what is there",
+    .doc = "dx = dy W^T, added to the sum so far",
     .attr_bytes = sizeof(LinearAttr), .n_in = -2, .n_out = 1, .inplace = IN_PLACE_OF(2),
     .shape = linear_grad_x_shape, .cost = linear_cost,
     .cpu = { linear_choose_linalg, linear_prepare_linalg, linear_grad_x_cpu })
@@ -97,7 +97,7 @@ static Err linear_grad_w_shape(Node *n)
 }
 
 OPERATOR_INTERNAL(linear_grad_w,
-    .doc = "dW = x^T dy, summed over all rows, fp32, added to what is there",
+    .doc = "dW = x^T dy, summed over all rows, fp32, added to the sum so far",
     .attr_bytes = sizeof(LinearAttr), .n_in = 3, .n_out = 1, .inplace = IN_PLACE_OF(2),
     .shape = linear_grad_w_shape, .cost = linear_cost,
     .cpu = { linear_choose_linalg, linear_prepare_linalg, linear_grad_w_cpu })
@@ -130,7 +130,7 @@ static Cost bias_grad_cost(const Node *n)
 }
 
 OPERATOR_INTERNAL(bias_grad,
-    .doc = "sum over all axes but the last, fp32, added to what is there",
+    .doc = "sum over all axes but the last, fp32, added to the sum so far",
     .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(1), .shape = bias_grad_shape,
     .cost = bias_grad_cost,
     .cpu = { bias_grad_choose_cpu, NULL, bias_grad_cpu })
@@ -144,7 +144,7 @@ void bias_give(Grad *g, int i, Tensor dy)
     Shape shape = tensor_shape(grad_in(g, i));
     if (shape.rank == 1)
         grad_give_sum(g, i, node_add(g->graph, &op_bias_grad, NULL, TENSORS(dy, before), NULL));
-    else                                     /* of another shape: summed by itself */
+    else                                     /* another shape: reshaped after the sum */
         grad_give(g, i,
                   reshape(node_add(g->graph, &op_bias_grad, NULL,
                                    TENSORS(dy, tensor_none(g->graph)), NULL),

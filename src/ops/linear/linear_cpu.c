@@ -69,7 +69,7 @@ static Err linear_run(const Call *call, void *a, void *b, const void *bias, cons
                                               .before = before, .workspace = call->workspace });
 }
 
-static const void *linear_before(const Call *call)       /* what the result is added to, or NULL */
+static const void *linear_before(const Call *call)       /* the summand, or NULL */
 {
     int i = call->node->op == &op_linear ? 3 : 2;
     return in_given(call->node, i) ? call->in[i] : NULL;
@@ -92,7 +92,7 @@ Err linear_grad_w_linalg(const Call *call)
                       linear_before(call));
 }
 
-static void linear_place(const Call *call)
+static void linear_copy_before(const Call *call)
 {
     const char *from = linear_before(call);
     char       *to = call->out[0];
@@ -110,24 +110,24 @@ static void linear_place(const Call *call)
 
 Err linear_cpu(const Call *call)
 {
-    linear_place(call);
+    linear_copy_before(call);
     return linear_linalg(call);
 }
 
 Err linear_grad_x_cpu(const Call *call)
 {
-    linear_place(call);
+    linear_copy_before(call);
     return linear_grad_x_linalg(call);
 }
 
 Err linear_grad_w_cpu(const Call *call)
 {
-    linear_place(call);
+    linear_copy_before(call);
     return linear_grad_w_linalg(call);
 }
 
-/* Column sums: each thread sums a run of rows into its own line of the workspace, in double so that
- * millions of pixels do not lose digits; the lines are then added in order. */
+/* Column sums: each thread sums a range of rows into its own row of the workspace, in double so that
+ * millions of pixels do not lose digits. The threads' sums are then added in order. */
 size_t bias_sums_bytes(int threads, int64_t width)
 {
     return (size_t)threads * (size_t)width * sizeof(double);
@@ -139,7 +139,7 @@ Err bias_grad_choose_cpu(const Node *n, const Device *device, Choice *choice)
     return OK;
 }
 
-enum { BIAS_ROWS = 32 };         /* rows summed in fp32 before they go into the double line */
+enum { BIAS_ROWS = 32 };         /* rows summed in fp32 before they are added to the double sum */
 
 /* sum[j] += x[0][j] + .. + x[3][j], rows `width` apart: four at a time, so that sums are loaded and
  * stored a quarter as often. */
@@ -159,12 +159,12 @@ static void bias_add_four(float *restrict sum, Type type, const void *x, int64_t
     }
 }
 
-/* line[j] = the sum of column c + j over rows from..to, of m columns: at most a block */
-static void bias_line(double *line, Type type, const void *x, int64_t from, int64_t to,
+/* total[j] = the sum of column c + j over rows from..to; m columns, at most a block */
+static void bias_rows(double *total, Type type, const void *x, int64_t from, int64_t to,
                       int64_t width, int64_t c, int64_t m)
 {
     float buffer[ROW_BLOCK], sum[ROW_BLOCK];
-    memset(line, 0, (size_t)m * sizeof *line);
+    memset(total, 0, (size_t)m * sizeof *total);
     for (int64_t r = from; r < to; r += BIAS_ROWS) {
         int64_t end = r + BIAS_ROWS < to ? r + BIAS_ROWS : to;
         memset(sum, 0, (size_t)m * sizeof *sum);
@@ -177,37 +177,38 @@ static void bias_line(double *line, Type type, const void *x, int64_t from, int6
                 sum[j] += row[j];
         }
         for (int64_t j = 0; j < m; j++)
-            line[j] += (double)sum[j];
+            total[j] += (double)sum[j];
     }
 }
 
-void line_sum(Type type, const void *x, int64_t first, int64_t rows, int64_t width, float *line)
+void col_sums_of_rows(Type type, const void *x, int64_t first, int64_t rows, int64_t width,
+                      float *sums)
 {
-    double sum[ROW_BLOCK];
+    double total[ROW_BLOCK];
     for (int64_t c = 0; c < width; c += ROW_BLOCK) {
         int64_t m = width - c < ROW_BLOCK ? width - c : ROW_BLOCK;
-        bias_line(sum, type, x, first, first + rows, width, c, m);
+        bias_rows(total, type, x, first, first + rows, width, c, m);
         for (int64_t j = 0; j < m; j++)
-            line[c + j] = (float)sum[j];
+            sums[c + j] = (float)total[j];
     }
 }
 
-void bias_sums(int threads, Type type, const void *x, int64_t rows, int64_t width, double *lines,
+void bias_sums(int threads, Type type, const void *x, int64_t rows, int64_t width, double *sums,
                const float *before, float *out)
 {
 #pragma omp parallel num_threads(threads)
     {
         int64_t from, to;
-        double *line = lines + omp_get_thread_num() * width;
+        double *own = sums + omp_get_thread_num() * width;
         parallel_piece(rows, 1, omp_get_thread_num(), threads, &from, &to);
         for (int64_t c = 0; c < width; c += ROW_BLOCK)
-            bias_line(line + c, type, x, from, to, width, c,
+            bias_rows(own + c, type, x, from, to, width, c,
                       width - c < ROW_BLOCK ? width - c : ROW_BLOCK);
     }
     for (int64_t j = 0; j < width; j++) {
         double sum = 0;
         for (int t = 0; t < threads; t++)
-            sum += lines[t * width + j];
+            sum += sums[t * width + j];
         out[j] = before ? before[j] + (float)sum : (float)sum;
     }
 }

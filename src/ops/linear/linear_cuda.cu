@@ -18,7 +18,7 @@ extern "C" size_t bias_sums_bytes_cuda(const Device *device, int64_t rows, int64
     return sum_bytes(1, rows, width, ((const CudaHandle *)device->handle)->sms);
 }
 
-/* For a node that makes them beside something else; workspace is its own. */
+/* For nodes that need column sums besides their own result; `workspace` is a part of theirs. */
 extern "C" Err bias_sums_cuda(const Call *call, Type type, const void *x, int64_t rows,
                               int64_t width, void *workspace, const float *before, float *out)
 {

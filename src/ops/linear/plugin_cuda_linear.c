@@ -4,11 +4,10 @@
 #include "ops/linear/linear.h"
 
 /* Note [Sums in place]
- * In place, cuBLASLt's Hopper kernels round a 2-byte product before they add it to C, as an
- * operator that adds would; from C to another place they round once, but take longer. Either gives
- * the same bits from run to run, so each operator has one of them, wherever its buffers lie: data
- * gradients in place, for that is where the sum so far mostly is; residuals, which others still
- * read, from place to place. */
+ * In place, cuBLASLt's Hopper kernels round a 2-byte product before they add it to C, as a separate
+ * add would. Out of place they round once but take longer. Both give the same bits from run to run,
+ * so each operator always uses the same one, wherever its buffers lie: data gradients add in place,
+ * where the sum so far usually is; residuals, which other nodes still read, add out of place. */
 static Err linear_grad_x_cuda(const Call *call)
 {
     const CudaHandle *handle = call->device->handle;

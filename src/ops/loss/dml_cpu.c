@@ -1,6 +1,6 @@
 /* dml_cpu.c -- discretised mixture of logistics on the CPU.
  *
- * BLOCK rows are turned so that each component's numbers lie side by side, and every step is a
+ * BLOCK rows are transposed so that each component's numbers are contiguous, and every step is a
  * vector loop over rows.
  *
  * The mass of a bin, sigma(plus) - sigma(minus), is computed as sigma(plus) sigma(-minus) (1 -
@@ -155,8 +155,8 @@ Err dml_loss_cpu(const Call *call)
     return OK;
 }
 
-/* With r_j the share of component j in the target's probability: by logit pi_j - r_j, by the others
- * -r_j times the slope of log p_j. They take the place of x in the block. */
+/* With r_j the share of component j in the target's probability, the gradient by its logit is
+ * pi_j - r_j, by its other parameters -r_j times the slope of log p_j. They replace x in the block. */
 static void block_grad(DmlBlock *b, float factor)
 {
     for (int j = 0; j < b->k; j++) {

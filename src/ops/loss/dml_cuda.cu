@@ -1,8 +1,7 @@
 /* dml_cuda.cu -- discretised mixture of logistics on CUDA.
  *
- * A block brings DML_ROWS rows into shared memory, neighbours reading neighbours, and a thread
- * works on one of them: nothing per component touches the memory of the GPU. Formulas as in
- * dml_cpu.c. */
+ * A block loads DML_ROWS rows into shared memory, coalesced, and a thread works on one of them:
+ * nothing per component is written to global memory. Formulas as in dml_cpu.c. */
 #include "ops/loss/loss_cuda.h"
 #include "ops/elementwise/math_cuda.h"
 
@@ -19,7 +18,7 @@ typedef struct DmlJob {
     int            k, levels;
 } DmlJob;
 
-/* Words of shared memory of a row: [logits | means | log scales | log p], odd against bank
+/* Words of shared memory of a row: [logits | means | log scales | log p]; odd, to avoid bank
  * conflicts. */
 __host__ __device__ static inline int row_words(int k) { return 4 * k + 1; }
 
@@ -69,12 +68,12 @@ __device__ __forceinline__ float component(const DmlJob &job, Bin bin, float mea
 
 __device__ __forceinline__ float log_sum(const float *x, int k)      /* log sum exp of k numbers */
 {
-    float most = x[0], sum = 0;
+    float largest = x[0], sum = 0;
     for (int j = 1; j < k; j++)
-        most = x[j] > most ? x[j] : most;
+        largest = x[j] > largest ? x[j] : largest;
     for (int j = 0; j < k; j++)
-        sum += expf(x[j] - most);
-    return most + logf(sum);
+        sum += expf(x[j] - largest);
+    return largest + logf(sum);
 }
 
 /* A row in shared memory: means and log scales become the slopes, log p is added to the logits. */
@@ -95,7 +94,7 @@ __device__ __forceinline__ void row_components(const DmlJob &job, int32_t target
 __global__ void __launch_bounds__(DML_ROWS) dml_rows(DmlJob job, LossEnd end)
 {
     extern __shared__ float rows[];
-    LossPart mine = { 0, 0 };
+    LossSum mine = { 0, 0 };
     float   *row = rows + threadIdx.x * row_words(job.k);
     for (int64_t first = (int64_t)blockIdx.x * DML_ROWS; first < job.rows;
          first += (int64_t)gridDim.x * DML_ROWS) {
@@ -114,9 +113,9 @@ __global__ void __launch_bounds__(DML_ROWS) dml_rows(DmlJob job, LossEnd end)
     loss_give(mine, end);
 }
 
-/* With r_j the share of component j in the target's probability: by logit pi_j - r_j, by the others
- * -r_j times the slope of log p_j. A block reads its rows whole before it writes them, so dx may be
- * x. */
+/* With r_j the share of component j in the target's probability, the gradient by its logit is
+ * pi_j - r_j, by its other parameters -r_j times the slope of log p_j. A block reads all its rows
+ * before it writes them, so dx may be x. */
 __global__ void __launch_bounds__(DML_ROWS)
     dml_grad_rows(DmlJob job, AnyOut dx, const float *denominator, const float *dy, float scale)
 {
@@ -161,14 +160,14 @@ extern "C" Err dml_loss_choose_cuda(const Node *n, const Device *device, Choice 
 {
     int sms = ((const CudaHandle *)device->handle)->sms;
     choice->workspace_bytes = (size_t)loss_blocks(shape_rows(in_shape(n, 0)), DML_ROWS, sms) *
-                              sizeof(LossPart);
+                              sizeof(LossSum);
     return OK;
 }
 
 extern "C" Err dml_loss_cuda(const Call *call)
 {
     DmlJob  job = dml_job(call);
-    LossEnd end = { (LossPart *)call->workspace, (const float *)call->in[2], (float *)call->out[0],
+    LossEnd end = { (LossSum *)call->workspace, (const float *)call->in[2], (float *)call->out[0],
                     (float *)call->out[1], (double)ATTR(call->node, LossAttr)->scale, 0 };
     int64_t blocks = loss_blocks(job.rows, DML_ROWS, cuda_handle(call)->sms);
     dml_rows<<<(unsigned)blocks, DML_ROWS, dml_shared(job.k), cuda_stream(call)>>>(job, end);

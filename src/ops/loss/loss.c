@@ -1,8 +1,7 @@
 /* loss.c -- losses: rules.
  *
- * Inputs of a loss: x, target [, mask][, denominator]; outputs: the loss and, where it counts for
- * itself, the denominator, which the gradient reads. A gradient node reads x, target and dy
- * besides. */
+ * Inputs of a loss: x, target [, mask][, denominator]; outputs: the loss and, where it counts
+ * elements itself, the denominator. A gradient node reads these, x, target and dy. */
 #include "ops/loss/loss.h"
 
 #include "ops/operator.h"
@@ -32,7 +31,7 @@ static Err loss_same(const Node *n)
 static Err loss_scalar(const Node *n, int i)             /* an absent or [1] f32 denominator */
 {
     if (in_given(n, i) && (in_type(n, i) != F32 || shape_count(in_shape(n, i)) != 1))
-        return fail(E_SHAPE, "%s: the denominator is one f32, not %s %s", n->op->name,
+        return fail(E_SHAPE, "%s: the denominator must be one f32, not %s %s", n->op->name,
                     type_name(in_type(n, i)), shape_text(in_shape(n, i)));
     return OK;
 }
@@ -51,7 +50,7 @@ static Err masked_shape(Node *n)             /* in: x, target, mask, denominator
     Shape x = in_shape(n, 0), mask = in_shape(n, 2), thin = x.rank ? shape_with(x, -1, 1) : x;
     if (in_type(n, 2) != U8 || x.rank < 1 ||
         !(shape_same(mask, thin) || shape_same(mask, shape_drop(x, -1))))
-        return fail(E_SHAPE, "%s: the mask of %s is u8 %s, not %s %s", n->op->name, shape_text(x),
+        return fail(E_SHAPE, "%s: the mask of %s must be u8 %s, not %s %s", n->op->name, shape_text(x),
                     shape_text(thin), type_name(in_type(n, 2)), shape_text(mask));
     out_set(n, 0, F32, SHAPE(1));
     if (!in_given(n, 3))
@@ -59,14 +58,14 @@ static Err masked_shape(Node *n)             /* in: x, target, mask, denominator
     return OK;
 }
 
-static Err cross_entropy_shape(
-    Node *n) /* in: x, target, denominator; out: loss, denominator, log-sum-exp */
+/* in: x, target, denominator; out: loss, denominator, log-sum-exp */
+static Err cross_entropy_shape(Node *n)
 {
     Shape x = in_shape(n, 0);
     TRY(loss_scalar(n, 2));
     if (!rows_float(n, 1) || in_type(n, 1) != I32 || x.rank < 1 ||
         shape_count(in_shape(n, 1)) != shape_rows(x))
-        return fail(E_SHAPE, "cross_entropy: %s %s against %s %s; one i32 per row is wanted",
+        return fail(E_SHAPE, "cross_entropy: %s %s against %s %s; give one i32 per row",
                     type_name(in_type(n, 0)), shape_text(x), type_name(in_type(n, 1)),
                     shape_text(in_shape(n, 1)));
     out_set(n, 0, F32, SHAPE(1));
@@ -171,7 +170,8 @@ OPERATOR_INTERNAL(cross_entropy_grad,
 static Tensor loss_add(const OpDef *op, float scale, const Tensor *in, int n)
 {
     if (!isfinite(scale))
-        return graph_poison(in->graph, E_SHAPE, "%s: a scale of %g", op->name, (double)scale);
+        return graph_poison(in->graph, E_SHAPE, "%s: the scale %g is not finite", op->name,
+                            (double)scale);
     return node_add(in->graph, op, &(LossAttr){ .scale = scale }, in, n, NULL);
 }
 

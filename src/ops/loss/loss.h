@@ -1,9 +1,9 @@
-/* loss.h -- what training makes small. Every loss is [1] f32 and is multiplied by `scale`, e.g. 1
- * over the number of micro-batches.
+/* loss.h -- losses. Every loss is [1] f32 and is multiplied by `scale`, e.g. 1 over the number of
+ * micro-batches.
  *
- * Where a loss is a mean over those elements that count, the denominator may be given ([1] f32,
- * known for the whole batch), so that cutting a batch into micro-batches keeps the loss exactly;
- * without it the loss counts for itself, at least 1. Targets take no gradient. */
+ * Where a loss is a mean over the elements that count, the denominator may be given ([1] f32, known
+ * for the whole batch), so that splitting a batch into micro-batches does not change the loss.
+ * Otherwise the loss counts the elements itself, at least 1. Targets get no gradient. */
 #ifndef OPS_LOSS_LOSS_H
 #define OPS_LOSS_LOSS_H
 
@@ -37,7 +37,7 @@ Err cross_entropy_choose_cpu(const Node *n, const Device *device, Choice *choice
 Err cross_entropy_cpu(const Call *call);
 Err cross_entropy_grad_cpu(const Call *call);
 
-/* Shared with other losses. Targets that count; an error names one outside 0 .. most - 1. */
-Err loss_targets(const char *op, const int32_t *target, int64_t n, int64_t most, int64_t *counted);
+/* Shared with other losses: how many targets count; fails for one outside 0 .. end - 1. */
+Err loss_targets(const char *op, const int32_t *target, int64_t n, int64_t end, int64_t *counted);
 
 #endif

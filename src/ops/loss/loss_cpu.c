@@ -1,4 +1,4 @@
-/* loss_cpu.c -- losses on the CPU. Sums run in double over pieces of fixed size, added in order: a
+/* loss_cpu.c -- losses on the CPU. Blocks of fixed size are summed in double and added in order, so a
  * loss does not depend on the number of threads. */
 #include "ops/loss/loss.h"
 
@@ -8,19 +8,19 @@
 #include "ops/reduce/softmax.h"
 #include "ops/elementwise/vmath.h"
 
-enum { LOSS_PIECE = 16 * ROW_BLOCK, LOSS_ROWS = 64 };
+enum { LOSS_BLOCK = 16 * ROW_BLOCK, LOSS_ROWS = 64 };
 
-static int64_t pieces_of(int64_t count, int64_t piece) { return (count + piece - 1) / piece; }
+static int64_t blocks_of(int64_t count, int64_t block) { return (count + block - 1) / block; }
 
 Err loss_choose_cpu(const Node *n, const Device *device, Choice *choice)
 {
     (void)device;
     choice->workspace_bytes =
-        (size_t)pieces_of(shape_count(in_shape(n, 0)), LOSS_PIECE) * sizeof(double);
+        (size_t)blocks_of(shape_count(in_shape(n, 0)), LOSS_BLOCK) * sizeof(double);
     return OK;
 }
 
-/* What multiplies each of n elements from `first` on: the mask of its row of channels. */
+/* 0 or 1 for each of n elements from `first` on: the mask of its row of channels. */
 static const float *mask_row(const Call *call, int64_t first, int64_t n, float *buffer)
 {
     const uint8_t *mask = call->in[2];
@@ -36,9 +36,9 @@ static const float *mask_row(const Call *call, int64_t first, int64_t n, float *
     return buffer;
 }
 
-typedef double PartFn(int64_t n, const float *x, const float *t, const float *mask);
+typedef double BlockFn(int64_t n, const float *x, const float *t, const float *mask);
 
-static double square_part(int64_t n, const float *x, const float *t, const float *mask)
+static double square_block(int64_t n, const float *x, const float *t, const float *mask)
 {
     double sum = 0;
     (void)mask;
@@ -50,7 +50,7 @@ static double square_part(int64_t n, const float *x, const float *t, const float
     return sum;
 }
 
-static double absolute_part(int64_t n, const float *x, const float *t, const float *mask)
+static double absolute_block(int64_t n, const float *x, const float *t, const float *mask)
 {
     double sum = 0;
     (void)mask;
@@ -60,7 +60,7 @@ static double absolute_part(int64_t n, const float *x, const float *t, const flo
     return sum;
 }
 
-static double masked_part(int64_t n, const float *x, const float *t, const float *mask)
+static double masked_block(int64_t n, const float *x, const float *t, const float *mask)
 {
     double sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -69,19 +69,19 @@ static double masked_part(int64_t n, const float *x, const float *t, const float
     return sum;
 }
 
-static double loss_total(const Call *call, PartFn *fn, bool masked)
+static double loss_total(const Call *call, BlockFn *fn, bool masked)
 {
     const Node *n = call->node;
-    int64_t count = shape_count(in_shape(n, 0)), pieces = pieces_of(count, LOSS_PIECE);
+    int64_t count = shape_count(in_shape(n, 0)), blocks = blocks_of(count, LOSS_BLOCK);
     double *partial = call->workspace, total = 0;
     int     threads = call->device->threads;
 
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t p = 0; p < pieces; p++) {
+    for (int64_t p = 0; p < blocks; p++) {
         float   buffer[3][ROW_BLOCK];
-        int64_t end = (p + 1) * LOSS_PIECE < count ? (p + 1) * LOSS_PIECE : count;
+        int64_t end = (p + 1) * LOSS_BLOCK < count ? (p + 1) * LOSS_BLOCK : count;
         double  sum = 0;
-        for (int64_t i = p * LOSS_PIECE; i < end; i += ROW_BLOCK) {
+        for (int64_t i = p * LOSS_BLOCK; i < end; i += ROW_BLOCK) {
             int64_t m = end - i < ROW_BLOCK ? end - i : ROW_BLOCK;
             sum += fn(m, row_load(in_type(n, 0), call->in[0], i, m, buffer[0]),
                       row_load(in_type(n, 1), call->in[1], i, m, buffer[1]),
@@ -89,20 +89,20 @@ static double loss_total(const Call *call, PartFn *fn, bool masked)
         }
         partial[p] = sum;
     }
-    for (int64_t p = 0; p < pieces; p++)
+    for (int64_t p = 0; p < blocks; p++)
         total += partial[p];
     return total;
 }
 
-static Err loss_mean(const Call *call, PartFn *fn)
+static Err loss_mean(const Call *call, BlockFn *fn)
 {
     double scale = (double)ATTR(call->node, LossAttr)->scale;
     *(float *)call->out[0] = (float)(scale * loss_total(call, fn, false) / in_count(call->node, 0));
     return OK;
 }
 
-Err mse_loss_cpu(const Call *call) { return loss_mean(call, square_part); }
-Err l1_loss_cpu(const Call *call)  { return loss_mean(call, absolute_part); }
+Err mse_loss_cpu(const Call *call) { return loss_mean(call, square_block); }
+Err l1_loss_cpu(const Call *call)  { return loss_mean(call, absolute_block); }
 
 Err masked_l1_loss_cpu(const Call *call)
 {
@@ -116,7 +116,7 @@ Err masked_l1_loss_cpu(const Call *call)
         *(float *)call->out[1] = set > 1 ? (float)set : 1;
     }
     double denominator = given ? (double)*given : (double)(set > 1 ? set : 1);
-    *(float *)call->out[0] = (float)(scale * loss_total(call, masked_part, true) / denominator);
+    *(float *)call->out[0] = (float)(scale * loss_total(call, masked_block, true) / denominator);
     return OK;
 }
 
@@ -161,13 +161,13 @@ Err mse_loss_grad_cpu(const Call *call)       { return rows_run(call, 2, mse_gra
 Err l1_loss_grad_cpu(const Call *call)        { return rows_run(call, 2, l1_grad_row); }
 Err masked_l1_loss_grad_cpu(const Call *call) { return rows_run(call, 2, masked_grad_row); }
 
-Err loss_targets(const char *op, const int32_t *target, int64_t n, int64_t most, int64_t *counted)
+Err loss_targets(const char *op, const int32_t *target, int64_t n, int64_t end, int64_t *counted)
 {
     *counted = 0;
     for (int64_t i = 0; i < n; i++) {
-        if (target[i] != LOSS_IGNORE && (target[i] < 0 || target[i] >= most))
-            return fail(E_NUMBER, "%s: target %d at place %lld is neither %d nor one of 0 to %lld",
-                        op, target[i], (long long)i, LOSS_IGNORE, (long long)most - 1);
+        if (target[i] != LOSS_IGNORE && (target[i] < 0 || target[i] >= end))
+            return fail(E_NUMBER, "%s: target %d at index %lld is neither %d nor one of 0 to %lld",
+                        op, target[i], (long long)i, LOSS_IGNORE, (long long)end - 1);
         *counted += target[i] != LOSS_IGNORE;
     }
     return OK;
@@ -177,7 +177,7 @@ Err cross_entropy_choose_cpu(const Node *n, const Device *device, Choice *choice
 {
     (void)device;
     choice->workspace_bytes =
-        (size_t)pieces_of(shape_rows(in_shape(n, 0)), LOSS_ROWS) * sizeof(double);
+        (size_t)blocks_of(shape_rows(in_shape(n, 0)), LOSS_ROWS) * sizeof(double);
     return OK;
 }
 
@@ -188,26 +188,26 @@ Err cross_entropy_cpu(const Call *call)
     const float   *given = call->in[2];
     Shape   s = in_shape(node, 0);
     Type    type = in_type(node, 0);
-    int64_t rows = shape_rows(s), n = dim(s, -1), pieces = pieces_of(rows, LOSS_ROWS), counted;
+    int64_t rows = shape_rows(s), n = dim(s, -1), blocks = blocks_of(rows, LOSS_ROWS), counted;
     float  *lse = call->out[2];
     double *partial = call->workspace, total = 0;
     int     threads = call->device->threads;
     TRY(loss_targets("cross_entropy", target, rows, n, &counted));
 
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t p = 0; p < pieces; p++) {
+    for (int64_t p = 0; p < blocks; p++) {
         double sum = 0;
         for (int64_t r = p * LOSS_ROWS; r < rows && r < (p + 1) * LOSS_ROWS; r++) {
             RowSum row = softmax_row_sum(type, call->in[0], r * n, n);
             float  x;
-            lse[r] = row.most + vlog(row.sum);
+            lse[r] = row.max + vlog(row.sum);
             if (target[r] != LOSS_IGNORE)
                 sum +=
                     (double)lse[r] - (double)*row_load(type, call->in[0], r * n + target[r], 1, &x);
         }
         partial[p] = sum;
     }
-    for (int64_t p = 0; p < pieces; p++)
+    for (int64_t p = 0; p < blocks; p++)
         total += partial[p];
     if (!given)
         *(float *)call->out[1] = counted > 1 ? (float)counted : 1;

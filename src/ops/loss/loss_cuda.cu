@@ -1,9 +1,9 @@
-/* loss_cuda.cu -- losses on CUDA. A target outside its range, which the host cannot see here, makes
- * the loss NaN. */
+/* loss_cuda.cu -- losses on CUDA. A target outside its range makes the loss NaN, since the host does
+ * not see targets here. */
 #include "ops/loss/loss_cuda.h"
 #include "ops/reduce/softmax_cuda.h"
 
-enum { LOSS_EACH = LOSS_THREADS * 8 };       /* elements of a block, at least */
+enum { LOSS_EACH = LOSS_THREADS * 8 };       /* smallest number of elements per block */
 
 typedef enum LossKind { LOSS_SQUARE, LOSS_ABSOLUTE, LOSS_MASKED } LossKind;
 
@@ -13,7 +13,7 @@ extern "C" Err loss_choose_cuda(const Node *n, const Device *device, Choice *cho
 {
     choice->workspace_bytes = (size_t)loss_blocks(shape_count(in_shape(n, 0)), LOSS_EACH,
                                                   sms_of(device)) *
-                              sizeof(LossPart);
+                              sizeof(LossSum);
     return OK;
 }
 
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(LOSS_THREADS) loss_sum(Differences job, LossEn
     cuda_begin();
     int64_t  packs = job.count / N, first = (int64_t)blockIdx.x * LOSS_THREADS + threadIdx.x;
     int64_t  step = (int64_t)gridDim.x * LOSS_THREADS;
-    LossPart mine = { 0, 0 };
+    LossSum mine = { 0, 0 };
     for (int64_t i = first; i < packs; i += step)
         differ<N, KIND>(job, i * N, &mine.sum);
     if (N > 1 && packs * N + first < job.count)
@@ -66,7 +66,7 @@ template <LossKind KIND> static Err loss_go(const Call *call)
 {
     const Node *n = call->node;
     Differences job = { any_in(call, 0), any_in(call, 1), NULL, shape_count(in_shape(n, 0)), 1 };
-    LossEnd     end = { (LossPart *)call->workspace, NULL, (float *)call->out[0], NULL,
+    LossEnd     end = { (LossSum *)call->workspace, NULL, (float *)call->out[0], NULL,
                         (double)ATTR(n, LossAttr)->scale, in_count(n, 0) };
     if (KIND == LOSS_MASKED) {
         job.mask = (const uint8_t *)call->in[2];
@@ -90,7 +90,7 @@ extern "C" Err mse_loss_cuda(const Call *call)       { return loss_go<LOSS_SQUAR
 extern "C" Err l1_loss_cuda(const Call *call)        { return loss_go<LOSS_ABSOLUTE>(call); }
 extern "C" Err masked_l1_loss_cuda(const Call *call) { return loss_go<LOSS_MASKED>(call); }
 
-/* Gradients: the factor before each difference or its sign is made once by every thread. */
+/* Gradients: every thread computes the factor of the differences or their signs once. */
 template <LossKind KIND> struct LossGrad {
     const float   *dy, *denominator;
     const uint8_t *mask;
@@ -149,7 +149,7 @@ extern "C" Err masked_l1_loss_grad_cuda(const Call *call) /* in: x, target, mask
 extern "C" Err cross_entropy_choose_cuda(const Node *n, const Device *device, Choice *choice)
 {
     choice->workspace_bytes =
-        (size_t)loss_blocks(shape_rows(in_shape(n, 0)), 1, sms_of(device)) * sizeof(LossPart);
+        (size_t)loss_blocks(shape_rows(in_shape(n, 0)), 1, sms_of(device)) * sizeof(LossSum);
     return OK;
 }
 
@@ -158,17 +158,17 @@ __global__ void __launch_bounds__(SOFT_THREADS)
     cross_entropy_rows(AnyIn x, const int32_t *target, float *lse, RowTeam team, LossEnd end)
 {
     cuda_begin();
-    __shared__ float lines[32];
+    __shared__ float shared[32];
     int      lane = threadIdx.x % team.lanes, rows = SOFT_THREADS / team.lanes;
-    LossPart mine = { 0, 0 };
+    LossSum mine = { 0, 0 };
     for (int64_t base = (int64_t)blockIdx.x * rows; base < team.rows;
          base += (int64_t)gridDim.x * rows) {
         int64_t row = base + threadIdx.x / team.lanes, first = row * team.n,
                 n = row < team.rows ? team.n : 0;
-        RowTotal total = row_total<N>(x, first, n, lane, team.lanes, lines);
+        RowTotal total = row_total<N>(x, first, n, lane, team.lanes, shared);
         if (lane != 0 || n == 0)
             continue;
-        float   log_sum = total.most + logf(total.sum), hit = NAN;
+        float   log_sum = total.max + logf(total.sum), hit = NAN;
         int32_t at = target[row];
         if (lse)
             lse[row] = log_sum;
@@ -187,7 +187,7 @@ extern "C" Err cross_entropy_cuda(const Call *call)
     const Node *node = call->node;
     Shape   s = in_shape(node, 0);
     AnyIn   x = any_in(call, 0);
-    LossEnd end = { (LossPart *)call->workspace, (const float *)call->in[2], (float *)call->out[0],
+    LossEnd end = { (LossSum *)call->workspace, (const float *)call->in[2], (float *)call->out[0],
                     (float *)call->out[1], (double)ATTR(node, LossAttr)->scale, 0 };
     PackOf  pack = { 8 };
     pack_with(&pack, x.p, x.type);

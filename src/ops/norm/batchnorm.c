@@ -17,13 +17,13 @@ static Err batchnorm_check(const Node *n, const char *word, int n_vectors)
     if (!(attr->eps >= 0) || !isfinite(attr->eps))
         return fail(E_SHAPE, "%s: eps %g is out of range", word, (double)attr->eps);
     if (in_given(n, 1) != in_given(n, 2))
-        return fail(E_SHAPE, "%s: weight and bias are given both or neither", word);
+        return fail(E_SHAPE, "%s: give both weight and bias, or neither", word);
     for (int i = 1; i < 3 + n_vectors; i++) {
         if (i < 3 && !in_given(n, i))
             continue;
         Type want = i < 3 ? in_type(n, 1) : F32;
         if (!shape_same(in_shape(n, i), channels) || in_type(n, i) != want || !type_is_float(want))
-            return fail(E_SHAPE, "%s: vector %d is %s %s, the input has %lld channels", word, i,
+            return fail(E_SHAPE, "%s: vector %d is %s %s, but the input has %lld channels", word, i,
                         type_name(in_type(n, i)), shape_text(in_shape(n, i)),
                         (long long)channels.dim[0]);
     }
@@ -79,8 +79,8 @@ static Err batchnorm_grads_set(Node *n, int dy)
     return OK;
 }
 
-/* in: x statistics weight bias dy; out: dx dweight dbias. dx may take dy's bytes: of the three maps
- * of this node only two are ever in memory. */
+/* in: x statistics weight bias dy; out: dx dweight dbias. dx may take dy's bytes, so that only two of
+ * the three maps are ever in memory. */
 static Err batchnorm_grad_shape(Node *n) { return batchnorm_grads_set(n, 4); }
 
 static Cost batchnorm_grad_cost(const Node *n)
@@ -120,8 +120,8 @@ static Err batchnorm_track_shape(Node *n)
         return fail(E_SHAPE, "batchnorm_track: momentum %g is not in 0..1", (double)attr->momentum);
     if (attr->count < 2)
         return fail(E_SHAPE,
-                    "batchnorm_track: %lld value per channel has no variance; a larger batch is "
-                    "needed", (long long)attr->count);
+                    "batchnorm_track: %lld value per channel has no variance; use a larger batch",
+                    (long long)attr->count);
     for (int i = 0; i < 3; i++)
         out_is_input(n, i, i + 1);
     return OK;

@@ -1,8 +1,8 @@
 /* batchnorm.h -- batch norm over channels-last maps, with the ReLU that may follow.
  *
- * Training normalises with the statistics of the batch and hands them out; keeping the running
- * statistics is a node of its own (batchnorm_track) that runs once, so that a recomputed forward
- * node changes nothing. batchnorm_eval normalises with the running ones.
+ * Training normalises with the statistics of the batch and returns them. A node of its own
+ * (batchnorm_track) updates the running statistics; it runs once, so recomputing a forward node
+ * changes nothing. batchnorm_eval normalises with the running statistics.
  */
 #ifndef OPS_NORM_BATCHNORM_H
 #define OPS_NORM_BATCHNORM_H
@@ -21,7 +21,7 @@ typedef struct BatchnormAttr {
  * 1 / sqrt(var + eps), var biased; may be NULL. */
 Tensor batchnorm(Tensor x, Tensor weight, Tensor bias, float eps, bool relu, Tensor *statistics);
 
-/* mean, var: (C) F32 state; batches: (1) I32 state. As PyTorch: var is the unbiased one. */
+/* mean, var: (C) F32 state; batches: (1) I32 state. As in PyTorch, var is unbiased. */
 void   batchnorm_track(Tensor x, Tensor statistics, Tensor mean, Tensor var, Tensor batches,
                        float eps, float momentum);
 

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-/* weight: its input; y: the gradient's input, -1 for a forward node. */
+/* weight: its input; dy: the input of the gradient, -1 for a forward node. */
 static NormRun batchnorm_run(const Node *n, int weight, int dy, const Device *device)
 {
     const BatchnormAttr *attr = ATTR(n, BatchnormAttr);
@@ -74,7 +74,7 @@ Err batchnorm_track_cpu(const Call *call)
     double               share = (double)attr->momentum;
     for (int64_t c = 0; c < in_shape(call->node, 1).dim[0]; c++) {
         double rstd = (double)statistics[2 * c + 1], now = 1 / (rstd * rstd) - (double)attr->eps;
-        now = now > 0 ? now * unbiased : 0;  /* rounding may leave a constant channel just below */
+        now = now > 0 ? now * unbiased : 0;  /* a constant channel may round to below 0 */
         mean[c] = (float)((1 - share) * (double)mean[c] + share * (double)statistics[2 * c]);
         var[c] = (float)((1 - share) * (double)var[c] + share * now);
     }
@@ -82,7 +82,7 @@ Err batchnorm_track_cpu(const Call *call)
     return OK;
 }
 
-/* The workspace begins with what a norm needs; behind it lie mean and rstd as statistics. */
+/* Statistics from given mean and var, in the workspace behind what the norm itself needs. */
 static NormRun fixed_run(const Node *n, int weight, int dy, const Device *device)
 {
     NormRun run = batchnorm_run(n, weight, dy, device);

@@ -112,7 +112,7 @@ __global__ void track(const float *statistics, float *mean, float *var, int32_t 
     if (c >= channels)
         return;
     double rstd = (double)statistics[2 * c + 1], now = 1 / (rstd * rstd) - eps;
-    now = now > 0 ? now * unbiased : 0;      /* rounding may leave a constant channel just below */
+    now = now > 0 ? now * unbiased : 0;      /* a constant channel may round to below 0 */
     mean[c] = (float)((1 - share) * (double)mean[c] + share * (double)statistics[2 * c]);
     var[c] = (float)((1 - share) * (double)var[c] + share * now);
 }

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-/* x, weight, bias and attributes; the word is the operator's name in the sentence. */
+/* x, weight, bias and attributes; word: the operator's name, for messages. */
 static Err groupnorm_check(const Node *n, const char *word, const GroupnormAttr *attr)
 {
     Shape   x = in_shape(n, 0);
@@ -22,12 +22,12 @@ static Err groupnorm_check(const Node *n, const char *word, const GroupnormAttr 
         return fail(E_SHAPE, "%s: eps %g or activation %d is out of range", word, (double)attr->eps,
                     (int)attr->act);
     if (in_given(n, 1) != in_given(n, 2))
-        return fail(E_SHAPE, "%s: weight and bias are given both or neither", word);
+        return fail(E_SHAPE, "%s: give both weight and bias, or neither", word);
     for (int i = 1; i <= 2; i++)
         if (in_given(n, i) && (!shape_same(in_shape(n, i), SHAPE(channels)) ||
                                !type_is_float(in_type(n, i)) ||
                                in_type(n, i) != in_type(n, 1)))
-            return fail(E_SHAPE, "%s: %s is %s %s, the channels %lld", word,
+            return fail(E_SHAPE, "%s: %s is %s %s, but the input has %lld channels", word,
                         i == 1 ? "weight" : "bias",
                         type_name(in_type(n, i)), shape_text(in_shape(n, i)), (long long)channels);
     return OK;
@@ -43,19 +43,19 @@ static Err groupnorm_shape(Node *n)
     return OK;
 }
 
-/* A residual block begins with a norm: what x was given by the way around it comes in, and the sum
- * goes out, where both are of x's type. */
+/* A residual block begins with a norm. The gradient that x already has from the skip connection is
+ * added here, if it is of x's type. */
 static void groupnorm_grad(Grad *g)
 {
     GroupnormGradAttr attr = { *ATTR(g->node, GroupnormAttr),
                                { grad_wants(g, 0), grad_wants(g, 1), grad_wants(g, 2) } };
-    bool   bends = attr.of.act != NORM_LINEAR;           /* only then are z and the bias needed */
+    bool   has_act = attr.of.act != NORM_LINEAR;         /* only then are z and the bias needed */
     Tensor d[3], before = grad_so_far(g, 0, tensor_type(grad_in(g, 0)));
     if (!tensor_ok(grad_dy(g, 0)))
         return;
     node_add(g->graph, &op_groupnorm_grad, &attr,
              TENSORS(grad_in(g, 0), grad_out(g, 1), grad_in(g, 1),
-                     bends ? grad_in(g, 2) : tensor_none(g->graph),
+                     has_act ? grad_in(g, 2) : tensor_none(g->graph),
                      grad_dy(g, 0), before), d);
     grad_give_sum(g, 0, d[0]);
     for (int i = 1; i < 3; i++)
@@ -74,7 +74,8 @@ static Cost groupnorm_cost(const Node *n)
                    .bytes = node_bytes(n) + in_bytes(n, 0) };        /* x is read twice */
 }
 
-/* SiLU and GELU need their input again, the next layer their output; ReLU manages with its output. */
+/* Gradients of SiLU and GELU need their input, and the next layer keeps their output; for ReLU the
+ * output suffices. */
 static int64_t before_activation_bytes(const Node *n)
 {
     NormAct act = ATTR(n, GroupnormAttr)->act;
@@ -90,7 +91,7 @@ OPERATOR(groupnorm,
     .shape = groupnorm_shape, .grad = groupnorm_grad, .cost = groupnorm_cost,
     .cpu = { .choose = groupnorm_choose_cpu, .run = groupnorm_cpu })
 
-/* in: x statistics weight bias dy, and what dx is added to or none; out: dx dweight dbias */
+/* in: x statistics weight bias dy, summand of dx or none; out: dx dweight dbias */
 static Err groupnorm_grad_shape(Node *n)
 {
     const bool *wants = ATTR(n, GroupnormGradAttr)->wants;
@@ -120,7 +121,7 @@ static Cost groupnorm_grad_cost(const Node *n)
 }
 
 OPERATOR_INTERNAL(groupnorm_grad,
-    .doc = "gradients of groupnorm, from its input and statistics; dx added to what is there",
+    .doc = "gradients of groupnorm, from its input and statistics; dx added to the sum so far",
     .attr_bytes = sizeof(GroupnormGradAttr), .n_in = 6, .n_out = 3, .inplace = IN_PLACE_OF(4),
     .shape = groupnorm_grad_shape, .cost = groupnorm_grad_cost,
     .cpu = { .choose = groupnorm_grad_choose_cpu, .run = groupnorm_grad_cpu })
@@ -147,7 +148,7 @@ static Err spade_shape(Node *n)
     Shape h = in_shape(n, 0), map = attr->packed ? shape_with(h, -1, 2 * dim(h, -1)) : h;
     for (int i = 3; i <= (attr->packed ? 3 : 4); i++)
         if (!in_given(n, i) || !shape_same(in_shape(n, i), map) || in_type(n, i) != in_type(n, 0))
-            return fail(E_SHAPE, "spade: the map %s does not fit %s; %s of that size is needed",
+            return fail(E_SHAPE, "spade: the map %s does not fit %s; give one of %s",
                         in_given(n, i) ? shape_text(in_shape(n, i)) : "(none)", shape_text(h),
                         shape_text(map));
     out_set(n, 0, in_type(n, 0), h);
@@ -180,7 +181,7 @@ static Cost spade_cost(const Node *n)
     return (Cost){ .flops = in_count(n, 0) * 11, .bytes = node_bytes(n) + in_bytes(n, 0) };
 }
 
-/* The normalised map, which its product with the scale would keep. */
+/* The normalised map: an ordinary product with the scale would keep it. */
 static int64_t normalised_map_bytes(const Node *n) { return value_at(n->graph, n->out[0])->bytes; }
 
 OPERATOR(spade,

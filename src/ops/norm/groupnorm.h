@@ -1,8 +1,8 @@
 /* groupnorm.h -- group norm and instance norm over channels-last maps, with the activation that
  * follows; and SPADE, a norm whose result is scaled and shifted by maps.
  *
- * Statistics are [N,G,2] in F32: mean and 1 / sqrt(var + eps). Gradients read x and the statistics
- * and compute the normalised value and the activation again, so that y need not be kept.
+ * Statistics are [N,G,2] in F32: mean and 1 / sqrt(var + eps). Gradients recompute the normalised
+ * value and the activation from x and the statistics, so that y need not be kept.
  */
 #ifndef OPS_NORM_GROUPNORM_H
 #define OPS_NORM_GROUPNORM_H
@@ -14,7 +14,7 @@ typedef enum NormAct { NORM_LINEAR, NORM_SILU, NORM_RELU, NORM_GELU, NORM_ACTS }
 typedef struct GroupnormAttr {
     int64_t groups;
     float   eps;
-    NormAct act;                 /* NORM_GELU is the exact one, with erf */
+    NormAct act;                 /* NORM_GELU: the exact one, with erf */
     bool    packed;              /* SPADE: one map of 2C channels [gamma|beta] */
 } GroupnormAttr;
 

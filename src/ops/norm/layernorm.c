@@ -16,8 +16,8 @@ static Err layernorm_check(const Node *n, const char *word)
     return OK;
 }
 
-/* A residual branch begins with a norm: what x was given by the way around it comes in, and the sum
- * goes out, where both are of x's type. */
+/* A residual branch begins with a norm. The gradient that x already has from the skip connection is
+ * added by the norm's gradient, if it is of x's type. */
 static Tensor norm_before(const Grad *g) { return grad_so_far(g, 0, tensor_type(grad_in(g, 0))); }
 
 static Cost layernorm_cost(const Node *n)
@@ -36,12 +36,12 @@ static Err layernorm_shape(Node *n)
     TRY(layernorm_check(n, "layernorm"));
     Shape x = in_shape(n, 0);
     if (in_given(n, 1) != in_given(n, 2))
-        return fail(E_SHAPE, "layernorm: weight and bias are given both or neither");
+        return fail(E_SHAPE, "layernorm: give both weight and bias, or neither");
     for (int i = 1; i <= 2; i++)
         if (in_given(n, i) && (!shape_same(in_shape(n, i), SHAPE(dim(x, -1))) ||
                                !type_is_float(in_type(n, i)) ||
                                in_type(n, i) != in_type(n, 1)))
-            return fail(E_SHAPE, "layernorm: %s is %s %s, the last axis of the input %s",
+            return fail(E_SHAPE, "layernorm: %s is %s %s, which does not match the last axis of %s",
                         i == 1 ? "weight" : "bias",
                         type_name(in_type(n, i)), shape_text(in_shape(n, i)), shape_text(x));
     out_set(n, 0, in_type(n, 0), x);
@@ -69,7 +69,7 @@ OPERATOR(layernorm,
     .shape = layernorm_shape, .grad = layernorm_grad, .cost = layernorm_cost,
     .cpu = { .choose = layernorm_choose_cpu, .run = layernorm_cpu })
 
-/* in: x weight dy, and what dx is added to or none; out: dx dweight dbias */
+/* in: x weight dy, summand of dx or none; out: dx dweight dbias */
 static Err layernorm_grad_shape(Node *n)
 {
     const LayernormAttr *attr = ATTR(n, LayernormAttr);
@@ -82,7 +82,7 @@ static Err layernorm_grad_shape(Node *n)
 }
 
 OPERATOR_INTERNAL(layernorm_grad,
-    .doc = "gradients of layernorm, from its input; dx added to what is there",
+    .doc = "gradients of layernorm, from its input; dx added to the sum so far",
     .attr_bytes = sizeof(LayernormAttr), .n_in = 4, .n_out = 3, .inplace = IN_PLACE_OF(2),
     .shape = layernorm_grad_shape, .cost = layernorm_grad_cost,
     .cpu = { .choose = layernorm_grad_choose_cpu, .run = layernorm_grad_cpu })
@@ -139,9 +139,8 @@ OPERATOR(layernorm_modulate,
     .shape = layernorm_modulate_shape, .grad = layernorm_modulate_grad, .cost = layernorm_cost,
     .cpu = { .choose = layernorm_modulate_choose_cpu, .run = layernorm_modulate_cpu })
 
-/* in: x packed dy, and what dx is added to or none; out: dx dpacked, which is zero outside its
- * columns: it is small beside x, so that the sum over all readers of packed is cheaper than any
- * bookkeeping of parts */
+/* in: x packed dy, summand of dx or none; out: dx dpacked. dpacked is zero outside the columns of
+ * this node; it is so small compared with x that adding whole tensors is cheaper than bookkeeping. */
 static Err layernorm_modulate_grad_shape(Node *n)
 {
     for (int i = 0; i < 2; i++)
@@ -151,7 +150,7 @@ static Err layernorm_modulate_grad_shape(Node *n)
 }
 
 OPERATOR_INTERNAL(layernorm_modulate_grad,
-    .doc = "gradients of layernorm_modulate, from its input; dx added to what is there",
+    .doc = "gradients of layernorm_modulate, from its input; dx added to the sum so far",
     .attr_bytes = sizeof(LayernormAttr), .n_in = 4, .n_out = 2, .inplace = IN_PLACE_OF(2),
     .shape = layernorm_modulate_grad_shape, .cost = layernorm_grad_cost,
     .cpu = { .choose = layernorm_modulate_grad_choose_cpu, .run = layernorm_modulate_grad_cpu })
@@ -192,7 +191,7 @@ OPERATOR(scalar_norm,
     .shape = scalar_norm_shape, .grad = scalar_norm_grad, .cost = layernorm_cost,
     .cpu = { .choose = scalar_norm_choose_cpu, .run = scalar_norm_cpu })
 
-/* in: x m s dy, and what dx is added to or none; out: dx dm ds */
+/* in: x m s dy, summand of dx or none; out: dx dm ds */
 static Err scalar_norm_grad_shape(Node *n)
 {
     const LayernormAttr *attr = ATTR(n, LayernormAttr);
@@ -205,7 +204,7 @@ static Err scalar_norm_grad_shape(Node *n)
 }
 
 OPERATOR_INTERNAL(scalar_norm_grad,
-    .doc = "gradients of scalar_norm, from its input; dx added to what is there",
+    .doc = "gradients of scalar_norm, from its input; dx added to the sum so far",
     .attr_bytes = sizeof(LayernormAttr), .n_in = 5, .n_out = 3, .inplace = IN_PLACE_OF(3),
     .shape = scalar_norm_grad_shape, .cost = layernorm_grad_cost,
     .cpu = { .choose = scalar_norm_grad_choose_cpu, .run = scalar_norm_grad_cpu })

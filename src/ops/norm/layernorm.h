@@ -1,7 +1,7 @@
 /* layernorm.h -- norms over the last axis: layer norm, layer norm with adaptive scale and shift
  * (adaLN: Peebles & Xie 2023, section 3.2), and SaShiMi's layer norm with two scalars.
  *
- * No statistics are kept: the gradient takes them again from a row that is in the cache anyway.
+ * No statistics are kept: the gradient recomputes them from a row that is in the cache anyway.
  */
 #ifndef OPS_NORM_LAYERNORM_H
 #define OPS_NORM_LAYERNORM_H
@@ -17,7 +17,7 @@ typedef struct LayernormAttr {
 Tensor layernorm(Tensor x, Tensor weight, Tensor bias, float eps);   /* (C), both or neither */
 
 /* LN(x) * (1 + scale) + shift. x is (N,...,C), packed (B,M) with N a multiple of B: each row of
- * packed serves N / B samples. Its columns scale_at.. and shift_at.. are used where they lie. */
+ * packed serves N / B samples. Scale and shift are its columns from scale_at and from shift_at on. */
 Tensor layernorm_modulate(Tensor x, Tensor packed, int64_t shift_at, int64_t scale_at, float eps);
 
 /* (s / std) * (x - mean + m), std biased and without epsilon; m and s have one element. */

@@ -1,8 +1,8 @@
-/* layernorm_cpu.c -- norms over the last axis on the CPU: row by row, each in the cache throughout.
+/* layernorm_cpu.c -- norms over the last axis on the CPU, row by row; a row stays in the cache.
  *
- * Rows are cut into one run per thread. Layer norm is the modulated norm with one weight and bias
- * for all rows. Sums for their gradients are kept per (row b of packed, thread t) in slot b + t,
- * which no other has, since runs are consecutive.
+ * Rows are divided into one range per thread. Layer norm is the modulated norm with one weight and
+ * bias for all rows. Sums for their gradients are kept per (row b of packed, thread t) in slot b + t,
+ * which no other pair has, since ranges are consecutive.
  */
 #include "ops/norm/layernorm.h"
 
@@ -14,7 +14,7 @@
 
 enum { STAGE_FLOATS = 4096, FLUSH_ROWS = 64 };
 
-typedef struct Rows {            /* one run of a kernel, forward or backward */
+typedef struct LayernormRows {            /* one run of a kernel, forward or backward */
     int64_t     rows, width;
     int64_t     per;             /* rows that share weight and bias */
     int64_t     stage_rows;      /* rows converted at a time */
@@ -22,21 +22,21 @@ typedef struct Rows {            /* one run of a kernel, forward or backward */
     Type        type, type_y, type_w;
     const void *x, *dy, *weight, *bias;
     const void *before;          /* added to dx, or NULL; of x's type */
-    int64_t pitch; /* elements from one sample's weight to the next's; 0: one for all */
+    int64_t     pitch;           /* elements from one sample's weight to the next's; 0: one for all */
     float       plus;            /* added to the weight */
     double      eps;
     void       *y;               /* or dx */
     double     *sums;            /* [slots][2][width]: of dy * xhat, of dy; NULL: not wanted */
     float      *floats;          /* [threads][vectors and stages] */
-} Rows;
+} LayernormRows;
 
 enum { ROWS_VECTORS = 4, ROWS_STAGES = 3 };
 
-static Rows rows_of(const Node *n, int64_t per, int dy, const Device *device)
+static LayernormRows rows_of(const Node *n, int64_t per, int dy, const Device *device)
 {
     Shape   x = in_shape(n, 0);
     int64_t width = dim(x, -1), rows = shape_count(x) / width;
-    Rows    job = {
+    LayernormRows    job = {
         .rows = rows, .width = width, .per = per > 0 ? per : rows,
         .stage_rows = STAGE_FLOATS / width > 1 ? STAGE_FLOATS / width : 1,
         .threads = parallel_threads(device->threads, rows),
@@ -45,21 +45,21 @@ static Rows rows_of(const Node *n, int64_t per, int dy, const Device *device)
     return job;
 }
 
-static int64_t rows_slots(const Rows *job) { return job->rows / job->per + job->threads - 1; }
+static int64_t rows_slots(const LayernormRows *job) { return job->rows / job->per + job->threads - 1; }
 
-static int64_t rows_thread_floats(const Rows *job)
+static int64_t rows_thread_floats(const LayernormRows *job)
 {
     bool staged = job->type != F32 || job->type_y != F32;
     return ROWS_VECTORS * job->width + (staged ? ROWS_STAGES * job->stage_rows * job->width : 0);
 }
 
-static size_t rows_bytes(const Rows *job, bool sums)
+static size_t rows_bytes(const LayernormRows *job, bool sums)
 {
     return (size_t)(sums ? rows_slots(job) * 2 * job->width : 0) * sizeof(double) +
            (size_t)(job->threads * rows_thread_floats(job)) * sizeof(float);
 }
 
-static void rows_carve(Rows *job, bool sums, void *workspace)
+static void rows_carve(LayernormRows *job, bool sums, void *workspace)
 {
     double *doubles = workspace;
     job->sums = sums ? doubles : NULL;
@@ -67,7 +67,7 @@ static void rows_carve(Rows *job, bool sums, void *workspace)
 }
 
 /* The weight and bias of one sample as fp32. */
-static void rows_affine(const Rows *job, int64_t sample, float *weight, float *bias)
+static void rows_affine(const LayernormRows *job, int64_t sample, float *weight, float *bias)
 {
     int64_t at = sample * job->pitch, n = job->width;
     if (job->weight)
@@ -89,7 +89,7 @@ static inline float row_rstd(const float *x, int64_t n, float mean, double eps)
     return (float)(1 / sqrt((double)row_deviation(x, n, mean) / (double)n + eps));
 }
 
-static void rows_forward(const Rows *job)
+static void rows_forward(const LayernormRows *job)
 {
 #pragma omp parallel num_threads(job->threads)
     {
@@ -150,8 +150,8 @@ row_backward_sums(bool both, const float *x, const float *dy, int64_t n, float m
     *dot = lanes_sum(b) + rest_dot;
 }
 
-/* Adds the float columns of the last rows to their slot, and clears them. */
-static void rows_flush(const Rows *job, int64_t sample, int thread, float *dweight, float *dbias)
+/* Adds the fp32 column sums of the last rows to their slot, and clears them. */
+static void rows_flush(const LayernormRows *job, int64_t sample, int thread, float *dweight, float *dbias)
 {
     double *sums = job->sums + (sample + thread) * 2 * job->width;
     for (int64_t c = 0; c < job->width; c++) {
@@ -161,7 +161,7 @@ static void rows_flush(const Rows *job, int64_t sample, int thread, float *dweig
     }
 }
 
-static void rows_backward(const Rows *job)
+static void rows_backward(const LayernormRows *job)
 {
 #pragma omp parallel num_threads(job->threads)
     {
@@ -196,7 +196,7 @@ static void rows_backward(const Rows *job)
                 if (job->sums) {
                     row_backward_sums(true, xi, di, w, mean, rstd, weight, dweight, dbias, &sum,
                                       &dot);
-                    if (++unsaved == FLUSH_ROWS) {       /* short float sums keep their accuracy */
+                    if (++unsaved == FLUSH_ROWS) {       /* short fp32 sums stay accurate */
                         rows_flush(job, sample, t, dweight, dbias);
                         unsaved = 0;
                     }
@@ -222,8 +222,8 @@ static void rows_backward(const Rows *job)
     }
 }
 
-/* The sums of one sample over all threads, in order; part 0: of dy * xhat, part 1: of dy. */
-static void rows_total(const Rows *job, int64_t sample, int part, Type type, void *out, int64_t at)
+/* The sums of one sample over all threads, in order; which 0: of dy * xhat, 1: of dy. */
+static void rows_total(const LayernormRows *job, int64_t sample, int which, Type type, void *out, int64_t at)
 {
     float   block[256];
     int64_t start = sample * job->per, end = start + job->per;
@@ -235,7 +235,7 @@ static void rows_total(const Rows *job, int64_t sample, int part, Type type, voi
             parallel_piece(job->rows, 1, t, job->threads, &from, &to);
             if (from >= end || to <= start)
                 continue;
-            const double *sums = job->sums + ((sample + t) * 2 + part) * job->width + c;
+            const double *sums = job->sums + ((sample + t) * 2 + which) * job->width + c;
             for (int64_t i = 0; i < n; i++)
                 sum[i] += sums[i];
         }
@@ -245,9 +245,9 @@ static void rows_total(const Rows *job, int64_t sample, int part, Type type, voi
     }
 }
 
-static Rows layernorm_rows(const Node *n, int dy, const Device *device)
+static LayernormRows layernorm_rows(const Node *n, int dy, const Device *device)
 {
-    Rows job = rows_of(n, 0, dy, device);
+    LayernormRows job = rows_of(n, 0, dy, device);
     job.eps = (double)ATTR(n, LayernormAttr)->eps;
     if (in_given(n, 1))
         job.type_w = in_type(n, 1);
@@ -256,14 +256,14 @@ static Rows layernorm_rows(const Node *n, int dy, const Device *device)
 
 Err layernorm_choose_cpu(const Node *n, const Device *device, Choice *choice)
 {
-    Rows job = layernorm_rows(n, -1, device);
+    LayernormRows job = layernorm_rows(n, -1, device);
     choice->workspace_bytes = rows_bytes(&job, false);
     return OK;
 }
 
 Err layernorm_cpu(const Call *call)
 {
-    Rows job = layernorm_rows(call->node, -1, call->device);
+    LayernormRows job = layernorm_rows(call->node, -1, call->device);
     rows_carve(&job, false, call->workspace);
     job.x = call->in[0];
     job.weight = call->in[1];
@@ -280,14 +280,14 @@ static bool layernorm_sums(const Node *n)
 
 Err layernorm_grad_choose_cpu(const Node *n, const Device *device, Choice *choice)
 {
-    Rows job = layernorm_rows(n, 2, device);
+    LayernormRows job = layernorm_rows(n, 2, device);
     choice->workspace_bytes = rows_bytes(&job, layernorm_sums(n));
     return OK;
 }
 
 Err layernorm_grad_cpu(const Call *call)
 {
-    Rows job = layernorm_rows(call->node, 2, call->device);
+    LayernormRows job = layernorm_rows(call->node, 2, call->device);
     rows_carve(&job, layernorm_sums(call->node), call->workspace);
     job.x = call->in[0];
     job.weight = call->in[1];
@@ -301,11 +301,11 @@ Err layernorm_grad_cpu(const Call *call)
     return OK;
 }
 
-static Rows modulate_rows(const Node *n, int dy, const Device *device)
+static LayernormRows modulate_rows(const Node *n, int dy, const Device *device)
 {
     const LayernormAttr *attr = ATTR(n, LayernormAttr);
     Shape                packed = in_shape(n, 1);
-    Rows                 job = rows_of(n, shape_rows(in_shape(n, 0)) / packed.dim[0], dy, device);
+    LayernormRows                 job = rows_of(n, shape_rows(in_shape(n, 0)) / packed.dim[0], dy, device);
     job.eps = (double)attr->eps;
     job.type_w = in_type(n, 1);
     job.pitch = packed.dim[1];
@@ -320,7 +320,7 @@ static const char *modulate_columns(const Node *n, const void *packed, int64_t a
 
 Err layernorm_modulate_choose_cpu(const Node *n, const Device *device, Choice *choice)
 {
-    Rows job = modulate_rows(n, -1, device);
+    LayernormRows job = modulate_rows(n, -1, device);
     choice->workspace_bytes = rows_bytes(&job, false);
     return OK;
 }
@@ -328,7 +328,7 @@ Err layernorm_modulate_choose_cpu(const Node *n, const Device *device, Choice *c
 Err layernorm_modulate_cpu(const Call *call)
 {
     const LayernormAttr *attr = ATTR(call->node, LayernormAttr);
-    Rows                 job = modulate_rows(call->node, -1, call->device);
+    LayernormRows                 job = modulate_rows(call->node, -1, call->device);
     rows_carve(&job, false, call->workspace);
     job.x = call->in[0];
     job.weight = modulate_columns(call->node, call->in[1], attr->scale_at);
@@ -340,7 +340,7 @@ Err layernorm_modulate_cpu(const Call *call)
 
 Err layernorm_modulate_grad_choose_cpu(const Node *n, const Device *device, Choice *choice)
 {
-    Rows job = modulate_rows(n, 2, device);
+    LayernormRows job = modulate_rows(n, 2, device);
     choice->workspace_bytes = rows_bytes(&job, ATTR(n, LayernormAttr)->wants[1]);
     return OK;
 }
@@ -349,7 +349,7 @@ Err layernorm_modulate_grad_cpu(const Call *call)
 {
     const Node          *n = call->node;
     const LayernormAttr *attr = ATTR(n, LayernormAttr);
-    Rows                 job = modulate_rows(n, 2, call->device);
+    LayernormRows                 job = modulate_rows(n, 2, call->device);
     rows_carve(&job, attr->wants[1], call->workspace);
     job.x = call->in[0];
     job.weight = modulate_columns(n, call->in[1], attr->scale_at);

@@ -1,30 +1,13 @@
-/* layernorm_cuda.cu -- norms over the last axis on CUDA: how rows are cut, and the operators. */
+/* layernorm_cuda.cu -- norms over the last axis on CUDA: slices of rows, and the operators
+ * (layernorm_cuda.h). */
 #include "ops/norm/layernorm_cuda.h"
 
 extern "C" {
 #include "ops/norm/layernorm.h"
 }
 
-/* How a row of `count` packs lies in the lanes of a warp: the least room, then the fewest packs in
- * a lane. packs 0: it is too long. */
-typedef struct Team {
-    int lanes, packs;
-} Team;
-
-static Team team_of(int64_t count)
-{
-    Team best = { 32, 0 };
-    for (int lanes = 32; lanes >= 1; lanes /= 2) {
-        int64_t packs = ceil_div(count, lanes);
-        bool    may = packs <= (lanes == 32 ? 5 : lanes >= 8 ? 3 : 1);
-        if (may && (!best.packs || packs * lanes < best.packs * best.lanes))
-            best = Team{ lanes, (int)packs };
-    }
-    return best;
-}
-
-/* Blocks that take part in sums over rows: as many as the GPU holds at once. Workspace depends on
- * it, so it follows from the shape alone, not from how a pointer is aligned. */
+/* Blocks for sums over rows: as many as the GPU holds at once. The workspace depends on this number,
+ * so it follows from the shape alone, not from how a pointer is aligned. */
 static int64_t rows_blocks(const RowsCuda *job, int sms)
 {
     int  wide = 16 / (int)type_bytes(job->type), v = job->width % wide == 0 ? wide
@@ -39,7 +22,7 @@ static int64_t rows_blocks(const RowsCuda *job, int sms)
 
 static RowsCuda rows_of(const Node *n, int64_t samples, int sms, bool scalar)
 {
-    const int64_t least = BACK_THREADS / 32;     /* rows of a piece: one for each warp */
+    const int64_t min_rows = BACK_THREADS / 32;  /* of a slice: one for each warp */
     Shape    x = in_shape(n, 0);
     RowsCuda job = {};
     job.width = dim(x, -1);
@@ -49,203 +32,83 @@ static RowsCuda rows_of(const Node *n, int64_t samples, int sms, bool scalar)
     job.type_w = F32;
     job.scalar = scalar;
     job.eps = ATTR(n, LayernormAttr)->eps;
-    int64_t want = rows_blocks(&job, sms) / samples, most = ceil_div(job.per, least);
-    want = want < 1 ? 1 : want;              /* no more than the GPU holds: one too many doubles */
-    job.piece = ceil_div(job.per, want < most ? want : most);
-    job.pieces = ceil_div(job.per, job.piece);
+    int64_t want = rows_blocks(&job, sms) / samples, max_slices = ceil_div(job.per, min_rows);
+    want = want < 1 ? 1 : want;              /* one block more than fits would double the time */
+    job.slice_rows = ceil_div(job.per, want < max_slices ? want : max_slices);
+    job.slices = ceil_div(job.per, job.slice_rows);
     return job;
 }
 
 static size_t rows_bytes(const RowsCuda *job)
 {
-    return (size_t)(job->rows / job->per * job->pieces * 2 * (job->scalar ? 1 : job->width)) *
+    return (size_t)(job->rows / job->per * job->slices * 2 * (job->scalar ? 1 : job->width)) *
            sizeof(float);
 }
 
-/* To packs of v, or to 16 bytes where that is less. */
-static bool aligned(const void *p, Type type, int v)
+/* Where the sums over slices go. */
+typedef struct Totals {
+    const float *partial;
+    int64_t      slices, width, columns;     /* columns: of a sample's output row */
+    int64_t      at[2];                      /* first columns of dy * xhat and of dy */
+    Type         type;
+    void        *out[2];                     /* may be the same; NULL: not wanted */
+    bool         packed;                     /* one output for both, with zeros between them */
+} Totals;
+
+/* threads (32, up to 32), blocks (columns / 32, samples) */
+__global__ void __launch_bounds__(1024) rows_totals(Totals to)
 {
-    int64_t bytes = v * type_bytes(type);
-    return (intptr_t)p % (bytes < 16 ? bytes : 16) == 0;
-}
-
-static bool vectors_fit(RowsCuda *job, int v)
-{
-    const void *rows[] = { job->x, job->dy, job->y, job->before };
-    if (v > 1 && job->width % v)
-        return false;
-    for (const void *p : rows)
-        if (v > 1 && !aligned(p, job->type, v))
-            return false;
-    job->vectors_w = v > 1 && aligned(job->weight, job->type_w, v) &&
-                     aligned(job->bias, job->type_w, v) && job->pitch % v == 0;
-    return true;
-}
-
-/* Runs the statements with K the packs of a lane, a constant. */
-#define WITH_PACKS(packs, K, ...)                               \
-    switch (packs) {                                            \
-    case 1:  { constexpr int K = 1; __VA_ARGS__ } break;        \
-    case 2:  { constexpr int K = 2; __VA_ARGS__ } break;        \
-    case 3:  { constexpr int K = 3; __VA_ARGS__ } break;        \
-    case 4:  { constexpr int K = 4; __VA_ARGS__ } break;        \
-    default: { constexpr int K = 5; __VA_ARGS__ } break;        \
-    }
-
-/* One number at a time needs no forms. */
-#define WITH_AFFINE(form, FORM, ...)                                                            \
-    switch (V > 1 ? (form) : AFFINE_ANY) {                                                      \
-    case AFFINE_SAME: {                                                                         \
-        constexpr Affine FORM = V > 1 ? AFFINE_SAME : AFFINE_ANY;                               \
-        __VA_ARGS__                                                                             \
-    } break;                                                                                    \
-    case AFFINE_SCALAR: {                                                                       \
-        constexpr Affine FORM = V > 1 ? AFFINE_SCALAR : AFFINE_ANY;                             \
-        __VA_ARGS__                                                                             \
-    } break;                                                                                    \
-    default: {                                                                                  \
-        constexpr Affine FORM = AFFINE_ANY;                                                     \
-        __VA_ARGS__                                                                             \
-    } break;                                                                                    \
-    }
-
-static Affine affine_of(const RowsCuda *job, bool both)
-{
-    bool given = job->weight && (!both || job->bias);
-    return job->scalar                                                  ? AFFINE_SCALAR
-           : given && job->vectors_w && job->type_w == job->type        ? AFFINE_SAME
-                                                                        : AFFINE_ANY;
-}
-
-/* Ring kernels count a sample's rows in int. */
-static bool ring_takes(const RowsCuda *job, int v)
-{
-    return v > 1 && !job->scalar && job->rows < 1 << 30;
-}
-
-static void ring_launch(const Call *call, void (*kernel)(RowsCuda), unsigned blocks,
-                        unsigned threads, int shared, const RowsCuda &job)
-{
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
-    cuda_launch(cuda_stream(call), kernel, blocks, threads, (size_t)shared, job);
-}
-
-/* Measured on an H200: rings of up to 16 numbers a lane are faster (468 and 256 wide), of 24 and 40
- * slower, where registers hold as many blocks without. */
-template <class T, int V>
-static bool ring_forward(const Call *call, const RowsCuda &job, Team team, Affine form)
-{
-    if (!ring_takes(&job, V) || !team.packs || team.packs * V > 16)
-        return false;
-    if constexpr (V > 1) {
-        unsigned sms = (unsigned)cuda_handle(call)->sms;
-        unsigned blocks = cuda_blocks(call, job.rows * job.lanes, ROW_THREADS);
-        WITH_PACKS(team.packs, K, {
-            constexpr int P = K * V > 16 ? 1 : K;
-            constexpr int bytes = RING * P * (int)sizeof(Pack<T, V>) * ROW_THREADS;
-            unsigned      turn = sms * (unsigned)forward_blocks(P * V, false);
-            ring_launch(call, form == AFFINE_SAME ? rows_forward_ring<T, V, P, AFFINE_SAME>
-                                                  : rows_forward_ring<T, V, P, AFFINE_ANY>,
-                        blocks < turn ? blocks : turn, ROW_THREADS, bytes, job);
-        })
-    }
-    return true;
-}
-
-template <class T, int V>
-static bool ring_backward(const Call *call, const RowsCuda &job, Team team, Affine form)
-{
-    if (!ring_takes(&job, V) || !team.packs)
-        return false;
-    if constexpr (V > 1) {
-        int join = BACK_THREADS / 32 * join_numbers(team.lanes, team.packs * V) *
-                   (int)sizeof(float);
-        int ring = back_ring(team.packs * (int)sizeof(Pack<T, V>));
-        WITH_PACKS(team.packs, K, {
-            ring_launch(call, form == AFFINE_SAME ? rows_backward_ring<T, V, K, AFFINE_SAME>
-                                                  : rows_backward_ring<T, V, K, AFFINE_ANY>,
-                        (unsigned)(job.rows / job.per * job.pieces), BACK_THREADS,
-                        ring < join ? join : ring, job);
-        })
-    }
-    return true;
-}
-
-template <class T, int V> static void launch_forward(const Call *call, RowsCuda job)
-{
-    int64_t      count = job.width / V;
-    Team         team = team_of(count);
-    cudaStream_t stream = cuda_stream(call);
-    job.lanes = team.lanes;
-    unsigned     blocks = cuda_blocks(call, job.rows * job.lanes, ROW_THREADS);
-    Affine       form = affine_of(&job, true);
-    if (ring_forward<T, V>(call, job, team, form))
+    cuda_begin();
+    __shared__ double sums[32][33];
+    int64_t sample = blockIdx.y, column = blockIdx.x * (int64_t)32 + threadIdx.x, c = -1;
+    int     part = 0;
+    for (int i = 0; i < 2; i++)
+        if (column >= to.at[i] && column < to.at[i] + to.width) {
+            part = i;
+            c = column - to.at[i];
+        }
+    const float *from = to.partial + (sample * to.slices * 2 + part) * to.width + c;
+    int          slices = c >= 0 ? (int)to.slices : 0;
+    double       sum = 0;
+#pragma unroll 8
+    for (int i = threadIdx.y; i < slices; i += (int)blockDim.y)
+        sum += (double)from[2 * i * to.width];
+    sums[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    void *out = part ? to.out[1] : to.out[0];
+    if (threadIdx.y || column >= to.columns || !out)
         return;
-    if (team.packs) {
-        WITH_AFFINE(form, FORM, WITH_PACKS(team.packs, K,
-                                           cuda_launch(stream, rows_forward<T, V, K, false, FORM>,
-                                                       blocks, ROW_THREADS, 0, job);))
-    } else if (count <= BLOCK_ROW_THREADS) {
-        job.lanes = (int)ceil_div(count, 32) * 32;
-        blocks = cuda_blocks(call, job.rows * job.lanes, job.lanes);
-        WITH_AFFINE(form, FORM, cuda_launch(stream, rows_forward<T, V, 1, true, FORM>, blocks,
-                                            (unsigned)job.lanes, 0, job);)
-    } else {
-        blocks = cuda_blocks(call, job.rows * ROW_THREADS, ROW_THREADS);
-        job.vectors_w = false;
-        cuda_launch(stream, rows_forward_wide<T>, blocks, ROW_THREADS, 0, job);
-    }
+    for (int i = 1; i < (int)blockDim.y; i++)
+        sum += sums[i][threadIdx.x];
+    int64_t at = to.packed ? sample * to.columns + column : c;
+    if (to.type == F32)
+        put((float *)out, at, (float)sum);
+    else if (to.type == BF16)
+        put((bf16 *)out, at, (float)sum);
+    else
+        put((f16 *)out, at, (float)sum);
 }
 
-template <class T, int V> static void launch_backward(const Call *call, RowsCuda job)
+static Err rows_no_kernel(const Call *call, Type type)
 {
-    int64_t      count = job.width / V;
-    Team         team = team_of(count);
-    cudaStream_t stream = cuda_stream(call);
-    unsigned     blocks = (unsigned)(job.rows / job.per * job.pieces);
-    Affine       form = affine_of(&job, false);
-    job.lanes = team.lanes;
-    if (ring_backward<T, V>(call, job, team, form))
-        return;
-    if (team.packs) {
-        size_t shared = 0;
-        if (job.partial && !job.scalar)
-            shared = (size_t)(BACK_THREADS / 32 * join_numbers(team.lanes, team.packs * V)) *
-                     sizeof(float);
-        WITH_AFFINE(form, FORM, WITH_PACKS(team.packs, K,
-                                           cuda_launch(stream, rows_backward<T, V, K, false, FORM>,
-                                                       blocks, BACK_THREADS, shared, job);))
-    } else if (count <= BLOCK_ROW_THREADS) {
-        job.lanes = (int)ceil_div(count, 32) * 32;
-        WITH_AFFINE(form, FORM, cuda_launch(stream, rows_backward<T, V, 1, true, FORM>, blocks,
-                                            (unsigned)job.lanes, 0, job);)
-    } else {
-        job.vectors_w = false;
-        cuda_launch(stream, rows_backward_wide<T>, blocks, ROW_THREADS, 0, job);
-    }
+    return fail(E_DEVICE, "%s: no CUDA kernel for type %d", call->node->op->name, (int)type);
 }
-
-#define WITH_VECTORS(job, launch)                                        \
-    WITH_FLOAT((job).type, T, {                                          \
-        constexpr int wide = 16 / (int)sizeof(T);                        \
-        if (vectors_fit(&(job), wide))                                   \
-            launch<T, wide>(call, job);                                  \
-        else if (vectors_fit(&(job), 4))                                 \
-            launch<T, 4>(call, job);                                     \
-        else if (vectors_fit(&(job), 1))                                 \
-            launch<T, 1>(call, job);                                     \
-    })
 
 static Err rows_run_forward(const Call *call, RowsCuda job)
 {
     job.x = call->in[0];
     job.y = call->out[0];
-    WITH_VECTORS(job, launch_forward);
+    switch (job.type) {
+    case F32:  rows_forward_f32(call, job); break;
+    case BF16: rows_forward_bf16(call, job); break;
+    case F16:  rows_forward_f16(call, job); break;
+    default:   return rows_no_kernel(call, job.type);
+    }
     CUDA_LAUNCHED();
     return OK;
 }
 
-/* in: x ... dy, and behind it what dx is added to or none */
+/* in: x ... dy, and after dy the summand of dx or none */
 static Err rows_run_backward(const Call *call, RowsCuda job, int dy, bool sums)
 {
     if (in_type(call->node, dy) != job.type)
@@ -256,7 +119,12 @@ static Err rows_run_backward(const Call *call, RowsCuda job, int dy, bool sums)
     job.before = call->in[dy + 1];
     job.y = call->out[0];
     job.partial = sums ? (float *)call->workspace : NULL;
-    WITH_VECTORS(job, launch_backward);
+    switch (job.type) {
+    case F32:  rows_backward_f32(call, job); break;
+    case BF16: rows_backward_bf16(call, job); break;
+    case F16:  rows_backward_f16(call, job); break;
+    default:   return rows_no_kernel(call, job.type);
+    }
     CUDA_LAUNCHED();
     return OK;
 }
@@ -264,12 +132,12 @@ static Err rows_run_backward(const Call *call, RowsCuda job, int dy, bool sums)
 static Err rows_run_totals(const Call *call, const RowsCuda *job, Totals to)
 {
     to.partial = (const float *)call->workspace;
-    to.pieces = job->pieces;
+    to.slices = job->slices;
     to.width = job->scalar ? 1 : job->width;
     dim3 blocks((unsigned)ceil_div(to.columns, 32), (unsigned)(job->rows / job->per));
-    /* many blocks shall all be there at once, few shall have all loads under way */
-    unsigned lines = blocks.x * blocks.y > (unsigned)cuda_handle(call)->sms ? 8 : 32;
-    cuda_launch(cuda_stream(call), rows_totals, blocks, dim3(32, lines), 0, to);
+    /* many blocks: small enough that all run at once; few: all loads in flight */
+    unsigned rows = blocks.x * blocks.y > (unsigned)cuda_handle(call)->sms ? 8 : 32;
+    cuda_launch(cuda_stream(call), rows_totals, blocks, dim3(32, rows), 0, to);
     CUDA_LAUNCHED();
     return OK;
 }
@@ -379,7 +247,7 @@ static RowsCuda scalar_rows(const Node *n, int sms)
     return job;
 }
 
-/* m and s of one type: the common case; else each would need its own. */
+/* m and s must be of one type, as they are in all models here. */
 static Err scalar_numbers(const Call *call, RowsCuda *job)
 {
     if (in_type(call->node, 1) != in_type(call->node, 2))
@@ -422,7 +290,7 @@ extern "C" Err scalar_norm_grad_cuda(const Call *call)
     to.columns = 2;
     to.at[1] = 1;
     to.type = F32;
-    to.out[0] = call->out[2];                /* s stands where the weight does */
+    to.out[0] = call->out[2];                /* s takes the weight's place */
     to.out[1] = call->out[1];
     return rows_run_totals(call, &job, to);
 }

@@ -1,4 +1,4 @@
-/* norm_cpu.c -- cutting, statistics and sums for all norms over channels-last maps. */
+/* norm_cpu.c -- division of work, statistics and sums for all norms over channels-last maps. */
 #include "ops/norm/norm_cpu.h"
 
 #include "device/convert.h"
@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-enum { NORM_BLOCK = 2048 }; /* elements: so that a block and its columns stay in the first cache */
+enum { NORM_BLOCK = 2048 };      /* elements: a block and its columns fit the first-level cache */
 
 NormPlan norm_plan(int64_t samples, int64_t pixels, int64_t channels, int64_t groups, bool may_fold,
                    int threads)
@@ -28,7 +28,7 @@ static int64_t norm_slots(const NormPlan *plan)
     return plan->samples + plan->threads - 1;
 }
 
-/* Floats of one thread's stages: none when every row is fp32 and used where it lies. */
+/* Floats of one thread's stages: none when every row is fp32, which is used in place. */
 static int64_t norm_stage_floats(const NormPlan *plan, NormNeeds needs)
 {
     return needs.type == F32 ? 0 : needs.stages * plan->rows * plan->wide;
@@ -66,36 +66,36 @@ float *norm_vector(const NormPlan *plan, const NormWork *work, int thread, int i
     return work->vectors + (thread * NORM_VECTORS + i) * plan->wide;
 }
 
-static NormPiece norm_piece_at(const NormPlan *plan, int thread, int64_t first, int64_t end)
+static NormSpan norm_span_at(const NormPlan *plan, int thread, int64_t first, int64_t end)
 {
-    NormPiece piece = { .first = first, .end = end };
+    NormSpan span = { .first = first, .end = end };
     if (first < end) {
-        piece.sample = first / plan->pixels;
-        int64_t sample_end = (piece.sample + 1) * plan->pixels;
-        piece.count = (sample_end < end ? sample_end : end) - first;
-        piece.slot = piece.sample + thread;
+        span.sample = first / plan->pixels;
+        int64_t sample_end = (span.sample + 1) * plan->pixels;
+        span.count = (sample_end < end ? sample_end : end) - first;
+        span.slot = span.sample + thread;
     }
-    return piece;
+    return span;
 }
 
-NormPiece norm_piece_first(const NormPlan *plan, int thread)
+NormSpan norm_span_first(const NormPlan *plan, int thread)
 {
     int64_t from, to;
     parallel_piece(plan->samples * plan->pixels, 1, thread, plan->threads, &from, &to);
-    return norm_piece_at(plan, thread, from, to);
+    return norm_span_at(plan, thread, from, to);
 }
 
-NormPiece norm_piece_next(const NormPlan *plan, NormPiece piece)
+NormSpan norm_span_next(const NormPlan *plan, NormSpan span)
 {
-    return norm_piece_at(plan, (int)(piece.slot - piece.sample), piece.first + piece.count,
-                         piece.end);
+    return norm_span_at(plan, (int)(span.slot - span.sample), span.first + span.count,
+                         span.end);
 }
 
-bool norm_block_next(const NormPlan *plan, const NormPiece *piece, NormBlock *block)
+bool norm_block_next(const NormPlan *plan, const NormSpan *span, NormBlock *block)
 {
-    int64_t full = piece->count / plan->fold, rest = piece->count % plan->fold;
+    int64_t full = span->count / plan->fold, rest = span->count % plan->fold;
     if (block->rows == 0)
-        block->first = piece->first * plan->channels;
+        block->first = span->first * plan->channels;
     block->first += block->rows * block->cols;
     block->done += block->rows;
     if (block->done < full) {
@@ -108,7 +108,7 @@ bool norm_block_next(const NormPlan *plan, const NormPiece *piece, NormBlock *bl
     return block->done == full && rest > 0;
 }
 
-/* Mean and squared deviations of a block, by column, joined to those of the rows before it. */
+/* Mean and squared deviations of a block, by column, joined with those of the rows before it. */
 static void norm_block_moments(const float *x, const NormBlock *block,
                                float *restrict mean_of_block,
                                float *restrict deviation, double *restrict mean,
@@ -155,53 +155,53 @@ static void norm_block_moments(const float *x, const NormBlock *block,
     }
 }
 
-/* How many rows column c of a piece has. */
-static double norm_rows_of(const NormPlan *plan, const NormPiece *piece, int64_t column)
+/* How many rows column c of a span has. */
+static double norm_rows_of(const NormPlan *plan, const NormSpan *span, int64_t column)
 {
-    int64_t rest = piece->count % plan->fold * plan->channels;
-    return (double)(piece->count / plan->fold + (column < rest));
+    int64_t rest = span->count % plan->fold * plan->channels;
+    return (double)(span->count / plan->fold + (column < rest));
 }
 
-/* The piece of a sample in a thread's run; .count == 0 if there is none. */
-static NormPiece norm_piece_of(const NormPlan *plan, int64_t thread, int64_t sample)
+/* The span of a sample in a thread's range; .count == 0 if there is none. */
+static NormSpan norm_span_of(const NormPlan *plan, int64_t thread, int64_t sample)
 {
     int64_t from, to, start = sample * plan->pixels;
     if (thread >= plan->threads)
-        return (NormPiece){ 0 };
+        return (NormSpan){ 0 };
     parallel_piece(plan->samples * plan->pixels, 1, (int)thread, plan->threads, &from, &to);
     if (from >= start + plan->pixels || to <= start)
-        return (NormPiece){ 0 };
-    return norm_piece_at(plan, (int)thread, from > start ? from : start, to);
+        return (NormSpan){ 0 };
+    return norm_span_at(plan, (int)thread, from > start ? from : start, to);
 }
 
-/* All pieces of a sample, in order of threads. */
-static NormPiece norm_sample_first(const NormPlan *plan, int64_t sample)
+/* All spans of a sample, in order of threads. */
+static NormSpan norm_sample_first(const NormPlan *plan, int64_t sample)
 {
     for (int64_t thread = sample * plan->threads / plan->samples;; thread++) {
-        NormPiece piece = norm_piece_of(plan, thread, sample);
-        if (piece.count)
-            return piece;
+        NormSpan span = norm_span_of(plan, thread, sample);
+        if (span.count)
+            return span;
     }
 }
 
-static NormPiece norm_sample_next(const NormPlan *plan, NormPiece piece)
+static NormSpan norm_sample_next(const NormPlan *plan, NormSpan span)
 {
-    return norm_piece_of(plan, piece.slot - piece.sample + 1, piece.sample);
+    return norm_span_of(plan, span.slot - span.sample + 1, span.sample);
 }
 
-/* One group of one sample, from all its pieces: first the mean, then deviations from it. */
+/* One group of one sample, from all its spans: first the mean, then deviations from it. */
 static void norm_join_group(const NormPlan *plan, const NormWork *work, int64_t sample,
                             int64_t group, double eps,
                             float *statistics)
 {
     int64_t width = plan->channels / plan->groups;
     double  count = (double)plan->pixels * (double)width, sum = 0, squares = 0;
-    for (NormPiece p = norm_sample_first(plan, sample); p.count; p = norm_sample_next(plan, p))
+    for (NormSpan p = norm_sample_first(plan, sample); p.count; p = norm_sample_next(plan, p))
         for (int64_t at = group * width; at < plan->wide; at += plan->channels)
             for (int64_t c = at; c < at + width; c++)
                 sum += norm_rows_of(plan, &p, c) * work->one[p.slot * plan->wide + c];
     double mean = sum / count;
-    for (NormPiece p = norm_sample_first(plan, sample); p.count; p = norm_sample_next(plan, p))
+    for (NormSpan p = norm_sample_first(plan, sample); p.count; p = norm_sample_next(plan, p))
         for (int64_t at = group * width; at < plan->wide; at += plan->channels)
             for (int64_t c = at; c < at + width; c++) {
                 double delta = work->one[p.slot * plan->wide + c] - mean;
@@ -220,7 +220,7 @@ void norm_statistics(const NormPlan *plan, const NormWork *work, Type type, cons
     float *stage = norm_stage(plan, work, thread, 0);
     float *mean_of_block = norm_vector(plan, work, thread, 0);
     float *deviation = norm_vector(plan, work, thread, 1);
-    for (NormPiece p = norm_piece_first(plan, thread); p.count; p = norm_piece_next(plan, p)) {
+    for (NormSpan p = norm_span_first(plan, thread); p.count; p = norm_span_next(plan, p)) {
         double *mean = work->one + p.slot * plan->wide, *squares = work->two + p.slot * plan->wide;
         memset(mean, 0, (size_t)plan->wide * sizeof *mean);
         memset(squares, 0, (size_t)plan->wide * sizeof *squares);
@@ -235,12 +235,12 @@ void norm_statistics(const NormPlan *plan, const NormWork *work, Type type, cons
         norm_join_group(plan, work, i / plan->groups, i % plan->groups, eps, statistics + 2 * i);
 }
 
-void norm_add_sums(const NormPlan *plan, const NormWork *work, const NormPiece *piece,
+void norm_add_sums(const NormPlan *plan, const NormWork *work, const NormSpan *span,
                    const NormBlock *block,
                    const float *one, const float *two)
 {
-    double *sum_one = work->one + piece->slot * plan->wide;
-    double *sum_two = work->two + piece->slot * plan->wide;
+    double *sum_one = work->one + span->slot * plan->wide;
+    double *sum_two = work->two + span->slot * plan->wide;
     if (block->done == 0) {
         memset(sum_one, 0, (size_t)plan->wide * sizeof *sum_one);
         memset(sum_two, 0, (size_t)plan->wide * sizeof *sum_two);
@@ -260,7 +260,7 @@ void norm_totals(const NormPlan *plan, const NormWork *work)
         double *two = work->total_two + n * plan->channels;
         memset(one, 0, (size_t)plan->channels * sizeof *one);
         memset(two, 0, (size_t)plan->channels * sizeof *two);
-        for (NormPiece p = norm_sample_first(plan, n); p.count; p = norm_sample_next(plan, p))
+        for (NormSpan p = norm_sample_first(plan, n); p.count; p = norm_sample_next(plan, p))
             for (int64_t at = 0; at < plan->wide; at += plan->channels)
                 for (int64_t c = 0; c < plan->channels; c++) {
                     one[c] += work->one[p.slot * plan->wide + at + c];

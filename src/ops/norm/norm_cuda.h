@@ -1,19 +1,19 @@
 /* norm_cuda.h -- the shared work of group, instance and batch norm and SPADE on CUDA.
  *
  * All of them see x as [samples][pixels][channels], as in norm_cpu.h. Pixels of a sample are taken
- * in rounds, each as many as a block asks for at once; block k of a sample takes rounds k, k +
- * chunks, ..., its chunk, and its threads hold fixed channels. Sums over a chunk go to
+ * in rounds, each as many as a block loads at once. Block k of a sample takes rounds k, k + chunks,
+ * ..., its chunk; each of its threads keeps to fixed channels. Sums over a chunk go to
  * [samples][chunks][channels][2], and are joined in double, in order.
  *
  * Note [Order]
- *   All blocks run at once and walk over x together, from its end to its start for sums, from its
- *   start to its end for results. So results find what the sums read last in the second-level
- *   cache, and sums what was written last by whoever made x.
+ *   All blocks run at once and walk over x together: backwards for sums, forwards for results. So
+ *   results find what the sums read last in the second-level cache, and sums find there what x's
+ *   producer wrote last.
  *
  * Note [Accuracy]
- *   Sums for the variance are taken of x minus a value of the same channel (the middle one of three
- *   samples, so that one outlier does no harm); chunks are joined by their means and squared
- *   deviations (Chan, Golub & LeVeque 1979).
+ *   Sums for the variance are taken of x minus a value of the same channel (the median of three, so
+ *   that one outlier does no harm); chunks are joined by their means and squared deviations (Chan,
+ *   Golub & LeVeque 1979).
  */
 #ifndef OPS_NORM_NORM_CUDA_H
 #define OPS_NORM_NORM_CUDA_H
@@ -33,14 +33,14 @@ typedef struct NormCuda {        /* one run; what is not used is NULL */
     Type        type, type_w;
     const void *x, *dy, *weight, *bias;
     const void *before;          /* group norm: added to dx, or NULL; of x's type */
-    const float *mean, *var;     /* batch norm with given statistics, which do not move with x */
+    const float *mean, *var;     /* batch norm with given statistics, which do not depend on x */
     const void *gamma, *beta;    /* SPADE: maps */
     bool        packed;          /* gamma has 2C channels [gamma|beta] */
     bool        batch;           /* batch norm: one sample, a group per channel */
     float      *statistics;      /* [samples][groups][2]: mean, 1 / sqrt(var + eps) */
     void       *y, *dx, *dgamma; /* y may be x, dx may be dy */
     float      *dweight, *dbias;
-    /* How the work is cut; filled in by the functions below. */
+    /* How the work is divided; set by the functions below. */
     int         chunks, rounds;  /* of a sample */
     int64_t     round;           /* pixels of a round */
     int         columns, lanes, tiles;   /* vectors of a row, rows side by side, tiles of columns */
@@ -61,7 +61,7 @@ static inline NormCuda norm_cuda_of(const Node *n, const GroupnormAttr *attr, in
     return run;
 }
 
-/* One instruction, within 1 unit in the last place; a quotient takes eight. */
+/* One instruction, within 1 ulp; a division takes eight. */
 __device__ __forceinline__ float reciprocal(float x)
 {
     float r;
@@ -108,13 +108,13 @@ size_t norm_backward_cuda_bytes(const NormCuda *run, int sms);
 Err    norm_forward_cuda(const Call *call, NormCuda run);
 Err    norm_backward_cuda(const Call *call, NormCuda run);
 
-/* Groups that fit into a multiprocessor's own memory: one kernel, no workspace
+/* Groups that fit into a multiprocessor's shared memory: one kernel, no workspace
  * (norm_group_cuda.cu). */
 bool norm_group_takes(const NormCuda *run, bool backward);
 Err  norm_group_forward_cuda(const Call *call, NormCuda run);
 Err  norm_group_backward_cuda(const Call *call, NormCuda run);
 
-/* Batch norms of few pixels: one kernel, no workspace; backward if there is a dy
+/* Batch norms of few pixels: one kernel, no workspace; backward if run.dy is given
  * (norm_channel_cuda.cu). */
 bool norm_channel_takes(const NormCuda *run);
 Err  norm_channel_cuda(const Call *call, NormCuda run);

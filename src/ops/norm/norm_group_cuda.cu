@@ -1,30 +1,31 @@
 /* norm_group_cuda.cu -- norms whose groups are small: a block holds one group of one sample in
  * shared memory, so that x (and dy) are read once and nothing passes between kernels.
  *
- * The mean is corrected by that of the deviations, so the variance is as good as sums in double.
+ * The mean is corrected by the mean of the deviations, so the variance is as good as sums in double.
  */
 #include "ops/norm/norm_cuda.h"
 
-/* Measured on an H200: a group of 40 KiB is faster so, one of 80 KiB is not. MIN_RUN: bytes in
- * one pixel. */
+/* Measured on an H200: this is faster for a group of 40 KiB, not for one of 80 KiB. MIN_RUN: bytes of
+ * a group in one pixel. */
 enum { GROUP_THREADS = 512, GROUP_BYTES = 48 << 10, MIN_RUN = 16 };
 
 bool norm_group_takes(const NormCuda *run, bool backward)
 {
-    int64_t line = run->channels / run->groups * type_bytes(run->type), bytes = run->pixels * line;
-    if (run->var || line < MIN_RUN || run->samples * run->groups > INT32_MAX ||
+    int64_t pixel = run->channels / run->groups * type_bytes(run->type);
+    int64_t bytes = run->pixels * pixel;
+    if (run->var || pixel < MIN_RUN || run->samples * run->groups > INT32_MAX ||
         (backward && (run->dweight || run->dbias || !run->dx)))
         return false;
     return bytes <= GROUP_BYTES;
 }
 
 /* Where vector i of a group lies, and its first channel. */
-template <int V> struct Group {
+template <int V> struct NormGroup {
     int64_t first;               /* element of x at pixel 0 */
     int     columns, count;      /* vectors of a pixel; of the group */
     int     channel;             /* first of the group */
 
-    __device__ __forceinline__ Group(const NormCuda &run)
+    __device__ __forceinline__ NormGroup(const NormCuda &run)
     {
         int width = (int)(run.channels / run.groups), sample = (int)(blockIdx.x / run.groups);
         channel = (int)(blockIdx.x % run.groups) * width;
@@ -40,7 +41,7 @@ template <int V> struct Group {
     }
 };
 
-/* SPADE's maps lie as x does, or with twice the channels. */
+/* SPADE's maps are laid out like x, or like x with twice the channels. */
 __device__ __forceinline__ int64_t map_of(const NormCuda &run, int64_t at, int c)
 {
     return run.packed ? 2 * at - c : at;
@@ -50,9 +51,9 @@ template <class T, int V, bool MAP>
 __global__ void __launch_bounds__(GROUP_THREADS) group_forward(const NormCuda run)
 {
     extern __shared__ uint4 raw[];
-    __shared__ float lines[32];
+    __shared__ float shared[32];
     T       *x = (T *)raw;
-    Group<V> g(run);
+    NormGroup<V> g(run);
     float    n = (float)(g.count * V), one = 0, two = 0;
     int      c;
 #pragma unroll 4
@@ -63,7 +64,7 @@ __global__ void __launch_bounds__(GROUP_THREADS) group_forward(const NormCuda ru
         for (int j = 0; j < V; j++)
             one += get(pack.at, j);
     }
-    float mean = block_sum(one, lines) / n;
+    float mean = block_sum(one, shared) / n;
     one = 0;
     for (int i = threadIdx.x; i < g.count; i += GROUP_THREADS)
 #pragma unroll
@@ -72,8 +73,8 @@ __global__ void __launch_bounds__(GROUP_THREADS) group_forward(const NormCuda ru
             one += d;
             two = fmaf(d, d, two);
         }
-    one = block_sum(one, lines) / n;
-    two = block_sum(two, lines) / n - one * one;
+    one = block_sum(one, shared) / n;
+    two = block_sum(two, shared) / n - one * one;
     mean += one;
     float rstd = rsqrtf(fmaxf(two, 0.0f) + run.eps);
     if (threadIdx.x == 0) {
@@ -100,15 +101,14 @@ __global__ void __launch_bounds__(GROUP_THREADS) group_forward(const NormCuda ru
     }
 }
 
-/* dx (ADD: and what `before` holds) and SPADE's dgamma; the gradients of weight and bias are not
- * wanted here. */
+/* dx, plus `before` if ADD, and SPADE's dgamma. Gradients of weight and bias are not computed here. */
 template <class T, int V, bool MAP, bool ADD>
 __global__ void __launch_bounds__(GROUP_THREADS) group_backward(const NormCuda run)
 {
     extern __shared__ uint4 raw[];
-    __shared__ float lines[32];
-    Group<V> g(run);
-    T       *x = (T *)raw, *dz = x + g.count * V;  /* dz: dy as it comes, weighted anew each time */
+    __shared__ float shared[32];
+    NormGroup<V> g(run);
+    T       *x = (T *)raw, *dz = x + g.count * V;  /* dz: dy as stored; each pass weights it */
     float    mean = run.statistics[2 * blockIdx.x], rstd = run.statistics[2 * blockIdx.x + 1];
     float    n = (float)(g.count * V), one = 0, two = 0;
     int      c;
@@ -151,13 +151,13 @@ __global__ void __launch_bounds__(GROUP_THREADS) group_backward(const NormCuda r
             }
         }
         if (pass == 0) {
-            one = block_sum(one, lines) / n;
-            two = block_sum(two, lines) / n;
+            one = block_sum(one, shared) / n;
+            two = block_sum(two, shared) / n;
         }
     }
 }
 
-/* The widest vectors that neither a group's edge nor a pointer breaks. */
+/* The widest vectors that the group's width and all pointers allow. */
 static int group_vector(const NormCuda *run)
 {
     const void *p[] = { run->x, run->dy, run->y, run->dx, run->gamma, run->beta, run->dgamma,

@@ -1,4 +1,4 @@
-/* norm_run_cpu.c -- act(weight * (x - mean) * rstd + bias) and its gradients: two sweeps each. */
+/* norm_run_cpu.c -- act(weight * (x - mean) * rstd + bias) and its gradients, two passes over x each. */
 #include "ops/norm/norm_cpu.h"
 
 #include "device/convert.h"
@@ -30,12 +30,12 @@ INLINE float norm_act_slope(NormAct act, float z)
     }
 }
 
-/* What a column is treated with. */
-typedef struct Columns {
+/* The constants of every column. */
+typedef struct NormColumns {
     const float *mean, *rstd, *weight, *bias, *mean_one, *mean_two;
-} Columns;
+} NormColumns;
 
-INLINE void block_forward(NormAct act, const NormBlock *b, Columns k, const float *x, float *y)
+INLINE void block_forward(NormAct act, const NormBlock *b, NormColumns k, const float *x, float *y)
 {
     for (int64_t r = 0; r < b->rows; r++)
 #pragma omp simd
@@ -46,7 +46,7 @@ INLINE void block_forward(NormAct act, const NormBlock *b, Columns k, const floa
 }
 
 /* Sums of dz and dz * xhat over the rows of a block, dz = dy act'(z). */
-INLINE void block_sums(NormAct act, const NormBlock *b, Columns k, const float *x, const float *dy,
+INLINE void block_sums(NormAct act, const NormBlock *b, NormColumns k, const float *x, const float *dy,
                        float *restrict one, float *restrict two)
 {
     for (int64_t c = 0; c < b->cols; c++)
@@ -62,7 +62,7 @@ INLINE void block_sums(NormAct act, const NormBlock *b, Columns k, const float *
         }
 }
 
-INLINE void block_backward(NormAct act, const NormBlock *b, Columns k, const float *x,
+INLINE void block_backward(NormAct act, const NormBlock *b, NormColumns k, const float *x,
                            const float *dy, float *dx)
 {
     for (int64_t r = 0; r < b->rows; r++)
@@ -86,18 +86,18 @@ INLINE void block_backward(NormAct act, const NormBlock *b, Columns k, const flo
         }                                                                   \
     } while (0)
 
-static void run_forward(NormAct act, const NormBlock *b, Columns k, const float *x, float *y)
+static void run_forward(NormAct act, const NormBlock *b, NormColumns k, const float *x, float *y)
 {
     PER_ACT(act, block_forward, b, k, x, y);
 }
 
-static void run_sums(NormAct act, const NormBlock *b, Columns k, const float *x, const float *dy,
+static void run_sums(NormAct act, const NormBlock *b, NormColumns k, const float *x, const float *dy,
                      float *one, float *two)
 {
     PER_ACT(act, block_sums, b, k, x, dy, one, two);
 }
 
-static void run_backward(NormAct act, const NormBlock *b, Columns k, const float *x,
+static void run_backward(NormAct act, const NormBlock *b, NormColumns k, const float *x,
                          const float *dy, float *dx)
 {
     PER_ACT(act, block_backward, b, k, x, dy, dx);
@@ -142,8 +142,8 @@ void norm_forward(const NormRun *run, void *workspace)
             norm_statistics(plan, &work, run->type_x, run->x, run->eps, run->statistics);
         norm_spread_affine(plan, run->type_w, run->weight, 1, weight);
         norm_spread_affine(plan, run->type_w, run->bias, 0, bias);
-        for (NormPiece p = norm_piece_first(plan, t); p.count; p = norm_piece_next(plan, p)) {
-            Columns k = { .mean = mean, .rstd = rstd, .weight = weight, .bias = bias };
+        for (NormSpan p = norm_span_first(plan, t); p.count; p = norm_span_next(plan, p)) {
+            NormColumns k = { .mean = mean, .rstd = rstd, .weight = weight, .bias = bias };
             norm_spread_statistics(plan, run->statistics, p.sample, mean, rstd);
             for (NormBlock b = { 0 }; norm_block_next(plan, &p, &b);) {
                 int64_t      n = b.rows * b.cols;
@@ -171,12 +171,12 @@ void norm_backward(const NormRun *run, void *workspace)
         float *weight = norm_vector(plan, &work, t, 2), *bias = norm_vector(plan, &work, t, 3);
         float *one = norm_vector(plan, &work, t, 4), *two = norm_vector(plan, &work, t, 5);
         float *stage_x = norm_stage(plan, &work, t, 0), *stage_dy = norm_stage(plan, &work, t, 1);
-        Columns k = { mean, rstd, weight, bias, one, two };
+        NormColumns k = { mean, rstd, weight, bias, one, two };
         norm_spread_affine(plan, run->type_w, run->weight, 1, weight);
         norm_spread_affine(plan, run->type_w, run->bias, 0, bias);
 
-        for (NormPiece p = norm_piece_first(plan, t); sums && p.count;
-             p = norm_piece_next(plan, p)) {
+        for (NormSpan p = norm_span_first(plan, t); sums && p.count;
+             p = norm_span_next(plan, p)) {
             norm_spread_statistics(plan, run->statistics, p.sample, mean, rstd);
             for (NormBlock b = { 0 }; norm_block_next(plan, &p, &b);) {
                 int64_t n = b.rows * b.cols;
@@ -189,10 +189,10 @@ void norm_backward(const NormRun *run, void *workspace)
             norm_totals(plan, &work);
             norm_affine_grads(plan, &work, run->dweight, run->dbias);
         }
-        for (NormPiece p = norm_piece_first(plan, t); run->dx && p.count;
-             p = norm_piece_next(plan, p)) {
+        for (NormSpan p = norm_span_first(plan, t); run->dx && p.count;
+             p = norm_span_next(plan, p)) {
             norm_spread_statistics(plan, run->statistics, p.sample, mean, rstd);
-            if (run->fixed)                  /* given statistics do not move with x */
+            if (run->fixed)                  /* given statistics do not depend on x */
                 memset(one, 0, (size_t)plan->wide * 2 * sizeof *one);
             else
                 norm_spread_means(plan, &work, p.sample, weight, one, two);

@@ -1,6 +1,6 @@
 /* scalar_norm_cpu.c -- SaShiMi's norm, (s / std) * (x - mean + m), on the CPU: row by row.
  *
- * As published it has no epsilon: a row of equal values gives infinities or NaN, here as there.
+ * As published it has no epsilon: a row of equal values gives infinities or NaN, here too.
  */
 #include "ops/norm/layernorm.h"
 

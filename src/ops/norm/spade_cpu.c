@@ -50,7 +50,7 @@ Err spade_cpu(const Call *call)
         norm_statistics(&plan, &work, type, call->in[0], (double)attr->eps, call->out[1]);
         norm_spread_affine(&plan, type_w, call->in[1], 1, weight);
         norm_spread_affine(&plan, type_w, call->in[2], 0, bias);
-        for (NormPiece p = norm_piece_first(&plan, t); p.count; p = norm_piece_next(&plan, p)) {
+        for (NormSpan p = norm_span_first(&plan, t); p.count; p = norm_span_next(&plan, p)) {
             norm_spread_statistics(&plan, call->out[1], p.sample, mean, rstd);
             for (NormBlock b = { 0 }; norm_block_next(&plan, &p, &b);) {
                 int64_t      count = b.rows * channels, map = b.first / channels * pitch;
@@ -140,8 +140,8 @@ Err spade_grad_cpu(const Call *call)
         float *one = norm_vector(&plan, &work, t, 4), *two = norm_vector(&plan, &work, t, 5);
         norm_spread_affine(&plan, type_w, call->in[2], 1, weight);
         norm_spread_affine(&plan, type_w, call->in[3], 0, bias);
-        for (NormPiece p = norm_piece_first(&plan, t); sums && p.count;
-             p = norm_piece_next(&plan, p)) {
+        for (NormSpan p = norm_span_first(&plan, t); sums && p.count;
+             p = norm_span_next(&plan, p)) {
             norm_spread_statistics(&plan, call->in[1], p.sample, mean, rstd);
             for (NormBlock b = { 0 }; norm_block_next(&plan, &p, &b);) {
                 SpadeRows rows = spade_load(call, &plan, &work, &b, pitch, t);
@@ -154,8 +154,8 @@ Err spade_grad_cpu(const Call *call)
             norm_affine_grads(&plan, &work, call->out[1], call->out[2]);
         }
         bool maps = call->out[0] || call->out[3];
-        for (NormPiece p = norm_piece_first(&plan, t); maps && p.count;
-             p = norm_piece_next(&plan, p)) {
+        for (NormSpan p = norm_span_first(&plan, t); maps && p.count;
+             p = norm_span_next(&plan, p)) {
             norm_spread_statistics(&plan, call->in[1], p.sample, mean, rstd);
             if (call->out[0])
                 norm_spread_means(&plan, &work, p.sample, weight, one, two);

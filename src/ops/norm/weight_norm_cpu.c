@@ -7,19 +7,19 @@
 
 #include <math.h>
 
-typedef struct Weight { int64_t rows, width; int threads; } Weight;
+typedef struct WeightNormSize { int64_t rows, width; int threads; } WeightNormSize;
 
-static Weight weight_of(const Node *n, const Device *device)
+static WeightNormSize weight_of(const Node *n, const Device *device)
 {
     Shape   v = in_shape(n, 1);
     int64_t count = shape_count(v);
-    return (Weight){ v.dim[0], count / v.dim[0], parallel_threads(device->threads, v.dim[0]) };
+    return (WeightNormSize){ v.dim[0], count / v.dim[0], parallel_threads(device->threads, v.dim[0]) };
 }
 
 /* Rows are converted here: v, and w or dw. */
 static size_t weight_bytes(const Node *n, const Device *device)
 {
-    Weight job = weight_of(n, device);
+    WeightNormSize job = weight_of(n, device);
     return (size_t)(2 * job.threads * job.width) * sizeof(float);
 }
 
@@ -32,7 +32,7 @@ Err weight_norm_choose_cpu(const Node *n, const Device *device, Choice *choice)
 Err weight_norm_cpu(const Call *call)
 {
     const Node *n = call->node;
-    Weight      job = weight_of(n, call->device);
+    WeightNormSize      job = weight_of(n, call->device);
     int64_t     w = job.width;
 
 #pragma omp parallel num_threads(job.threads)
@@ -64,7 +64,7 @@ Err weight_norm_grad_choose_cpu(const Node *n, const Device *device, Choice *cho
 Err weight_norm_grad_cpu(const Call *call)
 {
     const Node *n = call->node;
-    Weight      job = weight_of(n, call->device);
+    WeightNormSize      job = weight_of(n, call->device);
     int64_t     w = job.width;
     float      *dg = call->out[0], *dv = call->out[1];
 

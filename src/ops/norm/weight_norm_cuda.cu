@@ -1,4 +1,4 @@
-/* weight_norm_cuda.cu -- w = g v / |v| on CUDA, a block per row: it reads the row twice, the second
+/* weight_norm_cuda.cu -- w = g v / |v| on CUDA. A block takes a row and reads it twice, the second
  * time from the cache. */
 #include "ops/reduce/rows_cuda.h"
 
@@ -6,15 +6,15 @@ extern "C" {
 #include "ops/norm/weight_norm.h"
 }
 
-typedef struct Weight {
+typedef struct WeightNormJob {
     AnyIn   g, v, dw;            /* dw: gradient only */
     int64_t rows, width;
-} Weight;
+} WeightNormJob;
 
-template <int N> __global__ void __launch_bounds__(ROW_THREADS) weight_rows(Weight job, AnyOut w)
+template <int N> __global__ void __launch_bounds__(ROW_THREADS) weight_rows(WeightNormJob job, AnyOut w)
 {
     cuda_begin();
-    __shared__ float lines[32];
+    __shared__ float shared[32];
     for (int64_t r = blockIdx.x; r < job.rows; r += gridDim.x) {
         float sum = 0, v[N], g;
         for (int64_t c = (int64_t)threadIdx.x * N; c < job.width; c += ROW_THREADS * N) {
@@ -23,7 +23,7 @@ template <int N> __global__ void __launch_bounds__(ROW_THREADS) weight_rows(Weig
             for (int j = 0; j < N; j++)
                 sum = fmaf(v[j], v[j], sum);
         }
-        sum = block_sum(sum, lines);
+        sum = block_sum(sum, shared);
         any_get<1>(job.g, r, &g);
         float scale = g / sqrtf(sum);
         for (int64_t c = (int64_t)threadIdx.x * N; c < job.width; c += ROW_THREADS * N) {
@@ -38,10 +38,10 @@ template <int N> __global__ void __launch_bounds__(ROW_THREADS) weight_rows(Weig
 
 /* dg = dw.v / |v|;  dv = g / |v| (dw - v dw.v / |v|^2) */
 template <int N>
-__global__ void __launch_bounds__(ROW_THREADS) weight_grad_rows(Weight job, float *dg, float *dv)
+__global__ void __launch_bounds__(ROW_THREADS) weight_grad_rows(WeightNormJob job, float *dg, float *dv)
 {
     cuda_begin();
-    __shared__ float lines[32];
+    __shared__ float shared[32];
     for (int64_t r = blockIdx.x; r < job.rows; r += gridDim.x) {
         float square = 0, dot = 0, v[N], d[N], g;
         for (int64_t c = (int64_t)threadIdx.x * N; c < job.width; c += ROW_THREADS * N) {
@@ -53,8 +53,8 @@ __global__ void __launch_bounds__(ROW_THREADS) weight_grad_rows(Weight job, floa
                 dot = fmaf(d[j], v[j], dot);
             }
         }
-        square = block_sum(square, lines);
-        dot = block_sum(dot, lines);
+        square = block_sum(square, shared);
+        dot = block_sum(dot, shared);
         any_get<1>(job.g, r, &g);
         float length = sqrtf(square), scale = g / length, along = dot / square;
         if (dg && threadIdx.x == 0)
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(ROW_THREADS) weight_grad_rows(Weight job, floa
     }
 }
 
-static Weight weight_of(const Node *n)
+static WeightNormJob weight_of(const Node *n)
 {
     Shape v = in_shape(n, 1);
     return { {}, {}, {}, v.dim[0], shape_count(v) / v.dim[0] };
@@ -78,7 +78,7 @@ static Weight weight_of(const Node *n)
 
 extern "C" Err weight_norm_cuda(const Call *call)
 {
-    Weight job = weight_of(call->node);
+    WeightNormJob job = weight_of(call->node);
     AnyOut w = any_out(call, 0);
     PackOf pack = { 8 };
     job.g = any_in(call, 0);
@@ -95,7 +95,7 @@ extern "C" Err weight_norm_cuda(const Call *call)
 
 extern "C" Err weight_norm_grad_cuda(const Call *call)
 {
-    Weight job = weight_of(call->node);
+    WeightNormJob job = weight_of(call->node);
     float *dg = (float *)call->out[0], *dv = (float *)call->out[1];
     PackOf pack = { 8 };
     job.g = any_in(call, 0);

@@ -13,7 +13,7 @@ Tensor graph_counters(Graph *graph)
     return counters;
 }
 
-static Cost sweep_cost(const Node *n)        /* a few operations on every element that passes */
+static Cost sweep_cost(const Node *n)        /* a few operations per element */
 {
     return (Cost){ .flops = 4 * in_count(n, 1), .bytes = node_bytes(n) };
 }
@@ -70,7 +70,7 @@ static Cost grad_norm_cost(const Node *n)
 }
 
 OPERATOR_INTERNAL(grad_norm,
-    .doc = "the length of all gradients together",
+    .doc = "the L2 norm of all gradients together",
     .n_in = -1, .n_out = 1, .shape = grad_norm_shape, .cost = grad_norm_cost,
     .cpu = { .choose = grad_norm_choose_cpu, .run = grad_norm_cpu })
 
@@ -107,7 +107,7 @@ static Err update_shape(Node *n)
     for (int i = 0; i < 5; i++)
         if (in_given(n, written[i])) {
             if (!shape_same(in_shape(n, written[i]), in_shape(n, 0)))
-                return fail(E_SHAPE, "update: state %d is %s, the parameter %s", i,
+                return fail(E_SHAPE, "update: state %d is %s, but the parameter is %s", i,
                             shape_text(in_shape(n, written[i])), shape_text(in_shape(n, 0)));
             out_is_input(n, i, written[i]);
         }

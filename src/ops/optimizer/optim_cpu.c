@@ -47,21 +47,22 @@ Err grad_seed_cpu(const Call *call)
     return OK;
 }
 
-/* Pieces of fixed size, summed in double in index order: the norm does not depend on threads. */
-enum { NORM_PIECE = 1 << 16 };
+/* Blocks of fixed size are summed in double and added in order: the norm does not depend on the
+ * number of threads. */
+enum { NORM_BLOCK = 1 << 16 };
 
-static int64_t grad_norm_pieces(const Node *n)
+static int64_t grad_norm_blocks(const Node *n)
 {
-    int64_t pieces = 0;
+    int64_t blocks = 0;
     for (int i = 0; i < n->n_in; i++)
-        pieces += (shape_count(in_shape(n, i)) + NORM_PIECE - 1) / NORM_PIECE;
-    return pieces;
+        blocks += (shape_count(in_shape(n, i)) + NORM_BLOCK - 1) / NORM_BLOCK;
+    return blocks;
 }
 
 Err grad_norm_choose_cpu(const Node *n, const Device *device, Choice *choice)
 {
     (void)device;
-    choice->workspace_bytes = (size_t)grad_norm_pieces(n) * sizeof(double);
+    choice->workspace_bytes = (size_t)grad_norm_blocks(n) * sizeof(double);
     return OK;
 }
 
@@ -72,19 +73,19 @@ Err grad_norm_cpu(const Call *call)
     int64_t     first = 0;
     for (int i = 0; i < n->n_in; i++) {
         const float *g = call->in[i];
-        int64_t count = shape_count(in_shape(n, i)), pieces = (count + NORM_PIECE - 1) / NORM_PIECE;
+        int64_t count = shape_count(in_shape(n, i)), blocks = (count + NORM_BLOCK - 1) / NORM_BLOCK;
         int     threads = call->device->threads;
 #pragma omp parallel for num_threads(threads) schedule(static)
-        for (int64_t p = 0; p < pieces; p++) {
-            int64_t from = p * NORM_PIECE,
-                    to = from + NORM_PIECE < count ? from + NORM_PIECE : count;
+        for (int64_t p = 0; p < blocks; p++) {
+            int64_t from = p * NORM_BLOCK,
+                    to = from + NORM_BLOCK < count ? from + NORM_BLOCK : count;
             double  sum = 0;
 #pragma omp simd reduction(+ : sum)
             for (int64_t j = from; j < to; j++)
                 sum += (double)g[j] * (double)g[j];
             partial[first + p] = sum;
         }
-        first += pieces;
+        first += blocks;
     }
     for (int64_t p = 0; p < first; p++)
         total += partial[p];

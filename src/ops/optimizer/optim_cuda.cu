@@ -25,7 +25,7 @@ extern "C" Err grad_seed_cuda(const Call *call)
     return OK;
 }
 
-/* The last of n tensors whose first piece is not behind this block's: the one it works for. */
+/* The tensor that this thread block works on: the last of n whose first block is not after it. */
 __device__ __forceinline__ int job_of(const int32_t *first, int n)
 {
     int low = 0, high = n;
@@ -39,9 +39,9 @@ __device__ __forceinline__ int job_of(const int32_t *first, int n)
     return low;
 }
 
-/* Sums over micro-batches, as many tensors in a launch as its arguments hold. The sum is read only
- * from the second micro-batch on. */
-enum { ACCUMULATE_PIECE = 8192, ACCUMULATE_MAX = 640 };
+/* Sums over micro-batches: as many tensors per launch as its arguments hold. The sum is read from the
+ * second micro-batch on. */
+enum { ACCUMULATE_BLOCK = 8192, ACCUMULATE_MAX = 640 };
 
 typedef struct Accumulate {
     float      *sum;
@@ -52,7 +52,7 @@ typedef struct Accumulate {
 
 typedef struct AccumulateJob {
     Accumulate     of[ACCUMULATE_MAX];
-    int32_t        first[ACCUMULATE_MAX + 1];       /* its first piece in this launch */
+    int32_t        first[ACCUMULATE_MAX + 1];       /* its first block in this launch */
     int32_t        n;
     const int32_t *counters;
 } AccumulateJob;
@@ -79,8 +79,8 @@ __global__ void __launch_bounds__(ROW_THREADS)
     int        at = job_of(job.first, job.n);
     Accumulate of = job.of[at];
     bool       fresh = job.counters[COUNTER_MICRO] == 0;
-    int64_t    from = (int64_t)((int32_t)blockIdx.x - job.first[at]) * ACCUMULATE_PIECE;
-    int64_t    to = from + ACCUMULATE_PIECE < of.count ? from + ACCUMULATE_PIECE : of.count;
+    int64_t    from = (int64_t)((int32_t)blockIdx.x - job.first[at]) * ACCUMULATE_BLOCK;
+    int64_t    to = from + ACCUMULATE_BLOCK < of.count ? from + ACCUMULATE_BLOCK : of.count;
     int64_t    packed = of.aligned ? from + (to - from) / 4 * 4 : from;
     for (int64_t i = from + threadIdx.x * 4; i < packed; i += ROW_THREADS * 4)
         accumulate_pack<4>(of, fresh, i);
@@ -101,9 +101,9 @@ extern "C" Err accumulate_all_cuda(const Call *const *calls, int n)
                           shape_count(out_shape(call->node, 0)),
                           pack_aligned(call->out[0]) && pack_aligned(call->in[1]) };
             if (out_type(call->node, 0) != F32 || !type_is_float(job.of[i].x.type))
-                return fail(E_DEVICE, "accumulate: no CUDA kernel for a sum that is not fp32");
+                return fail(E_DEVICE, "accumulate: there is no CUDA kernel for a sum other than fp32");
             job.first[i + 1] =
-                job.first[i] + (int32_t)ceil_div(job.of[i].count, ACCUMULATE_PIECE);
+                job.first[i] + (int32_t)ceil_div(job.of[i].count, ACCUMULATE_BLOCK);
         }
         if (!job.first[job.n])
             continue;
@@ -115,27 +115,27 @@ extern "C" Err accumulate_all_cuda(const Call *const *calls, int n)
 }
 extern "C" Err accumulate_cuda(const Call *call) { return accumulate_all_cuda(&call, 1); }
 
-/* Norm: pieces of fixed size, each by a block in double; as many tensors in a launch as its
- * arguments hold. The pieces' sums are then added by one block in a fixed order. */
-enum { NORM_PIECE = 1 << 14, NORM_MAX = 160, NORM_THREADS = 256 };
+/* Norm: a thread block sums NORM_BLOCK elements in double; as many tensors per launch as its
+ * arguments hold. One block then adds the partial sums in a fixed order. */
+enum { NORM_BLOCK = 1 << 14, NORM_MAX = 160, NORM_THREADS = 256 };
 
 typedef struct NormJob {
     const float *grad[NORM_MAX];
     int64_t      count[NORM_MAX];
-    int32_t      first[NORM_MAX + 1];       /* its first piece in this launch */
+    int32_t      first[NORM_MAX + 1];       /* its first block in this launch */
     int32_t      n;
     double      *partial;
 } NormJob;
 
 static_assert(sizeof(NormJob) < 4000, "NormJob is passed to a kernel by value");
 
-__global__ void __launch_bounds__(NORM_THREADS) norm_pieces(const __grid_constant__ NormJob job)
+__global__ void __launch_bounds__(NORM_THREADS) norm_blocks(const __grid_constant__ NormJob job)
 {
     cuda_begin();
-    __shared__ double lines[32];
+    __shared__ double sums[32];
     int          at = job_of(job.first, job.n);
-    int64_t      from = (int64_t)((int32_t)blockIdx.x - job.first[at]) * NORM_PIECE;
-    int64_t      left = job.count[at] - from, n = left < NORM_PIECE ? left : NORM_PIECE;
+    int64_t      from = (int64_t)((int32_t)blockIdx.x - job.first[at]) * NORM_BLOCK;
+    int64_t      left = job.count[at] - from, n = left < NORM_BLOCK ? left : NORM_BLOCK;
     const float *g = job.grad[at] + from;
     double       sum = 0;
     int64_t      packs = (uintptr_t)g % 16 == 0 ? n / 4 : 0;
@@ -148,35 +148,35 @@ __global__ void __launch_bounds__(NORM_THREADS) norm_pieces(const __grid_constan
     }
     for (int64_t i = packs * 4 + threadIdx.x; i < n; i += NORM_THREADS)
         sum += (double)g[i] * g[i];
-    sum = block_sum_double(sum, lines);
+    sum = block_sum_double(sum, sums);
     if (threadIdx.x == 0)
         job.partial[blockIdx.x] = sum;
 }
 
 __global__ void __launch_bounds__(1024)
-    norm_finish(float *norm, const double *partial, int64_t pieces)
+    norm_finish(float *norm, const double *partial, int64_t blocks)
 {
     cuda_begin();
-    __shared__ double lines[32];
+    __shared__ double sums[32];
     double sum = 0;
-    for (int64_t i = threadIdx.x; i < pieces; i += 1024)
+    for (int64_t i = threadIdx.x; i < blocks; i += 1024)
         sum += partial[i];
-    sum = block_sum_double(sum, lines);
+    sum = block_sum_double(sum, sums);
     if (threadIdx.x == 0)
         *norm = (float)sqrt(sum);
 }
 
-static int64_t norm_pieces_of(const Node *n, int i)
+static int64_t norm_blocks_of(const Node *n, int i)
 {
-    return ceil_div(shape_count(in_shape(n, i)), NORM_PIECE);
+    return ceil_div(shape_count(in_shape(n, i)), NORM_BLOCK);
 }
 
 extern "C" Err grad_norm_choose_cuda(const Node *n, const Device *, Choice *choice)
 {
-    int64_t pieces = 0;
+    int64_t blocks = 0;
     for (int i = 0; i < n->n_in; i++)
-        pieces += norm_pieces_of(n, i);
-    choice->workspace_bytes = (size_t)pieces * sizeof(double);
+        blocks += norm_blocks_of(n, i);
+    choice->workspace_bytes = (size_t)blocks * sizeof(double);
     return OK;
 }
 
@@ -192,10 +192,10 @@ extern "C" Err grad_norm_cuda(const Call *call)
         for (int i = 0; i < job.n; i++) {
             job.grad[i] = (const float *)call->in[from + i];
             job.count[i] = shape_count(in_shape(n, from + i));
-            job.first[i + 1] = job.first[i] + (int32_t)norm_pieces_of(n, from + i);
+            job.first[i + 1] = job.first[i] + (int32_t)norm_blocks_of(n, from + i);
         }
         if (job.first[job.n]) {
-            cuda_launch(cuda_stream(call), norm_pieces, (unsigned)job.first[job.n], NORM_THREADS,
+            cuda_launch(cuda_stream(call), norm_blocks, (unsigned)job.first[job.n], NORM_THREADS,
                         0, job);
             CUDA_LAUNCHED();
         }
@@ -336,13 +336,13 @@ __device__ __forceinline__ void update_pack(const Update &u, const Rule &rule, b
     any_put<N>({ u.p, u.type }, i, p);
 }
 
-/* Pieces of fixed size, as many tensors in a launch as its arguments hold: most tensors of a
+/* Blocks of fixed size, and as many tensors per launch as its arguments hold: most tensors of a
  * network are small. */
-enum { UPDATE_PIECE = 8192, UPDATE_MAX = 240 };
+enum { UPDATE_BLOCK = 8192, UPDATE_MAX = 240 };
 
 typedef struct UpdateJob {
     Update  of[UPDATE_MAX];
-    int32_t first[UPDATE_MAX + 1];          /* its first piece in this launch */
+    int32_t first[UPDATE_MAX + 1];          /* its first block in this launch */
     int32_t n;
 } UpdateJob;
 
@@ -353,8 +353,8 @@ __global__ void __launch_bounds__(ROW_THREADS) update_all(const __grid_constant_
 {
     cuda_begin();
     Update  u = job.of[job_of(job.first, job.n)];
-    int64_t from = (int64_t)((int32_t)blockIdx.x - u.first) * UPDATE_PIECE;
-    int64_t to = from + UPDATE_PIECE < u.count ? from + UPDATE_PIECE : u.count;
+    int64_t from = (int64_t)((int32_t)blockIdx.x - u.first) * UPDATE_BLOCK;
+    int64_t to = from + UPDATE_BLOCK < u.count ? from + UPDATE_BLOCK : u.count;
     float   rate = u.rates[RATE_GROUPS + u.attr.group], lag = 1 - u.rates[RATE_EMA_DECAY];
     bool    finite = u.progress[PROGRESS_FINITE] != 0;
     Rule    rule(u, rate);
@@ -395,7 +395,7 @@ template <class Rule> static Err update_cuda(const Call *const *calls, int n, bo
         job.n = n - from < UPDATE_MAX ? n - from : UPDATE_MAX;
         for (int i = 0; i < job.n; i++) {
             job.of[i] = update_of(calls[from + i], second, job.first[i]);
-            job.first[i + 1] = job.first[i] + (int32_t)ceil_div(job.of[i].count, UPDATE_PIECE);
+            job.first[i + 1] = job.first[i] + (int32_t)ceil_div(job.of[i].count, UPDATE_BLOCK);
         }
         if (!job.first[job.n])
             continue;

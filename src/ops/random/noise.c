@@ -41,7 +41,7 @@ OPERATOR(random_uniform,
     .shape = noise_shape, .cost = noise_cost, .cpu = { .run = random_uniform_cpu })
 
 OPERATOR(random_ints,
-    .doc = "whole numbers below n by step, stream and element",
+    .doc = "integers below n by step, stream and element",
     .attr_bytes = sizeof(NoiseAttr), .n_in = 1, .n_out = 1,
     .shape = noise_shape, .cost = noise_cost, .cpu = { .run = random_ints_cpu })
 
@@ -75,7 +75,7 @@ static Err dropout_shape(Node *n)
 {
     TRY(counters_check(n, 1));
     if (!rows_float(n, 1))
-        return fail(E_SHAPE, "%s: %s is not a number to zero", n->op->name,
+        return fail(E_SHAPE, "%s: the input must be floats, not %s", n->op->name,
                     type_name(in_type(n, 0)));
     out_set(n, 0, in_type(n, 0), in_shape(n, 0));
     return OK;
@@ -92,7 +92,7 @@ static Tensor drop(const OpDef *op, Tensor x, Tensor counters, uint32_t stream, 
                     TENSORS(x, counters), NULL);
 }
 
-/* The same mask again: dx = dropout(dy) under the same counters. */
+/* The same mask: dx = dropout(dy) with the same counters. */
 static void dropout_rule(Grad *g)
 {
     NoiseAttr attr = *ATTR(g->node, NoiseAttr);
@@ -105,7 +105,7 @@ OPERATOR(dropout,
     .shape = dropout_shape, .grad = dropout_rule, .cost = noise_cost, .cpu = { .run = dropout_cpu })
 
 OPERATOR(drop_samples,
-    .doc = "zeroes whole samples, as classifier-free guidance drops its condition",
+    .doc = "zeroes whole samples, e.g. conditions for classifier-free guidance",
     .attr_bytes = sizeof(NoiseAttr), .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(0),
     .shape = dropout_shape, .grad = dropout_rule, .cost = noise_cost,
     .cpu = { .run = drop_samples_cpu })

@@ -15,7 +15,7 @@ static RandomKey noise_key(const Call *call, int counters_in)
     };
 }
 
-/* The number of this micro-batch's first element (of `count`) among those of the step. */
+/* The number of this micro-batch's first element (of `count`) within the step. */
 static uint64_t noise_first(const Call *call, int counters_in, int64_t count)
 {
     const int32_t *c = call->in[counters_in];

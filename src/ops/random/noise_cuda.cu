@@ -1,6 +1,6 @@
 /* noise_cuda.cu -- random numbers and dropout on CUDA: base/random.h's numbers, bit for bit.
  *
- * A thread makes one block of four numbers. Blocks are counted over all micro-batches of a step, so
+ * A thread draws one block of four numbers. Blocks are numbered across the micro-batches of a step, so
  * the first and the last of a tensor may lie partly outside it. */
 #include "ops/reduce/rows_cuda.h"
 
@@ -58,7 +58,7 @@ struct Uniform {
     }
 };
 
-struct Ints {
+struct RandomInts {
     int32_t *out;
     uint32_t below;
     __device__ int32_t at(uint32_t word) const { return (int32_t)__umulhi(word, below); }
@@ -140,7 +140,7 @@ extern "C" Err random_uniform_cuda(const Call *call)
 
 extern "C" Err random_ints_cuda(const Call *call)
 {
-    Ints f = { (int32_t *)call->out[0], ATTR(call->node, NoiseAttr)->below };
+    RandomInts f = { (int32_t *)call->out[0], ATTR(call->node, NoiseAttr)->below };
     return noise_go(call, f, 0, pack_aligned(call->out[0]));
 }
 
@@ -151,7 +151,7 @@ extern "C" Err dropout_cuda(const Call *call)
     return noise_go(call, f, 1, pack_aligned(f.x.p) && pack_aligned(f.out.p));
 }
 
-/* One number per sample: every thread finds those of the samples it meets. */
+/* One number per sample: every thread computes those of its samples. */
 struct DropSamples {
     const int32_t *counters;
     int64_t        samples, each;

@@ -12,7 +12,7 @@ static Err q_sample_shape(Node *n)           /* in: x0, noise, abar, t */
                     shape_text(in_shape(n, 1)));
     if (abar.rank != 1 || in_type(n, 2) != F32 || in_type(n, 3) != I32 ||
         x.dim[0] % shape_count(in_shape(n, 3)))
-        return fail(E_SHAPE, "q_sample: times %s %s in a table %s %s do not serve %s",
+        return fail(E_SHAPE, "q_sample: times %s %s and a table %s %s do not fit %s",
                     type_name(in_type(n, 3)), shape_text(in_shape(n, 3)), type_name(in_type(n, 2)),
                     shape_text(abar), shape_text(x));
     out_set(n, 0, in_type(n, 0), x);
@@ -25,7 +25,7 @@ static Cost q_sample_cost(const Node *n)
 }
 
 OPERATOR(q_sample,
-    .doc = "an image with the noise of time t",
+    .doc = "samples with the noise of time t",
     .chunk = { CHUNK_SAMPLES, INPUT(0) | INPUT(1) | INPUT(3) },
     .n_in = 4, .n_out = 1, .inplace = IN_PLACE_OF(0),
     .shape = q_sample_shape, .cost = q_sample_cost, .cpu = { .run = q_sample_cpu })

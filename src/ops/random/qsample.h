@@ -1,4 +1,4 @@
-/* qsample.h -- the forward process of diffusion: an image at noise level t. */
+/* qsample.h -- the forward process of diffusion: samples at noise level t. */
 #ifndef OPS_RANDOM_QSAMPLE_H
 #define OPS_RANDOM_QSAMPLE_H
 

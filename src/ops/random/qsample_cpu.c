@@ -1,4 +1,4 @@
-/* qsample_cpu.c -- an image with the noise of time t, on the CPU. */
+/* qsample_cpu.c -- samples with the noise of time t, on the CPU. */
 #include "ops/random/qsample.h"
 
 #include "ops/reduce/rows.h"

@@ -1,5 +1,5 @@
-/* qsample_cuda.cu -- an image with the noise of time t, on CUDA. A time outside the table, which
- * the host cannot see here, gives NaN: the loss will not be finite, and that is reported. */
+/* qsample_cuda.cu -- samples with the noise of time t, on CUDA. A time outside the table gives NaN,
+ * since the host does not see times here; the loss is then not finite, which is reported. */
 #include "ops/reduce/rows_cuda.h"
 
 extern "C" {

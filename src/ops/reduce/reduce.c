@@ -36,7 +36,7 @@ static Err sum_shape(Node *n)
 {
     const ReduceAttr *attr = ATTR(n, ReduceAttr);
     if (!rows_float(n, 2))
-        return fail(E_SHAPE, "sum: %s is not a number to add", type_name(in_type(n, 0)));
+        return fail(E_SHAPE, "sum: the input must be floats, not %s", type_name(in_type(n, 0)));
     REQUIRE(shape_count(in_shape(n, 0)) == attr->a * attr->m * attr->k);
     REQUIRE(!in_given(n, 1) || shape_count(in_shape(n, 1)) == attr->a * attr->m * attr->k);
     out_set(n, 0, attr->type, attr->shape);
@@ -53,8 +53,8 @@ static void sum_rule(Grad *g)
     ReduceAttr attr = *ATTR(g->node, ReduceAttr);
     attr.shape = tensor_shape(grad_in(g, 0));
     attr.type = tensor_type(grad_in(g, 0));
-    if (in_given(g->node, 1)) { /* only gradient rules build it; nothing asks further */
-        graph_poison(g->graph, E_SHAPE, "sum of a product: a second gradient is not known");
+    if (in_given(g->node, 1)) {              /* only gradient rules build this form */
+        graph_poison(g->graph, E_SHAPE, "sum of a product: second derivatives are not supported");
         return;
     }
     grad_give(g, 0, reduce_repeat(grad_dy(g, 0), attr));
@@ -71,7 +71,7 @@ static bool reduce_chunk(const ChunkCall *c)       /* along the outer indices */
 }
 
 OPERATOR(sum,
-    .doc = "sum over a run of axes, in fp32 and in a fixed order",
+    .doc = "sum over adjacent axes, in fp32 and in a fixed order",
     .chunk = { CHUNK_CUSTOM, INPUT(0) | INPUT(1), reduce_chunk },
     .attr_bytes = sizeof(ReduceAttr), .n_in = 2, .n_out = 1,
     .shape = sum_shape, .grad = sum_rule, .cost = reduce_cost,
@@ -104,7 +104,7 @@ static void repeat_rule(Grad *g)
 }
 
 OPERATOR(repeat,
-    .doc = "the same values again along an axis",
+    .doc = "values repeated along an axis",
     .chunk = { CHUNK_CUSTOM, INPUT(0), reduce_chunk },
     .attr_bytes = sizeof(ReduceAttr), .n_in = 1, .n_out = 1,
     .shape = repeat_shape, .grad = repeat_rule, .cost = reduce_cost, .cpu = { .run = repeat_cpu })

@@ -1,7 +1,7 @@
-/* reduce.h -- sums over a run of axes, and their mirror image, repetition.
+/* reduce.h -- sums over adjacent axes, and repetition along them.
  *
- * Any tensor is seen as (A, M, K): A outer indices, M that are summed or repeated, K inner ones.
- * The gradient of a sum is a repetition and the other way round. */
+ * Any tensor is viewed as (A, M, K): A outer indices, M that are summed or repeated, K inner ones.
+ * The gradient of a sum is a repetition and vice versa. */
 #ifndef OPS_REDUCE_REDUCE_H
 #define OPS_REDUCE_REDUCE_H
 
@@ -29,7 +29,7 @@ Tensor tile(Tensor x, int axis, int64_t n);          /* a b -> a b a b */
 
 Err sum_choose_cpu(const Node *n, const Device *device, Choice *choice);
 Err sum_cpu(const Call *call);
-/* The same under the node's ReduceAttr, of other values than its first inputs. */
+/* The sum by the node's ReduceAttr of other values than its first inputs. */
 typedef struct SumRows {
     Type        type_x, type_y, type_out;
     const void *x, *y;           /* y NULL: x alone */

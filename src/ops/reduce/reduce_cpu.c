@@ -1,9 +1,9 @@
 /* reduce_cpu.c -- sums over the middle of (A, M, K), and repetition, on the CPU.
  *
- * M is cut into pieces of a fixed number of rows, K into blocks; every (a, piece, block) is summed
- * on its own and the pieces are then added in order. The cuts depend on the shape alone, so the sum
- * is the same on any number of threads. Narrow rows (small K) are summed many at a time, side by
- * side in one vector-friendly stripe, and the stripe is folded at the end. */
+ * M is divided into slices of a fixed number of rows, K into blocks. Every (a, slice, block) is summed
+ * on its own; the slices are then added in order. The split depends on the shape alone, so the sum
+ * is the same for any number of threads. Narrow rows (small K) are summed many at a time, side by
+ * side in one vector-friendly stripe, which is folded at the end. */
 #include "ops/reduce/reduce.h"
 
 #include "device/convert.h"
@@ -11,31 +11,31 @@
 
 #include <string.h>
 
-enum { PIECE_ELEMENTS = 16384, PIECE_ROWS = 64 };
+enum { SLICE_ELEMENTS = 16384, SLICE_ROWS = 64 };
 
-typedef struct SumCuts {
-    int64_t rows, pieces;        /* rows per piece; pieces of M */
+typedef struct SumSplit {
+    int64_t rows, slices;        /* of M: rows per slice, slices */
     int64_t block, blocks;       /* of K */
-} SumCuts;
+} SumSplit;
 
-static SumCuts sum_cuts(const ReduceAttr *at)
+static SumSplit sum_split(const ReduceAttr *at)
 {
-    SumCuts cuts = { .rows = PIECE_ELEMENTS / at->k };
-    if (cuts.rows < PIECE_ROWS)
-        cuts.rows = PIECE_ROWS;
-    cuts.pieces = (at->m + cuts.rows - 1) / cuts.rows;
-    cuts.block = at->k < ROW_BLOCK ? at->k : ROW_BLOCK;
-    cuts.blocks = (at->k + cuts.block - 1) / cuts.block;
-    return cuts;
+    SumSplit split = { .rows = SLICE_ELEMENTS / at->k };
+    if (split.rows < SLICE_ROWS)
+        split.rows = SLICE_ROWS;
+    split.slices = (at->m + split.rows - 1) / split.rows;
+    split.block = at->k < ROW_BLOCK ? at->k : ROW_BLOCK;
+    split.blocks = (at->k + split.block - 1) / split.block;
+    return split;
 }
 
 Err sum_choose_cpu(const Node *n, const Device *device, Choice *choice)
 {
     const ReduceAttr *at = ATTR(n, ReduceAttr);
-    SumCuts           cuts = sum_cuts(at);
+    SumSplit           split = sum_split(at);
     (void)device;
-    if (cuts.pieces > 1)
-        choice->workspace_bytes = (size_t)(at->a * cuts.pieces * at->k) * sizeof(float);
+    if (split.slices > 1)
+        choice->workspace_bytes = (size_t)(at->a * split.slices * at->k) * sizeof(float);
     return OK;
 }
 
@@ -49,9 +49,9 @@ static void stripe_add(float *restrict sum, const float *x, const float *y, int6
             sum[i] += x[i];
 }
 
-/* Rows from..to of one block of K into out[width]; `stripe` rows are taken at a time where the
- * block is all of K and so the rows follow one another. */
-static void sum_piece(const SumRows *job, const ReduceAttr *at, int64_t a, int64_t from,
+/* Rows from..to of one block of K into out[width]. Where the block is all of K, rows are contiguous
+ * and a stripe of several is added at a time. */
+static void sum_slice(const SumRows *job, const ReduceAttr *at, int64_t a, int64_t from,
                       int64_t to, int64_t k0, int64_t width, float *out)
 {
     float   sum[ROW_BLOCK] = { 0 }, buffer_x[ROW_BLOCK], buffer_y[ROW_BLOCK];
@@ -89,33 +89,33 @@ Err sum_cpu(const Call *call)
 Err sum_rows_cpu(const Call *call, const SumRows *job)
 {
     const ReduceAttr *at = ATTR(call->node, ReduceAttr);
-    SumCuts cuts = sum_cuts(at);
+    SumSplit split = sum_split(at);
     float  *partial = call->workspace;
-    int64_t tasks = at->a * cuts.pieces * cuts.blocks;
+    int64_t tasks = at->a * split.slices * split.blocks;
     int     threads = call->device->threads;
 
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t t = 0; t < tasks; t++) {
-        int64_t block = t % cuts.blocks, piece = t / cuts.blocks % cuts.pieces,
-                a = t / cuts.blocks / cuts.pieces;
-        int64_t from = piece * cuts.rows, to = from + cuts.rows < at->m ? from + cuts.rows : at->m;
-        int64_t k0 = block * cuts.block, width = k0 + cuts.block < at->k ? cuts.block : at->k - k0;
+        int64_t block = t % split.blocks, slice = t / split.blocks % split.slices,
+                a = t / split.blocks / split.slices;
+        int64_t from = slice * split.rows, to = from + split.rows < at->m ? from + split.rows : at->m;
+        int64_t k0 = block * split.block, width = k0 + split.block < at->k ? split.block : at->k - k0;
         float   row[ROW_BLOCK];
-        bool    whole = cuts.pieces == 1;
-        sum_piece(job, at, a, from, to, k0, width,
-                  whole ? row : partial + (a * cuts.pieces + piece) * at->k + k0);
+        bool    whole = split.slices == 1;
+        sum_slice(job, at, a, from, to, k0, width,
+                  whole ? row : partial + (a * split.slices + slice) * at->k + k0);
         if (whole)
             sum_finish(job, at, a * at->k + k0, width, row);
     }
-    if (cuts.pieces == 1)
+    if (split.slices == 1)
         return OK;
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t t = 0; t < at->a * cuts.blocks; t++) {
-        int64_t a = t / cuts.blocks, k0 = t % cuts.blocks * cuts.block;
-        int64_t width = k0 + cuts.block < at->k ? cuts.block : at->k - k0;
+    for (int64_t t = 0; t < at->a * split.blocks; t++) {
+        int64_t a = t / split.blocks, k0 = t % split.blocks * split.block;
+        int64_t width = k0 + split.block < at->k ? split.block : at->k - k0;
         float   row[ROW_BLOCK] = { 0 };
-        for (int64_t piece = 0; piece < cuts.pieces; piece++)
-            stripe_add(row, partial + (a * cuts.pieces + piece) * at->k + k0, NULL, width);
+        for (int64_t slice = 0; slice < split.slices; slice++)
+            stripe_add(row, partial + (a * split.slices + slice) * at->k + k0, NULL, width);
         sum_finish(job, at, a * at->k + k0, width, row);
     }
     return OK;

@@ -1,14 +1,14 @@
 /* reduce_cuda.cu -- sums over the middle of (A, M, K), and repetition, on CUDA.
  *
- * There are four ways, taken by the shape alone, so that a sum has one order:
- *   own     many outputs: a thread owns a pack of them and walks M
+ * There are four methods, chosen by the shape alone, so that a sum has one order:
+ *   thread  many outputs: a thread owns a pack of them and walks M
  *   warp    K is 1 and there are many rows: a warp sums a row
- *   thin    M is short: a block has few packs of columns and all of M, so that one launch does
- *   block   few outputs: M is cut into pieces and a block sums one; a second kernel adds the
- *           pieces.
- * Where lines of what passes the gate are asked for (ops/linear/column_sums.h), a piece is a line.
- * A block takes whole lines of the (M, K) slab, as many rows side by side as fit, so that narrow
- * rows are read as full packs; what belongs to one column is then folded in shared memory. */
+ *   thin    M is short: a block has few packs of columns and all of M, so that one launch suffices
+ *   block   few outputs: M is divided into slices and a block sums one; a second kernel adds the
+ *           partial sums.
+ * Where partial column sums of the gated tensor are asked for (ops/linear/column_sums.h), each slice
+ * gives one of them. A block reads the (M, K) slab in stripes of as many whole rows as fit, so that
+ * narrow rows are read as full packs; the sums of one column are then folded in shared memory. */
 #include "ops/linear/column_sums_cuda.h"
 #include "ops/reduce/reduce_cuda.h"
 #include "ops/elementwise/units_cuda.h"
@@ -18,62 +18,62 @@ extern "C" {
 }
 
 /* AHEAD: packs in flight; THIN: packs of columns of a thin block, each summed by 32 threads;
- * WIDE: threads of a block that sums a piece, so that two rows of 1404 are one line */
+ * WIDE: threads of a block that sums a slice, so that two rows of 1404 are one stripe */
 enum { SUM_THREADS = 256, SUM_WIDE = 512, SUM_AHEAD = 8, SUM_THIN = SUM_THREADS / 32 };
-/* of sum_pieces: columns of a block, threads of one of them */
-enum { PIECE_COLUMNS = 8, PIECE_LANES = 64 };
+/* of sum_partials: columns of a block, threads per column */
+enum { PARTIAL_COLUMNS = 8, PARTIAL_LANES = 64 };
 
-typedef enum SumWay { SUM_OWN, SUM_WARP, SUM_THIN_ROWS, SUM_BLOCK } SumWay;
+typedef enum SumMethod { SUM_THREAD, SUM_WARP, SUM_THIN_ROWS, SUM_BLOCK } SumMethod;
 
-/* What is summed: x, x y, or x y with x times the gate going to its place. Known to the compiler:
- * packs in flight are registers, and those of y would be held free where there is none. */
+/* What is summed: x, x y, or x y while x times the gate is written. A template argument, because
+ * packs in flight are registers: those of y would be reserved even where there is no y. */
 typedef enum SumOf { SUM_X, SUM_XY, SUM_GATED } SumOf;
 
 #define SUM_KERNEL(kernel, N, job)                                                                 \
     ((job).gate.p ? kernel<N, SUM_GATED> : (job).y.p ? kernel<N, SUM_XY> : kernel<N, SUM_X>)
 
-typedef struct SumCuts {
-    SumWay  way;
-    int64_t rows, pieces;        /* of M, SUM_BLOCK: rows of a piece */
-} SumCuts;
+typedef struct SumConfig {
+    SumMethod  method;
+    int64_t rows, slices;        /* SUM_BLOCK: rows of M per slice, and how many slices */
+} SumConfig;
 
-static SumCuts sum_cuts(int64_t a, int64_t m, int64_t k, int sms)
+static SumConfig sum_config(int64_t a, int64_t m, int64_t k, int sms)
 {
-    /* columns of a block; elements of a piece */
-    const int64_t wide = 8 * SUM_WIDE, least = 16 * 1024;
-    SumCuts cuts = { SUM_BLOCK, m, 1 };
+    /* columns of a block; smallest slice, in elements */
+    const int64_t wide = 8 * SUM_WIDE, min_elements = 16 * 1024;
+    SumConfig config = { SUM_BLOCK, m, 1 };
     if (m <= 4 || ((k >= 8 || m <= 64) && a * k >= (int64_t)sms * 4096)) {
-        cuts.way = SUM_OWN;
-        return cuts;
+        config.method = SUM_THREAD;
+        return config;
     }
     if (k == 1 && (m <= 1024 || a >= (int64_t)sms * 32)) {
-        cuts.way = SUM_WARP;
-        return cuts;
+        config.method = SUM_WARP;
+        return config;
     }
     if (k >= 64 && m <= 32 * SUM_AHEAD) {
-        cuts.way = SUM_THIN_ROWS;
-        return cuts;
+        config.method = SUM_THIN_ROWS;
+        return config;
     }
     int64_t blocks = a * ceil_div(k, wide), want = ceil_div((int64_t)sms * 2, blocks);
-    int64_t most = ceil_div(m * (k < wide ? k : wide), least);
-    int64_t pieces = want < most ? want : most;
-    cuts.rows = ceil_div(ceil_div(m, pieces), 8) * 8;  /* a piece begins on a whole pack */
-    cuts.pieces = ceil_div(m, cuts.rows);
-    return cuts;
+    int64_t max_slices = ceil_div(m * (k < wide ? k : wide), min_elements);
+    int64_t slices = want < max_slices ? want : max_slices;
+    config.rows = ceil_div(ceil_div(m, slices), 8) * 8;  /* a slice begins on a whole pack */
+    config.slices = ceil_div(m, config.rows);
+    return config;
 }
 
 size_t sum_bytes(int64_t a, int64_t m, int64_t k, int sms)
 {
-    SumCuts cuts = sum_cuts(a, m, k, sms);
-    return cuts.pieces > 1 ? (size_t)(a * cuts.pieces * k) * sizeof(float) : 0;
+    SumConfig config = sum_config(a, m, k, sms);
+    return config.slices > 1 ? (size_t)(a * config.slices * k) * sizeof(float) : 0;
 }
 
-size_t sum_lines_bytes(int64_t a, int64_t m, int64_t k, int64_t each)
+size_t sum_col_sums_bytes(int64_t a, int64_t m, int64_t k, int64_t rows_each)
 {
-    return each < m ? (size_t)(a * ceil_div(m, each) * k) * sizeof(float) : 0;
+    return rows_each < m ? (size_t)(a * ceil_div(m, rows_each) * k) * sizeof(float) : 0;
 }
 
-/* One pack of x, and of y, into the sum; x times the gate goes to its place. */
+/* Adds one pack of x or x y to the sum; SUM_GATED also writes x times the gate. */
 template <int N, SumOf OF>
 __device__ __forceinline__ void sum_pack(const SumJob &job, int64_t i, const float (&x)[N],
                                          const float (&y)[N], const float (&gate)[N],
@@ -91,11 +91,11 @@ __device__ __forceinline__ void sum_pack(const SumJob &job, int64_t i, const flo
     }
 }
 
-/* The S packs at first, first + step, ...: all are asked for before the first is used. */
+/* As sum_some for SUM_GATED, with the column sums of what is written in col_sum. */
 template <int N, int S>
-__device__ __forceinline__ void sum_some_lined(const SumJob &job, int64_t first, int64_t step,
+__device__ __forceinline__ void sum_some_col_sums(const SumJob &job, int64_t first, int64_t step,
                                                const float (&gate)[N], float (&sum)[N],
-                                               float (&line)[N])
+                                               float (&col_sum)[N])
 {
     Raw<N> raw[S], raw_y[S];
     float  x[N], y[N];
@@ -116,11 +116,11 @@ __device__ __forceinline__ void sum_some_lined(const SumJob &job, int64_t first,
         any_put<N>(job.gated, first + s * step, x);
 #pragma unroll
         for (int j = 0; j < N; j++)
-            line[j] += x[j];
+            col_sum[j] += x[j];
     }
 }
 
-/* sum[j] += the S packs at first, first + step, ...: all are asked for before the first is used. */
+/* sum[j] += the S packs at first, first + step, ...: all are loaded before the first is used. */
 template <int N, SumOf OF, int S>
 __device__ __forceinline__ void sum_some(const SumJob &job, int64_t first, int64_t step,
                                          const float (&gate)[N], float (&sum)[N])
@@ -143,8 +143,8 @@ __device__ __forceinline__ void sum_some(const SumJob &job, int64_t first, int64
     }
 }
 
-/* The same for `count` packs. All lie over the same columns, so a thread needs one pack of the
- * gate: from column `at` of row a on. */
+/* The same for `count` packs. All cover the same columns, so a thread needs one pack of the gate:
+ * from column `at` of row a on. */
 template <int N, SumOf OF>
 __device__ __forceinline__ void sum_packs(const SumJob &job, int64_t first, int64_t step,
                                           int64_t count, int64_t a, int64_t at, float (&sum)[N])
@@ -174,7 +174,7 @@ __device__ __forceinline__ float sum_whole(const SumJob &job, int64_t at, float 
 }
 
 template <int N, SumOf OF>
-__global__ void __launch_bounds__(SUM_THREADS, 2) sum_own(SumJob job)
+__global__ void __launch_bounds__(SUM_THREADS, 2) sum_thread(SumJob job)
 {
     cuda_begin();
     int64_t packs = job.a * job.k / N;
@@ -216,7 +216,7 @@ template <int N, SumOf OF>
 __global__ void __launch_bounds__(SUM_THREADS, 2) sum_thin(SumJob job)
 {
     cuda_begin();
-    __shared__ float lines[32][SUM_THIN * N];
+    __shared__ float sums[32][SUM_THIN * N];
     int64_t pack = (int64_t)blockIdx.x * SUM_THIN + threadIdx.x, k = pack * N, a = blockIdx.y;
     int     row = threadIdx.y, at = threadIdx.x * N;
     float   sum[N] = { 0 };
@@ -225,16 +225,16 @@ __global__ void __launch_bounds__(SUM_THREADS, 2) sum_thin(SumJob job)
                          row < job.m ? (job.m - row + 31) / 32 : 0, a, k, sum);
 #pragma unroll
     for (int j = 0; j < N; j++)
-        lines[row][at + j] = sum[j];
+        sums[row][at + j] = sum[j];
     __syncthreads();
     int thread = threadIdx.y * SUM_THIN + threadIdx.x;
     k = (int64_t)blockIdx.x * (SUM_THIN * N) + thread;
     if (thread >= SUM_THIN * N || k >= job.k)
         return;
-    float parts[4] = { 0 };                      /* 32 in a row would wait for one another */
+    float parts[4] = { 0 };                      /* four chains: one of 32 additions would wait */
 #pragma unroll
     for (int i = 0; i < 32; i++)
-        parts[i % 4] += lines[i][thread];
+        parts[i % 4] += sums[i][thread];
     float whole = sum_whole(job, a * job.k + k, parts[0] + parts[1] + (parts[2] + parts[3]));
     any_put<1>(job.out, a * job.k + k, &whole);
 }
@@ -248,21 +248,21 @@ __device__ __forceinline__ void sum_give(const SumJob &job, int64_t at, float su
         any_put<1>(job.out, at, &whole);
 }
 
-/* `line` elements at a time, blockDim.x packs. side: rows side by side in a line, 0 where a line is
- * a part of one row. Blocks: columns fastest, then pieces, then A. */
+/* Reads a stripe of blockDim.x packs at a time. side: whole rows in a stripe, 0 where a row is wider
+ * than a stripe. Blocks: columns fastest, then slices, then A. */
 template <int N, SumOf OF>
 __global__ void __launch_bounds__(SUM_WIDE, OF == SUM_X ? 2 : 1)
-    sum_block(SumJob job, SumCuts cuts, int64_t side, int64_t columns, float *partial)
+    sum_block(SumJob job, SumConfig config, int64_t side, int64_t columns, float *partial)
 {
     cuda_begin();
-    __shared__ float lines[SUM_WIDE * N];
-    int64_t block, piece, a = divided(divided(blockIdx.x, columns, &block), cuts.pieces, &piece);
-    int64_t from = piece * cuts.rows, rows = job.m - from < cuts.rows ? job.m - from : cuts.rows;
-    int64_t line = (int64_t)blockDim.x * N, e = (int64_t)threadIdx.x * N;
-    int64_t first = (a * job.m + from) * job.k, out = (a * cuts.pieces + piece) * job.k;
+    __shared__ float sums[SUM_WIDE * N];
+    int64_t block, slice, a = divided(divided(blockIdx.x, columns, &block), config.slices, &slice);
+    int64_t from = slice * config.rows, rows = job.m - from < config.rows ? job.m - from : config.rows;
+    int64_t stripe = (int64_t)blockDim.x * N, e = (int64_t)threadIdx.x * N;
+    int64_t first = (a * job.m + from) * job.k, out = (a * config.slices + slice) * job.k;
     float   sum[N] = { 0 };
     if (side == 0) {                         /* a thread's columns are its own */
-        int64_t k = block * line + e;
+        int64_t k = block * stripe + e;
         if (k >= job.k)
             return;
         sum_packs<N, OF>(job, first + k, job.k, rows, a, k, sum);
@@ -271,43 +271,43 @@ __global__ void __launch_bounds__(SUM_WIDE, OF == SUM_X ? 2 : 1)
             sum_give(job, out + k + j, sum[j], partial);
         return;
     }
-    int64_t n = rows * job.k, at, count = divided(e < n ? n - e + line - 1 : 0, line, &at);
+    int64_t n = rows * job.k, at, count = divided(e < n ? n - e + stripe - 1 : 0, stripe, &at);
     divided(e, job.k, &at);
-    sum_packs<N, OF>(job, first + e, line, count, a, at, sum);
+    sum_packs<N, OF>(job, first + e, stripe, count, a, at, sum);
 #pragma unroll
     for (int j = 0; j < N; j++)
-        lines[e + j] = sum[j];
+        sums[e + j] = sum[j];
     __syncthreads();
-    for (int have = (int)side; have > 1; ) { /* the upper rows onto the lower */
+    for (int have = (int)side; have > 1; ) { /* add the upper half of the rows to the lower */
         int keep = (have + 1) / 2, fold = (have - keep) * (int)job.k, above = keep * (int)job.k;
         for (int i = threadIdx.x; i < fold; i += blockDim.x)
-            lines[i] += lines[i + above];
+            sums[i] += sums[i + above];
         __syncthreads();
         have = keep;
     }
     for (int i = threadIdx.x; i < job.k; i += blockDim.x)
-        sum_give(job, out + i, lines[i], partial);
+        sum_give(job, out + i, sums[i], partial);
 }
 
-/* The four sums of a column in a warp of (PIECE_COLUMNS, 4) added; all get the result. */
+/* Adds the four sums of a column in a warp of (PARTIAL_COLUMNS, 4); all threads get the result. */
 __device__ __forceinline__ float sum_four(float x)
 {
-    x += __shfl_xor_sync(0xffffffffu, x, PIECE_COLUMNS);
-    return x + __shfl_xor_sync(0xffffffffu, x, 2 * PIECE_COLUMNS);
+    x += __shfl_xor_sync(0xffffffffu, x, PARTIAL_COLUMNS);
+    return x + __shfl_xor_sync(0xffffffffu, x, 2 * PARTIAL_COLUMNS);
 }
 
-/* The pieces added: threads (PIECE_COLUMNS, PIECE_LANES), blocks (K / PIECE_COLUMNS, A). A thread
- * has so few of them that all are fetched at once. */
-__global__ void __launch_bounds__(PIECE_COLUMNS *PIECE_LANES)
-    sum_pieces(SumJob job, int64_t pieces, const float *partial)
+/* Adds the partial sums: threads (PARTIAL_COLUMNS, PARTIAL_LANES), blocks (K / PARTIAL_COLUMNS, A).
+ * A thread has so few of them that all are fetched at once. */
+__global__ void __launch_bounds__(PARTIAL_COLUMNS *PARTIAL_LANES)
+    sum_partials(SumJob job, int64_t slices, const float *partial)
 {
     cuda_begin();
-    __shared__ float sums[PIECE_LANES / 4][PIECE_COLUMNS];
-    int64_t k = (int64_t)blockIdx.x * PIECE_COLUMNS + threadIdx.x, at = blockIdx.y * job.k + k;
+    __shared__ float sums[PARTIAL_LANES / 4][PARTIAL_COLUMNS];
+    int64_t k = (int64_t)blockIdx.x * PARTIAL_COLUMNS + threadIdx.x, at = blockIdx.y * job.k + k;
     float   sum = 0;
 #pragma unroll 8
-    for (int64_t p = threadIdx.y; p < pieces; p += PIECE_LANES)
-        sum += k < job.k ? partial[(blockIdx.y * pieces + p) * job.k + k] : 0;
+    for (int64_t p = threadIdx.y; p < slices; p += PARTIAL_LANES)
+        sum += k < job.k ? partial[(blockIdx.y * slices + p) * job.k + k] : 0;
     sum = sum_four(sum);
     if (threadIdx.y % 4 == 0)
         sums[threadIdx.y / 4][threadIdx.x] = sum;
@@ -316,95 +316,97 @@ __global__ void __launch_bounds__(PIECE_COLUMNS *PIECE_LANES)
         return;
     sum = 0;
 #pragma unroll
-    for (int i = 0; i < PIECE_LANES / 16; i++)
-        sum += sums[threadIdx.y * (PIECE_LANES / 16) + i][threadIdx.x];
+    for (int i = 0; i < PARTIAL_LANES / 16; i++)
+        sum += sums[threadIdx.y * (PARTIAL_LANES / 16) + i][threadIdx.x];
     sum = sum_whole(job, at, sum_four(sum));
     if (threadIdx.y == 0 && k < job.k)
         any_put<1>(job.out, at, &sum);
 }
 
-/* A line of what passes the gate, and a piece of the sum of x y. */
+/* One slice: partial sums of x y, and partial column sums of the gated tensor. */
 template <int N>
-__global__ void __launch_bounds__(LINE_THREADS, 3)
-    sum_lined(SumJob job, int64_t pieces, float *partial)
+__global__ void __launch_bounds__(COL_SUMS_THREADS, 3)
+    sum_gated_col_sums(SumJob job, int64_t slices, float *partial)
 {
     cuda_begin();
-    __shared__ __align__(16) float of[LINE_THREADS * N], lines[LINE_THREADS * N];
-    int64_t piece, a = divided(blockIdx.y, pieces, &piece), from = a * job.m + piece * job.each;
-    int64_t to = piece + 1 < pieces ? from + job.each : (a + 1) * job.m;
-    int64_t k = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * N, at = line_column<N>();
-    float   gate[N], sum[N] = { 0 }, line[N] = { 0 };
+    __shared__ __align__(16) float of[COL_SUMS_THREADS * N], of_gated[COL_SUMS_THREADS * N];
+    int64_t slice, a = divided(blockIdx.y, slices, &slice);
+    int64_t from = a * job.m + slice * job.rows_each;
+    int64_t to = slice + 1 < slices ? from + job.rows_each : (a + 1) * job.m;
+    int64_t k = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * N, at = col_sums_column<N>();
+    float   gate[N], sum[N] = { 0 }, gated[N] = { 0 };
     if (k < job.k) {
 #pragma unroll
         for (int j = 0; j < N; j++)
             any_get<1>(job.gate, a * job.k + k + j, &gate[j]);
-        LINE_WALK(from + threadIdx.y, to, S, row,
-                  sum_some_lined<N, S>(job, row * job.k + k, blockDim.y * job.k, gate, sum, line);)
+        COL_SUMS_WALK(from + threadIdx.y, to, S, row,
+                      sum_some_col_sums<N, S>(job, row * job.k + k, blockDim.y * job.k, gate, sum,
+                                              gated);)
     }
-    float whole = line_fold<N>(of, sum), lined = line_fold<N>(lines, line);
+    float whole = col_sums_fold<N>(of, sum), col_sum = col_sums_fold<N>(of_gated, gated);
     if (at < 0 || at >= job.k)
         return;
-    job.lines[blockIdx.y * job.k + at] = lined;
+    job.col_sums[blockIdx.y * job.k + at] = col_sum;
     sum_give(job, blockIdx.y * job.k + at, whole, partial);
 }
 
 static int64_t common_factor(int64_t a, int64_t b) { return b ? common_factor(b, a % b) : a; }
 
-static Err sum_by_pieces(const Call *call, const SumJob *job, int64_t pieces, const float *partial)
+static Err sum_add_partials(const Call *call, const SumJob *job, int64_t slices, const float *partial)
 {
-    cuda_launch(cuda_stream(call), sum_pieces,
-                dim3((unsigned)ceil_div(job->k, PIECE_COLUMNS), (unsigned)job->a),
-                dim3(PIECE_COLUMNS, PIECE_LANES), 0, *job, pieces, partial);
+    cuda_launch(cuda_stream(call), sum_partials,
+                dim3((unsigned)ceil_div(job->k, PARTIAL_COLUMNS), (unsigned)job->a),
+                dim3(PARTIAL_COLUMNS, PARTIAL_LANES), 0, *job, slices, partial);
     CUDA_LAUNCHED();
     return OK;
 }
 
-static Err sum_by_blocks(const Call *call, const SumJob *job, SumCuts cuts, PackOf pack)
+static Err sum_by_blocks(const Call *call, const SumJob *job, SumConfig config, PackOf pack)
 {
-    float  *partial = cuts.pieces > 1 ? (float *)call->workspace : NULL;
+    float  *partial = config.slices > 1 ? (float *)call->workspace : NULL;
     pack_along(&pack, job->m * job->k);
     if (job->k / common_factor(job->k, pack.n) > SUM_WIDE)
         pack_along(&pack, job->k);
-    int64_t unit = job->k / common_factor(job->k, pack.n);       /* threads that make whole rows */
+    int64_t unit = job->k / common_factor(job->k, pack.n);       /* threads that read whole rows */
     bool    beside = unit <= SUM_WIDE;
     int64_t columns = beside ? 1 : ceil_div(job->k, SUM_WIDE * pack.n);
     int64_t threads = beside ? SUM_WIDE / unit * unit
                              : ceil_div(ceil_div(job->k, columns * pack.n), 32) * 32;
-    int64_t line = threads * pack.n, side = beside ? line / job->k : 0;
-    int64_t blocks = job->a * cuts.pieces * columns;
+    int64_t side = beside ? threads * pack.n / job->k : 0;
+    int64_t blocks = job->a * config.slices * columns;
     if (blocks > INT32_MAX)
-        return fail(E_DEVICE, "%s: a sum in %lld pieces is too large for one launch",
+        return fail(E_DEVICE, "%s: a sum over %lld blocks is too large for one launch",
                     call->node->op->name, (long long)blocks);
     WITH_PACK(pack, N,
               cuda_launch(cuda_stream(call), SUM_KERNEL(sum_block, N, *job), (unsigned)blocks,
-                          (unsigned)threads, 0, *job, cuts, side, columns, partial);)
+                          (unsigned)threads, 0, *job, config, side, columns, partial);)
     CUDA_LAUNCHED();
     if (!partial)
         return OK;
-    return sum_by_pieces(call, job, cuts.pieces, partial);
+    return sum_add_partials(call, job, config.slices, partial);
 }
 
-static Err sum_by_lines(const Call *call, const SumJob *job, PackOf pack)
+static Err sum_by_col_sums(const Call *call, const SumJob *job, PackOf pack)
 {
-    int64_t pieces = ceil_div(job->m, job->each);
-    float  *partial = pieces > 1 ? (float *)call->workspace : NULL;
+    int64_t slices = ceil_div(job->m, job->rows_each);
+    float  *partial = slices > 1 ? (float *)call->workspace : NULL;
     pack_along(&pack, job->k);
-    int  packs = line_packs(job->k / pack.n);
-    dim3 threads((unsigned)packs, (unsigned)(LINE_THREADS / packs));
-    dim3 blocks((unsigned)ceil_div(job->k, packs * pack.n), (unsigned)(job->a * pieces));
+    int  packs = col_sums_packs(job->k / pack.n);
+    dim3 threads((unsigned)packs, (unsigned)(COL_SUMS_THREADS / packs));
+    dim3 blocks((unsigned)ceil_div(job->k, packs * pack.n), (unsigned)(job->a * slices));
     WITH_PACK(pack, N,
-              cuda_launch(cuda_stream(call), sum_lined<N>, blocks, threads, 0, *job, pieces,
+              cuda_launch(cuda_stream(call), sum_gated_col_sums<N>, blocks, threads, 0, *job, slices,
                           partial);)
     CUDA_LAUNCHED();
-    return partial ? sum_by_pieces(call, job, pieces, partial) : OK;
+    return partial ? sum_add_partials(call, job, slices, partial) : OK;
 }
 
 Err sum_cuda_run(const Call *call, const SumJob *given)
 {
     SumJob  job = *given;
-    SumCuts cuts = sum_cuts(job.a, job.m, job.k, cuda_handle(call)->sms);
+    SumConfig config = sum_config(job.a, job.m, job.k, cuda_handle(call)->sms);
     PackOf  pack = { 8 };
-    if (job.m == 1) {                        /* only rounding and scale: one long row */
+    if (job.m == 1) {                        /* only rounding and scaling: one long row */
         job.k *= job.a;
         job.a = 1;
     }
@@ -416,29 +418,29 @@ Err sum_cuda_run(const Call *call, const SumJob *given)
     if (job.a * job.k == 0)
         return OK;
 
-    if (job.lines)
-        return sum_by_lines(call, &job, pack);
-    if (cuts.way == SUM_OWN) {
+    if (job.col_sums)
+        return sum_by_col_sums(call, &job, pack);
+    if (config.method == SUM_THREAD) {
         pack_with(&pack, job.out.p, job.out.type);
         pack_along(&pack, job.k);
         WITH_PACK(pack, N,
                   unsigned blocks = cuda_blocks(call, job.a * job.k / N, SUM_THREADS);
-                  cuda_launch(cuda_stream(call), SUM_KERNEL(sum_own, N, job), blocks, SUM_THREADS,
+                  cuda_launch(cuda_stream(call), SUM_KERNEL(sum_thread, N, job), blocks, SUM_THREADS,
                               0, job);)
-    } else if (cuts.way == SUM_WARP) {
+    } else if (config.method == SUM_WARP) {
         pack_along(&pack, job.m);
         WITH_PACK(pack, N,
                   unsigned blocks = cuda_blocks(call, job.a * 32, SUM_THREADS);
                   cuda_launch(cuda_stream(call), SUM_KERNEL(sum_warp, N, job), blocks, SUM_THREADS,
                               0, job);)
-    } else if (cuts.way == SUM_THIN_ROWS) {
+    } else if (config.method == SUM_THIN_ROWS) {
         pack_along(&pack, job.k);
         WITH_PACK(pack, N,
                   dim3 blocks((unsigned)ceil_div(job.k, SUM_THIN * N), (unsigned)job.a);
                   cuda_launch(cuda_stream(call), SUM_KERNEL(sum_thin, N, job), blocks,
                               dim3(SUM_THIN, 32), 0, job);)
     } else
-        return sum_by_blocks(call, &job, cuts, pack);
+        return sum_by_blocks(call, &job, config, pack);
     CUDA_LAUNCHED();
     return OK;
 }

@@ -1,6 +1,6 @@
-/* row_sums.h -- sums over a contiguous row of fp32, in a fixed order: 8 lanes side by side, four of
- * these vectors in flight, joined pairwise. The order depends on nothing but the length, where a
- * compiler's own reduction may start at the first aligned address. */
+/* row_sums.h -- sums over a contiguous row of fp32, in a fixed order: four vectors of 8 lanes, joined
+ * pairwise. The order depends on the length alone, whereas a compiler's own reduction may start at the
+ * first aligned address. */
 #ifndef OPS_REDUCE_ROW_SUMS_H
 #define OPS_REDUCE_ROW_SUMS_H
 

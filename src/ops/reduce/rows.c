@@ -5,7 +5,7 @@
 #include "ops/linear/column_sums.h"
 #include "ops/parallel.h"
 
-static void rows_piece(const Call *call, int n_in, RowFn *fn, int64_t from, int64_t to)
+static void rows_block(const Call *call, int n_in, RowFn *fn, int64_t from, int64_t to)
 {
     const Node  *n = call->node;
     Type         type = out_type(n, 0);
@@ -21,7 +21,7 @@ static void rows_piece(const Call *call, int n_in, RowFn *fn, int64_t from, int6
     }
 }
 
-static void rows_piece_bf16(const Call *call, int n_in, RowBf16Fn *fn, int64_t from, int64_t to)
+static void rows_block_bf16(const Call *call, int n_in, RowBf16Fn *fn, int64_t from, int64_t to)
 {
     const uint16_t *in[ROWS_MAX_IN];
     for (int j = 0; j < n_in; j++)
@@ -29,13 +29,14 @@ static void rows_piece_bf16(const Call *call, int n_in, RowBf16Fn *fn, int64_t f
     fn(to - from, in, (uint16_t *)call->out[0] + from);
 }
 
-/* By one of the two functions. A line is summed while its rows are in the cache. */
+/* Runs one of the two functions. Where partial column sums are asked for, each block of rows is
+ * summed while it is in the cache. */
 static Err rows_share(const Call *call, int n_in, RowFn *fn, RowBf16Fn *fn_bf16)
 {
     Shape   out = out_shape(call->node, 0);
-    float  *lines = call_partial_sums(call);
-    int64_t count = shape_count(out), width = lines ? dim(out, -1) : 1,
-            unit = lines ? lines_each(shape_rows(out)) * width : ROW_BLOCK;
+    float  *col_sums = call_partial_sums(call);
+    int64_t count = shape_count(out), width = col_sums ? dim(out, -1) : 1,
+            unit = col_sums ? col_sums_rows(shape_rows(out)) * width : ROW_BLOCK;
     int     threads = call->device->threads;
 
 #pragma omp parallel num_threads(threads)
@@ -43,14 +44,14 @@ static Err rows_share(const Call *call, int n_in, RowFn *fn, RowBf16Fn *fn_bf16)
         int64_t from, to;
         parallel_piece(count, unit, omp_get_thread_num(), threads, &from, &to);
         for (int64_t i = from, end; i < to; i = end) {
-            end = lines && i + unit < to ? i + unit : to;
+            end = col_sums && i + unit < to ? i + unit : to;
             if (fn)
-                rows_piece(call, n_in, fn, i, end);
+                rows_block(call, n_in, fn, i, end);
             else
-                rows_piece_bf16(call, n_in, fn_bf16, i, end);
-            if (lines)
-                line_sum(out_type(call->node, 0), call->out[0], i / width, (end - i) / width, width,
-                         lines + i / unit * width);
+                rows_block_bf16(call, n_in, fn_bf16, i, end);
+            if (col_sums)
+                col_sums_of_rows(out_type(call->node, 0), call->out[0], i / width,
+                                 (end - i) / width, width, col_sums + i / unit * width);
         }
     }
     return OK;

@@ -1,7 +1,7 @@
-/* rows.h -- the loop that elementwise kernels share: blocks of fp32 values, whatever the storage.
+/* rows.h -- the loop that elementwise kernels share: blocks of fp32 values, for any storage types.
  *
- * A RowFn computes n output values from n values of each input. in[i] may be out itself (in place):
- * write loops with `omp simd`, not with restrict.
+ * A RowFn computes n output values from n values of each input. in[i] may be out itself (in place),
+ * so loops are written with `omp simd`, not with restrict.
  */
 #ifndef OPS_REDUCE_ROWS_H
 #define OPS_REDUCE_ROWS_H
@@ -12,7 +12,7 @@ enum { ROWS_MAX_IN = 4 };
 
 typedef void RowFn(const Call *call, int64_t first, int64_t n, const float *const *in, float *out);
 
-/* The same where everything is bf16: converted in registers, without a block of floats between. */
+/* The same where everything is bf16: converted in registers, without a block of floats. */
 typedef void RowBf16Fn(int64_t n, const uint16_t *const *in, uint16_t *out);
 
 /* Output 0 from the first n_in inputs, all of output 0's element count. */
@@ -33,7 +33,7 @@ static inline bool rows_all_bf16(const Node *n, int n_in) /* output 0 and the fi
     return out_type(n, 0) == BF16;
 }
 
-static inline bool rows_float(const Node *n, int n_in)   /* are the first n_in inputs numbers? */
+static inline bool rows_float(const Node *n, int n_in)   /* are the first n_in inputs floats? */
 {
     for (int i = 0; i < n_in; i++)
         if (in_given(n, i) && !type_is_float(in_type(n, i)))

@@ -1,9 +1,9 @@
-/* rows_cuda.h -- elementwise work on CUDA: packs of neighbours, whatever the storage.
+/* rows_cuda.h -- elementwise work on CUDA in packs of adjacent elements, for any storage types.
  *
- * The storage types are known at the launch, not at compile time: a branch that all threads take
- * the same way costs nothing beside the memory, and one kernel serves every mix of types. A pack is
- * 16 bytes of the widest type: 8 elements where all are 2-byte, 4 where any is fp32, 1 where a
- * pointer or an extent does not allow more. */
+ * Storage types are known at launch, not at compile time: a branch that all threads take the same way
+ * costs nothing compared with memory accesses, and one kernel serves every mix of types. A pack is 16
+ * bytes of the widest type: 8 elements where all are 2-byte, 4 where any is fp32, 1 where a pointer
+ * or an extent does not allow more. */
 #ifndef OPS_REDUCE_ROWS_CUDA_H
 #define OPS_REDUCE_ROWS_CUDA_H
 
@@ -23,7 +23,7 @@ static inline AnyOut any_out(const Call *call, int i)
     return { call->out[i], out_type(call->node, i) };
 }
 
-/* The bytes of N elements: loaded first for all inputs, converted after, so that loads overlap. */
+/* The bytes of N elements. All inputs are loaded before any is converted, so that loads overlap. */
 template <int N> struct Raw { uint32_t w[N == 8 ? 4 : N]; };
 
 template <int N> __device__ __forceinline__ Raw<N> raw_load(AnyIn x, int64_t i)
@@ -98,7 +98,7 @@ template <int N> __device__ __forceinline__ void any_put(AnyOut out, int64_t i, 
     }
 }
 
-/* i / d and what is left; short division where it will do. */
+/* i / d and the remainder; 32-bit division where the operands allow it. */
 __device__ __forceinline__ int64_t divided(int64_t i, int64_t d, int64_t *rest)
 {
     if (((uint64_t)i | (uint64_t)d) >> 32 == 0) {
@@ -111,7 +111,7 @@ __device__ __forceinline__ int64_t divided(int64_t i, int64_t d, int64_t *rest)
     return q;
 }
 
-/* How many elements a pack may hold: starts as the widest, and is lowered by what takes part. */
+/* How many elements a pack may hold: starts at the widest; every tensor involved may lower it. */
 typedef struct PackOf {
     int n;
 } PackOf;
@@ -177,9 +177,9 @@ __global__ void __launch_bounds__(ROW_THREADS)
         rows_pack<1>(f, in, out, packs * N + first);
 }
 
-/* Output 0 from the IN inputs numbered in `from`, all of output 0's element count; output 0 may be
- * any of them. F has begin(), run once by every thread, and run<N>(i, x, y): N outputs from
- * x[IN][N]; what it reads besides has lowered `pack` already. */
+/* Output 0 from the IN inputs listed in `from`, all of output 0's element count; output 0 may be any
+ * of them. F has begin(), called once by every thread, and run<N>(i, x, y): N outputs from x[IN][N].
+ * Other tensors that F reads have lowered `pack` already. */
 template <int IN, class F>
 Err rows_cuda_of(const Call *call, F f, const int (&from)[IN], PackOf pack)
 {
@@ -194,7 +194,7 @@ Err rows_cuda_of(const Call *call, F f, const int (&from)[IN], PackOf pack)
         floats = floats && type_is_float(in.in[j].type);
     }
     if (!floats)
-        return fail(E_DEVICE, "%s: no CUDA kernel for whole numbers", call->node->op->name);
+        return fail(E_DEVICE, "%s: there is no CUDA kernel for integers", call->node->op->name);
     WITH_PACK(pack, N,
               unsigned blocks = cuda_blocks(call, ceil_div(count, N), ROW_THREADS);
               cuda_launch(cuda_stream(call), rows_kernel<N, IN, F>, blocks, ROW_THREADS, 0, f, in,
@@ -211,7 +211,7 @@ template <int IN, class F> Err rows_cuda(const Call *call, F f)      /* from the
     return rows_cuda_of<IN>(call, f, from, { 8 });
 }
 
-/* What rows_cuda takes, from Fn::at(x), where x[IN] are the inputs at one element. */
+/* A functor for rows_cuda made of Fn::at(x), where x[IN] are the inputs at one element. */
 template <class Fn> struct Each : Fn {
     __device__ void begin() {}
     template <int N, int IN>

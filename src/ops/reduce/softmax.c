@@ -7,12 +7,13 @@
 static Err softmax_check(const Node *n)
 {
     if (!rows_float(n, 1) || in_shape(n, 0).rank < 1)
-        return fail(E_SHAPE, "%s: %s %s has no axis of numbers", n->op->name,
+        return fail(E_SHAPE, "%s: the input must be floats with a last axis, not %s %s", n->op->name,
                     type_name(in_type(n, 0)), shape_text(in_shape(n, 0)));
     return OK;
 }
 
-static Err softmax_shape(Node *n) /* also of the gradients, whose input 0 is the larger */
+/* Also of the gradients, whose input 0 has the shape of x. */
+static Err softmax_shape(Node *n)
 {
     TRY(softmax_check(n));
     out_set(n, 0, in_type(n, 0), in_shape(n, 0));

@@ -8,8 +8,10 @@ Tensor softmax(Tensor x);
 Tensor log_softmax(Tensor x);
 Tensor logsumexp(Tensor x);      /* f32, the last axis dropped */
 
-typedef struct RowSum {          /* of exp over a row: sum exp(x) = exp(most) sum */
-    float most, sum;
+typedef enum SoftmaxKind { SOFTMAX_PLAIN, SOFTMAX_LOG, SOFTMAX_LSE } SoftmaxKind;
+
+typedef struct RowSum {          /* of exp over a row: sum exp(x) = exp(max) sum */
+    float max, sum;
 } RowSum;
 
 RowSum softmax_row_sum(Type type, const void *x, int64_t first, int64_t n);

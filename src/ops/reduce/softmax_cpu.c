@@ -8,18 +8,18 @@
 RowSum softmax_row_sum(Type type, const void *x, int64_t first, int64_t n)
 {
     float  buffer[ROW_BLOCK];
-    RowSum row = { .most = -INFINITY };
+    RowSum row = { .max = -INFINITY };
     const float *block = buffer;
     for (int64_t i = 0; i < n; i += ROW_BLOCK) {
         int64_t m = n - i < ROW_BLOCK ? n - i : ROW_BLOCK;
-        float   most = row.most;
+        float   largest = row.max;
         block = row_load(type, x, first + i, m, buffer);
-#pragma omp simd reduction(max : most)
+#pragma omp simd reduction(max : largest)
         for (int64_t j = 0; j < m; j++)
-            most = block[j] > most ? block[j] : most;
-        row.most = most;
+            largest = block[j] > largest ? block[j] : largest;
+        row.max = largest;
     }
-    if (isinf(row.most)) { /* all -inf, or some +inf: no finite distance from it */
+    if (isinf(row.max)) {                    /* all -inf, or some +inf: x - max is not finite */
         row.sum = 1;
         return row;
     }
@@ -30,23 +30,22 @@ RowSum softmax_row_sum(Type type, const void *x, int64_t first, int64_t n)
             block = row_load(type, x, first + i, m, buffer);
 #pragma omp simd reduction(+ : sum)
         for (int64_t j = 0; j < m; j++)
-            sum += vexp(block[j] - row.most);
+            sum += vexp(block[j] - row.max);
         row.sum += sum;
     }
     return row;
 }
 
-/* A row that fits a block: each exponential is computed once. They go to y, whose sum comes
- * back. */
+/* A row that fits a block: each exponential is computed once, into y. Returns their sum. */
 static float softmax_short(const float *x, float *y, int64_t n)
 {
-    float most = -INFINITY, sum = 0;
-#pragma omp simd reduction(max : most)
+    float largest = -INFINITY, sum = 0;
+#pragma omp simd reduction(max : largest)
     for (int64_t j = 0; j < n; j++)
-        most = x[j] > most ? x[j] : most;
+        largest = x[j] > largest ? x[j] : largest;
 #pragma omp simd reduction(+ : sum)
     for (int64_t j = 0; j < n; j++) {
-        float e = vexp(x[j] - most);
+        float e = vexp(x[j] - largest);
         y[j] = e;
         sum += e;
     }
@@ -68,9 +67,7 @@ static void softmax_store(Type type, void *out, int64_t first, int64_t n, float 
     row_store(type, out, first, n, y);
 }
 
-typedef enum RowWay { WAY_SOFTMAX, WAY_LOG } RowWay;
-
-static Err softmax_rows(const Call *call, RowWay way)
+static Err softmax_rows(const Call *call, SoftmaxKind kind)
 {
     const Node *node = call->node;
     Shape   s = in_shape(node, 0);
@@ -81,7 +78,7 @@ static Err softmax_rows(const Call *call, RowWay way)
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t r = 0; r < rows; r++) {
         float buffer[2][ROW_BLOCK];
-        if (way == WAY_SOFTMAX && n <= ROW_BLOCK) {
+        if (kind == SOFTMAX_PLAIN && n <= ROW_BLOCK) {
             float *y = row_open(ty, call->out[0], r * n, buffer[1]);
             float  sum = softmax_short(row_load(tx, call->in[0], r * n, n, buffer[0]), y, n);
             softmax_store(ty, call->out[0], r * n, n, y, 1.0f / sum);
@@ -93,22 +90,22 @@ static Err softmax_rows(const Call *call, RowWay way)
             int64_t      m = n - i < ROW_BLOCK ? n - i : ROW_BLOCK, first = r * n + i;
             const float *x = row_load(tx, call->in[0], first, m, buffer[0]);
             float       *y = row_open(ty, call->out[0], first, buffer[1]);
-            if (way == WAY_SOFTMAX)
+            if (kind == SOFTMAX_PLAIN)
 #pragma omp simd
                 for (int64_t j = 0; j < m; j++)
-                    y[j] = vexp(x[j] - sum.most) * scale;
+                    y[j] = vexp(x[j] - sum.max) * scale;
             else
 #pragma omp simd
                 for (int64_t j = 0; j < m; j++)
-                    y[j] = (x[j] - sum.most) - log_sum;
+                    y[j] = (x[j] - sum.max) - log_sum;
             row_store(ty, call->out[0], first, m, y);
         }
     }
     return OK;
 }
 
-Err softmax_cpu(const Call *call)     { return softmax_rows(call, WAY_SOFTMAX); }
-Err log_softmax_cpu(const Call *call) { return softmax_rows(call, WAY_LOG); }
+Err softmax_cpu(const Call *call)     { return softmax_rows(call, SOFTMAX_PLAIN); }
+Err log_softmax_cpu(const Call *call) { return softmax_rows(call, SOFTMAX_LOG); }
 
 Err logsumexp_cpu(const Call *call)
 {
@@ -120,12 +117,12 @@ Err logsumexp_cpu(const Call *call)
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t r = 0; r < rows; r++) {
         RowSum sum = softmax_row_sum(in_type(call->node, 0), call->in[0], r * n, n);
-        y[r] = sum.most + vlog(sum.sum);
+        y[r] = sum.max + vlog(sum.sum);
     }
     return OK;
 }
 
-/* A row of bf16 that fits the first cache: converted in registers, read twice. */
+/* A row of bf16 that fits the first-level cache: converted in registers, read twice. */
 static void softmax_grad_bf16(const uint16_t *y, const uint16_t *dy, uint16_t *dx, int64_t n)
 {
     float total = 0;
@@ -137,8 +134,8 @@ static void softmax_grad_bf16(const uint16_t *y, const uint16_t *dy, uint16_t *d
         dx[j] = f32_to_bf16(bf16_to_f32(y[j]) * (bf16_to_f32(dy[j]) - total));
 }
 
-/* dx = y (dy - sum(y dy)), and of the logarithm dx = dy - exp(y) sum(dy). */
-static Err softmax_grads(const Call *call, RowWay way)
+/* softmax: dx = y (dy - sum(y dy)); log_softmax: dx = dy - exp(y) sum(dy). */
+static Err softmax_grads(const Call *call, SoftmaxKind kind)
 {
     const Node *node = call->node;
     Shape   s = in_shape(node, 0);
@@ -150,7 +147,7 @@ static Err softmax_grads(const Call *call, RowWay way)
     for (int64_t r = 0; r < rows; r++) {
         float        buffer[3][ROW_BLOCK], total = 0;
         const float *y = NULL, *dy = NULL;
-        if (way == WAY_SOFTMAX && n <= ROW_BLOCK && ty == BF16 && td == BF16 && tx == BF16) {
+        if (kind == SOFTMAX_PLAIN && n <= ROW_BLOCK && ty == BF16 && td == BF16 && tx == BF16) {
             softmax_grad_bf16((const uint16_t *)call->in[0] + r * n,
                               (const uint16_t *)call->in[1] + r * n,
                               (uint16_t *)call->out[0] + r * n, n);
@@ -161,7 +158,7 @@ static Err softmax_grads(const Call *call, RowWay way)
             float   sum = 0;
             y = row_load(ty, call->in[0], first, m, buffer[0]);
             dy = row_load(td, call->in[1], first, m, buffer[1]);
-            if (way == WAY_SOFTMAX)
+            if (kind == SOFTMAX_PLAIN)
 #pragma omp simd reduction(+ : sum)
                 for (int64_t j = 0; j < m; j++)
                     sum += y[j] * dy[j];
@@ -178,7 +175,7 @@ static Err softmax_grads(const Call *call, RowWay way)
                 y = row_load(ty, call->in[0], first, m, buffer[0]);
                 dy = row_load(td, call->in[1], first, m, buffer[1]);
             }
-            if (way == WAY_SOFTMAX)
+            if (kind == SOFTMAX_PLAIN)
 #pragma omp simd
                 for (int64_t j = 0; j < m; j++)
                     dx[j] = y[j] * (dy[j] - total);
@@ -192,8 +189,8 @@ static Err softmax_grads(const Call *call, RowWay way)
     return OK;
 }
 
-Err softmax_grad_cpu(const Call *call)     { return softmax_grads(call, WAY_SOFTMAX); }
-Err log_softmax_grad_cpu(const Call *call) { return softmax_grads(call, WAY_LOG); }
+Err softmax_grad_cpu(const Call *call)     { return softmax_grads(call, SOFTMAX_PLAIN); }
+Err log_softmax_grad_cpu(const Call *call) { return softmax_grads(call, SOFTMAX_LOG); }
 
 Err logsumexp_grad_cpu(const Call *call)     /* in: x, lse, dy */
 {

@@ -5,22 +5,20 @@ extern "C" {
 #include "ops/reduce/softmax.h"
 }
 
-typedef enum RowWay { WAY_SOFTMAX, WAY_LOG, WAY_LSE } RowWay;
-
-template <int N, RowWay WAY>
+template <int N, SoftmaxKind KIND>
 __global__ void __launch_bounds__(SOFT_THREADS) softmax_rows(AnyIn x, AnyOut y, RowTeam team)
 {
     cuda_begin();
-    __shared__ float lines[32];
+    __shared__ float shared[32];
     int lane = threadIdx.x % team.lanes, rows = SOFT_THREADS / team.lanes;
     for (int64_t base = (int64_t)blockIdx.x * rows; base < team.rows;
          base += (int64_t)gridDim.x * rows) {
         int64_t row = base + threadIdx.x / team.lanes, first = row * team.n,
                 n = row < team.rows ? team.n : 0;
-        RowTotal total = row_total<N>(x, first, n, lane, team.lanes, lines);
+        RowTotal total = row_total<N>(x, first, n, lane, team.lanes, shared);
         float    scale = 1.0f / total.sum, log_sum = logf(total.sum);
-        if constexpr (WAY == WAY_LSE) {
-            float lse = total.most + log_sum;
+        if constexpr (KIND == SOFTMAX_LSE) {
+            float lse = total.max + log_sum;
             if (lane == 0 && n)
                 any_put<1>(y, row, &lse);
         } else
@@ -29,20 +27,20 @@ __global__ void __launch_bounds__(SOFT_THREADS) softmax_rows(AnyIn x, AnyOut y, 
                 any_get<N>(x, first + i, v);
 #pragma unroll
                 for (int j = 0; j < N; j++)
-                    v[j] = WAY == WAY_SOFTMAX ? expf(v[j] - total.most) * scale
-                                              : (v[j] - total.most) - log_sum;
+                    v[j] = KIND == SOFTMAX_PLAIN ? expf(v[j] - total.max) * scale
+                                              : (v[j] - total.max) - log_sum;
                 any_put<N>(y, first + i, v);
             }
     }
 }
 
-/* dx = y (dy - sum(y dy)), and of the logarithm dx = dy - exp(y) sum(dy). */
-template <int N, RowWay WAY>
+/* softmax: dx = y (dy - sum(y dy)); log_softmax: dx = dy - exp(y) sum(dy). */
+template <int N, SoftmaxKind KIND>
 __global__ void __launch_bounds__(SOFT_THREADS)
     softmax_grad_rows(AnyIn y, AnyIn dy, AnyOut dx, RowTeam team)
 {
     cuda_begin();
-    __shared__ float lines[32];
+    __shared__ float shared[32];
     int lane = threadIdx.x % team.lanes, rows = SOFT_THREADS / team.lanes;
     for (int64_t base = (int64_t)blockIdx.x * rows; base < team.rows;
          base += (int64_t)gridDim.x * rows) {
@@ -51,44 +49,44 @@ __global__ void __launch_bounds__(SOFT_THREADS)
         float   a[N], d[N], sum = 0;
         for (int64_t i = (int64_t)lane * N; i < n; i += (int64_t)team.lanes * N) {
             any_get<N>(dy, first + i, d);
-            if (WAY == WAY_SOFTMAX)
+            if (KIND == SOFTMAX_PLAIN)
                 any_get<N>(y, first + i, a);
 #pragma unroll
             for (int j = 0; j < N; j++)
-                sum = WAY == WAY_SOFTMAX ? fmaf(a[j], d[j], sum) : sum + d[j];
+                sum = KIND == SOFTMAX_PLAIN ? fmaf(a[j], d[j], sum) : sum + d[j];
         }
-        sum = team_sum(sum, team.lanes, lines);
+        sum = team_sum(sum, team.lanes, shared);
         for (int64_t i = (int64_t)lane * N; i < n; i += (int64_t)team.lanes * N) {
             any_get<N>(y, first + i, a);
             any_get<N>(dy, first + i, d);
 #pragma unroll
             for (int j = 0; j < N; j++)
-                d[j] = WAY == WAY_SOFTMAX ? a[j] * (d[j] - sum) : fmaf(-expf(a[j]), sum, d[j]);
+                d[j] = KIND == SOFTMAX_PLAIN ? a[j] * (d[j] - sum) : fmaf(-expf(a[j]), sum, d[j]);
             any_put<N>(dx, first + i, d);
         }
     }
 }
 
-template <RowWay WAY> static Err softmax_go(const Call *call)
+template <SoftmaxKind KIND> static Err softmax_go(const Call *call)
 {
     Shape  s = in_shape(call->node, 0);
     AnyIn  x = any_in(call, 0);
     AnyOut y = any_out(call, 0);
     PackOf pack = { 8 };
     pack_with(&pack, x.p, x.type);
-    if (WAY != WAY_LSE)
+    if (KIND != SOFTMAX_LSE)
         pack_with(&pack, y.p, y.type);
     pack_along(&pack, dim(s, -1));
     RowTeam  team = row_team(shape_rows(s), dim(s, -1), pack);
     unsigned blocks = cuda_blocks(call, team.rows * team.lanes, SOFT_THREADS);
     WITH_PACK(pack, N,
-              cuda_launch(cuda_stream(call), softmax_rows<N, WAY>, blocks, SOFT_THREADS, 0, x, y,
+              cuda_launch(cuda_stream(call), softmax_rows<N, KIND>, blocks, SOFT_THREADS, 0, x, y,
                           team);)
     CUDA_LAUNCHED();
     return OK;
 }
 
-template <RowWay WAY> static Err softmax_grad_go(const Call *call)
+template <SoftmaxKind KIND> static Err softmax_grad_go(const Call *call)
 {
     Shape  s = in_shape(call->node, 0);
     AnyIn  y = any_in(call, 0), dy = any_in(call, 1);
@@ -101,22 +99,22 @@ template <RowWay WAY> static Err softmax_grad_go(const Call *call)
     RowTeam  team = row_team(shape_rows(s), dim(s, -1), pack);
     unsigned blocks = cuda_blocks(call, team.rows * team.lanes, SOFT_THREADS);
     WITH_PACK(pack, N,
-              cuda_launch(cuda_stream(call), softmax_grad_rows<N, WAY>, blocks, SOFT_THREADS, 0,
+              cuda_launch(cuda_stream(call), softmax_grad_rows<N, KIND>, blocks, SOFT_THREADS, 0,
                           y, dy, dx, team);)
     CUDA_LAUNCHED();
     return OK;
 }
 
-extern "C" Err softmax_cuda(const Call *call)          { return softmax_go<WAY_SOFTMAX>(call); }
-extern "C" Err log_softmax_cuda(const Call *call)      { return softmax_go<WAY_LOG>(call); }
-extern "C" Err logsumexp_cuda(const Call *call)        { return softmax_go<WAY_LSE>(call); }
+extern "C" Err softmax_cuda(const Call *call)          { return softmax_go<SOFTMAX_PLAIN>(call); }
+extern "C" Err log_softmax_cuda(const Call *call)      { return softmax_go<SOFTMAX_LOG>(call); }
+extern "C" Err logsumexp_cuda(const Call *call)        { return softmax_go<SOFTMAX_LSE>(call); }
 extern "C" Err softmax_grad_cuda(const Call *call)
 {
-    return softmax_grad_go<WAY_SOFTMAX>(call);
+    return softmax_grad_go<SOFTMAX_PLAIN>(call);
 }
-extern "C" Err log_softmax_grad_cuda(const Call *call) { return softmax_grad_go<WAY_LOG>(call); }
+extern "C" Err log_softmax_grad_cuda(const Call *call) { return softmax_grad_go<SOFTMAX_LOG>(call); }
 
-/* dx = exp(x - lse) dy, both of the row. */
+/* dx = exp(x - lse) dy, with lse and dy of the row. */
 struct LogsumexpGrad {
     const float *lse;
     AnyIn        dy;

@@ -24,54 +24,54 @@ static inline RowTeam row_team(int64_t rows, int64_t n, PackOf pack)
     return { rows, n, lanes };
 }
 
-/* All threads of the block must come here together, those of absent rows too. */
-__device__ __forceinline__ float team_sum(float x, int lanes, float *lines)
+/* All threads of the block must call these together, those of absent rows too. */
+__device__ __forceinline__ float team_sum(float x, int lanes, float *shared)
 {
     if (lanes == SOFT_THREADS)
-        return block_sum(x, lines);
+        return block_sum(x, shared);
     for (int d = lanes / 2; d; d /= 2)
         x += __shfl_xor_sync(0xffffffffu, x, d);
     return x;
 }
 
-__device__ __forceinline__ float team_max(float x, int lanes, float *lines)
+__device__ __forceinline__ float team_max(float x, int lanes, float *shared)
 {
     if (lanes == SOFT_THREADS)
-        return block_max(x, lines);
+        return block_max(x, shared);
     for (int d = lanes / 2; d; d /= 2)
         x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, d));
     return x;
 }
 
-typedef struct RowTotal {        /* sum exp(x) = exp(most) sum */
-    float most, sum;
+typedef struct RowTotal {        /* sum exp(x) = exp(max) sum */
+    float max, sum;
 } RowTotal;
 
-/* Of n values from `first` on, n a multiple of N; 0 for an absent row. An infinite `most` has the
- * sum 1: there is no finite distance from it. */
+/* Of the n values from `first` on, n a multiple of N and 0 for an absent row. The sum is 1 where max
+ * is infinite, since x - max is then not finite. */
 template <int N>
 __device__ __forceinline__ RowTotal row_total(AnyIn x, int64_t first, int64_t n, int lane,
-                                              int lanes, float *lines)
+                                              int lanes, float *shared)
 {
     RowTotal mine = { -INFINITY, 0 };
     for (int64_t i = (int64_t)lane * N; i < n; i += (int64_t)lanes * N) {
-        float v[N], most = mine.most;
+        float v[N], largest = mine.max;
         any_get<N>(x, first + i, v);
 #pragma unroll
         for (int j = 0; j < N; j++)
-            most = fmaxf(most, v[j]);
-        if (most > mine.most) {
-            mine.sum *= expf(mine.most - most);
-            mine.most = most;
+            largest = fmaxf(largest, v[j]);
+        if (largest > mine.max) {
+            mine.sum *= expf(mine.max - largest);
+            mine.max = largest;
         }
 #pragma unroll
         for (int j = 0; j < N; j++)          /* exp(-inf) is 0 also where all so far are -inf */
-            mine.sum += v[j] == -INFINITY ? 0.0f : expf(v[j] - most);
+            mine.sum += v[j] == -INFINITY ? 0.0f : expf(v[j] - largest);
     }
-    RowTotal all = { team_max(mine.most, lanes, lines), 0 };
-    float    scale = mine.most == all.most ? 1.0f : expf(mine.most - all.most);
-    all.sum = team_sum(mine.sum * scale, lanes, lines);
-    if (isinf(all.most))
+    RowTotal all = { team_max(mine.max, lanes, shared), 0 };
+    float    scale = mine.max == all.max ? 1.0f : expf(mine.max - all.max);
+    all.sum = team_sum(mine.sum * scale, lanes, shared);
+    if (isinf(all.max))
         all.sum = 1;
     return all;
 }

@@ -5,24 +5,24 @@ extern "C" {
 #include "ops/resample/max_pool2d.h"
 }
 
-typedef struct Cells {
+typedef struct PoolGrid {
     int64_t images, height, width, packs;    /* of x; packs of its channels */
-} Cells;
+} PoolGrid;
 
-/* A later value wins only if it is larger, or not a number: as PyTorch. */
+/* As in PyTorch, a later value wins only if it is larger or NaN. */
 __device__ __forceinline__ bool wins(float later, float best)
 {
     return later > best || later != later;
 }
 
-__device__ __forceinline__ int64_t corner(const Cells &k, int64_t image, int64_t row,
+__device__ __forceinline__ int64_t corner(const PoolGrid &k, int64_t image, int64_t row,
                                           int64_t column, int64_t c)
 {
     return ((image * k.height + row) * k.width + column) * k.packs + c;
 }
 
 template <int N>
-__global__ void __launch_bounds__(ROW_THREADS) pool_cells(AnyIn x, AnyOut y, Cells k)
+__global__ void __launch_bounds__(ROW_THREADS) pool_cells(AnyIn x, AnyOut y, PoolGrid k)
 {
     int64_t rows = k.height / 2, columns = k.width / 2, count = k.images * rows * columns * k.packs;
     for (int64_t t = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x; t < count;
@@ -46,10 +46,10 @@ __global__ void __launch_bounds__(ROW_THREADS) pool_cells(AnyIn x, AnyOut y, Cel
     }
 }
 
-/* Cells are counted here with those that an odd last row or column leaves incomplete: zeros. */
+/* Includes the incomplete cells of an odd last row or column, whose gradient is zero. */
 template <int N>
 __global__ void __launch_bounds__(ROW_THREADS)
-    pool_cells_grad(AnyIn x, AnyIn dy, AnyOut dx, Cells k)
+    pool_cells_grad(AnyIn x, AnyIn dy, AnyOut dx, PoolGrid k)
 {
     int64_t rows = (k.height + 1) / 2, columns = (k.width + 1) / 2,
             count = k.images * rows * columns * k.packs;
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(ROW_THREADS)
     }
 }
 
-static Cells cells_of(Shape x, PackOf pack)
+static PoolGrid cells_of(Shape x, PackOf pack)
 {
     return { x.dim[0], x.dim[1], x.dim[2], x.dim[3] / pack.n };
 }

@@ -1,29 +1,28 @@
-/* resize_cuda.cu -- resizing on CUDA. Each place of the result sums a range of rows and a range of
+/* resize_cuda.cu -- resizing on CUDA. Each pixel of the result sums a range of rows and a range of
  * columns of the source; a small kernel first writes these ranges and their weights to the
  * workspace.
  *
- * What an output sums lies side by side, and outputs follow their places in order; so what a place
- * of the input went into lies side by side too, and the gradient is the same sum with another
- * table. */
+ * The inputs of an output are contiguous, and the ranges of later outputs start later. So the outputs
+ * that read an input are contiguous too, and the gradient is the same sum with another table. */
 #include "ops/reduce/rows_cuda.h"
 
 extern "C" {
 #include "ops/resample/resize.h"
 }
 
-typedef struct Axis {            /* as the forward operation sees it */
+typedef struct TapAxis {            /* as the forward operation sees it */
     ResizeMode mode;
     int32_t    in, out;
-} Axis;
+} TapAxis;
 
-typedef struct Range { int32_t from, count; } Range;
+typedef struct TapRange { int32_t from, count; } TapRange;
 
-/* PyTorch computes this one in fp32, and rounding decides which pixel is taken. */
-__host__ __device__ static int32_t nearest_place(Axis a, int32_t i)
+/* In fp32 as in PyTorch, since rounding decides which pixel is taken. */
+__host__ __device__ static int32_t nearest_index(TapAxis a, int32_t i)
 {
     float   scale = (float)a.in / (float)a.out;
-    int32_t place = (int32_t)floorf((float)i * scale);
-    return a.out == 2 * (int64_t)a.in ? i / 2 : place < a.in ? place : a.in - 1;
+    int32_t index = (int32_t)floorf((float)i * scale);
+    return a.out == 2 * (int64_t)a.in ? i / 2 : index < a.in ? index : a.in - 1;
 }
 
 /* Keys' cubic (1981) with a = -0.75 at distance d. */
@@ -34,8 +33,8 @@ __device__ static double cubic(double d)
     return d <= 1 ? ((a + 2) * d - (a + 3)) * d * d + 1 : ((a * d - 5 * a) * d + 8 * a) * d - 4 * a;
 }
 
-/* Where output i looks, bilinear and cubic: the first tap, before the edge, and the exact place. */
-__host__ __device__ static int32_t first_tap(Axis a, int32_t i, double *at)
+/* Bilinear and cubic: the first tap of output i, not yet clamped to the edge; *at: its centre. */
+__host__ __device__ static int32_t first_tap(TapAxis a, int32_t i, double *at)
 {
     *at = ((double)i + 0.5) * (double)a.in / (double)a.out - 0.5;
     if (a.mode == RESIZE_BILINEAR && *at < 0)
@@ -43,16 +42,16 @@ __host__ __device__ static int32_t first_tap(Axis a, int32_t i, double *at)
     return (int32_t)floor(*at) - (a.mode == RESIZE_BICUBIC);
 }
 
-__host__ __device__ static int32_t at_edge(Axis a, int32_t place)
+__host__ __device__ static int32_t at_edge(TapAxis a, int32_t index)
 {
-    return place < 0 ? 0 : place < a.in ? place : a.in - 1;
+    return index < 0 ? 0 : index < a.in ? index : a.in - 1;
 }
 
-/* The places of the input that output i sums. */
-__host__ __device__ static Range range_of(Axis a, int32_t i)
+/* The indices of the input that output i sums. */
+__host__ __device__ static TapRange range_of(TapAxis a, int32_t i)
 {
     if (a.mode == RESIZE_NEAREST)
-        return { nearest_place(a, i), 1 };
+        return { nearest_index(a, i), 1 };
     if (a.mode == RESIZE_AREA) {
         int64_t from = (int64_t)i * a.in / a.out,
                 to = (((int64_t)i + 1) * a.in + a.out - 1) / a.out;
@@ -64,8 +63,8 @@ __host__ __device__ static Range range_of(Axis a, int32_t i)
     return { from, to - from + 1 };
 }
 
-/* The weight of `place` in output i; taps beyond the edge count for the edge. */
-__device__ static float weight_of(Axis a, int32_t i, int32_t place, Range range)
+/* The weight of `index` in output i; taps beyond the edge count for the edge. */
+__device__ static float weight_of(TapAxis a, int32_t i, int32_t index, TapRange range)
 {
     if (a.mode == RESIZE_NEAREST)
         return 1;
@@ -74,36 +73,36 @@ __device__ static float weight_of(Axis a, int32_t i, int32_t place, Range range)
     double  at, sum = 0;
     int32_t first = first_tap(a, i, &at), taps = a.mode == RESIZE_BILINEAR ? 2 : 4;
     for (int32_t tap = first; tap < first + taps; tap++)
-        if (at_edge(a, tap) == place) {
+        if (at_edge(a, tap) == index) {
             double d = at - (double)tap;
             sum += a.mode == RESIZE_BILINEAR ? 1 - fabs(d) : cubic(d);
         }
     return (float)sum;
 }
 
-/* The outputs that sum a place of the input lie between bounds that hold for every mode, since a
- * tap is never more than two places away from where its output looks, four at the edge. */
-__host__ __device__ static Range range_search(Axis a, int32_t place)
+/* Bounds of the outputs that sum an index of the input. They hold for every mode, since a tap is at
+ * most two indices away from its output's centre, four at the edge. */
+__host__ __device__ static TapRange range_search(TapAxis a, int32_t index)
 {
     double  step = (double)a.out / (double)a.in;
-    int64_t low = (int64_t)floor(((double)place - 5) * step) - 2,
-            high = (int64_t)ceil(((double)place + 6) * step) + 2;
+    int64_t low = (int64_t)floor(((double)index - 5) * step) - 2,
+            high = (int64_t)ceil(((double)index + 6) * step) + 2;
     low = low > 0 ? low : 0;
     high = high < a.out ? high : a.out;
     return { (int32_t)low, (int32_t)(high - low) };
 }
 
-__host__ __device__ static bool sums_place(Axis a, int32_t i, int32_t place)
+__host__ __device__ static bool sums_index(TapAxis a, int32_t i, int32_t index)
 {
-    Range r = range_of(a, i);
-    return place >= r.from && place < r.from + r.count;
+    TapRange r = range_of(a, i);
+    return index >= r.from && index < r.from + r.count;
 }
 
-static Range range_back(Axis a, int32_t place)
+static TapRange range_back(TapAxis a, int32_t index)
 {
-    Range search = range_search(a, place), back = { 0, 0 };
+    TapRange search = range_search(a, index), back = { 0, 0 };
     for (int32_t i = search.from; i < search.from + search.count; i++)
-        if (sums_place(a, i, place)) {
+        if (sums_index(a, i, index)) {
             if (back.count == 0)
                 back.from = i;
             back.count++;
@@ -112,11 +111,11 @@ static Range range_back(Axis a, int32_t place)
 }
 
 /* The same by a warp. */
-__device__ static Range range_back_warp(Axis a, int32_t place, int lane)
+__device__ static TapRange range_back_warp(TapAxis a, int32_t index, int lane)
 {
-    Range search = range_search(a, place), back = { 0, 0 };
+    TapRange search = range_search(a, index), back = { 0, 0 };
     for (int32_t k = 0; k < search.count; k += 32) {
-        bool     sums = k + lane < search.count && sums_place(a, search.from + k + lane, place);
+        bool     sums = k + lane < search.count && sums_index(a, search.from + k + lane, index);
         unsigned found = __ballot_sync(0xffffffffu, sums);
         if (found && back.count == 0)
             back.from = search.from + k + __ffs((int)found) - 1;
@@ -125,53 +124,52 @@ __device__ static Range range_back_warp(Axis a, int32_t place, int lane)
     return back;
 }
 
-typedef struct Table {           /* of one axis: for every place of the result */
-    Range   *range;
-    float   *weight;             /* [places][most] */
-    Axis     axis;
-    int32_t  places, most;
-} Table;
+typedef struct TapTable {           /* of one axis: for every index of the result */
+    TapRange   *range;
+    float   *weight;             /* [count][longest] */
+    TapAxis     axis;
+    int32_t  count, longest;
+} TapTable;
 
-static Table table_of(ResizeMode mode, int64_t in, int64_t out, bool back)
+static TapTable table_of(ResizeMode mode, int64_t in, int64_t out, bool back)
 {
-    Table t = { NULL, NULL, { mode, (int32_t)in, (int32_t)out }, (int32_t)(back ? in : out), 1 };
-    for (int32_t i = 0; i < t.places; i++) {
-        Range r = back ? range_back(t.axis, i) : range_of(t.axis, i);
-        t.most = r.count > t.most ? r.count : t.most;
+    TapTable t = { NULL, NULL, { mode, (int32_t)in, (int32_t)out }, (int32_t)(back ? in : out), 1 };
+    for (int32_t i = 0; i < t.count; i++) {
+        TapRange r = back ? range_back(t.axis, i) : range_of(t.axis, i);
+        t.longest = r.count > t.longest ? r.count : t.longest;
     }
     return t;
 }
 
-static size_t table_bytes(const Table *t)
+static size_t table_bytes(const TapTable *t)
 {
-    return (size_t)t->places * (sizeof(Range) + t->most * sizeof(float));
+    return (size_t)t->count * (sizeof(TapRange) + t->longest * sizeof(float));
 }
 
-/* A warp to a place. */
-__global__ void __launch_bounds__(ROW_THREADS) table_fill(Table rows, Table columns, bool back)
+/* A warp per index. */
+__global__ void __launch_bounds__(ROW_THREADS) table_fill(TapTable rows, TapTable columns, bool back)
 {
-    const Table &t = blockIdx.y ? columns : rows;
+    const TapTable &t = blockIdx.y ? columns : rows;
     int          lane = (int)threadIdx.x % 32;
-    for (int32_t i = (int32_t)(blockIdx.x * ROW_THREADS + threadIdx.x) / 32; i < t.places;
+    for (int32_t i = (int32_t)(blockIdx.x * ROW_THREADS + threadIdx.x) / 32; i < t.count;
          i += (int32_t)(gridDim.x * ROW_THREADS) / 32) {
-        Range r = back ? range_back_warp(t.axis, i, lane) : range_of(t.axis, i);
+        TapRange r = back ? range_back_warp(t.axis, i, lane) : range_of(t.axis, i);
         if (lane == 0)
             t.range[i] = r;
         for (int32_t k = lane; k < r.count; k += 32)
-            t.weight[(int64_t)i * t.most + k] =
+            t.weight[(int64_t)i * t.longest + k] =
                 back ? weight_of(t.axis, r.from + k, i, range_of(t.axis, r.from + k))
                      : weight_of(t.axis, i, r.from + k, r);
     }
 }
 
-typedef struct Resize {
-    Table   y, x;
+typedef struct ResizeJob {
+    TapTable   y, x;
     int64_t images, channels, src_h, src_w;
-} Resize;
+} ResizeJob;
 
-/* Finding the longest ranges takes a search along both axes: done once, in prepare, not in every
- * run. */
-static Resize resize_of(const Node *n, bool back)
+/* Finding the longest ranges takes a search along both axes, so it is done once, in prepare. */
+static ResizeJob resize_of(const Node *n, bool back)
 {
     Shape src = in_shape(n, 0), dst = out_shape(n, 0), in = back ? dst : src,
           out = back ? src : dst;
@@ -184,19 +182,19 @@ static Resize resize_of(const Node *n, bool back)
              src.dim[2] };
 }
 
-/* A column of rows at a time, then the columns: the order of the CPU's sums. */
+/* Sums the rows of a column first, then the columns. */
 template <int N>
-__global__ void __launch_bounds__(ROW_THREADS) resize_sum(Resize job, AnyIn src, AnyOut dst)
+__global__ void __launch_bounds__(ROW_THREADS) resize_sum(ResizeJob job, AnyIn src, AnyOut dst)
 {
-    int64_t packs = job.channels / N, count = job.images * job.y.places * job.x.places * packs;
+    int64_t packs = job.channels / N, count = job.images * job.y.count * job.x.count * packs;
     for (int64_t t = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x; t < count;
          t += (int64_t)gridDim.x * ROW_THREADS) {
         int64_t      c, i, j, left = divided(t, packs, &c);
-        left = divided(left, job.x.places, &j);
-        int64_t      image = divided(left, job.y.places, &i);
-        Range        rows = job.y.range[i], columns = job.x.range[j];
-        const float *weight_y = job.y.weight + i * job.y.most,
-                    *weight_x = job.x.weight + j * job.x.most;
+        left = divided(left, job.x.count, &j);
+        int64_t      image = divided(left, job.y.count, &i);
+        TapRange        rows = job.y.range[i], columns = job.x.range[j];
+        const float *weight_y = job.y.weight + i * job.y.longest,
+                    *weight_x = job.x.weight + j * job.x.longest;
         float        sum[N] = { 0 };
         for (int32_t q = 0; q < columns.count; q++) {
             float column[N] = { 0 }, x[N], w = weight_x[q];
@@ -217,14 +215,14 @@ __global__ void __launch_bounds__(ROW_THREADS) resize_sum(Resize job, AnyIn src,
 
 static Err resize_choose(const Node *n, bool back, Choice *choice)
 {
-    Resize job = resize_of(n, back);
+    ResizeJob job = resize_of(n, back);
     choice->workspace_bytes = table_bytes(&job.y) + table_bytes(&job.x);
     return OK;
 }
 
 static Err resize_prepare(Pool *pool, Call *call, bool back)
 {
-    Resize *job = NEW(pool, Resize);
+    ResizeJob *job = NEW(pool, ResizeJob);
     *job = resize_of(call->node, back);
     call->prepared = job;
     return OK;
@@ -232,25 +230,25 @@ static Err resize_prepare(Pool *pool, Call *call, bool back)
 
 static Err resize_run(const Call *call, bool back)
 {
-    Resize job = *(const Resize *)call->prepared;
+    ResizeJob job = *(const ResizeJob *)call->prepared;
     AnyIn  src = any_in(call, 0);
     AnyOut dst = any_out(call, 0);
     PackOf pack = { 8 };
-    job.y.range = (Range *)call->workspace;
-    job.x.range = job.y.range + job.y.places;
-    job.y.weight = (float *)(job.x.range + job.x.places);
-    job.x.weight = job.y.weight + (int64_t)job.y.places * job.y.most;
-    int32_t longer = job.y.places > job.x.places ? job.y.places : job.x.places;
+    job.y.range = (TapRange *)call->workspace;
+    job.x.range = job.y.range + job.y.count;
+    job.y.weight = (float *)(job.x.range + job.x.count);
+    job.x.weight = job.y.weight + (int64_t)job.y.count * job.y.longest;
+    int32_t longer = job.y.count > job.x.count ? job.y.count : job.x.count;
     dim3    tables((unsigned)ceil_div(longer, ROW_THREADS / 32), 2);
     table_fill<<<tables, ROW_THREADS, 0, cuda_stream(call)>>>(job.y, job.x, back);
     CUDA_LAUNCHED();
 
-    int64_t count = job.images * job.y.places * job.x.places * job.channels;
+    int64_t count = job.images * job.y.count * job.x.count * job.channels;
     pack_with(&pack, src.p, src.type);
     pack_with(&pack, dst.p, dst.type);
     pack_along(&pack, job.channels);
     if (count / pack.n < (int64_t)cuda_handle(call)->sms * ROW_THREADS)
-        pack.n = 1;                          /* rather more threads */
+        pack.n = 1;                          /* more threads instead of wider packs */
     WITH_PACK(pack, N,
               resize_sum<N>
               <<<cuda_blocks(call, count / N, ROW_THREADS), ROW_THREADS, 0, cuda_stream(call)>>>(

@@ -47,7 +47,7 @@ static void split_parts(Case *c)
     split(p, 3, x, -1);
     split_at(q, (int64_t[]){ 1, 3 }, 2, x, 1);
     split(r, 1, x, 0);
-    case_out(c, "gate", mul(p[0], p[2]));    /* part 1 gets no gradient */
+    case_out(c, "gate", mul(p[0], p[2]));    /* slice 1 gets no gradient */
     case_out(c, "head", q[0]);
     case_out(c, "tail", q[1]);
     case_out(c, "all", r[0]);
@@ -93,8 +93,7 @@ const OpCase cases_slice_view[] = {
     { 0 }
 };
 
-/* Parts read by several, put together in another order, and again as parts of what was put
- * together. */
+/* Slices with several readers, assembled in another order, and slices of what was assembled. */
 static void part_puts(Case *c)
 {
     Tensor x = case_in(c, "x", SHAPE(6, 3, 5), -2, 2), z = case_in(c, "z", SHAPE(1, 4, 3), -2, 2);
@@ -106,7 +105,7 @@ static void part_puts(Case *c)
     }
     sides = put(affine(part(ends, 1, 0, 3), -1, 0), sides, SHAPE(1, 4, 3), 1, 0);
     sides = put(part(ends, 1, 3, 4), sides, SHAPE(1, 4, 3), 1, 3);
-    case_out(c, "y", mul(whole, x));         /* x has a reader beside its parts */
+    case_out(c, "y", mul(whole, x));         /* x has a reader besides its slices */
     case_out(c, "sides", sides);
 }
 

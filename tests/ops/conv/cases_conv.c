@@ -45,7 +45,7 @@ static void eights_down4(Case *c) { conv_case(c, (ConvCase){ 1, 10, 24, 64, 32, 
 static void joined(Case *c)       { conv_case(c, (ConvCase){ 2, 5, 19, 64, 40, 3, 1, 1, true }); }
 static void eights_thin(Case *c)  { conv_case(c, (ConvCase){ 1, 7, 9, 32, 3, 3, 1, 0, true }); }
 static void tiles(Case *c)        { conv_case(c, (ConvCase){ 3, 12, 21, 136, 72, 3, 1, 1, true }); }
-static void pieces(Case *c)       { conv_case(c, (ConvCase){ 2, 24, 40, 64, 32, 5, 1, 2, false }); }
+static void slices(Case *c)       { conv_case(c, (ConvCase){ 2, 24, 40, 64, 32, 5, 1, 2, false }); }
 
 /* One weight and one bias for two maps: their gradients are sums. */
 static void twice(Case *c, int64_t channels)
@@ -107,7 +107,7 @@ const OpCase cases_conv[] = {
     { "a weight used twice", twice_few, TWICE },
     { "a weight used twice, 32 channels", twice_many, TWICE },
     { "several tiles", tiles, CONV2("b, padding=1"), CASE_LIVE_ONLY },
-    { "several pieces", pieces, CONV2("None, padding=2"), CASE_LIVE_ONLY },
+    { "several pieces", slices, CONV2("None, padding=2"), CASE_LIVE_ONLY },
     { "uneven padding", uneven_pad,
       "y = F.conv2d(F.pad(x.permute(0,3,1,2), (0,1,0,1)).contiguous(), "
       "w.permute(3,2,0,1).contiguous(), b, stride=2).permute(0,2,3,1)" },

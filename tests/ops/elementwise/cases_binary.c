@@ -89,13 +89,13 @@ static void add_rows_thin(Case *c)
         add_rows(case_in(c, "w", SHAPE(2, 4, 3), -2, 2), case_in(c, "s", SHAPE(1, 1, 1), -2, 2)));
 }
 
-static void add_rows_flat(Case *c)           /* nothing is repeated */
+static void add_rows_flat(Case *c)           /* no axis is repeated */
 {
     case_out(c, "y",
              add_rows(case_in(c, "x", SHAPE(4, 6), -2, 2), case_in(c, "v", SHAPE(4, 6), -2, 2)));
 }
 
-static void add_rows_large(Case *c) /* several pieces of rows, rows wider than a block too */
+static void add_rows_large(Case *c) /* several ranges of rows, rows wider than a block too */
 {
     case_out(
         c, "y",
@@ -164,7 +164,8 @@ static void gated_large(Case *c)
     case_out(c, "y", gated_add(x, case_in(c, "g", SHAPE(2, 48), -2, 2), h));
 }
 
-/* What passes the gate comes from a layer: the gradient gives lines for its bias (ops/linear/column_sums.h). */
+/* What passes the gate comes from a layer: the gradient gives partial column sums for its bias
+ * (ops/linear/column_sums.h). */
 static void gated_layer(Case *c, int64_t samples, int64_t rows, int64_t width)
 {
     LinearAttr attr = { .in_out = true };

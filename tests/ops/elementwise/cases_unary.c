@@ -43,10 +43,10 @@ static void tanh_tiny(Case *c)
     case_out(c, "y", tanh_of(case_in(c, "x", SHAPE(33), -1e-3f, 1e-3f)));
 }
 
-/* Between two layers, of so many rows that the gradient gives lines for the first one's bias
- * (ops/linear/column_sums.h): the last line is short. */
-static Tensor lined(Case *c, Tensor (*fn)(Tensor), const char *name, Tensor w, Tensor b, Tensor v,
-                    int64_t rows)
+/* Between two layers, with so many rows that the gradient gives partial column sums for the first
+ * one's bias (ops/linear/column_sums.h); the last one covers fewer rows. */
+static Tensor between_layers(Case *c, Tensor (*fn)(Tensor), const char *name, Tensor w, Tensor b,
+                             Tensor v, int64_t rows)
 {
     Tensor none = { case_graph(c), TENSOR_NONE };
     Tensor x = case_in(c, name, SHAPE(rows, dim(tensor_shape(w), 0)), -1, 2);
@@ -54,31 +54,31 @@ static Tensor lined(Case *c, Tensor (*fn)(Tensor), const char *name, Tensor w, T
                      (LinearAttr){ .in_out = true });
 }
 
-static void lined_once(Case *c, Tensor (*fn)(Tensor), int64_t rows, int64_t in, int64_t width)
+static void one_layer_case(Case *c, Tensor (*fn)(Tensor), int64_t rows, int64_t in, int64_t width)
 {
     Tensor w = case_const(c, "w", SHAPE(in, width), -1, 1);
     Tensor b = case_in(c, "b", SHAPE(width), -1, 1);
-    case_out(c, "y", lined(c, fn, "x", w, b, case_in(c, "v", SHAPE(width, 1), -1, 1), rows));
+    case_out(c, "y", between_layers(c, fn, "x", w, b, case_in(c, "v", SHAPE(width, 1), -1, 1), rows));
 }
 
-static void gelu_tanh_lined(Case *c) { lined_once(c, gelu_tanh, 1030, 1, 40); }
-static void silu_lined(Case *c)      { lined_once(c, silu, 1027, 1, 33); }
-static void gelu_tanh_wide(Case *c)  { lined_once(c, gelu_tanh, 9001, 3, 1404); }
-static void gelu_tanh_deep(Case *c)  { lined_once(c, gelu_tanh, 40000, 3, 64); }
+static void gelu_tanh_layer(Case *c) { one_layer_case(c, gelu_tanh, 1030, 1, 40); }
+static void silu_layer(Case *c)      { one_layer_case(c, silu, 1027, 1, 33); }
+static void gelu_tanh_wide(Case *c)  { one_layer_case(c, gelu_tanh, 9001, 3, 1404); }
+static void gelu_tanh_deep(Case *c)  { one_layer_case(c, gelu_tanh, 40000, 3, 64); }
 
-static void gelu_lined(Case *c)              /* one bias, two layers: the second sum is added */
+static void gelu_two_layers(Case *c)         /* one bias, two layers: the second sum is added */
 {
     Tensor w = case_const(c, "w", SHAPE(1, 36), -1, 1), b = case_in(c, "b", SHAPE(36), -1, 1);
     Tensor v = case_in(c, "v", SHAPE(36, 1), -1, 1);
-    case_out(c, "y", lined(c, gelu, "x", w, b, v, 1100));
-    case_out(c, "z", lined(c, gelu, "u", w, b, v, 1025));
+    case_out(c, "y", between_layers(c, gelu, "x", w, b, v, 1100));
+    case_out(c, "z", between_layers(c, gelu, "u", w, b, v, 1025));
 }
 
 const OpCase cases_silu[] = {
     { "odd", silu_odd, "y = F.silu(x)" },
     { "one", silu_one, "y = F.silu(x)" },
     { "far", silu_far, "y = F.silu(x)", CASE_NO_DIFFERENCES },
-    { "between layers", silu_lined, "y = F.silu(x @ w + b) @ v" },
+    { "between layers", silu_layer, "y = F.silu(x @ w + b) @ v" },
     { "large", silu_large, "y = F.silu(x)", CASE_LIVE_ONLY },
     { 0 }
 };
@@ -108,7 +108,7 @@ const OpCase cases_sigmoid[] = {
 const OpCase cases_gelu[] = {
     { "odd", gelu_odd, "y = F.gelu(x)" },
     { "one", gelu_one, "y = F.gelu(x)" },
-    { "between layers", gelu_lined, "y = F.gelu(x @ w + b) @ v; z = F.gelu(u @ w + b) @ v" },
+    { "between layers", gelu_two_layers, "y = F.gelu(x @ w + b) @ v; z = F.gelu(u @ w + b) @ v" },
     { "large", gelu_large, "y = F.gelu(x)", CASE_LIVE_ONLY },
     { 0 }
 };
@@ -116,7 +116,7 @@ const OpCase cases_gelu[] = {
 const OpCase cases_gelu_tanh[] = {
     { "odd", gelu_tanh_odd, "y = F.gelu(x, approximate='tanh')" },
     { "one", gelu_tanh_one, "y = F.gelu(x, approximate='tanh')" },
-    { "between layers", gelu_tanh_lined, "y = F.gelu(x @ w + b, approximate='tanh') @ v" },
+    { "between layers", gelu_tanh_layer, "y = F.gelu(x @ w + b, approximate='tanh') @ v" },
     { "between wide layers", gelu_tanh_wide, "y = F.gelu(x @ w + b, approximate='tanh') @ v",
       CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
     { "many rows between layers", gelu_tanh_deep, "y = F.gelu(x @ w + b, approximate='tanh') @ v",

@@ -1,4 +1,4 @@
-/* cases_embedding.c -- rows by number, sinusoids of time. */
+/* cases_embedding.c -- rows of a table, sinusoids of time. */
 #include "ops/cases.h"
 
 #include "ops/embedding/embedding.h"

@@ -28,7 +28,7 @@ static void odd_widths(Case *c) { linear_case(c, SHAPE(2, 1024, 468), 564, true,
 static void odd_in(Case *c)     { linear_case(c, SHAPE(2048, 588), 464, false, true); }
 static void odd_out(Case *c)    { linear_case(c, SHAPE(2048, 472), 564, false, false); }
 
-/* Columns of dy are summed by blocks on a GPU: two such rows a line, or three blocks a row. */
+/* Columns of dy are summed by blocks on a GPU: two such rows per stripe, or three blocks per row. */
 static void wide_bias(Case *c)  { linear_case(c, SHAPE(300, 8), 1404, true, true); }
 static void wider_bias(Case *c) { linear_case(c, SHAPE(300, 4), 4612, true, true); }
 
@@ -43,7 +43,7 @@ static void twice(Case *c, bool in_out)      /* the gradients of w and b are sum
 static void torch_twice(Case *c)  { twice(c, false); }
 static void flax_twice(Case *c)   { twice(c, true); }
 
-/* Added to something by the product itself: to what only it reads, and to its own input. */
+/* The product itself adds: to a tensor that only it reads, and to its own input. */
 static void onto(Case *c, Shape x, int64_t out, bool in_out)
 {
     int64_t in = dim(x, -1);
@@ -61,7 +61,7 @@ static void torch_onto(Case *c) { onto(c, SHAPE(3, 5, 7), 9, false); }
 static void flax_onto(Case *c)  { onto(c, SHAPE(2, 11, 13), 4, true); }
 static void odd_onto(Case *c)   { onto(c, SHAPE(202, 1636), 1636, true); }
 
-/* One input of several layers: its gradient is their sum, made by the products themselves. */
+/* One input of several layers: its gradient is their sum, added by the products themselves. */
 static void shared(Case *c, Shape x, const int64_t outs[3], bool in_out, bool residual)
 {
     static const char *const weights[] = { "u", "v", "w" }, *const results[] = { "p", "q", "r" };
@@ -82,12 +82,12 @@ static void flax_shared(Case *c)
 {
     shared(c, SHAPE(2, 11, 13), (const int64_t[]){ 4, 18, 1 }, true, false);
 }
-/* what is added to is read elsewhere as well */
+/* the summand has other readers too */
 static void residuals(Case *c)
 {
     shared(c, SHAPE(5, 9), (const int64_t[]){ 9, 9, 0 }, true, true);
 }
-static void deep_shared(Case *c)             /* sums long enough to be cut into pieces on a GPU */
+static void deep_shared(Case *c)             /* sums long enough for split-K on a GPU */
 {
     shared(c, SHAPE(2, 32, 40), (const int64_t[]){ 4160, 2112, 0 }, false, false);
 }

@@ -28,7 +28,7 @@ static void one_channel(Case *c)
         batchnorm(case_in(c, "x", SHAPE(1, 37, 19, 1), -2, 2), none, none, 1e-5f, false, NULL));
 }
 
-static void two_rows(Case *c)                /* the least batch that has a variance */
+static void two_rows(Case *c)                /* the smallest batch that has a variance */
 {
     Tensor none = tensor_none(case_graph(c));
     case_out(c, "y",
@@ -42,7 +42,7 @@ static void frozen_input(Case *c)
     case_out(c, "y", batchnorm(x, w, b, 1e-5f, true, NULL));
 }
 
-static void twice(Case *c)                   /* gradients of the first over those of the second */
+static void twice(Case *c)                   /* the first's gradient in place of the second's */
 {
     Tensor x = case_in(c, "x", SHAPE(2, 5, 3, 6), -2, 2);
     Tensor w = case_in(c, "w", SHAPE(6), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(6), 0.25f, 0.5f);
@@ -63,7 +63,7 @@ static void many_pixels(Case *c)
     case_out(c, "y", batchnorm(x, w, b, 1e-5f, true, NULL));
 }
 
-static void odd_pixels(Case *c)              /* no vectors, a last round that is not full */
+static void odd_pixels(Case *c)              /* no vectors, an incomplete last round */
 {
     Tensor none = tensor_none(case_graph(c));
     Tensor x = case_in(c, "x", SHAPE(1, 95, 89, 3), -2, 3);

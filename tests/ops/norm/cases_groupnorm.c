@@ -43,7 +43,7 @@ static void one_group(Case *c)               /* three channels, one group, no af
         groupnorm(case_in(c, "x", SHAPE(1, 13, 17, 3), -1, 1), none, none, 1, 1e-5f, NORM_GELU));
 }
 
-static void one_channel(Case *c)             /* folded rows with a rest */
+static void one_channel(Case *c)             /* folded rows with a remainder */
 {
     Tensor none = tensor_none(case_graph(c));
     case_out(c, "y",
@@ -84,7 +84,7 @@ static void instance(Case *c)
     case_out(c, "y", instancenorm(case_in(c, "x", SHAPE(2, 4, 9, 21), -2, 5), 1e-5f));
 }
 
-static void twice(Case *c)                   /* the second may write over what the first made */
+static void twice(Case *c)                   /* the second may write in place of the first's output */
 {
     Tensor none = tensor_none(case_graph(c)), x = case_in(c, "x", SHAPE(2, 5, 7, 8), -2, 2);
     case_out(
@@ -92,7 +92,7 @@ static void twice(Case *c)                   /* the second may write over what t
         groupnorm(groupnorm(x, none, none, 2, 1e-5f, NORM_SILU), none, none, 4, 1e-5f, NORM_GELU));
 }
 
-static void large(Case *c)  /* several threads; cut inside a sample; rest of a block */
+static void large(Case *c)  /* several threads, a boundary inside a sample, an incomplete block */
 {
     Tensor x = case_in(c, "x", SHAPE(3, 13, 67, 96), -2, 3);
     Tensor w = case_in(c, "w", SHAPE(96), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(96), -1, 1);
@@ -118,8 +118,8 @@ static void large_wide(Case *c)  /* more channels than a block is meant for, few
     case_out(c, "y", groupnorm(x, w, b, 32, 1e-5f, NORM_SILU));
 }
 
-/* What goes around the norm is added by the node that makes its gradient. h is no parameter, whose
- * gradient is summed in fp32; twice x, it is exact in every type. */
+/* The norm's gradient node adds the gradient of the skip connection. h is no parameter, because those
+ * are summed in fp32; it is 2 x, which is exact in every type. */
 typedef enum Affine { NO_AFFINE, FROZEN, TRAINED } Affine;
 
 static void around(Case *c, Shape shape, int64_t groups, NormAct act, Affine affine_is)
@@ -148,7 +148,7 @@ static void frozen_12(Case *c) { around(c, SHAPE(2, 5, 7, 24), 2, NORM_RELU, FRO
 static void frozen_10(Case *c) { around(c, SHAPE(2, 5, 7, 20), 2, NORM_LINEAR, NO_AFFINE); }
 static void frozen_9(Case *c)  { around(c, SHAPE(2, 5, 7, 27), 3, NORM_GELU, NO_AFFINE); }
 
-static void residual_same(Case *c)           /* its gradient and what goes around it are one */
+static void residual_same(Case *c)           /* both gradients are the same tensor */
 {
     Tensor none = tensor_none(case_graph(c));
     Tensor h = affine(case_in(c, "x", SHAPE(2, 5, 7, 8), -1, 1.5f), 2, 0);
@@ -164,7 +164,7 @@ static void residual_twice(Case *c)          /* two norms of one value: the sum 
     case_out(c, "y", add(h, add(silu(one), tanh_of(two))));
 }
 
-static void residual_fp32(Case *c)           /* the way around is fp32 work and a second output */
+static void residual_fp32(Case *c)           /* the skip connection is fp32 and a second output */
 {
     Tensor none = tensor_none(case_graph(c));
     Tensor h = affine(case_in(c, "x", SHAPE(2, 5, 7, 8), -1, 1.5f), 2, 0);
@@ -186,8 +186,8 @@ static void residual_frozen(Case *c)         /* h wants no gradient, weight and 
     case_out(c, "y", add(h, groupnorm(h, w, b, 3, 1e-5f, NORM_SILU)));
 }
 
-/* Several rounds of a chunk, folded rows, numbers one by one, tiles of channels, a group that just
- * fits into a block. */
+/* Several rounds of a chunk, folded rows, single elements, tiles of channels, a group that just fits
+ * into a block. */
 static void around_silu(Case *c)  { around(c, SHAPE(3, 13, 67, 96), 32, NORM_SILU, TRAINED); }
 static void around_relu(Case *c)  { around(c, SHAPE(2, 41, 67, 64), 8, NORM_RELU, TRAINED); }
 static void around_thin(Case *c)  { around(c, SHAPE(3, 97, 131, 6), 2, NORM_GELU, TRAINED); }
@@ -196,14 +196,14 @@ static void around_each(Case *c)  { around(c, SHAPE(1, 33, 70, 40), 40, NORM_LIN
 static void around_wide(Case *c)  { around(c, SHAPE(2, 3, 5, 2560), 32, NORM_SILU, TRAINED); }
 static void around_group(Case *c) { around(c, SHAPE(2, 24, 32, 64), 4, NORM_SILU, FROZEN); }
 
-/* Each misuse ends in a sentence with the numbers, not in a crash. */
+/* Each misuse gives a message with the numbers, not a crash. */
 static const char *misuse(Case *c)
 {
     static const char *const said[] = {
         "30 channels do not divide into 32 groups",
         "do not divide into 0 groups",
-        "given both or neither",
-        "weight is f32 (7), the channels 30",
+        "give both weight and bias, or neither",
+        "weight is f32 (7), but the input has 30 channels",
         "must be floats (N,...,C)",
         "eps -1",
         "the map (2,5,30) does not fit",

@@ -31,7 +31,7 @@ static void three_wide(Case *c)
     case_out(c, "y", layernorm(x, w, b, 1e-2f));
 }
 
-static void one_wide(Case *c)                /* always the bias */
+static void one_wide(Case *c)                /* the output is always the bias */
 {
     Tensor x = case_in(c, "x", SHAPE(6, 1), -2, 3);
     Tensor w = case_in(c, "w", SHAPE(1), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(1), -1, 1);
@@ -65,7 +65,7 @@ static void frozen_input(Case *c)
     case_out(c, "y", layernorm(x, w, b, 1e-5f));
 }
 
-static void twice(Case *c)                   /* the second may write over what the first made */
+static void twice(Case *c)                   /* the second may write in place of the first's output */
 {
     Tensor none = tensor_none(case_graph(c)), x = case_in(c, "x", SHAPE(3, 5, 18), -2, 3);
     Tensor w = case_in(c, "w", SHAPE(18), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(18), -1, 1);
@@ -79,7 +79,7 @@ static void large(Case *c)                   /* several threads, float sums save
     case_out(c, "y", layernorm(x, w, b, 1e-5f));
 }
 
-/* What goes around the norm is added by the node that makes its gradient. */
+/* The norm's gradient node adds the gradient of the skip connection. */
 static void residual(Case *c)
 {
     Tensor x = case_in(c, "x", SHAPE(3, 4, 24), -2, 3);
@@ -87,7 +87,7 @@ static void residual(Case *c)
     case_out(c, "y", add(x, silu(layernorm(x, w, b, 1e-5f))));
 }
 
-static void residual_same(Case *c)           /* its gradient and what goes around it are one */
+static void residual_same(Case *c)           /* both gradients are the same tensor */
 {
     Tensor none = tensor_none(case_graph(c)), x = case_in(c, "x", SHAPE(3, 4, 24), -2, 3);
     case_out(c, "y", add(x, layernorm(x, none, none, 1e-5f)));
@@ -186,7 +186,7 @@ static void modulate_frozen_input(Case *c)
     case_out(c, "y", layernorm_modulate(x, p, 0, 16, 1e-5f));
 }
 
-static void modulate_large(Case *c)          /* threads meet inside a sample */
+static void modulate_large(Case *c)          /* a boundary between threads inside a sample */
 {
     Tensor x = case_in(c, "x", SHAPE(3, 131, 156), -2, 3),
            p = case_in(c, "p", SHAPE(3, 936), -1, 1);

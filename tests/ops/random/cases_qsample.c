@@ -1,4 +1,4 @@
-/* cases_qsample.c -- an image with the noise of time t. */
+/* cases_qsample.c -- samples with the noise of time t. */
 #include "ops/cases.h"
 
 #include "ops/random/qsample.h"

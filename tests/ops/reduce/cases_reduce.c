@@ -13,7 +13,7 @@ static void sum_each(Case *c)
     case_out(c, "all", sum_axes(x, 0, -1));
 }
 
-static void sum_large(Case *c)               /* several pieces, and K wider than a block */
+static void sum_large(Case *c)               /* several slices, and K wider than a block */
 {
     case_out(c, "y", sum_axes(case_in(c, "x", SHAPE(40000, 3), -1, 1), 0, 0));
     case_out(c, "z", mean_axes(case_in(c, "w", SHAPE(2, 150, 1100), -1, 1), 1, 1));

@@ -1,12 +1,12 @@
-/* parts.h -- one network of StableSR by itself, as PyTorch's baselines have it: random inputs, mean
- * square to a random target, everything in it trained unless said.
+/* networks.h -- one network of StableSR by itself, as in PyTorch's baselines: random inputs, mean
+ * squared error to a random target, everything trained unless stated otherwise.
  *
  *   edge   the edge processor
- *   unet   the UNet over eight channels; context and structure maps are given
- *   spade  the same, with nothing trained but its SPADE layers
+ *   unet   the UNet over eight channels; context and structure maps are inputs
+ *   spade  the same, but only its SPADE layers are trained
  */
-#ifndef BENCH_PARTS_H
-#define BENCH_PARTS_H
+#ifndef BENCH_NETWORKS_H
+#define BENCH_NETWORKS_H
 
 #include "base/random.h"
 #include "models/layers.h"
@@ -16,7 +16,7 @@
 
 #include <string.h>
 
-static Tensor part_edge(Graph *g, const void *config, int64_t batch, int64_t share)
+static Tensor network_edge(Graph *g, const void *config, int64_t batch, int64_t share)
 {
     const StableSr *m = config;
     Tensor y = stablesr_edge(feed(g, "edge", F32, SHAPE(batch, m->image, m->image, 3)), m);
@@ -24,7 +24,7 @@ static Tensor part_edge(Graph *g, const void *config, int64_t batch, int64_t sha
     return mse_loss(y, feed(g, "target", F32, tensor_shape(y)), 1.0f / (float)share);
 }
 
-static Tensor part_unet(Graph *g, const void *config, int64_t batch, int64_t share)
+static Tensor network_unet(Graph *g, const void *config, int64_t batch, int64_t share)
 {
     const StableSr *m = config;
     int64_t side = m->latent;
@@ -41,28 +41,30 @@ static Tensor part_unet(Graph *g, const void *config, int64_t batch, int64_t sha
     return mse_loss(y, feed(g, "target", F32, tensor_shape(y)), 1.0f / (float)share);
 }
 
-static Tensor part_spade(Graph *g, const void *config, int64_t batch, int64_t share)
+static Tensor network_spade(Graph *g, const void *config, int64_t batch, int64_t share)
 {
-    Tensor loss = part_unet(g, config, batch, share);
+    Tensor loss = network_unet(g, config, batch, share);
     for (int32_t i = 0; i < g->n_params; i++)
         g->params[i].frozen = !strstr(g->params[i].name, "spade");
     return loss;
 }
 
-/* Makes a recipe of StableSR one of its part; the sizes are the recipe's. */
-static Err part_take(const char *part, Recipe *recipe)
+/* Makes a recipe of StableSR train one of its networks alone, at the recipe's sizes. */
+static Err network_choose(const char *name, Recipe *recipe)
 {
     static ModelDef alone;
     alone = *recipe->model;
-    alone.loss = !strcmp(part, "edge") ? part_edge : !strcmp(part, "unet") ? part_unet
-               : !strcmp(part, "spade") ? part_spade : NULL;
+    alone.loss = !strcmp(name, "edge")    ? network_edge
+                 : !strcmp(name, "unet")  ? network_unet
+                 : !strcmp(name, "spade") ? network_spade
+                                          : NULL;
     if (!alone.loss || strcmp(alone.name, "stablesr"))
         return fail(E_USAGE, "--part takes edge, unet or spade, with a recipe of stablesr");
     recipe->model = &alone;
     return OK;
 }
 
-static void part_fill(Feeds *feeds)
+static void network_fill(Feeds *feeds)
 {
     for (int32_t i = 0; i < feeds->n; i++) {
         FeedBuffer *feed = &feeds->list[i];

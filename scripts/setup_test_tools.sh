@@ -1,6 +1,6 @@
 #!/bin/sh
-# Outside judges that are programs of the system: chromium looks at the HTML report, CBC proves plans of small
-# graphs. Tests that ask them are skipped with a word where they are not; nothing is done when they are there.
+# Installs system packages that some tests need: chromium opens the HTML report, CBC proves optimal plans of small
+# graphs. Without them these tests are skipped with a message. Does nothing if they are there.
 set -eu
 missing=""
 command -v chromium > /dev/null 2>&1 || missing="$missing chromium"

@@ -157,11 +157,21 @@ static void dit3d_sample_graph(Graph *g, const void *config, const SamplerConfig
     g->phase = phase;
 }
 
+static const ModelWhatIf dit3d_what_if[] = {
+    { "half the frames", "frames", SIZE_HALF },
+    { "half the resolution", "image", SIZE_HALF },
+    { "patches of twice the side", "patch", SIZE_TWICE },
+    { "half the width", "width", SIZE_HALF },
+    { "twice the heads, half as wide", "heads", SIZE_TWICE },
+    { "fewer layers", "depth", SIZE_TWO_THIRDS },
+    { 0 }
+};
+
 const ModelDef model_dit3d = {
     .name = "dit3d",
     .summary = "text to video: a diffusion transformer over 3-D patches, or over frames",
     .fields = dit3d_fields, .config_bytes = sizeof(Dit3d), .defaults = &dit3d_defaults,
-    .check = dit3d_check, .loss = dit3d_loss,
+    .check = dit3d_check, .loss = dit3d_loss, .what_if = dit3d_what_if,
     .check_sampler = dit3d_check_sampler,
     .sample_graph = dit3d_sample_graph, .sample = dit3d_sample,
 };

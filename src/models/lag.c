@@ -312,10 +312,22 @@ static void lag_sample_graph(Graph *g, const void *config, const SamplerConfig *
     g->phase = phase;
 }
 
+static const ModelWhatIf lag_what_if[] = {
+    { "fewer images a set", "set_size", SIZE_HALF_UP },
+    { "half the resolution", "image", SIZE_HALF },
+    { "patches of twice the side", "patch", SIZE_TWICE },
+    { "half the channels", "hidden", SIZE_HALF },
+    { "half the encoder's head width", "encoder_head_width", SIZE_HALF },
+    { "fewer DiT layers", "depth", SIZE_TWO_THIRDS },
+    { "fewer encoder layers", "encoder_depth", SIZE_TWO_THIRDS },
+    { "half the encoder's heads", "encoder_heads", SIZE_HALF },
+    { 0 }
+};
+
 const ModelDef model_lag = {
     .name = "lag", .summary = "few-shot set diffusion: images denoised given their set",
     .fields = lag_fields, .config_bytes = sizeof(Lag), .defaults = &lag_defaults,
-    .check = lag_check, .loss = lag_loss,
+    .check = lag_check, .loss = lag_loss, .what_if = lag_what_if,
     .check_sampler = lag_check_sampler, .sampler_kind = SAMPLER_DDIM,
     .sample_graph = lag_sample_graph, .sample = lag_sample,
 };

@@ -69,6 +69,17 @@ typedef struct BatchRest {
 
 enum { BATCH_REST_MAX = 8 };
 
+/* A smaller model that `explain --what-if` tries: keys of the `model:` section are scaled. */
+typedef enum SizeFactor {
+    SIZE_HALF, SIZE_HALF_UP, SIZE_TWICE, SIZE_THREE_QUARTERS, SIZE_TWO_THIRDS
+} SizeFactor;
+
+typedef struct ModelWhatIf {
+    const char *text;            /* "half the channels" */
+    const char *keys;            /* integers or lists of integers; several are separated by spaces */
+    SizeFactor  factor;
+} ModelWhatIf;
+
 typedef struct ModelDef {
     const char  *name, *summary;
     const Field *fields;         /* the `model:` section of a recipe */
@@ -89,6 +100,7 @@ typedef struct ModelDef {
     const char *(*no_split)(const void *config);
     /* Fills `rest` and returns how many there are. NULL: none. */
     int    (*batch_rest)(const void *config, int64_t batch, BatchRest *rest);
+    const ModelWhatIf *what_if;  /* ends with a NULL text; NULL: none */
     const char  *slow_params; /* name endings that use optimizer.slow_lr, '|' between; NULL: none */
 
     /* Builds the phases PHASE_SAMPLE_BEGIN (its feeds are loaded from the data or --input),

@@ -364,10 +364,19 @@ static const char *sashimi_no_split(const void *config)
                : NULL;
 }
 
+static const ModelWhatIf sashimi_what_if[] = {
+    { "half the sequence length", "length", SIZE_HALF },
+    { "fewer layers", "layers", SIZE_THREE_QUARTERS },
+    { "fewer mixtures", "components", SIZE_TWO_THIRDS },
+    { "half the channels", "width", SIZE_HALF },
+    { "half the state", "state", SIZE_HALF },
+    { 0 }
+};
+
 const ModelDef model_sashimi = {
     .name = "sashimi", .summary = "state spaces over raw audio, with a mixture of logistics",
     .fields = sashimi_fields, .config_bytes = sizeof(Sashimi), .defaults = &sashimi_defaults,
-    .check = sashimi_check, .loss = sashimi_loss, .no_split = sashimi_no_split,
+    .check = sashimi_check, .loss = sashimi_loss, .what_if = sashimi_what_if, .no_split = sashimi_no_split,
     .slow_params = "kernel.A_real|kernel.A_imag|kernel.P|kernel.B|kernel.inv_dt",
     .check_sampler = sashimi_check_sampler, .sampler_kind = SAMPLER_RECURRENT,
     .sample_graph = sashimi_sample_graph, .sample = sashimi_sample,

@@ -371,10 +371,20 @@ static void stablesr_sample_graph(Graph *g, const void *config, const SamplerCon
     g->phase = phase;
 }
 
+static const ModelWhatIf stablesr_what_if[] = {
+    { "half the resolution", "image latent", SIZE_HALF },
+    { "half the U-Net's channels", "channels", SIZE_HALF },
+    { "half the edge channels", "edge_width", SIZE_HALF },
+    { "fewer edge layers", "edge_convs", SIZE_HALF_UP },
+    { "half the head width", "head_width", SIZE_HALF },
+    { "fewer layers", "layers", SIZE_HALF },
+    { 0 }
+};
+
 const ModelDef model_stablesr = {
     .name = "stablesr", .summary = "super-resolution by latent diffusion, with an edge branch",
     .fields = stablesr_fields, .config_bytes = sizeof(StableSr), .defaults = &stablesr_defaults,
-    .check = stablesr_check, .loss = stablesr_loss,
+    .check = stablesr_check, .loss = stablesr_loss, .what_if = stablesr_what_if,
     .check_sampler = stablesr_check_sampler,
     .sample_graph = stablesr_sample_graph, .sample = stablesr_sample,
 };

@@ -188,10 +188,20 @@ static void stdiff_sample_graph(Graph *g, const void *config, const SamplerConfi
     g->phase = phase;
 }
 
+static const ModelWhatIf stdiff_what_if[] = {
+    { "fewer predicted frames", "predicted", SIZE_HALF_UP },
+    { "fewer observed frames", "observed", SIZE_HALF_UP },
+    { "half the resolution", "image", SIZE_HALF },
+    { "half the channels", "channels", SIZE_HALF },
+    { "half the head width", "head_width", SIZE_HALF },
+    { "fewer layers", "layers", SIZE_HALF },
+    { 0 }
+};
+
 const ModelDef model_stdiff = {
     .name = "stdiff", .summary = "prediction of video and range images by motion and diffusion",
     .fields = stdiff_fields, .config_bytes = sizeof(Stdiff), .defaults = &stdiff_defaults,
-    .check = stdiff_check, .loss = stdiff_loss,
+    .check = stdiff_check, .loss = stdiff_loss, .what_if = stdiff_what_if,
     .batch_rest = stdiff_batch_rest, .check_sampler = stdiff_check_sampler,
     .sample_graph = stdiff_sample_graph, .sample = stdiff_sample,
 };

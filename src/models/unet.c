@@ -178,10 +178,17 @@ static Err unet_sample(Sampler *s, const void *config, SampleResult *result)
     return OK;
 }
 
+static const ModelWhatIf unet_what_if[] = {
+    { "half the resolution", "height width", SIZE_HALF },
+    { "half the channels", "widths", SIZE_HALF },
+    { "twice the heads, half as wide", "heads", SIZE_TWICE },
+    { 0 }
+};
+
 const ModelDef model_unet = {
     .name = "unet", .summary = "a small denoising U-Net with attention",
     .fields = unet_fields, .config_bytes = sizeof(Unet), .defaults = &unet_defaults,
-    .check = unet_check, .loss = unet_loss,
+    .check = unet_check, .loss = unet_loss, .what_if = unet_what_if,
     .check_sampler = unet_check_sampler,
     .sample_graph = unet_sample_graph, .sample = unet_sample,
 };

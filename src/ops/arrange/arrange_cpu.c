@@ -20,8 +20,8 @@ static AxisRuns runs_of(Shape shape, int axis, Type type)
     return runs;
 }
 
-/* Copies rows from..to from src (NULL: zeros) to dst, each with its stride. Single elements have loops
- * of their own, where memcpy becomes one instruction instead of a call. */
+/* Copies rows from..to from src (NULL: zeros) to dst, each with its stride. Single elements have
+ * loops of their own, where memcpy becomes one instruction instead of a call. */
 static void copy_rows(char *dst, int64_t dst_stride, const char *src, int64_t src_stride,
                       int64_t bytes, int64_t from, int64_t to)
 {

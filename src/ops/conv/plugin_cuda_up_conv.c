@@ -1,5 +1,5 @@
-/* plugin_cuda_up_conv.c -- up_conv on CUDA: a sub-pixel convolution where that kernel takes the node,
- * else a convolution of the large map, which is in the workspace. */
+/* plugin_cuda_up_conv.c -- up_conv on CUDA: a sub-pixel convolution where that kernel takes the
+ * node, else a convolution of the large map, which is in the workspace. */
 #include "linalg/subpixel_conv.h"
 #include "ops/cuda_kernel.h"
 #include "ops/linear/bias_sums_cuda.h"

@@ -126,8 +126,8 @@ Err linear_grad_w_cpu(const Call *call)
     return linear_grad_w_linalg(call);
 }
 
-/* Column sums: each thread sums a range of rows into its own row of the workspace, in double so that
- * millions of pixels do not lose digits. The threads' sums are then added in order. */
+/* Column sums: each thread sums a range of rows into its own row of the workspace, in double so
+ * that millions of pixels do not lose digits. The threads' sums are then added in order. */
 size_t bias_sums_bytes(int threads, int64_t width)
 {
     return (size_t)threads * (size_t)width * sizeof(double);

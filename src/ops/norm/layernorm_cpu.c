@@ -1,8 +1,8 @@
 /* layernorm_cpu.c -- norms over the last axis on the CPU, row by row; a row stays in the cache.
  *
  * Rows are divided into one range per thread. Layer norm is the modulated norm with one weight and
- * bias for all rows. Sums for their gradients are kept per (row b of packed, thread t) in slot b + t,
- * which no other pair has, since ranges are consecutive.
+ * bias for all rows. Sums for their gradients are kept per (row b of packed, thread t) in slot b +
+ * t, which no other pair has, since ranges are consecutive.
  */
 #include "ops/norm/layernorm.h"
 
@@ -22,7 +22,7 @@ typedef struct LayernormRows {            /* one run of a kernel, forward or bac
     Type        type, type_y, type_w;
     const void *x, *dy, *weight, *bias;
     const void *before;          /* added to dx, or NULL; of x's type */
-    int64_t     pitch;           /* elements from one sample's weight to the next's; 0: one for all */
+    int64_t     pitch;           /* elements from one sample's weight to the next's, or 0 */
     float       plus;            /* added to the weight */
     double      eps;
     void       *y;               /* or dx */

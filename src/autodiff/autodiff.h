@@ -1,8 +1,8 @@
 /* autodiff.h -- forward graph -> backward nodes -> the whole training step.
  *
- * autodiff_backward walks the forward nodes in reverse and lets each operator's gradient rule add its
- * nodes. Where a value is used more than once, its gradients are summed by explicit `add` nodes in
- * the order of the walk, so the order of addition does not depend on the order of execution.
+ * autodiff_backward walks the forward nodes in reverse and lets each operator's gradient rule add
+ * its nodes. Where a value is used more than once, its gradients are summed by explicit `add` nodes
+ * in the order of the walk, so the order of addition does not depend on the order of execution.
  * autodiff_train adds accumulation, clipping, optimizer and EMA.
  */
 #ifndef AUTODIFF_AUTODIFF_H

@@ -10,7 +10,7 @@ typedef struct BackwardWalk {
     Tensor *grad;                /* per value: the sum of its gradients so far, or none */
     bool   *is_param;            /* per value: a trained parameter itself */
     bool   *is_reshaped;         /* per value: a trained parameter, reshaped */
-    int32_t *first_use;          /* per value: the first node that reads it, so the last in reverse */
+    int32_t *first_use;          /* per value: its first reader, the last in reverse */
     int32_t n_values;            /* forward values; later ones belong to the backward pass */
 } BackwardWalk;
 
@@ -51,9 +51,9 @@ static void walk_give(BackwardWalk *walk, int32_t value, Tensor d)
     *sum = tensor_ok(*sum) ? add(*sum, d) : d;
 }
 
-/* A value's gradient as its producer gets it: in the value's own type. The sum may be wider (a 2-byte
- * value with fp32 readers). Rounding it once here lets the backward pass use the same 2-byte units as
- * the forward pass. The gradient of a parameter keeps its type. */
+/* A value's gradient as its producer gets it: in the value's own type. The sum may be wider (a
+ * 2-byte value with fp32 readers). Rounding it once here lets the backward pass use the same 2-byte
+ * units as the forward pass. The gradient of a parameter keeps its type. */
 static Tensor walk_gradient(BackwardWalk *walk, int32_t value)
 {
     Tensor sum = value >= 0 ? walk->grad[value] : tensor_none(walk->graph);
@@ -63,8 +63,8 @@ static Tensor walk_gradient(BackwardWalk *walk, int32_t value)
     return cast(sum, value_at(walk->graph, value)->type);
 }
 
-/* The sum so far of an input, where the node may add to it: the node reads the input once, and the sum
- * has its shape. */
+/* The sum so far of an input, where the node may add to it: the node reads the input once, and the
+ * sum has its shape. */
 static Tensor walk_so_far(const BackwardWalk *walk, const Node *node, int input)
 {
     Tensor none = tensor_none(walk->graph),

@@ -14,7 +14,7 @@
 
 typedef struct CudaHandle {  /* Device.handle; without a stream when planning for a described GPU */
     cudaStream_t stream;
-    cudaStream_t copies[2];      /* by CopyWay: host transfers beside the kernels */
+    cudaStream_t copies[2];      /* by CopyDirection: host transfers beside the kernels */
     /* multiprocessors: grids of reductions depend on their number, so a plan holds for one */
     int          sms;
     int          capability;     /* 90 for sm_90 */

@@ -68,12 +68,12 @@ typedef struct DeviceApi {
 /* Copies between the arena and pinned host memory, concurrent with kernels: one queue per
  * direction, each in order. A copy begins after all kernels queued before it; its event is reached
  * when it has ended. Copies are captured like kernels. */
-typedef enum CopyWay { COPY_TO_HOST, COPY_TO_DEVICE } CopyWay;
+typedef enum CopyDirection { COPY_TO_HOST, COPY_TO_DEVICE } CopyDirection;
 
 typedef struct DeviceQueues {
     Err  (*event_new)(const Device *device, void **event);
     void (*event_free)(const Device *device, void *event);
-    Err (*copy)(const Device *device, CopyWay way, void *to, const void *from, size_t bytes,
+    Err (*copy)(const Device *device, CopyDirection way, void *to, const void *from, size_t bytes,
                 void *event);
     /* kernels queued from now on wait for the event */
     Err  (*join)(const Device *device, void *event);

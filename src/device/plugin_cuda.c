@@ -138,7 +138,7 @@ static void cuda_event_free(const Device *device, void *event)
     cudaEventDestroy(event);
 }
 
-static Err cuda_copy(const Device *device, CopyWay way, void *to, const void *from, size_t bytes,
+static Err cuda_copy(const Device *device, CopyDirection way, void *to, const void *from, size_t bytes,
                      void *event)
 {
     CudaHandle  *handle = handle_of(device);

@@ -11,7 +11,7 @@
 #define HOST_OFFSET ((int64_t)1 << 61)       /* beyond every arena */
 
 typedef struct Copy {
-    CopyWay     way;
+    CopyDirection     way;
     void       *to;
     const void *from;
     size_t      bytes;

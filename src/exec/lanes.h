@@ -33,7 +33,7 @@ static inline bool extents_meet(const Extent *a, const Extent *b)
 
 enum {
     LANE_ASIDE = 1,              /* beside lane 0: launches off the critical path */
-    LANE_COPIES = 2,             /* and 3: one lane for each CopyWay */
+    LANE_COPIES = 2,             /* and 3: one lane for each CopyDirection */
     LANES = 4
 };
 

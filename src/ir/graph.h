@@ -6,9 +6,10 @@
  *   - A Tensor is a value's handle; it knows its graph, so that builder calls nest.
  *   - A builder that is misused returns a poisoned tensor, which later calls pass along;
  *     graph_check reports the first cause. So model files carry no error handling.
- *   - A value without a producer is persistent: parameters, state, constants. All others are produced
- *     by exactly one node. A node may also write persistent values it reads (an update): they are
- *     then among both its inputs and its outputs, and the node runs once per repeat of its phase.
+ *   - A value without a producer is persistent: parameters, state, constants. All others are
+ *     produced by exactly one node. A node may also write persistent values it reads (an update):
+ *     they are then among both its inputs and its outputs, and the node runs once per repeat of its
+ *     phase.
  *   - Nodes are in a valid order of execution within their phase.
  */
 #ifndef IR_GRAPH_H
@@ -164,11 +165,11 @@ typedef struct Module {
 /* Which form of the same computation builders choose, beyond what a model says. Fixed while a phase
  * is built. */
 typedef struct BuildOptions {
-    bool    given_noise;         /* noise and timesteps are fed, for comparison with other programs */
+    bool    given_noise;         /* noise and timesteps are fed, to compare with other programs */
     bool    stored_attention;    /* attention keeps its probabilities instead of recomputing them */
     bool    subpixel;            /* 3x3 convolutions of upsampled maps read the small map */
-    int64_t split;               /* above 1: a recipe's micro-batch is split into so many, and a loss
-                                  * that counts its elements must count over all of them */
+    int64_t split;               /* above 1: a recipe's micro-batch is split into so many, and a
+                                  * loss that counts its elements must count over all of them */
     bool    counts_given;        /* such a loss is given its count although the micro-batch is whole,
                                   * because it may run in chunks */
 } BuildOptions;
@@ -213,7 +214,7 @@ Tensor graph_poison(Graph *graph, Err code, const char *fmt, ...)
 void   scope_open(Graph *graph, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void   scope_close(Graph *graph);
 
-/* Model files call builders through macros that record the line; layers keep their caller's line. */
+/* Model files call builders through macros that note the line; layers keep their caller's line. */
 static inline Graph *at_line(Graph *graph, const char *file, int line)
 {
     graph->source = (Source){ file, line };
@@ -237,8 +238,8 @@ Param *param_find(Graph *graph, const char *name);      /* by full disk name; NU
 /* of this value or of one that stands in for it; NULL: none */
 Param *param_of(const Graph *graph, int32_t value);
 
-/* Copies the modules, parameters, constants and state of another graph into an empty one of the same
- * pool; into[v] is the copy of value v of `from`, or TENSOR_NONE. */
+/* Copies the modules, parameters, constants and state of another graph into an empty one of the
+ * same pool; into[v] is the copy of value v of `from`, or TENSOR_NONE. */
 void   graph_copy_state(Graph *graph, const Graph *from, int32_t *into);
 
 /* One node. Inputs may be TENSOR_NONE where the op allows it. Returns output 0; out may be NULL. */

@@ -8,7 +8,7 @@
 #include "device/device.h"
 #include "ir/graph.h"
 
-/* The algorithm of a node, written into the plan; valid for one library version and thread count. */
+/* A node's algorithm, written into the plan; valid for one library version and thread count. */
 typedef struct Choice {
     uint64_t    algo[8];         /* private to the kernel */
     size_t      workspace_bytes; /* exact */
@@ -31,9 +31,9 @@ typedef struct Kernel Kernel;
 struct Kernel {
     Err (*choose)(const Node *, const Device *, Choice *); /* before planning; NULL: no workspace */
     Err (*prepare)(Pool *, Call *);                        /* once per node; may be NULL */
-    Err (*run)(const Call *);                              /* every step: no allocation, no search */
-    /* Runs consecutive, independent nodes of one operator (updates of parameters) together, with the
-     * same bits as run of each. May be NULL. */
+    Err (*run)(const Call *);                              /* every step; allocates nothing */
+    /* Runs consecutive, independent nodes of one operator (updates of parameters) together, with
+     * the same bits as run of each. May be NULL. */
     Err (*run_all)(const Call *const *, int n);
 };
 
@@ -44,8 +44,8 @@ typedef struct Cost {
 typedef struct Grad Grad;
 
 /* How an operator runs chunk by chunk (rewrite/chunk.h). A tensor is sliced along its first axis
- * longer than one, so that a chunk is contiguous. The promise: chunk i of every output depends only on
- * chunk i of the inputs listed and on the other inputs whole. */
+ * longer than one, so that a chunk is contiguous. The promise: chunk i of every output depends only
+ * on chunk i of the inputs listed and on the other inputs whole. */
 typedef enum ChunkBy {
     CHUNK_NEVER,
     CHUNK_ELEMENTS,              /* element by element: every input has the output's shape */
@@ -68,7 +68,7 @@ typedef struct ChunkCall {       /* the node of one chunk, being built */
 typedef struct ChunkDef {
     ChunkBy  by;
     uint32_t inputs;             /* INPUT(i) | ...: sliced; CHUNK_ELEMENTS: all of them */
-    bool   (*fit)(const ChunkCall *call);    /* false: cannot be; NULL: the attribute is unchanged */
+    bool   (*fit)(const ChunkCall *call);    /* false: no; NULL: the attribute is unchanged */
 } ChunkDef;
 
 #define INPUT(i)   (1u << (i))
@@ -92,7 +92,7 @@ struct OpDef {
     int    id;                   /* its place in every table of operators (ops/ops.h) */
     int    attr_bytes;
     int    n_in, n_out;          /* n_in < 0: any number, at least -n_in */
-    int    inplace;              /* IN_PLACE_OF(i): output 0 may take over input i's bytes; 0: never */
+    int    inplace;              /* IN_PLACE_OF(i): output 0 may take input i's bytes; 0: never */
     bool   view;                 /* output 0 shares input 0's bytes; no kernel runs */
     bool   once;                 /* has an effect on state: never recomputed */
     Err  (*shape)(Node *);       /* type and shape of every output, by out_set */
@@ -104,8 +104,8 @@ struct OpDef {
     ChunkDef    chunk;
     NeverStored never_stored;
     Kernel cpu;
-    /* How many partial column sums of output 0 the node can write beside it (node_partial_sums); NULL
-     * or 0: none. */
+    /* How many partial column sums of output 0 the node can write beside it (node_partial_sums);
+     * NULL or 0: none. */
     int64_t (*partial_sums)(const Node *);
 };
 /* graph_take_inplace makes use of it where nothing else reads the input. */
@@ -126,12 +126,12 @@ void    out_set(Node *n, int i, Type type, Shape shape);
 void    out_is_input(Node *n, int i, int input);
 void    out_view(Node *n, int64_t offset_bytes, Type type, Shape shape);
 void    out_class(Node *n, int i, Class mem_class);
-void    in_class(Node *n, int i, Class mem_class);   /* unless it has another class than activations */
+void    in_class(Node *n, int i, Class mem_class);   /* if it is an activation so far */
 #define ATTR(n, T) ((const T *)(n)->attr)
 
 /* Partial column sums: fp32 sums of the columns of x (its last axis), as rounded to x's type, over
- * blocks of rows; together they add up to the sum over all rows. Where x's producer can write them, it
- * gets one more output than its operator has, and that is returned. Otherwise x itself is. */
+ * blocks of rows; together they add up to the sum over all rows. Where x's producer can write them,
+ * it gets one more output than its operator has, and that is returned. Otherwise x itself is. */
 Tensor  node_partial_sums(Tensor x);
 float  *call_partial_sums(const Call *call);     /* where to write them; NULL: not asked for */
 

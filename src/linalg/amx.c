@@ -4,7 +4,7 @@
 #include "base/err.h"
 #include "linalg/gemm.h"
 
-void amx_turn(uint32_t *dst, int64_t width, const uint32_t *src, int64_t ld)
+void amx_transpose(uint32_t *dst, int64_t width, const uint32_t *src, int64_t ld)
 {
     const float *rows[AMX_NR];
     for (int64_t r = 0; r < width; r++)

@@ -53,6 +53,6 @@ static inline void amx_pair(uint32_t *restrict pairs, const uint16_t *restrict l
 }
 
 /* Transposes: dst[k*width + r] = src[r*ld + k] for 16 k; any 32-bit words, 16 or 32 rows. */
-void amx_turn(uint32_t *dst, int64_t width, const uint32_t *src, int64_t ld);
+void amx_transpose(uint32_t *dst, int64_t width, const uint32_t *src, int64_t ld);
 
 #endif

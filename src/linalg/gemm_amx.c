@@ -109,7 +109,7 @@ static void amx_pack_a(const GemmSide *a, GemmRange m, int64_t k0, int64_t kk, u
                 const uint16_t *src = a->block(a, some, k0 + k, &nk, room, &ld);
                 amx_stage_pairs(stage, wide, src, ld, nk, ni);
                 for (int64_t x = 0; x < wide; x += AMX_ROWS)
-                    amx_turn((uint32_t *)(void *)(dst + amx_tile_at(i + x, k, kk)), 16, stage + x,
+                    amx_transpose((uint32_t *)(void *)(dst + amx_tile_at(i + x, k, kk)), 16, stage + x,
                              wide);
             }
         return;
@@ -159,7 +159,7 @@ static void amx_pack_b(const GemmSide *b, GemmRange n, int64_t k0, int64_t kk, u
                     amx_copy_row(to + r * AMX_K, 0, src + r * ld + x, have);
                 for (int64_t r = ni; r < AMX_NR; r++)
                     amx_zero_row(to + r * AMX_K, 0, have);
-                amx_turn(dst + (k + x) / 2 * AMX_NR, AMX_NR, rows, AMX_K / 2);
+                amx_transpose(dst + (k + x) / 2 * AMX_NR, AMX_NR, rows, AMX_K / 2);
             }
         }
 }

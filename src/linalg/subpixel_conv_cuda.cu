@@ -7,7 +7,7 @@ extern "C" {
 }
 #include "linalg/direct_conv_host.h"
 
-static int64_t small_of(const PhaseConv *conv, int axis)
+static int64_t small_of(const SubpixelConv *conv, int axis)
 {
     return conv->tiled.desc.in[axis] / conv->up;
 }
@@ -15,7 +15,7 @@ static int64_t small_of(const PhaseConv *conv, int axis)
 static int64_t subpixel_taps(int up) { return (int64_t)(up + 2) * (up + 2); }
 
 /* Elements of the tiles' result; for weights that of all taps. */
-static int64_t subpixel_result(const PhaseConv *conv)
+static int64_t subpixel_result(const SubpixelConv *conv)
 {
     const ConvDesc *c = &conv->tiled.desc;
     int64_t         small = c->n * small_of(conv, 1) * small_of(conv, 2);
@@ -24,7 +24,7 @@ static int64_t subpixel_result(const PhaseConv *conv)
                                            : subpixel_taps(conv->up) * c->ci * c->co;
 }
 
-static size_t folded_bytes(const PhaseConv *conv)
+static size_t folded_bytes(const SubpixelConv *conv)
 {
     const ConvDesc *c = &conv->tiled.desc;
     int64_t         folded = (int64_t)axis_weights(conv->up) * axis_weights(conv->up);
@@ -33,12 +33,12 @@ static size_t folded_bytes(const PhaseConv *conv)
                : (size_t)align_up(folded * c->ci * c->co * 2, 256);
 }
 
-static bool subpixel_has_partials(const PhaseConv *conv)
+static bool subpixel_has_partials(const SubpixelConv *conv)
 {
     return conv->tiled.splits > 1 || conv->tiled.desc.kind == CONV_BACKWARD_WEIGHTS;
 }
 
-extern "C" size_t subpixel_conv_workspace(const PhaseConv *conv)
+extern "C" size_t subpixel_conv_workspace(const SubpixelConv *conv)
 {
     const ConvDesc *c = &conv->tiled.desc;
     int64_t partials = subpixel_has_partials(conv) ? subpixel_result(conv) * conv->tiled.splits : 0;
@@ -48,7 +48,7 @@ extern "C" size_t subpixel_conv_workspace(const PhaseConv *conv)
 }
 
 /* A model of the time, as in direct_conv_cuda.cu. */
-static double subpixel_us(const PhaseConv *conv, int64_t tiles, double steps, int sms)
+static double subpixel_us(const SubpixelConv *conv, int64_t tiles, double steps, int sms)
 {
     static const double step[] = { 0.29, 0.42, 0.60, 0.75 };
     const DirectConv   *t = &conv->tiled;
@@ -59,10 +59,10 @@ static double subpixel_us(const PhaseConv *conv, int64_t tiles, double steps, in
 }
 
 extern "C" bool subpixel_conv_plan(const CudaHandle *handle, const ConvDesc *c, int64_t up,
-                                PhaseConv *out)
+                                SubpixelConv *out)
 {
     bool      weights = c->kind == CONV_BACKWARD_WEIGHTS, data = c->kind == CONV_BACKWARD_DATA;
-    PhaseConv conv = { .tiled = { .desc = *c }, .up = (int)up };
+    SubpixelConv conv = { .tiled = { .desc = *c }, .up = (int)up };
     DirectConv *t = &conv.tiled;
     double      best = 1e30;
     if (!cuda_has_sm90a(handle) || (c->type_x != BF16 && c->type_x != F16) ||
@@ -112,7 +112,7 @@ extern "C" bool subpixel_conv_plan(const CudaHandle *handle, const ConvDesc *c, 
 #ifdef PLIMSOLL_SM90A
 
 template <int KIND, int N, class T>
-static Err kernel_run(const CudaHandle *handle, const PhaseConv *conv, const SubpixelMaps *maps,
+static Err kernel_run(const CudaHandle *handle, const SubpixelConv *conv, const SubpixelMaps *maps,
                       const SubpixelJob *job)
 {
     static bool       ready;
@@ -132,7 +132,7 @@ static Err kernel_run(const CudaHandle *handle, const PhaseConv *conv, const Sub
 }
 
 template <int KIND, class T>
-static Err tile_run(const CudaHandle *handle, const PhaseConv *conv, const SubpixelMaps *maps,
+static Err tile_run(const CudaHandle *handle, const SubpixelConv *conv, const SubpixelMaps *maps,
                        const SubpixelJob *job)
 {
     int columns = conv->tiled.columns;
@@ -143,7 +143,7 @@ static Err tile_run(const CudaHandle *handle, const PhaseConv *conv, const Subpi
 }
 
 /* The small map, and the large one sub-pixel by sub-pixel. */
-static Err maps_make(const PhaseConv *conv, const void *small, const char *large, const void *folded,
+static Err maps_make(const SubpixelConv *conv, const void *small, const char *large, const void *folded,
                      SubpixelMaps *maps)
 {
     const ConvDesc   *c = &conv->tiled.desc;
@@ -164,7 +164,7 @@ static Err maps_make(const PhaseConv *conv, const void *small, const char *large
 }
 
 template <class T>
-static Err subpixel_run(const CudaHandle *handle, const PhaseConv *conv, const DirectArgs *args)
+static Err subpixel_run(const CudaHandle *handle, const SubpixelConv *conv, const DirectArgs *args)
 {
     const DirectConv *t = &conv->tiled;
     const ConvDesc   *c = &t->desc;
@@ -219,7 +219,7 @@ static Err subpixel_run(const CudaHandle *handle, const PhaseConv *conv, const D
 
 #endif
 
-extern "C" Err subpixel_conv_run(const CudaHandle *handle, const PhaseConv *conv,
+extern "C" Err subpixel_conv_run(const CudaHandle *handle, const SubpixelConv *conv,
                               const DirectArgs *args)
 {
 #ifdef PLIMSOLL_SM90A

@@ -1,5 +1,5 @@
-/* operator.h -- macros that define an operator. The build finds their uses (scripts/list_ops.sh) and
- * makes the lists of ops.h from them: there is nothing else to register.
+/* operator.h -- macros that define an operator. The build finds their uses (scripts/list_ops.sh)
+ * and makes the lists of ops.h from them: there is nothing else to register.
  *
  *   OPERATOR(softplus, .doc = "log(1 + exp(x))", .n_in = 1, ...)     op_softplus; needs test cases
  *   OPERATOR_INTERNAL(softplus_grad, ...)      built by another's gradient rule and tested with it

@@ -3,8 +3,8 @@
  * A file holds the kernels of one stem and their run functions, extern "C" Err X_cuda(const Call
  * *). Arithmetic is fp32 whatever the storage; sums have a fixed order (no floating-point atomics),
  * so that every run gives the same bits. A run function only queues work on the call's stream: it
- * allocates nothing, waits for nothing and copies nothing to the host, because it is captured into a
- * CUDA graph. */
+ * allocates nothing, waits for nothing and copies nothing to the host, because it is captured into
+ * a CUDA graph. */
 #ifndef OPS_OPS_CUDA_H
 #define OPS_OPS_CUDA_H
 

@@ -19,7 +19,7 @@ static inline int parallel_threads(int threads, int64_t tasks)
 }
 
 /* Range i of n of [0, count), with bounds at multiples of unit. */
-static inline void parallel_piece(int64_t count, int64_t unit, int i, int n, int64_t *from,
+static inline void parallel_range(int64_t count, int64_t unit, int i, int n, int64_t *from,
                                   int64_t *to)
 {
     int64_t units = (count + unit - 1) / unit;

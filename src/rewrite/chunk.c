@@ -173,8 +173,8 @@ static void chunk_like(const Chunking *c, Tensor t, int32_t value)
         tensor_class(t, value_at(c->from, value)->mem_class);
 }
 
-/* Adds a chunk to a value that is read whole. The node is outside the chunk, which does not wait for
- * it. */
+/* Adds a chunk to a value that is read whole. The node is outside the chunk, which does not wait
+ * for it. */
 static void chunk_join(Chunking *c, int32_t value, int64_t chunk, bool sums)
 {
     Tensor  t = c->parts[value * c->n + chunk], *whole = &c->whole[value];

@@ -1,19 +1,19 @@
-/* chunk.h -- a forward graph whose largest sections run in chunks: sample by sample, or the rows before
- * the loss a few at a time.
+/* chunk.h -- a forward graph whose largest sections run in chunks: sample by sample, or the rows
+ * before the loss a few at a time.
  *
  *   graph, loss  ->  a graph with the same results (sums are added in another order)
  *
  * Every operator says how it can be chunked (OpDef.chunk). A section is a set of nodes that can be
- * chunked and are connected without passing a node that cannot (batch norm, random numbers). It runs
- * once for every chunk:
+ * chunked and are connected without passing a node that cannot (batch norm, random numbers). It
+ * runs once for every chunk:
  *
  *   x (whole) --part 0--> conv --> norm --> ... --put--> y (whole)       part: a view, no bytes
  *             --part 1--> conv --> norm --> ... --put-->                 put: in place
  *
  * Backward comes from autodiff: gradients of parameters are summed by explicit `add` nodes in the
- * order of the chunks. Where a section ends in the loss, the backward pass of a chunk does not depend
- * on the other chunks: graph_order_chunks then lets each chunk run forward and backward before the
- * next begins. */
+ * order of the chunks. Where a section ends in the loss, the backward pass of a chunk does not
+ * depend on the other chunks: graph_order_chunks then lets each chunk run forward and backward
+ * before the next begins. */
 #ifndef REWRITE_CHUNK_H
 #define REWRITE_CHUNK_H
 
@@ -24,8 +24,8 @@ typedef struct ChunkSpec {       /* at most one of the two is above 1 */
     int64_t loss_chunks;         /* of the rows before the loss alone */
 } ChunkSpec;
 
-/* *out and *loss: the graph in chunks, in the same pool. *chunked: how many of its nodes run in chunks;
- * 0: *out is the given graph. */
+/* *out and *loss: the graph in chunks, in the same pool. *chunked: how many of its nodes run in
+ * chunks; 0: *out is the given graph. */
 Err graph_chunk(Graph *graph, const ChunkSpec *spec, Graph **out, Tensor *loss, int32_t *chunked);
 
 /* After autodiff: orders the nodes so that one chunk is finished after another. Does nothing where
@@ -39,8 +39,8 @@ typedef struct ChunkRule {
     bool     sums;               /* a loss: output 0 is the sum over chunks */
 } ChunkRule;
 
-/* rows_only: for the rows before the loss, where operators that need whole samples do not pay. False:
- * the node cannot be chunked. */
+/* rows_only: for the rows before the loss, where operators that need whole samples do not pay.
+ * False: the node cannot be chunked. */
 bool chunk_rule(Pool *pool, const Node *n, int64_t chunks, bool rows_only, ChunkRule *rule);
 
 #endif

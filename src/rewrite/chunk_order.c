@@ -1,5 +1,5 @@
-/* chunk_order.c -- orders the nodes of a graph so that each chunk runs forward and backward before the
- * next. */
+/* chunk_order.c -- orders the nodes of a graph so that each chunk runs forward and backward before
+ * the next. */
 #include "rewrite/chunk.h"
 
 typedef struct ChunkOrder {
@@ -11,8 +11,8 @@ typedef struct ChunkOrder {
     bool        *done;
 } ChunkOrder;
 
-/* Producers come before readers; and where a persistent value is written, its readers and writers keep
- * their order. edge(o, i, j): node j comes before node i. */
+/* Producers come before readers; and where a persistent value is written, its readers and writers
+ * keep their order. edge(o, i, j): node j comes before node i. */
 typedef void (*Edge)(ChunkOrder *o, int32_t node, int32_t earlier);
 
 static void order_count(ChunkOrder *o, int32_t node, int32_t earlier)

@@ -1,5 +1,5 @@
-/* partial_sums.c -- how a bias's gradient is summed: from partial column sums that dy's producer wrote,
- * or from dy itself. */
+/* partial_sums.c -- how a bias's gradient is summed: from partial column sums that dy's producer
+ * wrote, or from dy itself. */
 #include "test.h"
 
 #include "autodiff/autodiff.h"

@@ -41,7 +41,7 @@ static void fake_event_free(const Device *device, void *event)
     free(event);
 }
 
-static Err late_copy(const Device *device, CopyWay way, void *to, const void *from, size_t bytes,
+static Err late_copy(const Device *device, CopyDirection way, void *to, const void *from, size_t bytes,
                      void *event)
 {
     FakeEvent *m = event;
@@ -54,7 +54,7 @@ static Err late_copy(const Device *device, CopyWay way, void *to, const void *fr
     return OK;
 }
 
-static Err early_copy(const Device *device, CopyWay way, void *to, const void *from, size_t bytes,
+static Err early_copy(const Device *device, CopyDirection way, void *to, const void *from, size_t bytes,
                       void *event)
 {
     FakeEvent *m = event;

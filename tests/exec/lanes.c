@@ -268,7 +268,7 @@ static void inputs_come_aside(void)
     pool_free(c->pool);
 }
 
-static void copy(LaneCase *c, CopyWay way, int at)
+static void copy(LaneCase *c, CopyDirection way, int at)
 {
     if (way == COPY_TO_HOST)
         add(c, at, -1, 1000 + at);

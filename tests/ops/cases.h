@@ -10,13 +10,13 @@
  *       { 0 }
  *   };
  *
- * The harness (tests/ops/harness.c) runs every case in fp32 and bf16, on GPUs in fp16 too, and checks
- * outputs and gradients against PyTorch in fp64 (values kept in tests/ops/FAMILY/ref, made by
- * tests/ops/reference.py; tolerances as in contract section 6), gradients against finite differences,
- * guard bytes around every buffer, in place against not in place, run against run. With --backend
- * builtin, an operator with a chunking rule (OpDef.chunk) also runs in chunks and must give the same
- * outputs; at least one of its cases must allow that. Inputs are numbers that bf16 holds exactly, so
- * one reference serves all types.
+ * The harness (tests/ops/harness.c) runs every case in fp32 and bf16, on GPUs in fp16 too, and
+ * checks outputs and gradients against PyTorch in fp64 (values kept in tests/ops/FAMILY/ref, made
+ * by tests/ops/reference.py; tolerances as in contract section 6), gradients against finite
+ * differences, guard bytes around every buffer, in place against not in place, run against run.
+ * With --backend builtin, an operator with a chunking rule (OpDef.chunk) also runs in chunks and
+ * must give the same outputs; at least one of its cases must allow that. Inputs are numbers that
+ * bf16 holds exactly, so one reference serves all types.
  *
  * Inputs of the torch text are fp64 tensors of the shapes given here (ints: int64); it assigns the
  * outputs by name, in the shapes we give: channels-last, weights as in the arena.

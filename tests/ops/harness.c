@@ -1,17 +1,14 @@
 /* harness.c -- runs every case of every operator; cases.h says what is checked.
  *
- *   test_ops                    against the kept references
- *   test_ops --dump FILE        write all inputs, for reference.py
- *   test_ops --refs DIR         against references made just now from such a dump
- *   test_ops --only OP          one operator
- *   test_ops --case NAME        cases of that name
- *   test_ops --share 2/3        every third case, from the second on
- *   test_ops --large 0          without the cases that have no kept reference
- *   test_ops --backend builtin  with the builtin products and convolutions
- *   test_ops --quick N          only the first N cases of each operator, fp32 (for valgrind)
- *   test_ops --differences 0    without finite differences, which are many more runs of the same code
- *                               and tell a sanitizer nothing
- *   test_ops --tf32 1           on a GPU: fp32 factors may be rounded to tf32
+ *   test_ops                    against the kept references test_ops --dump FILE        write all
+ *   inputs, for reference.py test_ops --refs DIR         against references made just now from such
+ *   a dump test_ops --only OP          one operator test_ops --case NAME        cases of that name
+ *   test_ops --share 2/3        every third case, from the second on test_ops --large 0
+ *   without the cases that have no kept reference test_ops --backend builtin  with the builtin
+ *   products and convolutions test_ops --quick N          only the first N cases of each operator,
+ *   fp32 (for valgrind) test_ops --differences 0    without finite differences, which are many more
+ *   runs of the same code and tell a sanitizer nothing test_ops --tf32 1           on a GPU: fp32
+ *   factors may be rounded to tf32
  */
 #include "ops/cases.h"
 #include "test_device.h"
@@ -567,7 +564,7 @@ static Err chunk_one(ChunkedCase *cc, const Node *n, const ChunkRule *rule, int6
     return graph_check(to);
 }
 
-/* The case's graph again, with every node of its operator in chunks: 2, or 3 where 2 do not divide. */
+/* The case's graph with every node of its operator in chunks: 2, or 3 where 2 do not divide. */
 static Err chunked_build(ChunkedCase *cc, const Case *of)
 {
     TRY(case_build(&cc->c, of->pool, of->op, of->oc, of->type));
@@ -766,7 +763,7 @@ int main(int argc, char **argv)
     }
     if (device->kernels)
         device->kernels = harness_kernels(device);
-    Device *one_thread = NULL;               /* only the builtin backend keeps bits under chunking */
+    Device *one_thread = NULL;               /* for chunks; other backends do not keep bits */
     if (backend && !strcmp(backend, "builtin") && !device->api &&
         device_cpu(pool, &(DeviceOptions){ .backend = backend, .threads = 1 }, &one_thread)) {
         fprintf(stderr, "%s\n", err_text());

@@ -126,8 +126,8 @@ static void compare(const Graph *graph, const Outcome *want, const Outcome *got)
            (long long)got->kept_bytes, (long long)want->kept_bytes, worst);
 }
 
-/* One recipe chunked in one way; returns how many nodes run in chunks. smaller: everything kept must
- * take fewer bytes. */
+/* One recipe chunked in one way; returns how many nodes run in chunks. smaller: everything kept
+ * must take fewer bytes. */
 static int32_t compare_chunked(const Small *small, int64_t samples, int64_t rows, bool release,
                                bool smaller)
 {

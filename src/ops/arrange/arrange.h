@@ -1,5 +1,5 @@
-/* arrange.h -- operators that only move values: concat, slice, split, part and put, pad, shift. They
- * take any type. */
+/* arrange.h -- operators that only move values: concat, slice, split, part and put, pad, shift.
+ * They take any type. */
 #ifndef OPS_ARRANGE_ARRANGE_H
 #define OPS_ARRANGE_ARRANGE_H
 
@@ -40,10 +40,10 @@ Tensor slice(Tensor x, int axis, int64_t from, int64_t to);  /* a view where row
 void   split(Tensor *parts, int n, Tensor x, int axis);      /* n equal parts */
 void   split_at(Tensor *parts, const int64_t *extent, int n, Tensor x, int axis);
 
-/* Slices of the leading axis that cover a tensor, and a tensor assembled from such slices. `part` is
- * a view. Its gradients are put side by side instead of padded and summed, so only parts that cover x
- * may read x (give them `whole_view(x)`). `put` writes one slice into the bytes of `whole`; if `whole`
- * is none, the rest stays unset until later puts write it. */
+/* Slices of the leading axis that cover a tensor, and a tensor assembled from such slices. `part`
+ * is a view. Its gradients are put side by side instead of padded and summed, so only parts that
+ * cover x may read x (give them `whole_view(x)`). `put` writes one slice into the bytes of `whole`;
+ * if `whole` is none, the rest stays unset until later puts write it. */
 Tensor whole_view(Tensor x);
 Tensor part(Tensor x, int axis, int64_t from, int64_t to);
 Tensor put(Tensor part, Tensor whole_or_none, Shape whole, int axis, int64_t from);

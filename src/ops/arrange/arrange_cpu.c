@@ -20,8 +20,8 @@ static AxisRuns runs_of(Shape shape, int axis, Type type)
     return runs;
 }
 
-/* Copies rows from..to from src (NULL: zeros) to dst, each with its stride. Single elements have loops
- * of their own, where memcpy becomes one instruction instead of a call. */
+/* Copies rows from..to from src (NULL: zeros) to dst, each with its stride. Single elements have
+ * loops of their own, where memcpy becomes one instruction instead of a call. */
 static void copy_rows(char *dst, int64_t dst_stride, const char *src, int64_t src_stride,
                       int64_t bytes, int64_t from, int64_t to)
 {
@@ -51,7 +51,7 @@ static void copy_runs(const Call *call, char *dst, int64_t dst_stride, const cha
     {
         int64_t from, to;
         bool    one = rows == 1;
-        parallel_piece(one ? bytes : rows, one ? 64 : 1, omp_get_thread_num(), threads, &from, &to);
+        parallel_range(one ? bytes : rows, one ? 64 : 1, omp_get_thread_num(), threads, &from, &to);
         if (one)
             copy_rows(dst + from, 0, src ? src + from : NULL, 0, to - from, 0, 1);
         else

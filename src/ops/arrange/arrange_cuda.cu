@@ -153,8 +153,9 @@ extern "C" Err shift_cuda(const Call *call)
     return runs_go(call, &runs);
 }
 
-/* Output rows along the innermost padded axis are all zeros, or zeros, a row of x, zeros. Axis 0 here
- * is the next axis outwards, and so on; axes without padding are merged with their inner neighbour. */
+/* Output rows along the innermost padded axis are all zeros, or zeros, a row of x, zeros. Axis 0
+ * here is the next axis outwards, and so on; axes without padding are merged with their inner
+ * neighbour. */
 typedef struct PadJob {
     int64_t row, head, body, count;          /* in units */
     int     rank;

@@ -1,5 +1,5 @@
-/* permute.h -- axes in another order. The tensor is first viewed under any shape of up to eight axes,
- * so that dividing images and volumes into patches is one node. */
+/* permute.h -- axes in another order. The tensor is first viewed under any shape of up to eight
+ * axes, so that dividing images and volumes into patches is one node. */
 #ifndef OPS_ARRANGE_PERMUTE_H
 #define OPS_ARRANGE_PERMUTE_H
 

@@ -1,15 +1,15 @@
 /* permute_cpu.c -- axes in another order, on the CPU.
  *
- * Axes that stay neighbours are merged first. If the innermost axis stays innermost, runs of bytes are
- * copied. Otherwise the innermost axes of input and output span a plane, which is transposed tile by
- * tile, so that both sides touch whole cache lines. */
+ * Axes that stay neighbours are merged first. If the innermost axis stays innermost, runs of bytes
+ * are copied. Otherwise the innermost axes of input and output span a plane, which is transposed
+ * tile by tile, so that both sides touch whole cache lines. */
 #include "ops/arrange/permute.h"
 
 #include <string.h>
 
 enum { TILE = 16 };
 
-/* The offsets of output index `flat`, counted over all axes but `skip` and `skip2`, on both sides. */
+/* Offsets of output index `flat`, counted over all axes but `skip` and `skip2`, on both sides. */
 static void axes_start(const PermuteAxes *axes, int skip, int skip2, int64_t flat, int64_t *from,
                        int64_t *to)
 {

@@ -1,10 +1,10 @@
 /* permute_cuda.cu -- axes in another order, on CUDA.
  *
- * Axes that stay neighbours are merged first. If the innermost axis stays innermost, runs are copied
- * in units of up to 16 bytes. Otherwise the innermost axes of input and output span a plane, which is
- * transposed tile by tile through shared memory, so that both sides touch whole sectors. Where the
- * plane is thin on one side, single elements are copied in the order of that side: its accesses share
- * sectors, and the other side is a few streams. */
+ * Axes that stay neighbours are merged first. If the innermost axis stays innermost, runs are
+ * copied in units of up to 16 bytes. Otherwise the innermost axes of input and output span a plane,
+ * which is transposed tile by tile through shared memory, so that both sides touch whole sectors.
+ * Where the plane is thin on one side, single elements are copied in the order of that side: its
+ * accesses share sectors, and the other side is a few streams. */
 #include "ops/reduce/rows_cuda.h"
 #include "ops/elementwise/units_cuda.h"
 

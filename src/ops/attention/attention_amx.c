@@ -43,7 +43,7 @@ void amx_a_columns(const HeadRows *x, int64_t first, int64_t n, int64_t width, u
                 memset(staging + j * wide, 0, (size_t)wide * 4);
         }
         for (int64_t c = 0; c < wide; c += 16)
-            amx_turn(a + amx_tile_at(c, k, n) / 2, 16, staging + c, wide);
+            amx_transpose(a + amx_tile_at(c, k, n) / 2, 16, staging + c, wide);
     }
 }
 
@@ -55,7 +55,7 @@ void amx_b_rows(const HeadRows *x, int64_t first, int64_t n, int64_t width, uint
     for (int64_t i = 0; i < n; i++)
         memcpy(staging + i * wide, amx_row(x, first + i), (size_t)width * 2);
     for (int64_t k = 0; k < wide; k += 32)
-        amx_turn(b + k / 2 * TILE_NR, TILE_NR, (const uint32_t *)(const void *)(staging + k),
+        amx_transpose(b + k / 2 * TILE_NR, TILE_NR, (const uint32_t *)(const void *)(staging + k),
                  wide / 2);
 }
 

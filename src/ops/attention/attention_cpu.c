@@ -232,7 +232,7 @@ Err attention_cpu(const Call *call)
         int64_t     from, to;
         if (f.amx)
             amx_begin();
-        parallel_piece(f.d.n_heads * panels, 1, thread, threads, &from, &to);
+        parallel_range(f.d.n_heads * panels, 1, thread, threads, &from, &to);
         while (from < to) {
             int64_t head = from / panels, first = from % panels;
             int64_t count = gemm_min(gemm_min(panels - first, to - from), FORWARD_GROUP);

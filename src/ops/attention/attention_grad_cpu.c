@@ -288,7 +288,7 @@ static void backward_run(const Backward *b, int thread)
 {
     BackwardWork w = backward_work(b, thread);
     int64_t      from, to;
-    parallel_piece(b->d.n_heads * b->panels, 1, thread, b->threads, &from, &to);
+    parallel_range(b->d.n_heads * b->panels, 1, thread, b->threads, &from, &to);
     while (from < to) {
         int64_t  head = from / b->panels, first = from % b->panels;
         int64_t  last = gemm_min(first + to - from, b->panels), ld = b->d.wide;
@@ -315,9 +315,9 @@ static void backward_run(const Backward *b, int thread)
 static void backward_join(const Backward *b, int thread)
 {
     int64_t from, to, row, row_end, owner = 0;
-    parallel_piece(b->d.lq, 1, thread, b->threads, &row, &row_end);
+    parallel_range(b->d.lq, 1, thread, b->threads, &row, &row_end);
     for (int t = 1; t < b->threads; t++) {
-        parallel_piece(b->d.n_heads * b->panels, 1, t, b->threads, &from, &to);
+        parallel_range(b->d.n_heads * b->panels, 1, t, b->threads, &from, &to);
         int64_t head = from / b->panels;
         if (from % b->panels == 0 || to == from) {
             owner = t;

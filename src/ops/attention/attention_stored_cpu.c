@@ -229,7 +229,7 @@ static void stored_each(const Stored *s, StoredBlock *block, int64_t length, int
     {
         StoredWork w = stored_work(s, omp_get_thread_num());
         int64_t    from, to;
-        parallel_piece(s->d.n_heads * blocks, 1, omp_get_thread_num(), threads, &from, &to);
+        parallel_range(s->d.n_heads * blocks, 1, omp_get_thread_num(), threads, &from, &to);
         for (; from < to; from++)
             block(s, &w, from / blocks, from % blocks * STORED_BLOCK);
     }

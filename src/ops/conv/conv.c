@@ -64,7 +64,7 @@ static Err conv_check(const Node *n, bool transposed)
     return OK;
 }
 
-static Cost conv_cost(const Node *n)         /* every kernel tap at every pixel of the narrow side */
+static Cost conv_cost(const Node *n)         /* every tap at every pixel of the narrow side */
 {
     const ConvAttr *a = ATTR(n, ConvAttr);
     Shape   w = n->op == &op_conv_grad_w ? out_shape(n, 0) : in_shape(n, 1);

@@ -18,7 +18,7 @@ typedef struct ConvAttr {        /* axes D, H, W; D is 1/1/0 for images */
 typedef struct ConvWAttr {       /* of the weight gradient, which does not read the weight */
     ConvAttr conv;
     Shape    shape;
-    bool     bias;               /* the gradient of the bias too, so that dy is read once for both */
+    bool     bias;               /* the bias gradient too, so that dy is read once */
 } ConvWAttr;
 
 ConvAttr conv_attr(int stride, int pad);                     /* the same on H and W */

@@ -72,8 +72,8 @@ Err conv_linalg(const Call *call)
     return conv_run(call, call->in[0], call->in[1], call->out[0], call->in[2]);
 }
 
-/* Adds the bias, which the data-gradient primitive does not do. Rows of few channels are taken many at
- * a time, with the bias repeated as often. */
+/* Adds the bias, which the data-gradient primitive does not do. Rows of few channels are taken many
+ * at a time, with the bias repeated as often. */
 static void add_bias(const Call *call)
 {
     const Node *n = call->node;
@@ -111,8 +111,8 @@ Err conv_grad_x_linalg(const Call *call)
     return OK;
 }
 
-/* Workspace of the weight gradient: the backend's; this node's share of dw, since no backend adds to
- * an existing dw; the bias sums of the threads. */
+/* Workspace of the weight gradient: the backend's; this node's share of dw, since no backend adds
+ * to an existing dw; the bias sums of the threads. */
 
 static size_t share_bytes(const Node *n)
 {

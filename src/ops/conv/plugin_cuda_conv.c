@@ -19,8 +19,8 @@ static Err conv_transpose_cuda(const Call *call)
                          call->in[2], shape_rows(out_shape(n, 0)), width);
 }
 
-/* Weight gradients are added to the sum so far. Some primitives compute the bias gradient too; for the
- * others it is a pass of its own. */
+/* Weight gradients are added to the sum so far. Some primitives compute the bias gradient too; for
+ * the others it is a pass of its own. */
 
 static Err conv_grad_w_choose_cuda(const Node *n, const Device *device, Choice *choice)
 {

@@ -1,5 +1,5 @@
-/* plugin_cuda_up_conv.c -- up_conv on CUDA: a sub-pixel convolution where that kernel takes the node,
- * else a convolution of the large map, which is in the workspace. */
+/* plugin_cuda_up_conv.c -- up_conv on CUDA: a sub-pixel convolution where that kernel takes the
+ * node, else a convolution of the large map, which is in the workspace. */
 #include "linalg/subpixel_conv.h"
 #include "ops/cuda_kernel.h"
 #include "ops/linear/bias_sums_cuda.h"
@@ -12,7 +12,7 @@
 typedef struct UpConvConfig {          /* how a node is run; offsets in its workspace */
     ConvDesc    desc;
     bool        subpixel_chosen, sums;    /* sums: the bias needs a pass of its own */
-    PhaseConv   subpixel;
+    SubpixelConv   subpixel;
     const Prim *prim;            /* of the large map */
     size_t      map, bias, all;
 } UpConvConfig;

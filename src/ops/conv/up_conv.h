@@ -1,5 +1,5 @@
-/* up_conv.h -- a 3x3 convolution of a map upsampled `up` times (nearest), computed from the small map:
- * a sub-pixel convolution.
+/* up_conv.h -- a 3x3 convolution of a map upsampled `up` times (nearest), computed from the small
+ * map: a sub-pixel convolution.
  *
  * A row of the large map repeats a row of the small one, so two or all of the three rows that a
  * kernel covers are the same: output row up*h + a is
@@ -8,8 +8,8 @@
  *   0 < a < up - 1   x[h] (w0 + w1 + w2)
  *   a = up - 1       x[h] (w0 + w1) + x[h+1] w2
  *
- * and columns likewise: up + 2 products along an axis where the large map needs 3 up, so 4 instead of
- * 9 per pixel for up = 2 and 2.25 for up = 4. x is (N,H,W,I), the weight (3,3,I,O), padding 1.
+ * and columns likewise: up + 2 products along an axis where the large map needs 3 up, so 4 instead
+ * of 9 per pixel for up = 2 and 2.25 for up = 4. x is (N,H,W,I), the weight (3,3,I,O), padding 1.
  */
 #ifndef OPS_CONV_UP_CONV_H
 #define OPS_CONV_UP_CONV_H

@@ -25,7 +25,7 @@ Err add_cpu(const Call *call)
     {
         float   buffer_a[ROW_BLOCK], buffer_b[ROW_BLOCK], buffer_y[ROW_BLOCK];
         int64_t from, to;
-        parallel_piece(count, ROW_BLOCK, omp_get_thread_num(), threads, &from, &to);
+        parallel_range(count, ROW_BLOCK, omp_get_thread_num(), threads, &from, &to);
         for (int64_t i = from; i < to; i += ROW_BLOCK) {
             int64_t      m = to - i < ROW_BLOCK ? to - i : ROW_BLOCK;
             const float *a = row_load(ta, call->in[0], i, m, buffer_a);
@@ -49,7 +49,7 @@ Err cast_cpu(const Call *call)
 #pragma omp parallel num_threads(threads)
     {
         int64_t from, to;
-        parallel_piece(count, ROW_BLOCK, omp_get_thread_num(), threads, &from, &to);
+        parallel_range(count, ROW_BLOCK, omp_get_thread_num(), threads, &from, &to);
         if (to > from)
             convert_rows(ty, (char *)call->out[0] + from * type_bytes(ty), tx,
                          (const char *)call->in[0] + from * type_bytes(tx), (size_t)(to - from));

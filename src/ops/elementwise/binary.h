@@ -1,7 +1,7 @@
 /* binary.h -- two tensors, element by element, and a vector along a tensor.
  *
- * "Rows": v is repeated along x (ops/reduce/reduce.h, broadcast_fit): (C) over everything, (B,C) over
- * the middle axes, or of x's rank with ones, e.g. (1,L,C) for positions. x may be of any rank.
+ * "Rows": v is repeated along x (ops/reduce/reduce.h, broadcast_fit): (C) over everything, (B,C)
+ * over the middle axes, or of x's rank with ones, e.g. (1,L,C) for positions. x may be of any rank.
  */
 #ifndef OPS_ELEMENTWISE_BINARY_H
 #define OPS_ELEMENTWISE_BINARY_H

@@ -120,7 +120,7 @@ static Err along_cpu(const Call *call, AlongFn *fn)
     {
         AlongBuffers buffers;
         int64_t      from, to;
-        parallel_piece(rows, 1, omp_get_thread_num(), threads, &from, &to);
+        parallel_range(rows, 1, omp_get_thread_num(), threads, &from, &to);
         for (int64_t r = from; r < to; ) {
             int64_t a = r / at->m, end = (a + 1) * at->m < to ? (a + 1) * at->m : to;
             along_rows(call, fn, at, a, r, end - r, &buffers);
@@ -151,7 +151,7 @@ static Err gated_add_grad_dh(const Call *call, float *col_sums)
     {
         AlongBuffers buffers;
         int64_t      from, to;
-        parallel_piece(at->a * per_sample, 1, omp_get_thread_num(), threads, &from, &to);
+        parallel_range(at->a * per_sample, 1, omp_get_thread_num(), threads, &from, &to);
         for (int64_t i = from; i < to; i++) {
             int64_t a = i / per_sample, m = i % per_sample * rows_each, first = a * at->m + m;
             int64_t rows = at->m - m < rows_each ? at->m - m : rows_each;

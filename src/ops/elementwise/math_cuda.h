@@ -6,7 +6,7 @@
 #include <cuda_runtime.h>
 #include <math.h>
 
-/* The fast division is within 2 ulp; where 1 + exp(-x) is too large for it, the result is 0 anyway. */
+/* The fast division is within 2 ulp; where 1 + exp(-x) is too large for it, the result is 0. */
 __device__ __forceinline__ float sigmoidf(float x) { return __fdividef(1.0f, 1.0f + expf(-x)); }
 
 /* log(1 + exp(x)), without overflow. */

@@ -6,7 +6,8 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
-static inline int unit_of(int unit, int64_t bytes)  /* the largest power of 2 up to `unit` that divides */
+/* The largest power of 2 up to `unit` that divides `bytes`. */
+static inline int unit_of(int unit, int64_t bytes)
 {
     while (bytes % unit)
         unit /= 2;

@@ -47,7 +47,7 @@ Err embedding_grad_cpu(const Call *call)
     {
         int64_t from, to;
         float   buffer[ROW_BLOCK];
-        parallel_piece(c, 16, omp_get_thread_num(), threads, &from, &to);
+        parallel_range(c, 16, omp_get_thread_num(), threads, &from, &to);
         for (int64_t v = 0; from < to && v < table.dim[0]; v++)
             memset(sum + v * c + from, 0, (size_t)(to - from) * sizeof *sum);
         for (int64_t i = 0; i < count; i++)

@@ -1,5 +1,5 @@
-/* embedding_cuda.cu -- rows of a table and sinusoids of time on CUDA. An id outside the table gives a
- * row of NaN and no gradient, since the host does not see ids here. */
+/* embedding_cuda.cu -- rows of a table and sinusoids of time on CUDA. An id outside the table gives
+ * a row of NaN and no gradient, since the host does not see ids here. */
 #include "ops/reduce/rows_cuda.h"
 #include "ops/elementwise/units_cuda.h"
 
@@ -39,8 +39,8 @@ extern "C" Err embedding_cuda(const Call *call)
     return OK;
 }
 
-/* Gradient: a block searches a slice of the ids for one row of the table, its warps taking 32 ids at a
- * time in turn, and adds the rows of dy it finds; the slices are then added in order. */
+/* Gradient: a block searches a slice of the ids for one row of the table, its warps taking 32 ids
+ * at a time in turn, and adds the rows of dy it finds; the slices are then added in order. */
 enum { GRAD_WARPS = 8, GRAD_COLUMNS = 128, GRAD_AHEAD = 4 };
 
 typedef struct IdSplit {

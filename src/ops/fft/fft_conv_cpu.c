@@ -193,7 +193,7 @@ Err fft_conv_cpu(const Call *call)
         FftVec *u = slot_signal(&c, call->workspace, slot, CONV_U), d = { 0 };
         FftVec *k = slot_signal(&c, call->workspace, slot, CONV_K),
                *workspace = slot_workspace(&c, call->workspace, slot);
-        parallel_piece(c.batch, 1, (int)(task % c.chunks), (int)c.chunks, &from, &to);
+        parallel_range(c.batch, 1, (int)(task % c.chunks), (int)c.chunks, &from, &to);
         if (call->in[2])
             load_d(&c, n, 2, call->in[2], group, &d);
         conv_enter(&c, conv_lanes(&c, F32, call->in[1], 0, group, false), k, workspace);
@@ -277,7 +277,7 @@ static void grad_task(const Conv *c, const Call *call, int64_t task, int64_t slo
     bool        many = c->batch > 1 && wants[1];
     FftVec     *sum = many ? slot_signal(c, call->workspace, slot, CONV_SUM) : u;
     FftVec     *workspace = slot_workspace(c, call->workspace, slot), d = { 0 };
-    parallel_piece(c->batch, 1, (int)(task % c->chunks), (int)c->chunks, &from, &to);
+    parallel_range(c->batch, 1, (int)(task % c->chunks), (int)c->chunks, &from, &to);
     if (wants[0]) {
         conv_enter(c, conv_lanes(c, F32, call->in[2], 0, group, false), k, workspace);
         fft_rows(&c->f, k, workspace, 0);

@@ -22,8 +22,8 @@ void   bias_give(Grad *g, int i, Tensor dy);
 /* The matrix product behind each of the three nodes; also what the plan's workspace comes from. */
 typedef enum LinearKind { LINEAR_FORWARD, LINEAR_GRAD_X, LINEAR_GRAD_W } LinearKind;
 
-/* _linalg: by the device's backend for products. On a GPU the summand is read from where it lies; on
- * the CPU (_cpu) it is first copied to the result's place. */
+/* _linalg: by the device's backend for products. On a GPU the summand is read from where it lies;
+ * on the CPU (_cpu) it is first copied to the result's place. */
 Err linear_choose_linalg(const Node *n, const Device *device, Choice *choice);
 Err linear_prepare_linalg(Pool *pool, Call *call);
 Err linear_linalg(const Call *call);

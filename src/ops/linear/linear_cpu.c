@@ -102,7 +102,7 @@ static void linear_copy_before(const Call *call)
 #pragma omp parallel num_threads(threads)
     {
         int64_t first, end;
-        parallel_piece((int64_t)out_bytes(call->node, 0), 64, omp_get_thread_num(), threads, &first,
+        parallel_range((int64_t)out_bytes(call->node, 0), 64, omp_get_thread_num(), threads, &first,
                        &end);
         memcpy(to + first, from + first, (size_t)(end - first));
     }
@@ -126,8 +126,8 @@ Err linear_grad_w_cpu(const Call *call)
     return linear_grad_w_linalg(call);
 }
 
-/* Column sums: each thread sums a range of rows into its own row of the workspace, in double so that
- * millions of pixels do not lose digits. The threads' sums are then added in order. */
+/* Column sums: each thread sums a range of rows into its own row of the workspace, in double so
+ * that millions of pixels do not lose digits. The threads' sums are then added in order. */
 size_t bias_sums_bytes(int threads, int64_t width)
 {
     return (size_t)threads * (size_t)width * sizeof(double);
@@ -200,7 +200,7 @@ void bias_sums(int threads, Type type, const void *x, int64_t rows, int64_t widt
     {
         int64_t from, to;
         double *own = sums + omp_get_thread_num() * width;
-        parallel_piece(rows, 1, omp_get_thread_num(), threads, &from, &to);
+        parallel_range(rows, 1, omp_get_thread_num(), threads, &from, &to);
         for (int64_t c = 0; c < width; c += ROW_BLOCK)
             bias_rows(own + c, type, x, from, to, width, c,
                       width - c < ROW_BLOCK ? width - c : ROW_BLOCK);

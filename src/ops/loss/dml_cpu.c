@@ -155,8 +155,8 @@ Err dml_loss_cpu(const Call *call)
     return OK;
 }
 
-/* With r_j the share of component j in the target's probability, the gradient by its logit is
- * pi_j - r_j, by its other parameters -r_j times the slope of log p_j. They replace x in the block. */
+/* With r_j the share of component j in the target's probability, the gradient by its logit is pi_j
+ * - r_j, by its other parameters -r_j times the slope of log p_j. They replace x in the block. */
 static void block_grad(DmlBlock *b, float factor)
 {
     for (int j = 0; j < b->k; j++) {

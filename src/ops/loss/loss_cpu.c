@@ -1,5 +1,5 @@
-/* loss_cpu.c -- losses on the CPU. Blocks of fixed size are summed in double and added in order, so a
- * loss does not depend on the number of threads. */
+/* loss_cpu.c -- losses on the CPU. Blocks of fixed size are summed in double and added in order, so
+ * a loss does not depend on the number of threads. */
 #include "ops/loss/loss.h"
 
 #include "device/convert.h"

@@ -1,5 +1,5 @@
-/* loss_cuda.cu -- losses on CUDA. A target outside its range makes the loss NaN, since the host does
- * not see targets here. */
+/* loss_cuda.cu -- losses on CUDA. A target outside its range makes the loss NaN, since the host
+ * does not see targets here. */
 #include "ops/loss/loss_cuda.h"
 #include "ops/reduce/softmax_cuda.h"
 

@@ -79,8 +79,8 @@ static Err batchnorm_grads_set(Node *n, int dy)
     return OK;
 }
 
-/* in: x statistics weight bias dy; out: dx dweight dbias. dx may take dy's bytes, so that only two of
- * the three maps are ever in memory. */
+/* in: x statistics weight bias dy; out: dx dweight dbias. dx may take dy's bytes, so that only two
+ * of the three maps are ever in memory. */
 static Err batchnorm_grad_shape(Node *n) { return batchnorm_grads_set(n, 4); }
 
 static Cost batchnorm_grad_cost(const Node *n)

@@ -140,7 +140,7 @@ OPERATOR(layernorm_modulate,
     .cpu = { .choose = layernorm_modulate_choose_cpu, .run = layernorm_modulate_cpu })
 
 /* in: x packed dy, summand of dx or none; out: dx dpacked. dpacked is zero outside the columns of
- * this node; it is so small compared with x that adding whole tensors is cheaper than bookkeeping. */
+ * this node; it is so small that adding whole tensors is cheaper than bookkeeping. */
 static Err layernorm_modulate_grad_shape(Node *n)
 {
     for (int i = 0; i < 2; i++)

@@ -17,7 +17,7 @@ typedef struct LayernormAttr {
 Tensor layernorm(Tensor x, Tensor weight, Tensor bias, float eps);   /* (C), both or neither */
 
 /* LN(x) * (1 + scale) + shift. x is (N,...,C), packed (B,M) with N a multiple of B: each row of
- * packed serves N / B samples. Scale and shift are its columns from scale_at and from shift_at on. */
+ * packed serves N / B samples. Scale and shift are its columns from scale_at and shift_at on. */
 Tensor layernorm_modulate(Tensor x, Tensor packed, int64_t shift_at, int64_t scale_at, float eps);
 
 /* (s / std) * (x - mean + m), std biased and without epsilon; m and s have one element. */

@@ -4,8 +4,8 @@
 
 #include "ops/norm/layernorm_rows_cuda.h"
 
-/* Floats of shared memory for one kind of sums of a warp. Those of a lane lie lanes + 4 apart, so that
- * neither writing them by lanes nor reading them by columns has bank conflicts. */
+/* Floats of shared memory for one kind of sums of a warp. Those of a lane lie lanes + 4 apart, so
+ * that neither writing them by lanes nor reading them by columns has bank conflicts. */
 __host__ __device__ __forceinline__ int join_numbers(int lanes, int numbers)
 {
     return (lanes + 4) * numbers;

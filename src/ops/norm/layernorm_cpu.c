@@ -1,8 +1,8 @@
 /* layernorm_cpu.c -- norms over the last axis on the CPU, row by row; a row stays in the cache.
  *
  * Rows are divided into one range per thread. Layer norm is the modulated norm with one weight and
- * bias for all rows. Sums for their gradients are kept per (row b of packed, thread t) in slot b + t,
- * which no other pair has, since ranges are consecutive.
+ * bias for all rows. Sums for their gradients are kept per (row b of packed, thread t) in slot b +
+ * t, which no other pair has, since ranges are consecutive.
  */
 #include "ops/norm/layernorm.h"
 
@@ -22,7 +22,7 @@ typedef struct LayernormRows {            /* one run of a kernel, forward or bac
     Type        type, type_y, type_w;
     const void *x, *dy, *weight, *bias;
     const void *before;          /* added to dx, or NULL; of x's type */
-    int64_t     pitch;           /* elements from one sample's weight to the next's; 0: one for all */
+    int64_t     pitch;           /* elements from one sample's weight to the next's, or 0 */
     float       plus;            /* added to the weight */
     double      eps;
     void       *y;               /* or dx */
@@ -98,7 +98,7 @@ static void rows_forward(const LayernormRows *job)
         float  *stage_x = weight + ROWS_VECTORS * job->width;
         float  *stage_y = stage_x + job->stage_rows * job->width;
         int64_t from, to, w = job->width, sample = -1;
-        parallel_piece(job->rows, 1, omp_get_thread_num(), job->threads, &from, &to);
+        parallel_range(job->rows, 1, omp_get_thread_num(), job->threads, &from, &to);
         for (int64_t r = from, some; r < to; r += some) {
             some = to - r < job->stage_rows ? to - r : job->stage_rows;
             const float *x = row_load(job->type, job->x, r * w, some * w, stage_x);
@@ -170,7 +170,7 @@ static void rows_backward(const LayernormRows *job)
         float  *weight = job->floats + t * rows_thread_floats(job), *bias = weight + w;
         float  *dweight = weight + 2 * w, *dbias = weight + 3 * w;
         float  *stage = weight + ROWS_VECTORS * w;
-        parallel_piece(job->rows, 1, t, job->threads, &from, &to);
+        parallel_range(job->rows, 1, t, job->threads, &from, &to);
         for (int64_t r = from, some; r < to; r += some) {
             some = to - r < job->stage_rows ? to - r : job->stage_rows;
             const float *x = row_load(job->type, job->x, r * w, some * w, stage);
@@ -232,7 +232,7 @@ static void rows_total(const LayernormRows *job, int64_t sample, int which, Type
         double  sum[256] = { 0 };
         for (int t = 0; t < job->threads; t++) {
             int64_t from, to;
-            parallel_piece(job->rows, 1, t, job->threads, &from, &to);
+            parallel_range(job->rows, 1, t, job->threads, &from, &to);
             if (from >= end || to <= start)
                 continue;
             const double *sums = job->sums + ((sample + t) * 2 + which) * job->width + c;

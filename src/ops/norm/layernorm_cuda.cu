@@ -6,8 +6,8 @@ extern "C" {
 #include "ops/norm/layernorm.h"
 }
 
-/* Blocks for sums over rows: as many as the GPU holds at once. The workspace depends on this number,
- * so it follows from the shape alone, not from how a pointer is aligned. */
+/* Blocks for sums over rows: as many as the GPU holds at once. The workspace depends on this
+ * number, so it follows from the shape alone, not from how a pointer is aligned. */
 static int64_t rows_blocks(const RowsCuda *job, int sms)
 {
     int  wide = 16 / (int)type_bytes(job->type), v = job->width % wide == 0 ? wide

@@ -5,13 +5,13 @@
  * modulated norm with one weight and bias for all rows; scalar_norm has the number s for a weight
  * and adds rstd * m to xhat.
  *
- * A row's time is memory latency. Where it pays, the packs of the next rows are already being copied
- * to shared memory; each thread copies to places only it reads, so that it waits for its own copies
- * alone.
+ * A row's time is memory latency. Where it pays, the packs of the next rows are already being
+ * copied to shared memory; each thread copies to places only it reads, so that it waits for its own
+ * copies alone.
  *
- * Sums over rows (gradients of weight and bias): rows are divided into slices, none of which crosses
- * the end of a sample of the packed tensor. A block keeps the sums of one slice in registers and
- * writes [2][width], dy * xhat and dy; the slices are added in order, in double.
+ * Sums over rows (gradients of weight and bias): rows are divided into slices, none of which
+ * crosses the end of a sample of the packed tensor. A block keeps the sums of one slice in
+ * registers and writes [2][width], dy * xhat and dy; the slices are added in order, in double.
  *
  *   layernorm_cuda.cu              the operators: slices, workspace, sums of slices
  *   layernorm_rows_cuda.h          what the kernels of both directions share
@@ -26,8 +26,8 @@
 
 enum { ROW_THREADS = 256, BACK_THREADS = 128, BLOCK_ROW_THREADS = 512 };
 
-/* Blocks of BACK_THREADS per multiprocessor in a gradient, by the elements of a row in one lane: each
- * element needs x and g in registers, and two sums unless the weight is a scalar. */
+/* Blocks of BACK_THREADS per multiprocessor in a gradient, by the elements of a row in one lane:
+ * each element needs x and g in registers, and two sums unless the weight is a scalar. */
 __host__ __device__ constexpr int back_blocks(int numbers, bool scalar)
 {
     return scalar ? (numbers <= 16 ? 6 : numbers <= 24 ? 4 : 3)
@@ -43,8 +43,8 @@ __host__ __device__ constexpr int forward_blocks(int numbers, bool scalar)
  * registers, of which the sums over rows leave few. */
 enum { RING = 2, RING_ROOM = 220 * 1024 };       /* RING_ROOM: bytes for the rings of an SM */
 
-/* Bytes of a block's ring in a gradient: x, dy and the summand of dx per row, and the weight. bytes:
- * of a row in one lane. */
+/* Bytes of a block's ring in a gradient: x, dy and the summand of dx per row, and the weight.
+ * bytes: of a row in one lane. */
 __host__ __device__ constexpr int back_ring(int bytes)
 {
     return (3 * RING + 1) * bytes * BACK_THREADS;
@@ -74,8 +74,8 @@ typedef struct RowsCuda {        /* one run, forward or backward */
     float      *partial;         /* [samples][slices][2][width, or 1 if scalar]; NULL: not wanted */
 } RowsCuda;
 
-/* How a row of `count` packs is spread over the lanes of a warp: with the least waste, then with the
- * fewest packs per lane. packs 0: the row is too long. */
+/* How a row of `count` packs is spread over the lanes of a warp: with the least waste, then with
+ * the fewest packs per lane. packs 0: the row is too long. */
 typedef struct Team {
     int lanes, packs;
 } Team;

@@ -1,5 +1,5 @@
-/* norm_backward_cuda.cu -- gradients of norms on CUDA: sums over chunks, gradients of weight and bias;
- * norm_dx_cuda.cu does the rest. */
+/* norm_backward_cuda.cu -- gradients of norms on CUDA: sums over chunks, gradients of weight and
+ * bias; norm_dx_cuda.cu does the rest. */
 #include "ops/norm/norm_kernels_cuda.h"
 
 /* Sums over a chunk of dz and dz * xhat, where dz = dy act'(z), or dy (1 + gamma) for SPADE. */
@@ -61,8 +61,8 @@ __device__ __forceinline__ void affine_put(const NormCuda &run, int64_t c, doubl
 }
 
 /* One block for each group of each sample: totals of its channels over all chunks, and the means of
- * dxhat and dxhat * xhat over the group. With one sample, its totals are the gradients of weight and
- * bias. */
+ * dxhat and dxhat * xhat over the group. With one sample, its totals are the gradients of weight
+ * and bias. */
 __global__ void join_slopes(NormCuda run, const float *partial, double *totals, float *means)
 {
     cuda_begin();

@@ -1,5 +1,6 @@
-/* norm_channel_cuda.cu -- batch norms of few pixels: a block has some channels and all their pixels,
- * so that one kernel does everything. What is read twice comes from a cache the second time. */
+/* norm_channel_cuda.cu -- batch norms of few pixels: a block has some channels and all their
+ * pixels, so that one kernel does everything. What is read twice comes from a cache the second
+ * time. */
 #include "ops/norm/norm_cuda.h"
 
 /* Measured on an H200: this is faster for 2,048 pixels of 16 channels, not for 8,192 of 64. */

@@ -81,7 +81,7 @@ static NormSpan norm_span_at(const NormPlan *plan, int thread, int64_t first, in
 NormSpan norm_span_first(const NormPlan *plan, int thread)
 {
     int64_t from, to;
-    parallel_piece(plan->samples * plan->pixels, 1, thread, plan->threads, &from, &to);
+    parallel_range(plan->samples * plan->pixels, 1, thread, plan->threads, &from, &to);
     return norm_span_at(plan, thread, from, to);
 }
 
@@ -168,7 +168,7 @@ static NormSpan norm_span_of(const NormPlan *plan, int64_t thread, int64_t sampl
     int64_t from, to, start = sample * plan->pixels;
     if (thread >= plan->threads)
         return (NormSpan){ 0 };
-    parallel_piece(plan->samples * plan->pixels, 1, (int)thread, plan->threads, &from, &to);
+    parallel_range(plan->samples * plan->pixels, 1, (int)thread, plan->threads, &from, &to);
     if (from >= start + plan->pixels || to <= start)
         return (NormSpan){ 0 };
     return norm_span_at(plan, (int)thread, from > start ? from : start, to);

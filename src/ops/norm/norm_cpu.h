@@ -6,8 +6,8 @@
  *
  * Note [How pixels are divided]
  *   All pixels of all samples, in order, are divided into one range per thread. The intersection of
- *   a range and a sample is a span. Span (sample n, thread t) keeps its sums in slot n + t, which no
- *   other span has, since ranges are consecutive: so samples + threads - 1 slots are enough.
+ *   a range and a sample is a span. Span (sample n, thread t) keeps its sums in slot n + t, which
+ *   no other span has, since ranges are consecutive: so samples + threads - 1 slots are enough.
  *   A span is read in blocks of rows. A row is `fold` pixels, `wide` = fold * channels columns: few
  *   channels would leave the vector unit idle, so several pixels form one row and their columns are
  *   added at the end. The last row of a span may be shorter.

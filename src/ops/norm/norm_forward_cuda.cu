@@ -1,4 +1,4 @@
-/* norm_forward_cuda.cu -- act(weight * (x - mean) * rstd + bias), and SPADE's form of it, on CUDA. */
+/* norm_forward_cuda.cu -- act(weight * (x - mean) * rstd + bias) and SPADE's form of it on CUDA. */
 #include "ops/norm/norm_kernels_cuda.h"
 
 /* The median of three values of a channel in a chunk that is not empty. */
@@ -83,8 +83,8 @@ __device__ void block_sums_double(double *one, double *two, double (*shared)[32]
     }
 }
 
-/* One block for each group of each sample joins the moments of its chunks. Means are taken relative to
- * the first one, which in double is as good as relative to their own mean. */
+/* One block for each group of each sample joins the moments of its chunks. Means are taken relative
+ * to the first one, which in double is as good as relative to their own mean. */
 __global__ void join_moments(NormCuda run, const float *partial)
 {
     cuda_begin();

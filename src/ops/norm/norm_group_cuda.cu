@@ -1,12 +1,13 @@
 /* norm_group_cuda.cu -- norms whose groups are small: a block holds one group of one sample in
  * shared memory, so that x (and dy) are read once and nothing passes between kernels.
  *
- * The mean is corrected by the mean of the deviations, so the variance is as good as sums in double.
+ * The mean is corrected by the mean of the deviations, so the variance is as good as sums in
+ * double.
  */
 #include "ops/norm/norm_cuda.h"
 
-/* Measured on an H200: this is faster for a group of 40 KiB, not for one of 80 KiB. MIN_RUN: bytes of
- * a group in one pixel. */
+/* Measured on an H200: this is faster for a group of 40 KiB, not for one of 80 KiB. MIN_RUN: bytes
+ * of a group in one pixel. */
 enum { GROUP_THREADS = 512, GROUP_BYTES = 48 << 10, MIN_RUN = 16 };
 
 bool norm_group_takes(const NormCuda *run, bool backward)
@@ -101,7 +102,7 @@ __global__ void __launch_bounds__(GROUP_THREADS) group_forward(const NormCuda ru
     }
 }
 
-/* dx, plus `before` if ADD, and SPADE's dgamma. Gradients of weight and bias are not computed here. */
+/* dx, plus `before` if ADD, and SPADE's dgamma. It has no gradients of weight and bias. */
 template <class T, int V, bool MAP, bool ADD>
 __global__ void __launch_bounds__(GROUP_THREADS) group_backward(const NormCuda run)
 {

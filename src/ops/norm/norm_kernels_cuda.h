@@ -1,20 +1,20 @@
 /* norm_kernels_cuda.h -- what the kernels of norm_forward_cuda.cu, norm_backward_cuda.cu and
- * norm_dx_cuda.cu share: where a thread stands, its packs and channels, sums of columns, and how work
- * is divided (norm_cuda.h). */
+ * norm_dx_cuda.cu share: where a thread stands, its packs and channels, sums of columns, and how
+ * work is divided (norm_cuda.h). */
 #ifndef OPS_NORM_NORM_KERNELS_CUDA_H
 #define OPS_NORM_NORM_KERNELS_CUDA_H
 
 #include "ops/norm/norm_cuda.h"
 
-/* Vectors that a thread loads at once (AHEAD) and blocks per multiprocessor (BLOCKS), for the passes
- * that take sums and those that write results. One wave of blocks does all the work. */
+/* Vectors that a thread loads at once (AHEAD) and blocks per multiprocessor (BLOCKS), for the
+ * passes that take sums and those that write results. One wave of blocks does all the work. */
 enum { MOMENTS_AHEAD = 4, MOMENTS_BLOCKS = 3, SLOPES_AHEAD = 4, SLOPES_BLOCKS = 2,
        APPLY_AHEAD = 4, APPLY_BLOCKS = 3, DX_AHEAD = 4, DX_BLOCKS = 2,
        ADD_AHEAD = 3,                            /* a gradient that reads three tensors */
        MAP_AHEAD = 2, MAP_BLOCKS = 2 };          /* SPADE, which reads three tensors */
 
-/* A kernel's FORM says what becomes of z = weight * (x - mean) * rstd + bias: a NormAct, or MAPPED for
- * SPADE. */
+/* A kernel's FORM says what becomes of z = weight * (x - mean) * rstd + bias: a NormAct, or MAPPED
+ * for SPADE. */
 enum { MAPPED = NORM_ACTS };
 
 /* A thread's share: vectors v, v + step, ... of each of its rounds, all of the same channels. */
@@ -57,8 +57,8 @@ template <int V, int AHEAD> __device__ __forceinline__ NormPlace place_of(const 
     return p;
 }
 
-/* The vectors v, v + step, ... < end of a round, and zeros beyond. All are loaded at once: results may
- * overwrite x, and a load after a store would wait for it. */
+/* The vectors v, v + step, ... < end of a round, and zeros beyond. All are loaded at once: results
+ * may overwrite x, and a load after a store would wait for it. */
 template <class T, int V, int AHEAD>
 __device__ __forceinline__ void packs_get(const NormPlace &p, const T *at, int v,
                                           Pack<T, V> (&packs)[AHEAD])
@@ -100,8 +100,8 @@ struct NormChannel {
     }
 };
 
-/* Sums of the block's columns over all lanes and, where a row holds several pixels, over these. Calls
- * give(channel, one, two) once for each channel of the block. */
+/* Sums of the block's columns over all lanes and, where a row holds several pixels, over these.
+ * Calls give(channel, one, two) once for each channel of the block. */
 template <int V, class Give>
 __device__ void sum_columns(const NormCuda &run, const NormPlace &p, const float *one, const float *two,
                             Give give)
@@ -248,8 +248,8 @@ static inline void norm_divide(NormCuda *run, int64_t blocks)
 
 static inline bool norm_aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
 
-/* Sets columns, lanes, tiles and rounds for vectors of v elements, `ahead` loaded at once; false: the
- * run does not allow such vectors. */
+/* Sets columns, lanes, tiles and rounds for vectors of v elements, `ahead` loaded at once; false:
+ * the run does not allow such vectors. */
 static inline bool norm_arrange(NormCuda *run, int v, int ahead)
 {
     int64_t c = run->channels, fold = 1;

@@ -1,4 +1,5 @@
-/* norm_run_cpu.c -- act(weight * (x - mean) * rstd + bias) and its gradients, two passes over x each. */
+/* norm_run_cpu.c -- act(weight * (x - mean) * rstd + bias) and its gradients, two passes over x
+ * each. */
 #include "ops/norm/norm_cpu.h"
 
 #include "device/convert.h"

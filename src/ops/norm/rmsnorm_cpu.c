@@ -81,7 +81,7 @@ Err rmsnorm_cpu(const Call *call)
         int64_t      from, to, w = job.width;
         const float *weight = job.floats;
         float       *mine = job.floats + w + omp_get_thread_num() * THREAD_ROWS * w;
-        parallel_piece(job.rows, 1, omp_get_thread_num(), job.threads, &from, &to);
+        parallel_range(job.rows, 1, omp_get_thread_num(), job.threads, &from, &to);
         for (int64_t row = from; row < to; row++) {
             const float *x = row_load(job.type, job.x, row * w, w, mine);
             float       *y = row_open(job.type, job.y, row * w, mine + w);
@@ -127,7 +127,7 @@ static void rms_backward(const RmsJob *job, Type type_dy, int thread)
     const float *weight = job->floats;
     float       *mine = job->floats + w + thread * THREAD_ROWS * w, *columns = mine + 3 * w;
     double      *sums = job->sums ? job->sums + thread * w : NULL;
-    parallel_piece(job->rows, 1, thread, job->threads, &from, &to);
+    parallel_range(job->rows, 1, thread, job->threads, &from, &to);
     for (int64_t c = 0; c < w && sums; c++)
         sums[c] = columns[c] = 0;
     for (int64_t row = from; row < to; row++) {

@@ -59,7 +59,7 @@ Err scalar_norm_cpu(const Call *call)
     {
         float  *stage = scalar_stage(&job, 2, type, call->workspace, omp_get_thread_num());
         int64_t from, to;
-        parallel_piece(job.rows, 1, omp_get_thread_num(), job.threads, &from, &to);
+        parallel_range(job.rows, 1, omp_get_thread_num(), job.threads, &from, &to);
         for (int64_t r = from, some; r < to; r += some) {
             some = to - r < job.stage_rows ? to - r : job.stage_rows;
             const float *x = row_load(type, call->in[0], r * w, some * w, stage);
@@ -103,7 +103,7 @@ Err scalar_norm_grad_cpu(const Call *call)
         float  *stage = scalar_stage(&job, 3, type, call->workspace, t);
         double  sum_m = 0, sum_s = 0;
         int64_t from, to;
-        parallel_piece(job.rows, 1, t, job.threads, &from, &to);
+        parallel_range(job.rows, 1, t, job.threads, &from, &to);
         for (int64_t r = from, some; r < to; r += some) {
             some = to - r < job.stage_rows ? to - r : job.stage_rows;
             const float *x = row_load(type, call->in[0], r * w, some * w, stage);

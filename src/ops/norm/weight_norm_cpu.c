@@ -39,7 +39,7 @@ Err weight_norm_cpu(const Call *call)
     {
         float  *stage = (float *)call->workspace + 2 * omp_get_thread_num() * w, one;
         int64_t from, to;
-        parallel_piece(job.rows, 1, omp_get_thread_num(), job.threads, &from, &to);
+        parallel_range(job.rows, 1, omp_get_thread_num(), job.threads, &from, &to);
         for (int64_t r = from; r < to; r++) {
             const float *v = row_load(in_type(n, 1), call->in[1], r * w, w, stage);
             float       *y = row_open(out_type(n, 0), call->out[0], r * w, stage + w);
@@ -72,7 +72,7 @@ Err weight_norm_grad_cpu(const Call *call)
     {
         float  *stage = (float *)call->workspace + 2 * omp_get_thread_num() * w, one;
         int64_t from, to;
-        parallel_piece(job.rows, 1, omp_get_thread_num(), job.threads, &from, &to);
+        parallel_range(job.rows, 1, omp_get_thread_num(), job.threads, &from, &to);
         for (int64_t r = from; r < to; r++) {
             const float *v = row_load(in_type(n, 1), call->in[1], r * w, w, stage);
             const float *dw = row_load(in_type(n, 2), call->in[2], r * w, w, stage + w);

@@ -1,7 +1,7 @@
 /* optim.h -- from gradients to new weights: accumulate, norm, tick, update with EMA in one pass.
  *
- * All numbers that change from step to step live in small device vectors, so that a step is the same
- * program every time (and can be one CUDA graph):
+ * All numbers that change from step to step live in small device vectors, so that a step is the
+ * same program every time (and can be one CUDA graph):
  *   rates    [RATE_GROUPS + groups] written by the host before each step
  *   progress [PROGRESS_WORDS]       written by tick: once per step, before the updates
  * counters [COUNTER_WORDS] (i32) tells which step and micro-batch this is.
@@ -47,8 +47,8 @@ Tensor graph_counters(Graph *graph);
 Tensor accumulate(Tensor sum, Tensor x, Tensor counters);
 Tensor grad_seed(Tensor progress);  /* [1]: d loss / d loss, times the loss scale */
 Tensor grad_norm(Graph *graph, const Tensor *grads, int n);    /* [1]: sqrt of the sum of squares */
-/* The updates themselves skip a step whose loss or norm is not finite, so that the host need not read
- * the loss before they run. */
+/* The updates themselves skip a step whose loss or norm is not finite, so that the host need not
+ * read the loss before they run. */
 Tensor tick(Tensor progress, Tensor norm_or_none, Tensor loss, TickAttr attr);
 
 /* Inputs of an update; none where absent. p is in the compute type and is rounded from master. */

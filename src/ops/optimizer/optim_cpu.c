@@ -23,7 +23,7 @@ Err accumulate_cpu(const Call *call)
     {
         float   buffer[ROW_BLOCK];
         int64_t from, to;
-        parallel_piece(count, ROW_BLOCK, omp_get_thread_num(), threads, &from, &to);
+        parallel_range(count, ROW_BLOCK, omp_get_thread_num(), threads, &from, &to);
         for (int64_t i = from; i < to; i += ROW_BLOCK) {
             int64_t      m = to - i < ROW_BLOCK ? to - i : ROW_BLOCK;
             const float *x = row_load(type, call->in[1], i, m, buffer);
@@ -176,7 +176,7 @@ static Err update_cpu(const Call *call,
     {
         int64_t from, to;
         float   buffer[ROW_BLOCK];
-        parallel_piece(count, ROW_BLOCK, omp_get_thread_num(), threads, &from, &to);
+        parallel_range(count, ROW_BLOCK, omp_get_thread_num(), threads, &from, &to);
         for (int64_t i = from; i < to; i += ROW_BLOCK) {
             int64_t k = to - i < ROW_BLOCK ? to - i : ROW_BLOCK;
             float  *p = master ? master + i : row_open(type, call->out[0], i, buffer);

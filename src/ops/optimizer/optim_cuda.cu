@@ -39,8 +39,8 @@ __device__ __forceinline__ int job_of(const int32_t *first, int n)
     return low;
 }
 
-/* Sums over micro-batches: as many tensors per launch as its arguments hold. The sum is read from the
- * second micro-batch on. */
+/* Sums over micro-batches: as many tensors per launch as its arguments hold. The sum is read from
+ * the second micro-batch on. */
 enum { ACCUMULATE_BLOCK = 8192, ACCUMULATE_MAX = 640 };
 
 typedef struct Accumulate {

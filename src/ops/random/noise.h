@@ -1,9 +1,10 @@
 /* noise.h -- random numbers as nodes: normal, uniform, integer; and dropout.
  *
- * A number is a pure function of (seed, step, stream, element) (base/random.h), so recomputing a node
- * gives the same bits and dropout keeps no mask. The counters tensor (ops/optimizer/optim.h,
- * COUNTER_*) says which step and micro-batch this is. Elements are numbered across the micro-batches
- * of a step, so splitting a batch into micro-batches along its first axis draws the same numbers.
+ * A number is a pure function of (seed, step, stream, element) (base/random.h), so recomputing a
+ * node gives the same bits and dropout keeps no mask. The counters tensor (ops/optimizer/optim.h,
+ * COUNTER_*) says which step and micro-batch this is. Elements are numbered across the
+ * micro-batches of a step, so splitting a batch into micro-batches along its first axis draws the
+ * same numbers.
  */
 #ifndef OPS_RANDOM_NOISE_H
 #define OPS_RANDOM_NOISE_H

@@ -1,7 +1,7 @@
 /* noise_cuda.cu -- random numbers and dropout on CUDA: base/random.h's numbers, bit for bit.
  *
- * A thread draws one block of four numbers. Blocks are numbered across the micro-batches of a step, so
- * the first and the last of a tensor may lie partly outside it. */
+ * A thread draws one block of four numbers. Blocks are numbered across the micro-batches of a step,
+ * so the first and the last of a tensor may lie partly outside it. */
 #include "ops/reduce/rows_cuda.h"
 
 extern "C" {

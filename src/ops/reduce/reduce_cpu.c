@@ -1,9 +1,9 @@
 /* reduce_cpu.c -- sums over the middle of (A, M, K), and repetition, on the CPU.
  *
- * M is divided into slices of a fixed number of rows, K into blocks. Every (a, slice, block) is summed
- * on its own; the slices are then added in order. The split depends on the shape alone, so the sum
- * is the same for any number of threads. Narrow rows (small K) are summed many at a time, side by
- * side in one vector-friendly stripe, which is folded at the end. */
+ * M is divided into slices of a fixed number of rows, K into blocks. Every (a, slice, block) is
+ * summed on its own; the slices are then added in order. The split depends on the shape alone, so
+ * the sum is the same for any number of threads. Narrow rows (small K) are summed many at a time,
+ * side by side in one vector-friendly stripe, which is folded at the end. */
 #include "ops/reduce/reduce.h"
 
 #include "device/convert.h"

@@ -1,14 +1,13 @@
 /* reduce_cuda.cu -- sums over the middle of (A, M, K), and repetition, on CUDA.
  *
  * There are four methods, chosen by the shape alone, so that a sum has one order:
- *   thread  many outputs: a thread owns a pack of them and walks M
- *   warp    K is 1 and there are many rows: a warp sums a row
- *   thin    M is short: a block has few packs of columns and all of M, so that one launch suffices
- *   block   few outputs: M is divided into slices and a block sums one; a second kernel adds the
- *           partial sums.
- * Where partial column sums of the gated tensor are asked for (ops/linear/column_sums.h), each slice
- * gives one of them. A block reads the (M, K) slab in stripes of as many whole rows as fit, so that
- * narrow rows are read as full packs; the sums of one column are then folded in shared memory. */
+ *   thread  many outputs: a thread owns a pack of them and walks M warp    K is 1 and there are
+ *   many rows: a warp sums a row thin    M is short: a block has few packs of columns and all of M,
+ *   so that one launch suffices block   few outputs: M is divided into slices and a block sums one;
+ *   a second kernel adds the partial sums. Where partial column sums of the gated tensor are asked
+ *   for (ops/linear/column_sums.h), each slice gives one of them. A block reads the (M, K) slab in
+ *   stripes of as many whole rows as fit, so that narrow rows are read as full packs; the sums of
+ *   one column are then folded in shared memory. */
 #include "ops/linear/column_sums_cuda.h"
 #include "ops/reduce/reduce_cuda.h"
 #include "ops/elementwise/units_cuda.h"
@@ -248,8 +247,8 @@ __device__ __forceinline__ void sum_give(const SumJob &job, int64_t at, float su
         any_put<1>(job.out, at, &whole);
 }
 
-/* Reads a stripe of blockDim.x packs at a time. side: whole rows in a stripe, 0 where a row is wider
- * than a stripe. Blocks: columns fastest, then slices, then A. */
+/* Reads a stripe of blockDim.x packs at a time. side: whole rows in a stripe, 0 where a row is
+ * wider than a stripe. Blocks: columns fastest, then slices, then A. */
 template <int N, SumOf OF>
 __global__ void __launch_bounds__(SUM_WIDE, OF == SUM_X ? 2 : 1)
     sum_block(SumJob job, SumConfig config, int64_t side, int64_t columns, float *partial)

@@ -1,5 +1,5 @@
-/* reduce_cuda.h -- sums on CUDA: over the middle of (A, M, K), for every operator that needs one, and
- * over a block in double. */
+/* reduce_cuda.h -- sums on CUDA: over the middle of (A, M, K), for every operator that needs one,
+ * and over a block in double. */
 #ifndef OPS_REDUCE_REDUCE_CUDA_H
 #define OPS_REDUCE_REDUCE_CUDA_H
 

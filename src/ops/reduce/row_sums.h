@@ -1,6 +1,6 @@
-/* row_sums.h -- sums over a contiguous row of fp32, in a fixed order: four vectors of 8 lanes, joined
- * pairwise. The order depends on the length alone, whereas a compiler's own reduction may start at the
- * first aligned address. */
+/* row_sums.h -- sums over a contiguous row of fp32, in a fixed order: four vectors of 8 lanes,
+ * joined pairwise. The order depends on the length alone, whereas a compiler's own reduction may
+ * start at the first aligned address. */
 #ifndef OPS_REDUCE_ROW_SUMS_H
 #define OPS_REDUCE_ROW_SUMS_H
 

@@ -42,7 +42,7 @@ static Err rows_share(const Call *call, int n_in, RowFn *fn, RowBf16Fn *fn_bf16)
 #pragma omp parallel num_threads(threads)
     {
         int64_t from, to;
-        parallel_piece(count, unit, omp_get_thread_num(), threads, &from, &to);
+        parallel_range(count, unit, omp_get_thread_num(), threads, &from, &to);
         for (int64_t i = from, end; i < to; i = end) {
             end = col_sums && i + unit < to ? i + unit : to;
             if (fn)

@@ -1,9 +1,9 @@
 /* rows_cuda.h -- elementwise work on CUDA in packs of adjacent elements, for any storage types.
  *
- * Storage types are known at launch, not at compile time: a branch that all threads take the same way
- * costs nothing compared with memory accesses, and one kernel serves every mix of types. A pack is 16
- * bytes of the widest type: 8 elements where all are 2-byte, 4 where any is fp32, 1 where a pointer
- * or an extent does not allow more. */
+ * Storage types are known at launch, not at compile time: a branch that all threads take the same
+ * way costs nothing compared with memory accesses, and one kernel serves every mix of types. A pack
+ * is 16 bytes of the widest type: 8 elements where all are 2-byte, 4 where any is fp32, 1 where a
+ * pointer or an extent does not allow more. */
 #ifndef OPS_REDUCE_ROWS_CUDA_H
 #define OPS_REDUCE_ROWS_CUDA_H
 
@@ -177,9 +177,9 @@ __global__ void __launch_bounds__(ROW_THREADS)
         rows_pack<1>(f, in, out, packs * N + first);
 }
 
-/* Output 0 from the IN inputs listed in `from`, all of output 0's element count; output 0 may be any
- * of them. F has begin(), called once by every thread, and run<N>(i, x, y): N outputs from x[IN][N].
- * Other tensors that F reads have lowered `pack` already. */
+/* Output 0 from the IN inputs listed in `from`, all of output 0's element count; output 0 may be
+ * any of them. F has begin(), called once by every thread, and run<N>(i, x, y): N outputs from
+ * x[IN][N]. Other tensors that F reads have lowered `pack` already. */
 template <int IN, class F>
 Err rows_cuda_of(const Call *call, F f, const int (&from)[IN], PackOf pack)
 {

@@ -47,8 +47,8 @@ typedef struct RowTotal {        /* sum exp(x) = exp(max) sum */
     float max, sum;
 } RowTotal;
 
-/* Of the n values from `first` on, n a multiple of N and 0 for an absent row. The sum is 1 where max
- * is infinite, since x - max is then not finite. */
+/* Of the n values from `first` on, n a multiple of N and 0 for an absent row. The sum is 1 where
+ * max is infinite, since x - max is then not finite. */
 template <int N>
 __device__ __forceinline__ RowTotal row_total(AnyIn x, int64_t first, int64_t n, int lane,
                                               int lanes, float *shared)

@@ -14,9 +14,9 @@ static Err max_pool2d_shape(Node *n)
     return OK;
 }
 
-/* Reads the input and finds the maximum again. An index map would take only a sixteenth of the input's
- * bytes, but the input is nearly always kept anyway: it is the output of a ReLU, whose gradient reads
- * it. */
+/* Reads the input and finds the maximum again. An index map would take only a sixteenth of the
+ * input's bytes, but the input is nearly always kept anyway: it is the output of a ReLU, whose
+ * gradient reads it. */
 static void max_pool2d_grad(Grad *g)
 {
     grad_give(g, 0, node_add(g->graph, &op_max_pool2d_grad, NULL,

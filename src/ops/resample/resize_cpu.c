@@ -167,7 +167,7 @@ static Err choose(const Node *n, bool transposed, const Device *device, Choice *
     return OK;
 }
 
-/* The weighted sum of the input rows of one output row. A single row of weight 1 is used in place. */
+/* The weighted sum of the input rows of an output row. A single row of weight 1 is used in place. */
 static const float *sum_rows(const ResizeRun *job, const Taps *taps, const void *src, int64_t image,
                              int64_t row,
                              float *sum, float *stage)
@@ -228,7 +228,7 @@ static void copy_nearest(const Call *call, const ResizeRun *job, const Taps *y, 
 #pragma omp parallel num_threads(job->threads)
     {
         int64_t from, to;
-        parallel_piece(job->images * job->dst_h, 1, omp_get_thread_num(), job->threads, &from, &to);
+        parallel_range(job->images * job->dst_h, 1, omp_get_thread_num(), job->threads, &from, &to);
         for (int64_t r = from; r < to; r++) {
             int64_t     i = r % job->dst_h, index = r / job->dst_h * job->src_h + y->index[i];
             const char *row = src + (size_t)(index * job->src_w) * pixel;
@@ -262,7 +262,7 @@ static Err run(const Call *call, bool transposed)
         float  *stage = sum + job.src_w * job.channels;
         float  *stage_dst = stage + job.src_w * job.channels;
         int64_t from, to;
-        parallel_piece(job.images * job.dst_h, 1, omp_get_thread_num(), job.threads, &from, &to);
+        parallel_range(job.images * job.dst_h, 1, omp_get_thread_num(), job.threads, &from, &to);
         for (int64_t r = from; r < to; r++) {
             const float *row = sum_rows(&job, &y, call->in[0], r / job.dst_h, r % job.dst_h, sum,
                                         stage);

@@ -2,8 +2,9 @@
  * columns of the source; a small kernel first writes these ranges and their weights to the
  * workspace.
  *
- * The inputs of an output are contiguous, and the ranges of later outputs start later. So the outputs
- * that read an input are contiguous too, and the gradient is the same sum with another table. */
+ * The inputs of an output are contiguous, and the ranges of later outputs start later. So the
+ * outputs that read an input are contiguous too, and the gradient is the same sum with another
+ * table. */
 #include "ops/reduce/rows_cuda.h"
 
 extern "C" {

@@ -207,7 +207,7 @@ Err s4_kernel_grad_cpu(const Call *call)
                 S4Slot    slot = s4_slot(&s, call->workspace, task / chunks);
                 double  inverse_dt[FFT_LANES];
                 s4_inverse_dt(&s, first + task / chunks, inverse_dt);
-                parallel_piece(s.n_freq, FREQ_BLOCK, (int)(task % chunks), chunks, &from, &to);
+                parallel_range(s.n_freq, FREQ_BLOCK, (int)(task % chunks), chunks, &from, &to);
                 s4_task(&s, poles, &slot, inverse_dt, from, to, s4_sums(&s, call->workspace, task));
             }
         }

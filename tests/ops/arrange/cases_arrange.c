@@ -159,10 +159,16 @@ static void shift_large(Case *c)
     case_out(c, "y", shift(case_in(c, "x", SHAPE(1, 3001, 33), -2, 2), 1, 1));
 }
 
+static void shift_rows(Case *c)              /* along the axis that chunks slice: never in chunks */
+{
+    case_out(c, "y", shift(case_in(c, "x", SHAPE(6, 4), -2, 2), 0, 1));
+}
+
 const OpCase cases_shift[] = {
     { "ways", shift_ways,
       "right = F.pad(x, (0, 0, 1, 0))[:, :5]; left = F.pad(x, (0, 0, 0, 2))[:, 2:]; "
       "channels = F.pad(x, (2, 0))[:, :, :3]; gone = x * 0; stays = x * 1" },
     { "large", shift_large, "y = F.pad(x, (0, 0, 1, 0))[:, :3001]", CASE_LIVE_ONLY },
+    { "along the rows", shift_rows, "y = F.pad(x, (0, 0, 1, 0))[:6]", CASE_LIVE_ONLY },
     { 0 }
 };

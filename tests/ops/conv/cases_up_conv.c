@@ -1,5 +1,5 @@
-/* cases_up_conv.c -- convolutions of maps upsampled two, three and four times, with few channels and
- * multiples of eight, and edges that no tile divides. */
+/* cases_up_conv.c -- convolutions of maps upsampled two, three and four times, with few channels
+ * and multiples of eight, and edges that no tile divides. */
 #include "ops/cases.h"
 
 #include "ops/conv/up_conv.h"

@@ -28,7 +28,7 @@ static void odd_widths(Case *c) { linear_case(c, SHAPE(2, 1024, 468), 564, true,
 static void odd_in(Case *c)     { linear_case(c, SHAPE(2048, 588), 464, false, true); }
 static void odd_out(Case *c)    { linear_case(c, SHAPE(2048, 472), 564, false, false); }
 
-/* Columns of dy are summed by blocks on a GPU: two such rows per stripe, or three blocks per row. */
+/* Columns of dy are summed by blocks on a GPU: two such rows a stripe, or three blocks a row. */
 static void wide_bias(Case *c)  { linear_case(c, SHAPE(300, 8), 1404, true, true); }
 static void wider_bias(Case *c) { linear_case(c, SHAPE(300, 4), 4612, true, true); }
 

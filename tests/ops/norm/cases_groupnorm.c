@@ -84,7 +84,7 @@ static void instance(Case *c)
     case_out(c, "y", instancenorm(case_in(c, "x", SHAPE(2, 4, 9, 21), -2, 5), 1e-5f));
 }
 
-static void twice(Case *c)                   /* the second may write in place of the first's output */
+static void twice(Case *c)                   /* the second may write over the first's output */
 {
     Tensor none = tensor_none(case_graph(c)), x = case_in(c, "x", SHAPE(2, 5, 7, 8), -2, 2);
     case_out(
@@ -118,8 +118,8 @@ static void large_wide(Case *c)  /* more channels than a block is meant for, few
     case_out(c, "y", groupnorm(x, w, b, 32, 1e-5f, NORM_SILU));
 }
 
-/* The norm's gradient node adds the gradient of the skip connection. h is no parameter, because those
- * are summed in fp32; it is 2 x, which is exact in every type. */
+/* The norm's gradient node adds the gradient of the skip connection. h is no parameter, because
+ * those are summed in fp32; it is 2 x, which is exact in every type. */
 typedef enum Affine { NO_AFFINE, FROZEN, TRAINED } Affine;
 
 static void around(Case *c, Shape shape, int64_t groups, NormAct act, Affine affine_is)
@@ -186,8 +186,8 @@ static void residual_frozen(Case *c)         /* h wants no gradient, weight and 
     case_out(c, "y", add(h, groupnorm(h, w, b, 3, 1e-5f, NORM_SILU)));
 }
 
-/* Several rounds of a chunk, folded rows, single elements, tiles of channels, a group that just fits
- * into a block. */
+/* Several rounds of a chunk, folded rows, single elements, tiles of channels, a group that just
+ * fits into a block. */
 static void around_silu(Case *c)  { around(c, SHAPE(3, 13, 67, 96), 32, NORM_SILU, TRAINED); }
 static void around_relu(Case *c)  { around(c, SHAPE(2, 41, 67, 64), 8, NORM_RELU, TRAINED); }
 static void around_thin(Case *c)  { around(c, SHAPE(3, 97, 131, 6), 2, NORM_GELU, TRAINED); }

@@ -65,7 +65,7 @@ static void frozen_input(Case *c)
     case_out(c, "y", layernorm(x, w, b, 1e-5f));
 }
 
-static void twice(Case *c)                   /* the second may write in place of the first's output */
+static void twice(Case *c)                   /* the second may write over the first's output */
 {
     Tensor none = tensor_none(case_graph(c)), x = case_in(c, "x", SHAPE(3, 5, 18), -2, 3);
     Tensor w = case_in(c, "w", SHAPE(18), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(18), -1, 1);

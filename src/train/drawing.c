@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "data/raster.h"
 #include "device/convert.h"
 #include "train/feeds.h"
 
@@ -194,7 +195,9 @@ static Err drawing_write(Pool *pool, const Drawing *d, const char *folder,
         TRY(folder_make(folder));
     for (int32_t i = 0; i < d->feeds[BEGIN].n_served; i++) {
         const FeedBuffer *feed = &d->feeds[BEGIN].list[d->feeds[BEGIN].served[i]];
-        const char *path = folder ? pool_print(pool, "%s/input-%s.png", folder, feed->name) : NULL;
+        const char *path = folder ? pool_print(pool, "%s/input-%s%s", folder, feed->name,
+                                               image_ending)
+                                  : NULL;
         bool              written = false;
         if (feed->type == F32)
             TRY(results_sheet(pool, path, feed->bytes, feed->shape, &written));

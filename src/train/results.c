@@ -1,7 +1,7 @@
 /* results.c -- writes images, clips and audio to files. */
 #include "train/sample.h"
 
-#include "data/png.h"
+#include "data/raster.h"
 #include "data/wav.h"
 
 #include <math.h>
@@ -77,7 +77,7 @@ static Err results_images(Pool *pool, const char *folder, const SampleResult *r,
 {
     bool        clips = r->kind == RESULT_CLIPS, written;
     const char *word = clips ? "clip" : "sample",
-               *sheet = path_in(pool, folder, pool_print(pool, "%ss.png", word));
+               *sheet = path_in(pool, folder, pool_print(pool, "%ss%s", word, image_ending));
     Shape       one = shape_drop(r->shape, 0);
     if (r->columns)
         TRY(sheet_write(pool, sheet, r->data, r->shape.dim[0], r->columns, one, true));
@@ -86,7 +86,8 @@ static Err results_images(Pool *pool, const char *folder, const SampleResult *r,
     report_file(pool, report, sheet);
     for (int64_t i = 0; i < r->shape.dim[0]; i++) {
         const char *path = path_in(pool, folder,
-                                   pool_print(pool, "%s-%03lld.png", word, (long long)i));
+                                   pool_print(pool, "%s-%03lld%s", word, (long long)i,
+                                              image_ending));
         const float *data = r->data + i * shape_count(one);
         if (clips)
             TRY(sheet_write(pool, path, data, one.dim[0], strip_columns(one), shape_drop(one, 0),
@@ -102,7 +103,7 @@ Err results_write(Pool *pool, const char *folder, const SampleResult *r, SampleR
 {
     if (r->kind != RESULT_AUDIO)
         return results_images(pool, folder, r, report);
-    const char *image = path_in(pool, folder, "audio.png");
+    const char *image = path_in(pool, folder, pool_print(pool, "audio%s", image_ending));
     TRY(results_audio_image(pool, image, r));
     report_file(pool, report, image);
     for (int64_t i = 0; i < r->shape.dim[0]; i++) {

@@ -5,7 +5,7 @@
  * the clip. */
 #include "train/sample.h"
 
-#include "data/png.h"
+#include "data/raster.h"
 
 #include <math.h>
 #include <string.h>

@@ -216,9 +216,9 @@ npy '|u1' '4, 16, 16, 3' 3072 > "$work/clips/two.npy"
 bad clips "$work/clips/two.txt is missing" "has no caption" dit3d-small
 bad clips "$work/clips/two.txt is missing" "has no caption" dit3d-wrap-small
 printf 'caf\351' > "$work/clips/two.txt"
-bad clips "$work/clips/two.txt" "no text in UTF-8 (byte 3)" dit3d-small
+bad clips "$work/clips/two.txt" "not UTF-8 text (byte 3)" dit3d-small
 printf 'a\000 \000d\000' > "$work/clips/two.txt"
-bad clips "$work/clips/two.txt" "no text in UTF-8 (byte 1)" dit3d-small
+bad clips "$work/clips/two.txt" "not UTF-8 text (byte 1)" dit3d-small
 printf '\357\273\277 \r\n' > "$work/clips/two.txt"
 bad clips "$work/clips/two.txt" "is empty" dit3d-small
 printf ' \n' > "$work/clips/two.txt"

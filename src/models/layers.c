@@ -344,7 +344,7 @@ Err sampler_check(const SamplerConfig *sampler, const char *system, unsigned kin
         return fail(E_USAGE, "sampler.kind: %s samples by %s, not by %s", system, can,
                     words[sampler->kind]);
     if (!guided && sampler->guidance != 1)
-        return fail(E_USAGE, "sampler.guidance: %s takes no text, so it cannot be guided; leave it "
+        return fail(E_USAGE, "sampler.guidance: %s has no text, so it cannot be guided; leave it "
                     "at 1", system);
     return OK;
 }

@@ -32,7 +32,6 @@ check: build asan valgrind      ## slower: words, names and format, warnings on 
 	@scripts/check_words.py --program $(BUILD)/plimsoll
 	@scripts/check_walk.py
 	@scripts/docs_check.py $(BUILD)
-	@scripts/check_format.sh
 	@scripts/check_lines.sh
 	@scripts/check_warnings.sh
 

@@ -258,8 +258,8 @@ static Err bench(Pool *pool, Bench *b)
     }
     if (engine->moved) {
         double waits[2];
-        TRY(session_waits(b->session, PHASE_MICRO, &waits[0]));
-        TRY(session_waits(b->session, PHASE_UPDATE, &waits[1]));
+        TRY(session_copy_wait_ns(b->session, PHASE_MICRO, &waits[0]));
+        TRY(session_copy_wait_ns(b->session, PHASE_UPDATE, &waits[1]));
         printf(", \"waited\": %.3f",
                ((double)b->opened->accumulate * waits[0] + waits[1]) * 1e-6);
     }

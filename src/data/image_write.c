@@ -119,7 +119,7 @@ static Err image_encode(Pool *pool, const char *path, FileOut *out, const unsign
 }
 #endif
 
-Err png_write_in(Pool *parent, const char *path, const unsigned char *pixels, int64_t height,
+Err image_write_in(Pool *parent, const char *path, const unsigned char *pixels, int64_t height,
                  int64_t width, int channels)
 {
     const char *name = path ? path : "an image";
@@ -138,8 +138,8 @@ Err png_write_in(Pool *parent, const char *path, const unsigned char *pixels, in
     return path ? file_out_done(&out, err) : err;
 }
 
-Err png_write(const char *path, const unsigned char *pixels, int64_t height, int64_t width,
+Err image_write(const char *path, const unsigned char *pixels, int64_t height, int64_t width,
               int channels)
 {
-    return png_write_in(NULL, path, pixels, height, width, channels);
+    return image_write_in(NULL, path, pixels, height, width, channels);
 }

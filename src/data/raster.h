@@ -33,10 +33,10 @@ void raster_floats(const Raster *r, int64_t y, int64_t x, int64_t height, int64_
  * program was built without libpng. */
 extern const char *const image_ending;
 /* 1 or 3 channels of 8 bits; the file appears whole or not at all. */
-Err png_write(const char *path, const unsigned char *pixels, int64_t height, int64_t width,
+Err image_write(const char *path, const unsigned char *pixels, int64_t height, int64_t width,
               int channels);
 /* The same with its memory from a pool. path NULL: does everything but write the file. */
-Err png_write_in(Pool *pool, const char *path, const unsigned char *pixels, int64_t height,
+Err image_write_in(Pool *pool, const char *path, const unsigned char *pixels, int64_t height,
                  int64_t width, int channels);
 
 #endif

@@ -61,7 +61,7 @@ const void *session_output_at(Session *session, int32_t output);     /* by its i
  * recomputed node has the time of its last run. For benchmarks and profiles. */
 Err session_profile(Session *session, Phase phase, double *ns);
 /* Runs the phase once and returns how long its kernels waited for copies to and from the host. */
-Err session_waits(Session *session, Phase phase, double *ns);
+Err session_copy_wait_ns(Session *session, Phase phase, double *ns);
 
 /* Runs the phase again and checks every float it writes. Returns the first tensor that is not
  * finite, or NULL. Slow, and may allocate: for diagnosis only. */

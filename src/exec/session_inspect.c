@@ -88,7 +88,7 @@ static Err session_profile_captured(Session *session, Phase phase, double *ns)
     return err;
 }
 
-Err session_waits(Session *session, Phase phase, double *ns)
+Err session_copy_wait_ns(Session *session, Phase phase, double *ns)
 {
     const DeviceApi *api = session->engine->device->api;
     Pool            *pool = pool_new(session->pool, "events");

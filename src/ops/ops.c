@@ -8,6 +8,7 @@ const OpDef *const ops_all[OP_COUNT] = {
 #undef OPERATOR
 #undef OPERATOR_INTERNAL
 };
+const int ops_count = OP_COUNT;
 
 const Kernel *op_kernel(const OpDef *op, const Device *device)
 {

@@ -39,7 +39,7 @@ static Err sheet_write(Pool *pool, const char *path, const float *data, int64_t 
                     pixels[((top + y) * width + left + x) * shown + k] = level_of(v);
                 }
     }
-    Err err = png_write_in(work, path, pixels, height, width, (int)shown);
+    Err err = image_write_in(work, path, pixels, height, width, (int)shown);
     pool_free(work);
     return err;
 }

@@ -81,7 +81,7 @@ Err results_audio_image(Pool *pool, const char *path, const SampleResult *r)
         draw_wave(&s, pixels + i * band * COLUMNS);
         draw_spectrum(work, &s, pixels + (i * band + WAVE) * COLUMNS);
     }
-    Err err = png_write_in(work, path, pixels, height, COLUMNS, 1);
+    Err err = image_write_in(work, path, pixels, height, COLUMNS, 1);
     pool_free(work);
     return err;
 }

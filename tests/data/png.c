@@ -200,7 +200,7 @@ static void written_and_read(void)
                 pixels[i] = (unsigned char)(pattern == 0   ? rand()
                                             : pattern == 1 ? (int)(i / 50)
                                                            : 7);
-            CHECK_OK(png_write(path, pixels, sizes[k].h, sizes[k].w, sizes[k].c));
+            CHECK_OK(image_write(path, pixels, sizes[k].h, sizes[k].w, sizes[k].c));
             Raster  r;
             ImageInfo info;
             CHECK_OK(png_look(path, &info));
@@ -213,8 +213,8 @@ static void written_and_read(void)
             CHECK(!memcmp(r.at, pixels, n));
             CHECK(pattern < 2 || n < 1000 || info.bytes < n / 20);
         }
-    CHECK_INT(png_write(path, pixels, 1, 1, 2), E_USAGE);
-    CHECK_INT(png_write("no/such/folder/x.png", pixels, 1, 1, 1), E_IO);
+    CHECK_INT(image_write(path, pixels, 1, 1, 2), E_USAGE);
+    CHECK_INT(image_write("no/such/folder/x.png", pixels, 1, 1, 1), E_IO);
     CHECK_INT(png_look("not_there.png", &(ImageInfo){ 0 }), E_IO);
     CHECK(strstr(err_text(), "not_there.png") != NULL);
     remove(path);
@@ -230,12 +230,12 @@ static void writing_again_allocates_nothing(void)
     pool_keep(kept);
     for (int channels = 1; channels <= 3; channels += 2) {
         memset(pixels, 0, sizeof pixels);
-        CHECK_OK(png_write_in(kept, NULL, pixels, SIDE, SIDE, channels));
+        CHECK_OK(image_write_in(kept, NULL, pixels, SIDE, SIDE, channels));
         long long before = atomic_load(&alloc_calls);
         for (int times = 0; times < 3; times++) {
             for (size_t i = 0; i < sizeof pixels; i++)
                 pixels[i] = (unsigned char)(times == 1 ? (int)(i / 50) : rand());
-            CHECK_OK(png_write_in(kept, path, pixels, SIDE, SIDE, channels));
+            CHECK_OK(image_write_in(kept, path, pixels, SIDE, SIDE, channels));
         }
         CHECK_INT(atomic_load(&alloc_calls) - before, 0);
         Raster r;
@@ -254,7 +254,7 @@ static void without_libpng(void)
     const char *path = "png_test.pnm";
     char       *bytes;
     size_t      n;
-    CHECK_OK(png_write(path, pixels, 1, 2, 3));
+    CHECK_OK(image_write(path, pixels, 1, 2, 3));
     CHECK_OK(file_read(pool, path, &bytes, &n));
     CHECK_INT(n, 11 + sizeof pixels);
     CHECK(!memcmp(bytes, "P6\n2 1\n255\n\1\2\3\4\5\6", n));

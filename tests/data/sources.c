@@ -118,7 +118,7 @@ static const char *make_png(const char *name, int64_t h, int64_t w, int c, int s
     for (int64_t i = 0; i < h * w * c; i++)
         pixels[i] = (unsigned char)(shade + i / c % w + 3 * (i % c));
     CHECK_OK(folder_make(folder));
-    CHECK_OK(png_write(path, pixels, h, w, c));
+    CHECK_OK(image_write(path, pixels, h, w, c));
     return path;
 }
 

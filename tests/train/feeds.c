@@ -55,7 +55,7 @@ static void images(int n)
         for (size_t i = 0; i < sizeof pixels; i++)
             pixels[i] = (unsigned char)(rand() % 64 + 10 * k);
         snprintf(path, sizeof path, "feeds_test/%d.png", k);
-        CHECK_OK(png_write(path, pixels, 24, 24, 3));
+        CHECK_OK(image_write(path, pixels, 24, 24, 3));
     }
 }
 

@@ -18,7 +18,7 @@ put() {                          # standard input -> file, if it differs
     rm -f "$out/list.tmp"
 }
 names() {                        # pattern; sources on standard input
-    xargs cat | sed -n "s/^\\($1\\)(\\([a-z0-9_]*\\),.*/\\1(\\2)/p" | LC_ALL=C sort -t'(' -k2
+    xargs cat | sed '/^[A-Z_]*($/{N;s/\n *//;}' | sed -n "s/^\\($1\\)(\\([a-z0-9_]*\\),.*/\\1(\\2)/p" | LC_ALL=C sort -t'(' -k2
 }
 {
     echo "/* ops_list.def -- every operator; made by scripts/list_ops.sh. */"

@@ -35,7 +35,8 @@ static void walk_mark(BackwardWalk *walk)
         for (int j = 0; j < node->n_in; j++)
             any |= node->in[j] >= 0 && walk->wants[node->in[j]];
         if (node->op == &op_reshape)
-            walk->is_reshaped[node->out[0]] = walk->is_param[node->in[0]] || walk->is_reshaped[node->in[0]];
+            walk->is_reshaped[node->out[0]] = walk->is_param[node->in[0]] ||
+                                              walk->is_reshaped[node->in[0]];
         for (int j = 0; any && j < node->n_out; j++)
             if (node->out[j] >= 0 && type_is_float(value_at(graph, node->out[j])->type))
                 walk->wants[node->out[j]] = true;
@@ -154,7 +155,8 @@ Err autodiff_backward(Graph *graph, Tensor loss, Tensor seed, const FinalGrad *f
 
     walk_mark(&walk);
     if (!walk.wants[loss.id])
-        return fail(E_SHAPE, "no trained parameter has a path to the loss, so nothing can be trained");
+        return fail(E_SHAPE,
+                    "no trained parameter has a path to the loss, so nothing can be trained");
     graph->backward = true;
     walk.grad[loss.id] = seed;
     for (int32_t id = n_forward - 1; id >= 0 && !graph->error; id--) {

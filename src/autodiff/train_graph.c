@@ -23,8 +23,8 @@ static bool group_matches(const ParamGroup *group, const char *name)
 static Tensor param_state(Graph *graph, const Param *param, const char *what, Class mem_class)
 {
     Shape shape = value_at(graph, param->value)->shape;
-    return state_add(graph, pool_print(graph->pool, "%s/%s", what, param->name), F32, shape, mem_class,
-                     true);
+    return state_add(graph, pool_print(graph->pool, "%s/%s", what, param->name), F32, shape,
+                     mem_class, true);
 }
 
 static void train_update_param(Graph *graph, int32_t index, const TrainSpec *spec,

@@ -110,7 +110,8 @@ const char *json_build_key(JsonBuild *b, const char *bytes, size_t n)
             json_keys_double(b);
             slot = json_key_slot(b->keys, b->n_slots, hash, bytes, n);
         }
-        JsonKey *key = (JsonKey *)(void *)json_build_alloc(b, sizeof *key + n + 1, _Alignof(JsonKey));
+        JsonKey *key = (JsonKey *)(void *)json_build_alloc(b, sizeof *key + n + 1,
+                                                           _Alignof(JsonKey));
         *key = (JsonKey){ .hash = hash, .n = (uint32_t)n };
         memcpy(key->text, bytes, n);
         key->text[n] = '\0';

@@ -45,7 +45,8 @@ static void phases_json(JsonOut *o, const TrainResult *r)
     for (int phase = 0, next; phase < PHASE_COUNT; phase = next) {
         int64_t planned = 0, measured = 0;
         const char *name = phase_public_name((Phase)phase);
-        for (next = phase; next < PHASE_COUNT && !strcmp(phase_public_name((Phase)next), name); next++) {
+        for (next = phase; next < PHASE_COUNT && !strcmp(phase_public_name((Phase)next), name);
+             next++) {
             planned = r->phase_planned[next] > planned ? r->phase_planned[next] : planned;
             measured = r->phase_measured[next] > measured ? r->phase_measured[next] : measured;
         }

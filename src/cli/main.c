@@ -55,9 +55,9 @@ static Err main_run(Pool *pool, int argc, char **argv)
     return OK;
 }
 
-/* Opens /dev/null in place of closed standard streams. Otherwise the first file that is opened would
- * get such a number, and messages would be written into a log or a checkpoint. stdout is opened for
- * reading only, so that a result that nobody can read is still a failure. */
+/* Opens /dev/null in place of closed standard streams. Otherwise the first file that is opened
+ * would get such a number, and messages would be written into a log or a checkpoint. stdout is
+ * opened for reading only, so that a result that nobody can read is still a failure. */
 static void main_hold_streams(void)
 {
     for (int fd = 0; fd < 3; fd++)

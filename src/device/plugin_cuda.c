@@ -62,10 +62,11 @@ static Err cuda_take_host(const Device *device, int64_t bytes, void **base)
     cudaError_t err = cudaMallocHost(base, (size_t)(bytes ? bytes : 1));
     if (err == cudaErrorMemoryAllocation) {
         cudaGetLastError();
-        return fail(E_BUDGET,
-                    "%s of host memory cannot be pinned for copies; use a smaller --host-budget, or "
-                    "a larger --budget, so that less is offloaded",
-                    bytes_text(bytes));
+        return fail(
+            E_BUDGET,
+            "%s of host memory cannot be pinned for copies; use a smaller --host-budget, or "
+            "a larger --budget, so that less is offloaded",
+            bytes_text(bytes));
     }
     GPU_TRY("allocating pinned host memory", err);
     memset(*base, 0, (size_t)bytes);
@@ -138,8 +139,8 @@ static void cuda_event_free(const Device *device, void *event)
     cudaEventDestroy(event);
 }
 
-static Err cuda_copy(const Device *device, CopyDirection way, void *to, const void *from, size_t bytes,
-                     void *event)
+static Err cuda_copy(const Device *device, CopyDirection way, void *to, const void *from,
+                     size_t bytes, void *event)
 {
     CudaHandle  *handle = handle_of(device);
     cudaStream_t queue = handle->copies[way];
@@ -160,7 +161,10 @@ static Err cuda_join(const Device *device, void *event)
 }
 
 static const DeviceQueues queues = {
-    .event_new = cuda_copy_event_new, .event_free = cuda_event_free, .copy = cuda_copy, .join = cuda_join,
+    .event_new = cuda_copy_event_new,
+    .event_free = cuda_event_free,
+    .copy = cuda_copy,
+    .join = cuda_join,
 };
 
 /* --- CUDA graphs --- */
@@ -322,14 +326,26 @@ static Err cuda_measure(const Device *device, int64_t bytes, Bandwidth *bandwidt
 }
 
 static const DeviceApi api = {
-    .take = cuda_take, .give = cuda_give, .take_host = cuda_take_host,
-    .give_host = cuda_give_host, .write = cuda_write, .read = cuda_read, .wait = cuda_wait,
-    .capture_begin = cuda_capture_begin, .capture_end = cuda_capture_end, .graph_launch = cuda_graph_launch,
+    .take = cuda_take,
+    .give = cuda_give,
+    .take_host = cuda_take_host,
+    .give_host = cuda_give_host,
+    .write = cuda_write,
+    .read = cuda_read,
+    .wait = cuda_wait,
+    .capture_begin = cuda_capture_begin,
+    .capture_end = cuda_capture_end,
+    .graph_launch = cuda_graph_launch,
     .graph_free = cuda_graph_free,
-    .capture_point = cuda_capture_point, .capture_after = cuda_capture_after,
-    .used_bytes = cuda_used, .event_new = cuda_event_new, .event_free = cuda_event_free,
+    .capture_point = cuda_capture_point,
+    .capture_after = cuda_capture_after,
+    .used_bytes = cuda_used,
+    .event_new = cuda_event_new,
+    .event_free = cuda_event_free,
     .event = cuda_event,
-    .event_wait = cuda_event_wait, .event_ns = cuda_event_ns, .measure = cuda_measure,
+    .event_wait = cuda_event_wait,
+    .event_ns = cuda_event_ns,
+    .measure = cuda_measure,
 };
 
 /* Context and handles live as long as the process; opening them twice would count them twice. */

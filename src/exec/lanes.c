@@ -2,7 +2,7 @@
 #include "exec/lanes.h"
 
 /* Rough times of an H200. They only decide whether a second lane pays. */
-static const double cross_ns = 1500;     /* cost of an edge between lanes, beyond one within a lane */
+static const double cross_ns = 1500; /* cost of an edge between lanes, beyond one within a lane */
 static const double behind_ns = 80000;   /* a launch may start this much later in LANE_ASIDE */
 
 enum {

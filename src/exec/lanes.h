@@ -41,7 +41,7 @@ typedef struct LaneItem {        /* a launch, a group of launches that run as on
     const Extent *extents;
     int32_t       n_extents;
     double        ns;            /* expected time when it runs alone */
-    int32_t       lane;          /* required lane; 0: lane 0 or LANE_ASIDE, as the schedule decides */
+    int32_t       lane; /* required lane; 0: lane 0 or LANE_ASIDE, as the schedule decides */
 } LaneItem;
 
 typedef struct LanePlace {

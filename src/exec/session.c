@@ -353,7 +353,7 @@ Err session_run(Session *session, Phase phase)
         return device->api->graph_launch(device, session->cuda_graph[phase]);
     }
     TRY(session_launches(session, phase, NULL));
-    for (int32_t w = 0; w < session->n_watches; w++) {       /* persistent values have no producer */
+    for (int32_t w = 0; w < session->n_watches; w++) { /* persistent values have no producer */
         int32_t id = session->watches[w].value;
         if (session->engine->offset[value_at(session->engine->graph, id)->root] >= 0)
             TRY(session_read(session, id, session->watches[w].copy));

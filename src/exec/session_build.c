@@ -47,7 +47,8 @@ static Err session_feed_index(Session *session, const Node *node, int32_t *index
 {
     const char *name = ATTR(node, FeedAttr)->name;
     for (*index = 0; *index < session->n_feeds; (*index)++)
-        if (session->feeds[*index].phase == node->phase && !strcmp(session->feeds[*index].name, name))
+        if (session->feeds[*index].phase == node->phase &&
+            !strcmp(session->feeds[*index].name, name))
             return OK;
     Feed feed = { .name = name,
                   .phase = node->phase,
@@ -85,7 +86,8 @@ static int64_t host_place(const Engine *engine, ValuePlaces *places, int32_t ste
 {
     const PlanBuffers *slots = &places->program->slots;
     int64_t            resident = engine->host_offset[places->program->value_of[value]];
-    for (; places->next_slot < slots->n_ranges && slots->ranges[places->next_slot].first_step <= step;
+    for (;
+         places->next_slot < slots->n_ranges && slots->ranges[places->next_slot].first_step <= step;
          places->next_slot++)
         places->slot[slots->ranges[places->next_slot].value] =
             slots->ranges[places->next_slot].buffer;
@@ -96,8 +98,8 @@ static int64_t host_place(const Engine *engine, ValuePlaces *places, int32_t ste
 }
 
 /* A save, a load or a wait; `at` is its launch. */
-static Err session_build_copy(Session *session, ValuePlaces *places, int32_t index, Step step, int32_t at,
-                        Launch *launch)
+static Err session_build_copy(Session *session, ValuePlaces *places, int32_t index, Step step,
+                              int32_t at, Launch *launch)
 {
     *launch = (Launch){ .feed = -1, .first_extent = session->n_extents };
     if (step.kind == STEP_WAIT) {
@@ -127,8 +129,8 @@ static Err session_build_copy(Session *session, ValuePlaces *places, int32_t ind
     return OK;
 }
 
-static Err session_build_launch(Session *session, ValuePlaces *places, int32_t step, int32_t node_id,
-                          Launch *launch)
+static Err session_build_launch(Session *session, ValuePlaces *places, int32_t step,
+                                int32_t node_id, Launch *launch)
 {
     const Engine *engine = session->engine;
     const Node   *node = &engine->graph->nodes[node_id];
@@ -148,7 +150,8 @@ static Err session_build_launch(Session *session, ValuePlaces *places, int32_t s
     for (int i = 0; i < node->n_in; i++)
         if (node->in[i] >= 0)
             call->in[i] = place_of(session, places, node->in[i], false);
-    places_open(session, places, step, call);  /* after the inputs, whose buffers outputs may reuse */
+    places_open(session, places, step,
+                call); /* after the inputs, whose buffers outputs may reuse */
     for (int i = 0; i < node->n_out; i++)
         if (node->out[i] >= 0)
             call->out[i] = place_of(session, places, node->out[i], true);
@@ -170,7 +173,8 @@ static bool launches_meet(const Session *session, const Launch *a, const Launch 
 
 /* Brings launches that can run as one next to each other: each moves down to the next of its kind
  * if nothing in between touches its bytes, so it still reads and writes the same values. */
-static void session_group_launches(const Session *session, Launch *launches, int32_t from, int32_t to)
+static void session_group_launches(const Session *session, Launch *launches, int32_t from,
+                                   int32_t to)
 {
     for (int32_t i = to - 1; i >= from; i--) {
         Launch  moved = launches[i];

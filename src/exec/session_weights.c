@@ -79,7 +79,7 @@ static ParamOrders orders_of(const Param *param, Shape shape)
 static ParamRun orders_run(const ParamOrders *o, int64_t i)
 {
     int64_t place = i / o->n_rest * o->run, rest = i % o->n_rest;
-    ParamRun     r = { place, place * o->step, o->width - place < o->run ? o->width - place : o->run };
+    ParamRun r = { place, place * o->step, o->width - place < o->run ? o->width - place : o->run };
     for (int a = 0; a < o->rank; a++) {
         int64_t index = rest % o->dim[a];
         rest /= o->dim[a];

@@ -27,8 +27,9 @@ void avoided_find(Pool *pool, const Graph *graph, Avoided **list, int32_t *n)
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const Node *node = &graph->nodes[i];
         const NeverStored *rule = &node->op->never_stored;
-        int64_t bytes = rule->what && node->phase == PHASE_MICRO && !node->backward ? rule->bytes(node)
-                                                                                    : 0;
+        int64_t            bytes = rule->what && node->phase == PHASE_MICRO && !node->backward
+                                       ? rule->bytes(node)
+                                       : 0;
         int32_t same = 0;
         if (!bytes)
             continue;

@@ -48,7 +48,7 @@ Err fit_add(Fit *fit, const Recipe *recipe, bool twin)
     c->recipe = recipe_for(c->pool, recipe, fit->device);
     Err err = fit_build(c->pool, c->recipe, fit->device, fit->options, &(EngineOptions){ 0 },
                         &c->graph, &c->kept);
-    bool no_room = err == E_BUDGET && recipe->levers.host;  /* the host is too small for the state */
+    bool no_room = err == E_BUDGET && recipe->levers.host; /* the host is too small for the state */
     if (err && !no_room)
         return err;
     bool chunks = recipe->levers.sample_chunks > 1 || recipe->levers.loss_chunks > 1;
@@ -156,13 +156,15 @@ Err fit_candidates(Fit *fit, FitResult *r)
     }
     if (split && recipe_no_split(asked)) {
         split = false;
-        fit_note(r,
-                 pool_print(fit->pool, "The micro-batch was not split: %s.", recipe_no_split(asked)));
+        fit_note(
+            r, pool_print(fit->pool, "The micro-batch was not split: %s.", recipe_no_split(asked)));
     }
     if (why_not)
         fit_note(r, pool_print(fit->pool, "Gradients are not released early: %s.", why_not));
-    /* Any algorithm; lean ones in place of those with the largest workspaces; lean ones everywhere. */
-    int64_t workspace[] = { asked->levers.max_workspace, fit_max_workspace(fit->list[0].kept) / 4, 1 };
+    /* Any algorithm; lean ones in place of those with the largest workspaces; lean ones
+     * everywhere. */
+    int64_t workspace[] = { asked->levers.max_workspace, fit_max_workspace(fit->list[0].kept) / 4,
+                            1 };
     for (int leaner = 0; leaner <= (lean ? 2 : 0); leaner++)
         for (int low = 0; low <= (down ? 1 : 0); low++)
             for (int64_t n_split = 1; n_split <= (split ? asked->batch : 1); n_split++) {

@@ -1,7 +1,7 @@
 /* explained.h -- what is known about a training step before it runs.
  *
- * explained_new describes everything kept, with all levers at their defaults. report/explain_pages.h
- * shows an Explained as text, JSON, Markdown and HTML. */
+ * explained_new describes everything kept, with all levers at their defaults.
+ * report/explain_pages.h shows an Explained as text, JSON, Markdown and HTML. */
 #ifndef FIT_EXPLAINED_H
 #define FIT_EXPLAINED_H
 
@@ -65,7 +65,7 @@ typedef struct Explained {
     Budget       *budgets;       /* of common GPUs, then the one asked for */
     WhatIf       *what_if;       /* filled by whatif_run */
     Belief       *beliefs;       /* filled by whatif_run */
-    FitResult    *fit;           /* a plan within the budget, or of a plan file; NULL: not asked for */
+    FitResult    *fit; /* a plan within the budget, or of a plan file; NULL: not asked for */
     FitPoint     *curve;         /* budget against time; filled by whatif_run */
     int           n_curve;
     Sheet        *fit_sheet;     /* balance sheet and phases of `fit` */
@@ -100,7 +100,8 @@ void budgets_find(Pool *pool, Explained *e, bool batches);
 void budgets_update(Explained *e);
 void budgets_replan(Explained *e, double time_limit_s);
 /* fit/phase_rows.c */
-void phases_find(Pool *pool, const Recipe *recipe, const Engine *engine, PhaseRow **list, int32_t *n);
+void phases_find(Pool *pool, const Recipe *recipe, const Engine *engine, PhaseRow **list,
+                 int32_t *n);
 /* fit/bottlenecks.c */
 void bottlenecks_find(Pool *pool, const Sheet *sheet, Bottleneck **list, int32_t *n);
 

@@ -127,7 +127,8 @@ static void fit_say_changes(Pool *pool, const Recipe *asked, FitResult *r)
 static int64_t fit_share(const Fit *fit, const Candidate *c)
 {
     const Levers *is = &c->recipe->levers, *asked = &fit->recipe->levers;
-    bool inside = is->sample_chunks != asked->sample_chunks || is->loss_chunks != asked->loss_chunks ||
+    bool          inside = is->sample_chunks != asked->sample_chunks ||
+                  is->loss_chunks != asked->loss_chunks ||
                   is->max_workspace != asked->max_workspace ||
                   is->stored_attention != asked->stored_attention;
     bool as_asked = c->recipe->batch == fit->recipe->batch &&
@@ -185,7 +186,8 @@ static Err fit_try(Fit *fit, Candidate *c, FitResult *r)
         return OK;
     }
     if (budget && c->kept->keep_all_bytes > budget) {
-        /* While nothing fits, search even what cannot fit: its smallest arena may be the minimum. */
+        /* While nothing fits, search even what cannot fit: its smallest arena may be the
+         * minimum. */
         if (c->twin || (r->fits && c->kept->bound_bytes > budget))
             return OK;
         Err err = fit_search(fit, c, budget, &graph, &engine);
@@ -323,7 +325,8 @@ Err fit_plan(Pool *pool, const Recipe *recipe, const Device *device, const FitOp
 
 /* ---- budget against time ---- */
 
-/* Budgets tried for one candidate; points of the whole curve are at least 1/40 of its span apart. */
+/* Budgets tried for one candidate; points of the whole curve are at least 1/40 of its span
+ * apart. */
 enum { CURVE_POINTS = 12, CURVE_APART = 40 };
 
 static int point_order(const void *a, const void *b)
@@ -331,7 +334,7 @@ static int point_order(const void *a, const void *b)
     const FitPoint *x = a, *y = b;
     if (x->peak_bytes != y->peak_bytes)
         return x->peak_bytes > y->peak_bytes ? -1 : 1;
-    return (x->sum_ns < y->sum_ns) - (x->sum_ns > y->sum_ns);    /* of equal peaks the fastest last */
+    return (x->sum_ns < y->sum_ns) - (x->sum_ns > y->sum_ns); /* of equal peaks the fastest last */
 }
 
 static FitPoint point_as(const Recipe *recipe, int64_t peak_bytes, double sum_ns, double step_ns)

@@ -58,7 +58,8 @@ static void phase_measure(Pool *pool, const Engine *engine, const Program *p,
         row->peak_bytes = engine->phase_bytes[phase];
 }
 
-void phases_find(Pool *pool, const Recipe *recipe, const Engine *engine, PhaseRow **list, int32_t *n)
+void phases_find(Pool *pool, const Recipe *recipe, const Engine *engine, PhaseRow **list,
+                 int32_t *n)
 {
     Pool     *own = pool_new(NULL, "phases");
     PhaseRow *phases = *list = NEWN(pool, PhaseRow, PHASE_COUNT + 1);
@@ -86,7 +87,8 @@ void phases_find(Pool *pool, const Recipe *recipe, const Engine *engine, PhaseRo
                                                         .peak_bytes = engine->persistent_bytes });
     for (int32_t i = 0; i < engine->graph->n_values; i++)
         if (engine->offset[i] >= 0) {
-            save->classes[value_at(engine->graph, i)->mem_class] += value_at(engine->graph, i)->bytes;
+            save->classes[value_at(engine->graph, i)->mem_class] +=
+                value_at(engine->graph, i)->bytes;
             save->live_bytes += value_at(engine->graph, i)->bytes;
         }
     /* State counts even where a phase does not touch the upper end of it. */

@@ -252,7 +252,8 @@ static Err run_recompute(WhatIfRun *run)
                    run->e->recipe, SEARCH_HALF);
 }
 
-/* Sets every lever that this model allows; `host`: also host-resident state. Returns them in words. */
+/* Sets every lever that this model allows; `host`: also host-resident state. Returns them in
+ * words. */
 static const char *together_levers(const WhatIfRun *run, Recipe *r, bool host)
 {
     const Explained *e = run->e;

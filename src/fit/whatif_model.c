@@ -1,6 +1,6 @@
 /* whatif_model.c -- what-if rows that change the model: fewer frames, channels, layers. Each is the
- * recipe with other values of its system's keys (ModelDef.what_if), built and planned again. fit never
- * does this.
+ * recipe with other values of its system's keys (ModelDef.what_if), built and planned again. fit
+ * never does this.
  */
 #include "fit/whatif_int.h"
 
@@ -36,7 +36,8 @@ static const char *scaled_setting(Pool *pool, const Recipe *recipe, const char *
     }
     Text text = { .pool = pool };
     for (int i = 0; i < ((const Ints *)at)->n; i++)
-        text_add(&text, "%s%lld", i ? "," : "[", (long long)scaled(factor, ((const Ints *)at)->at[i]));
+        text_add(&text, "%s%lld", i ? "," : "[",
+                 (long long)scaled(factor, ((const Ints *)at)->at[i]));
     return pool_print(pool, "model.%s=%s]", f->key, text.at);
 }
 

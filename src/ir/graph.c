@@ -26,7 +26,8 @@ const char *phase_name(Phase phase)    { return phase_names[phase]; }
 
 const char *phase_public_name(Phase phase)
 {
-    return phase_names[phase == PHASE_SAMPLE_BEGIN || phase == PHASE_SAMPLE_END ? PHASE_SAMPLE : phase];
+    return phase_names[phase == PHASE_SAMPLE_BEGIN || phase == PHASE_SAMPLE_END ? PHASE_SAMPLE
+                                                                                : phase];
 }
 
 Graph *graph_new_with(Pool *pool, Type compute, const BuildOptions *build)
@@ -248,7 +249,8 @@ Tensor constant_add(Graph *graph, const char *name, Type type, Shape shape, cons
     return constant_new(graph, name, type, shape, data, mem_class, false);
 }
 
-Tensor state_add(Graph *graph, const char *name, Type type, Shape shape, Class mem_class, bool saved)
+Tensor state_add(Graph *graph, const char *name, Type type, Shape shape, Class mem_class,
+                 bool saved)
 {
     return constant_new(graph, name, type, shape, NULL, mem_class, saved);
 }
@@ -423,8 +425,8 @@ void graph_take_inplace(Graph *graph)
         /* Same phase only: what another phase reads must not be overwritten. */
         bool alone = readers[x->root] == 1 && !shared[x->root] && x->root == node->in[from];
         if (alone && !x->persistent && !y->persistent && y->root == node->out[0] &&
-            x->bytes == y->bytes && x->producer >= 0 && graph->nodes[x->producer].phase == node->phase &&
-            !graph->nodes[x->producer].once)
+            x->bytes == y->bytes && x->producer >= 0 &&
+            graph->nodes[x->producer].phase == node->phase && !graph->nodes[x->producer].once)
             node->inplace = from;
     }
 }

@@ -170,7 +170,7 @@ typedef struct BuildOptions {
     bool    subpixel;            /* 3x3 convolutions of upsampled maps read the small map */
     int64_t split;               /* above 1: a recipe's micro-batch is split into so many, and a
                                   * loss that counts its elements must count over all of them */
-    bool    counts_given;        /* such a loss is given its count although the micro-batch is whole,
+    bool    counts_given; /* such a loss is given its count although the micro-batch is whole,
                                   * because it may run in chunks */
 } BuildOptions;
 
@@ -231,7 +231,8 @@ Tensor param_add_f32(Graph *graph, const char *name, Shape disk, Init init);
 Tensor param_add_permuted(Graph *graph, const char *name, Shape disk, const int *axis, Init init);
 Tensor constant_add(Graph *graph, const char *name, Type type, Shape shape, const void *data,
                     Class mem_class);
-Tensor state_add(Graph *graph, const char *name, Type type, Shape shape, Class mem_class, bool saved);
+Tensor state_add(Graph *graph, const char *name, Type type, Shape shape, Class mem_class,
+                 bool saved);
 Tensor state_add_from(Graph *graph, const char *name, Type type, Shape shape, const void *start,
                       Class mem_class, bool saved);
 Param *param_find(Graph *graph, const char *name);      /* by full disk name; NULL if absent */

@@ -99,7 +99,8 @@ struct OpDef {
     void (*grad)(Grad *);        /* builds the backward nodes; NULL: not differentiable */
     Cost (*cost)(const Node *);  /* a model; a measured profile overrides it */
     int    rate;                 /* RateKind of its arithmetic; RATE_MATMUL unless a convolution */
-    /* computes the same by another algorithm: its times stand in where a profile lacks this one's */
+    /* computes the same by another algorithm: its times stand in where a profile lacks this
+     * one's */
     const OpDef *kin;
     ChunkDef    chunk;
     NeverStored never_stored;

@@ -26,8 +26,8 @@ static int climb_compare(const void *a, const void *b)
     return x->item < y->item ? -1 : x->item > y->item;
 }
 
-int64_t climb_improve(Pool *pool, Component *component, uint64_t seed, int64_t goal, int64_t max_nodes,
-                      double deadline)
+int64_t climb_improve(Pool *pool, Component *component, uint64_t seed, int64_t goal,
+                      int64_t max_nodes, double deadline)
 {
     Pool    *temp = pool_new(pool, "climb");
     int32_t *by_rank = NEWN(temp, int32_t, component->n);

@@ -44,7 +44,8 @@ static Err components_validate(const Buffer *buffers, int n, int64_t *shared_ali
         if (b->align < 0 || b->align > max_bytes)
             return fail(E_FORMAT, "buffer %d has alignment %lld; an alignment is 0 to 2^62", i,
                         (long long)b->align);
-        if (b->fixed && (b->offset < 0 || b->offset > max_bytes || (b->align && b->offset % b->align)))
+        if (b->fixed &&
+            (b->offset < 0 || b->offset > max_bytes || (b->align && b->offset % b->align)))
             return fail(E_FORMAT, "buffer %d is fixed at offset %lld, which is not a multiple of "
                         "%lld from 0 to 2^62", i, (long long)b->offset,
                         (long long)(b->align ? b->align : 1));
@@ -82,7 +83,8 @@ static void components_finish(Pool *pool, Component *component)
     pool_free(temp);
 }
 
-Err components_build(Pool *pool, const Buffer *buffers, int n, Component **components, int *n_components)
+Err components_build(Pool *pool, const Buffer *buffers, int n, Component **components,
+                     int *n_components)
 {
     int64_t  shared, live = 0;
     Moment  *births = NEWN(pool, Moment, n), *deaths = NEWN(pool, Moment, n);
@@ -125,9 +127,13 @@ Err components_build(Pool *pool, const Buffer *buffers, int n, Component **compo
         item->end = sections - first_section;
         live -= item->span;
         if (live == 0) {                         /* nothing is live: the component ends here */
-            component = (Component){ .items = items + first_item, .load = load + first_section,
-                .slack = slack + first_section, .offset = offset + first_item, .n = born - first_item,
-                .n_sections = sections - first_section, .top = INT64_MAX };
+            component = (Component){ .items = items + first_item,
+                                     .load = load + first_section,
+                                     .slack = slack + first_section,
+                                     .offset = offset + first_item,
+                                     .n = born - first_item,
+                                     .n_sections = sections - first_section,
+                                     .top = INT64_MAX };
             components_finish(pool, &component);
             VEC_ADD(pool, list, n_list, cap, component);
             first_item = born;

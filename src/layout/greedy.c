@@ -112,8 +112,8 @@ static int64_t greedy_clear(const Greedy *g, const Item *item, int64_t low)
     low = greedy_align(low, item->align);
     for (int32_t i = 0; i < g->n_obstacles; i++) {
         const Item *obstacle = g->obstacles[i];
-        if (obstacle->first < item->end && item->first < obstacle->end && low < obstacle->fixed + obstacle->size &&
-            obstacle->fixed - low < item->size)
+        if (obstacle->first < item->end && item->first < obstacle->end &&
+            low < obstacle->fixed + obstacle->size && obstacle->fixed - low < item->size)
             low = greedy_align(obstacle->fixed + obstacle->size, item->align);
     }
     return low;
@@ -195,7 +195,8 @@ static void greedy_init(Greedy *g, Pool *pool, const Component *component, const
     greedy_set(g, 0, component->n_sections, 0);
 }
 
-int64_t greedy_place(Pool *pool, const Component *component, const int32_t *by_rank, int64_t *offset)
+int64_t greedy_place(Pool *pool, const Component *component, const int32_t *by_rank,
+                     int64_t *offset)
 {
     Pool   *temp = pool_new(pool, "greedy");
     int64_t top = 0;
@@ -205,7 +206,8 @@ int64_t greedy_place(Pool *pool, const Component *component, const int32_t *by_r
     for (int32_t i = 0; i < component->n; i++)
         if (component->items[i].fixed >= 0) {
             offset[i] = component->items[i].fixed;
-            top = top > offset[i] + component->items[i].size ? top : offset[i] + component->items[i].size;
+            top = top > offset[i] + component->items[i].size ? top
+                                                             : offset[i] + component->items[i].size;
         }
     while (left && top < INT64_MAX) {
         GreedyEntry   lowest = heap_take(&g.valleys);

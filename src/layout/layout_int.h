@@ -43,7 +43,8 @@ typedef struct Component {
 } Component;
 
 /* components.c: what to solve. */
-Err components_build(Pool *pool, const Buffer *buffers, int n, Component **components, int *n_components);
+Err components_build(Pool *pool, const Buffer *buffers, int n, Component **components,
+                     int *n_components);
 
 /* layout_order.c: preorders such as "TWA": sort by these keys, largest first. Fills in items by
  * rank. */
@@ -53,12 +54,13 @@ void order_build(const Component *component, const char *keys, uint64_t seed, in
 
 /* greedy.c: lowest offset first, ties by rank. Fills in offset and returns the arena, or INT64_MAX
  * if that would exceed int64_t. */
-int64_t greedy_place(Pool *pool, const Component *component, const int32_t *by_rank, int64_t *offset);
+int64_t greedy_place(Pool *pool, const Component *component, const int32_t *by_rank,
+                     int64_t *offset);
 
 /* climb.c: round by round, buffers above the goal get better ranks. Returns the number of
  * placements. */
-int64_t climb_improve(Pool *pool, Component *component, uint64_t seed, int64_t goal, int64_t max_nodes,
-                      double deadline);
+int64_t climb_improve(Pool *pool, Component *component, uint64_t seed, int64_t goal,
+                      int64_t max_nodes, double deadline);
 
 /* memo.c: results of earlier searches in this process. */
 enum { MEMO_BUFFERS = 1 << 14 };     /* results for more buffers are not kept */
@@ -75,7 +77,8 @@ typedef struct LayoutSearch LayoutSearch;
 LayoutSearch   *search_new(Pool *pool, const Component *component, const int32_t *by_rank);
 SearchEnd search_run(LayoutSearch *search, int64_t capacity, int64_t max_nodes, double deadline);
 int64_t   search_nodes(const LayoutSearch *search);    /* nodes of the last run */
-int64_t   search_minimum(const LayoutSearch *search);    /* after SEARCH_NONE: no arena below this exists */
+int64_t
+search_minimum(const LayoutSearch *search); /* after SEARCH_NONE: no arena below this exists */
 void      search_get(const LayoutSearch *search, int64_t *offset);   /* after SEARCH_FOUND */
 
 /* skyline.c: a height for each section; ranges can be raised and queried for their maximum. */

@@ -33,7 +33,9 @@
 #include <string.h>
 
 typedef struct TrailEntry { int64_t low; int32_t rank; bool placed, loose; } TrailEntry;
-typedef struct SearchRange { int32_t a, z, lo, hi; } SearchRange;     /* list[a,z) waits in sections [lo,hi) */
+typedef struct SearchRange {
+    int32_t a, z, lo, hi;
+} SearchRange; /* list[a,z) waits in sections [lo,hi) */
 
 struct LayoutSearch {
     const Component *component;
@@ -66,15 +68,25 @@ LayoutSearch *search_new(Pool *pool, const Component *component, const int32_t *
     LayoutSearch *s = NEW(pool, LayoutSearch);
     size_t  n = (size_t)component->n, m = (size_t)component->n_sections;
     REQUIRE(component->n <= SEARCH_ITEMS);
-    *s = (LayoutSearch){ .n = component->n, .n_sections = component->n_sections, .pool = pool, .component = component,
-        .first = NEWN(pool, int32_t, n), .end = NEWN(pool, int32_t, n),
-        .item = NEWN(pool, int32_t, n), .size = NEWN(pool, int64_t, n),
-        .span = NEWN(pool, int64_t, n), .align = NEWN(pool, int64_t, n),
-        .fixed = NEWN(pool, int64_t, n), .low = NEWN(pool, int64_t, n),
-        .loose = NEWN(pool, bool, n),
-        .crossing = NEWN(pool, int32_t, m), .top = NEWN(pool, int64_t, m),
-        .list = NEWN(pool, int32_t, n * (n + 1)), .raised = NEWN(pool, int32_t, n),
-        .cap_trail = 4 * component->n, .trail = NEWN(pool, TrailEntry, 4 * n) };
+    *s = (LayoutSearch){ .n = component->n,
+                         .n_sections = component->n_sections,
+                         .pool = pool,
+                         .component = component,
+                         .first = NEWN(pool, int32_t, n),
+                         .end = NEWN(pool, int32_t, n),
+                         .item = NEWN(pool, int32_t, n),
+                         .size = NEWN(pool, int64_t, n),
+                         .span = NEWN(pool, int64_t, n),
+                         .align = NEWN(pool, int64_t, n),
+                         .fixed = NEWN(pool, int64_t, n),
+                         .low = NEWN(pool, int64_t, n),
+                         .loose = NEWN(pool, bool, n),
+                         .crossing = NEWN(pool, int32_t, m),
+                         .top = NEWN(pool, int64_t, m),
+                         .list = NEWN(pool, int32_t, n * (n + 1)),
+                         .raised = NEWN(pool, int32_t, n),
+                         .cap_trail = 4 * component->n,
+                         .trail = NEWN(pool, TrailEntry, 4 * n) };
     for (int32_t r = 0; r < component->n; r++) {
         const Item *item = &component->items[by_rank[r]];
         s->item[r] = by_rank[r];
@@ -180,8 +192,8 @@ static bool search_raise(LayoutSearch *s, int32_t u, int64_t low, bool loose, in
 
 /* The lowest place where a buffer that was passed over can rest, if that is below `rest`: on one of
  * these, which wait in order of `low` and will be placed from `at` upwards. */
-static int64_t search_rest(const LayoutSearch *s, int32_t u, const int32_t *list, int32_t n, int64_t at,
-                           int64_t rest)
+static int64_t search_rest(const LayoutSearch *s, int32_t u, const int32_t *list, int32_t n,
+                           int64_t at, int64_t rest)
 {
     for (int32_t i = 0; i < n && s->low[list[i]] < rest; i++) {
         int32_t v = list[i];
@@ -194,7 +206,8 @@ static int64_t search_rest(const LayoutSearch *s, int32_t u, const int32_t *list
 
 /* Writes the buffers that wait once r is placed to list[range.z..), in order, with every buffer
  * that meets r raised above it. False if one of them has no place left. */
-static bool search_place(LayoutSearch *s, SearchRange range, int32_t r, SearchRange *below, bool *meets)
+static bool search_place(LayoutSearch *s, SearchRange range, int32_t r, SearchRange *below,
+                         bool *meets)
 {
     int64_t  at = s->low[r], end = at + s->size[r];
     int32_t *list = s->list, *out = list + range.z, n_out = 0, n_raised = 0, n_low = 0;

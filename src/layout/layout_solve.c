@@ -30,7 +30,8 @@ static void solve_greedy(LayoutSolve *solve, Component *component, int64_t goal)
     Pool    *temp = pool_new(solve->pool, "greedy");
     int32_t *by_rank = NEWN(temp, int32_t, component->n);
     int64_t *offset = NEWN(temp, int64_t, component->n);
-    for (int i = 0; i < ORDER_COUNT && (component->top > goal || component->top == INT64_MAX); i++) {
+    for (int i = 0; i < ORDER_COUNT && (component->top > goal || component->top == INT64_MAX);
+         i++) {
         order_build(component, order_names[i], solve->seed, by_rank);
         int64_t top = greedy_place(temp, component, by_rank, offset);
         if (top < component->top) {
@@ -44,8 +45,8 @@ static void solve_greedy(LayoutSolve *solve, Component *component, int64_t goal)
 
 /* Searches for one capacity with all preorders in turn and growing limits: some answer at once,
  * others never (heavy tails). */
-static SearchEnd solve_ask(LayoutSolve *solve, Component *component, LayoutSearch **search, int64_t capacity,
-                           int64_t nodes)
+static SearchEnd solve_ask(LayoutSolve *solve, Component *component, LayoutSearch **search,
+                           int64_t capacity, int64_t nodes)
 {
     int64_t end_nodes = solve->nodes + nodes;
     for (int64_t limit = SOLVE_FIRST_NODES;; limit *= 2)
@@ -108,7 +109,8 @@ static void solve_component(LayoutSolve *solve, Component *component, int64_t go
     int64_t usual = 40000000000 / (60 * component->n + component->members);
     solve->nodes += spent;
     solve->cut |= component->top > goal && solve->deadline > 0 && clock_now() > solve->deadline;
-    if (component->top > goal && component->top <= LAYOUT_SEARCH_BYTES && component->n <= SEARCH_ITEMS)
+    if (component->top > goal && component->top <= LAYOUT_SEARCH_BYTES &&
+        component->n <= SEARCH_ITEMS)
         solve_search(solve, component, goal, solve->max_nodes ? left - spent : usual);
 }
 
@@ -167,10 +169,12 @@ static Err solve_all(LayoutSolve *solve, Buffer *buffers, int n, LayoutResult *r
 
 static Err solve_refuse(int n, int64_t capacity, const LayoutResult *result)
 {
-    return fail(E_BUDGET, "%d buffers do not fit %s bytes: the smallest arena %s takes %s bytes (%s), "
-                "and no layout can be below %s bytes", n, count_text(capacity),
-                result->proved ? "possible" : "found", count_text(result->arena_bytes),
-                bytes_text(result->arena_bytes), count_text(result->bound_bytes));
+    return fail(E_BUDGET,
+                "%d buffers do not fit %s bytes: the smallest arena %s takes %s bytes (%s), "
+                "and no layout can be below %s bytes",
+                n, count_text(capacity), result->proved ? "possible" : "found",
+                count_text(result->arena_bytes), bytes_text(result->arena_bytes),
+                count_text(result->bound_bytes));
 }
 
 Err layout_solve(Pool *pool, Buffer *buffers, int n, const LayoutOptions *options,

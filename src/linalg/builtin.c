@@ -25,7 +25,8 @@ static void builtin_matmul_run(const BuiltinPrim *prim, const PrimArgs *args)
     GemmOut  c = { .data = args->c, .type = d->type_c, .ld = d->ldc, .batch_stride = d->stride_c,
                    .bias = d->bias ? args->bias : NULL, .type_bias = d->type_bias,
                    .accumulate = d->accumulate, .swapped = matmul->swapped };
-    gemm_run(&matmul->plan, matmul->swapped ? &b : &a, matmul->swapped ? &a : &b, &c, args->workspace);
+    gemm_run(&matmul->plan, matmul->swapped ? &b : &a, matmul->swapped ? &a : &b, &c,
+             args->workspace);
 }
 
 /* A batch that shares B and is contiguous in A and C is one taller matrix. */
@@ -60,18 +61,22 @@ static Err builtin_matmul(Pool *pool, const MatmulDesc *desc, int threads, Prim 
     BuiltinMatmul *matmul = NEW(pool, BuiltinMatmul);
     matmul->desc = d;
     bool amx = d.type_a == BF16 && d.type_b == BF16 && amx_ready();
-    matmul->swapped = amx ? gemm_swap_amx(d.m, d.n, d.k, d.trans_a, !d.trans_b) : gemm_swap(d.m, d.n);
+    matmul->swapped = amx ? gemm_swap_amx(d.m, d.n, d.k, d.trans_a, !d.trans_b)
+                          : gemm_swap(d.m, d.n);
     int64_t m = matmul->swapped ? d.n : d.m, n = matmul->swapped ? d.m : d.n;
     bool    direct = d.type_c == F32 && !matmul->swapped;
     if (amx)
         gemm_plan_amx(&matmul->plan, d.batch, m, n, d.k, threads,
                       direct && !d.bias && m % AMX_ROWS == 0 && n % AMX_ROWS == 0,
-                      matmul->swapped ? !d.trans_b : d.trans_a, matmul->swapped ? d.trans_a : !d.trans_b);
+                      matmul->swapped ? !d.trans_b : d.trans_a,
+                      matmul->swapped ? d.trans_a : !d.trans_b);
     else
         gemm_plan(&matmul->plan, d.batch, m, n, d.k, threads, direct);
-    matmul->prim = (BuiltinPrim){ .head = { .backend = backend_builtin(), .workspace_bytes = matmul->plan.workspace_bytes,
-                                     .impl = amx ? amx_word("own:bf16", "own:amx") : "own:gemm" },
-                           .run = builtin_matmul_run };
+    matmul->prim = (BuiltinPrim){ .head = { .backend = backend_builtin(),
+                                            .workspace_bytes = matmul->plan.workspace_bytes,
+                                            .impl = amx ? amx_word("own:bf16", "own:amx")
+                                                        : "own:gemm" },
+                                  .run = builtin_matmul_run };
     *prim = &matmul->prim.head;
     return OK;
 }
@@ -115,7 +120,11 @@ const Backend *backend_builtin(void)
 
 const Backend *backend_lean(void)
 {
-    static const Backend lean = { .name = "builtin", .version = "1", .bf16_pays = true,
-                               .matmul = builtin_matmul, .conv = conv_builtin_lean, .run = builtin_run };
+    static const Backend lean = { .name = "builtin",
+                                  .version = "1",
+                                  .bf16_pays = true,
+                                  .matmul = builtin_matmul,
+                                  .conv = conv_builtin_lean,
+                                  .run = builtin_run };
     return &lean;
 }

@@ -34,8 +34,8 @@ static void conv_copy(uint16_t *dst, int64_t ld, const uint16_t *src, int64_t ap
 }
 
 /* The segment as `count` positions from o on see it: rows ld apart. */
-static void conv_see(const GemmSide *side, const ConvWindow *w, Origin o, int64_t count, WindowSegment l,
-                     uint16_t *to, int64_t ld)
+static void conv_see(const GemmSide *side, const ConvWindow *w, Origin o, int64_t count,
+                     WindowSegment l, uint16_t *to, int64_t ld)
 {
     int64_t width = w->source[2] * w->channels, apart = w->step[2] * w->channels;
     for (int64_t run; count > 0; count -= run, to += run * ld) {
@@ -66,8 +66,8 @@ static void conv_see(const GemmSide *side, const ConvWindow *w, Origin o, int64_
 }
 
 /* Elements e of the windows of `count` positions from o on; rows are ld apart. */
-static void conv_gather(const GemmSide *side, const ConvWindow *w, Origin o, int64_t count, GemmRange e,
-                        uint16_t *room, int64_t ld)
+static void conv_gather(const GemmSide *side, const ConvWindow *w, Origin o, int64_t count,
+                        GemmRange e, uint16_t *room, int64_t ld)
 {
     for (int64_t x = e.lo, n; x < e.hi; x += n) {
         WindowSegment l = conv_segment(w, x, e.hi);

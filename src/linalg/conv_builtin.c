@@ -32,8 +32,8 @@ typedef struct BuiltinConv {
 
 /* The segment as fp32: in place if the source is fp32, holds all of it, and no copy is asked for;
  * else in room. */
-static inline const float *conv_see(const GemmSide *side, const ConvWindow *w, const Origin *o, WindowSegment l,
-                                    bool copy, float *room)
+static inline const float *conv_see(const GemmSide *side, const ConvWindow *w, const Origin *o,
+                                    WindowSegment l, bool copy, float *room)
 {
     int64_t row, from, width = w->source[2] * w->channels;
     if (!conv_find(w, o, l, &row, &from) || from >= width || from + l.n <= 0) {
@@ -287,9 +287,10 @@ static Err conv_builtin_check(const ConvDesc *d, int threads)
             room < 0 || d->out[axis] != room / stride + 1)
             return fail(E_SHAPE,
                         "convolution along %c: extent %lld, padding %lld and %lld, kernel %lld and "
-                        "stride %lld do not give the output extent %lld", axis_name[axis], (long long)in,
-                        (long long)d->pad_lo[axis], (long long)d->pad_hi[axis], (long long)kernel,
-                        (long long)stride, (long long)d->out[axis]);
+                        "stride %lld do not give the output extent %lld",
+                        axis_name[axis], (long long)in, (long long)d->pad_lo[axis],
+                        (long long)d->pad_hi[axis], (long long)kernel, (long long)stride,
+                        (long long)d->out[axis]);
     }
     if (!type_is_float(d->type_x) || !type_is_float(d->type_w) || !type_is_float(d->type_y) ||
         (d->bias && !type_is_float(d->type_bias)))
@@ -337,10 +338,12 @@ static Err conv_builtin_windows(Pool *pool, const ConvDesc *desc, int threads, P
         if (w->plan.workspace_bytes > workspace)
             workspace = w->plan.workspace_bytes;
     }
-    conv->prim = (BuiltinPrim){ .head = { .backend = backend_builtin(), .workspace_bytes = workspace,
-                                     .impl = !amx ? "own:window"
-                                             : amx_word("own:window_bf16", "own:window_amx") },
-                           .run = conv_builtin_run };
+    conv->prim = (BuiltinPrim){
+        .head = { .backend = backend_builtin(),
+                  .workspace_bytes = workspace,
+                  .impl = !amx ? "own:window" : amx_word("own:window_bf16", "own:window_amx") },
+        .run = conv_builtin_run
+    };
     *prim = &conv->prim.head;
     return OK;
 }

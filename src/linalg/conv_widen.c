@@ -110,7 +110,8 @@ Prim *conv_widen(Pool *pool, const ConvDesc *d, const Prim *inner, int threads)
     size_t *ends[] = { &c->w_at, &c->y_at, &c->bias_at, &c->inner_at }, at = 0;
     for (int i = 0; i < 4; i++)
         *ends[i] = at += align_bytes(4 * parts[i], 64);
-    c->head = (Prim){ .backend = conv_widen_backend(), .workspace_bytes = at + inner->workspace_bytes,
+    c->head = (Prim){ .backend = conv_widen_backend(),
+                      .workspace_bytes = at + inner->workspace_bytes,
                       .impl = pool_print(pool, "%s as f32", inner->impl) };
     return &c->head;
 }

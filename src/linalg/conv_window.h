@@ -51,7 +51,8 @@ typedef struct WindowSegment { int64_t td, th, from, n; } WindowSegment;
 static inline WindowSegment conv_segment(const ConvWindow *w, int64_t k, int64_t end)
 {
     int64_t length = w->taps[2] * w->channels, line = k / length, from = k % length;
-    return (WindowSegment){ line / w->taps[1], line % w->taps[1], from, gemm_min(length - from, end - k) };
+    return (WindowSegment){ line / w->taps[1], line % w->taps[1], from,
+                            gemm_min(length - from, end - k) };
 }
 
 /* How many of the n positions from o on lie in the same row of the grid. */
@@ -62,7 +63,8 @@ static inline int64_t conv_run(const ConvWindow *w, const Origin *o, int64_t n)
 
 /* Where the segment of this position begins in the source: at offset `row` the source's row, in it
  * element `from`, which may lie outside. False: the row itself lies outside. */
-static inline bool conv_find(const ConvWindow *w, const Origin *o, WindowSegment l, int64_t *row, int64_t *from)
+static inline bool conv_find(const ConvWindow *w, const Origin *o, WindowSegment l, int64_t *row,
+                             int64_t *from)
 {
     int64_t d = o->q[0] * w->step[0] + w->base[0] + l.td,
         h = o->q[1] * w->step[1] + w->base[1] + l.th;

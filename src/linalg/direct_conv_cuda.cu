@@ -51,9 +51,10 @@ extern "C" bool direct_conv_plan(const CudaHandle *handle, const ConvDesc *c, Di
         for (conv.columns = 256; conv.columns >= 64; conv.columns -= 64) {
             conv.transposed = layout > 0;
             conv.joined = layout > 1;
-            conv.tiles_m = (int)(weights ? ceil_div(conv.transposed ? c->co : c->ci, ROWS) : blocks);
-            conv.tiles_n = (int)ceil_div(conv.transposed ? (conv.joined ? taps : 1) * c->ci : channels,
-                                          conv.columns);
+            conv.tiles_m = (int)(weights ? ceil_div(conv.transposed ? c->co : c->ci, ROWS)
+                                         : blocks);
+            conv.tiles_n = (int)ceil_div(
+                conv.transposed ? (conv.joined ? taps : 1) * c->ci : channels, conv.columns);
             int64_t tiles = (int64_t)conv.tiles_m * conv.tiles_n *
                             (weights && !conv.joined ? taps : 1);
             for (conv.splits = 1; conv.splits <= MAX_SPLITS; conv.splits++) {
@@ -106,8 +107,8 @@ extern "C" size_t direct_conv_workspace(const DirectConv *conv)
 /* dw = before + the partial sums in order; the first blocks add the partial column sums, a warp per
  * column. */
 static __global__ void weights_kernel(const float4 *partials, int splits, int sum_rows, int columns,
-                                      int sum_blocks, const __grid_constant__ DirectJob job, float4 *dw,
-                                      float *sums)
+                                      int sum_blocks, const __grid_constant__ DirectJob job,
+                                      float4 *dw, float *sums)
 {
     if ((int)blockIdx.x < sum_blocks) {
         col_sums_add(job, sum_rows, columns, sums);
@@ -208,7 +209,8 @@ static Err direct_run(const CudaHandle *handle, const DirectConv *conv, const Di
     job.sums = args->sums ? (float *)args->workspace + direct_partials(conv) : NULL;
     job.sums_before = args->sums_before;
     if (weights) {
-        TRY(map_images(conv, c->type_x, c->ci, c->in, c->stride, x, &maps[conv->transposed ? 1 : 0]));
+        TRY(map_images(conv, c->type_x, c->ci, c->in, c->stride, x,
+                       &maps[conv->transposed ? 1 : 0]));
         TRY(map_images(conv, c->type_x, c->co, c->out, close, y, &maps[conv->transposed ? 0 : 1]));
         TRY((tile_run<CONV_BACKWARD_WEIGHTS, T>(handle, conv, maps, &job)));
     } else {
@@ -228,8 +230,8 @@ static Err direct_run(const CudaHandle *handle, const DirectConv *conv, const Di
         return OK;
     if (weights)
         weights_kernel<<<blocks + sum_blocks, 256, 0, handle->stream>>>(
-            partials, conv->splits, (int)direct_col_sum_rows(conv), (int)c->co, (int)sum_blocks, job,
-            (float4 *)out, args->sums);
+            partials, conv->splits, (int)direct_col_sum_rows(conv), (int)c->co, (int)sum_blocks,
+            job, (float4 *)out, args->sums);
     else
         partials_kernel<<<blocks, 256, 0, handle->stream>>>(partials, conv->splits, job, (T *)out);
     CUDA_TRY(cudaPeekAtLastError());

@@ -177,10 +177,9 @@ static __device__ __forceinline__ void fetch_stages(char *stages, Ring<N> &ring,
 }
 
 template <int KIND, int N>
-static __device__ __forceinline__ void fetch_positions(const CUtensorMap *map_a,
-                                                       const CUtensorMap *map_b, const DirectJob &job,
-                                                       char *stages, Ring<N> &ring, int m, int n,
-                                                       int from, int to)
+static __device__ __forceinline__ void
+fetch_positions(const CUtensorMap *map_a, const CUtensorMap *map_b, const DirectJob &job,
+                char *stages, Ring<N> &ring, int m, int n, int from, int to)
 {
     int t = from / job.deep_blocks, c = (from - t * job.deep_blocks) * DEEP;
     At  tile = block_at(job, m), tap = tap_of(job, t);
@@ -279,7 +278,8 @@ template <int KIND, int N, class T>
 static __device__ __forceinline__ void multiply_all(float (&c)[N / 2], char *stages, Ring<N> &ring,
                                                     int group, int steps, DyColSums &sums)
 {
-    constexpr int TRANSPOSE_A = KIND == CONV_BACKWARD_WEIGHTS, TRANSPOSE_B = KIND != CONV_BACKWARD_DATA;
+    constexpr int TRANSPOSE_A = KIND == CONV_BACKWARD_WEIGHTS,
+                  TRANSPOSE_B = KIND != CONV_BACKWARD_DATA;
     int stage = 0, parity = 0, before = 0;
 #pragma unroll
     for (int i = 0; i < N / 2; i++)
@@ -315,8 +315,8 @@ static __device__ __forceinline__ void multiply_all(float (&c)[N / 2], char *sta
 /* Writes dw or a partial sum of it: rows and columns are channels. Four lanes write 32 bytes of a
  * row; transposed, eight lanes write those of a column. */
 template <int N>
-static __device__ __forceinline__ void weights_out(const DirectJob &job, const float (&c)[N / 2], int m,
-                                                   int n, int tap, int split, int group)
+static __device__ __forceinline__ void weights_out(const DirectJob &job, const float (&c)[N / 2],
+                                                   int m, int n, int tap, int split, int group)
 {
     int          lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x % 128 / 32;
     int          row = m * ROWS + group * 64 + warp * 16 + lane / 4, column = n * N + lane % 4 * 2;
@@ -343,8 +343,8 @@ static __device__ __forceinline__ void weights_out(const DirectJob &job, const f
 
 /* Writes a partial sum of y or dx in fp32: rows are positions. */
 template <int N>
-static __device__ __forceinline__ void positions_out(const DirectJob &job, const float (&c)[N / 2], int m,
-                                                     int n, int split, int group)
+static __device__ __forceinline__ void positions_out(const DirectJob &job, const float (&c)[N / 2],
+                                                     int m, int n, int split, int group)
 {
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x % 128 / 32,
         column = n * N + lane % 4 * 2;
@@ -410,7 +410,8 @@ template <int KIND, int N, class T>
 static __global__ void __launch_bounds__(THREADS, Tile<N>::BLOCKS)
     direct_kernel(const __grid_constant__ CUtensorMap map_a,
                   const __grid_constant__ CUtensorMap map_b,
-                  const __grid_constant__ CUtensorMap map_out, const __grid_constant__ DirectJob job)
+                  const __grid_constant__ CUtensorMap map_out,
+                  const __grid_constant__ DirectJob   job)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ char raw[];

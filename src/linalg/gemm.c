@@ -79,7 +79,8 @@ void gemm_plan_workspace(GemmPlan *plan, int64_t rows)
     plan->job_bytes = 4 * (plan->a_floats + plan->b_floats + plan->tile_floats);
     plan->partial_floats = plan->parts_k > 1 ? (size_t)(rows * align_up(plan->n, 16)) : 0;
     size_t jobs = (size_t)(plan->parts_b * plan->parts_m * plan->parts_n * plan->parts_k);
-    plan->workspace_bytes = jobs * plan->job_bytes + 4 * (size_t)plan->parts_k * plan->partial_floats;
+    plan->workspace_bytes = jobs * plan->job_bytes +
+                            4 * (size_t)plan->parts_k * plan->partial_floats;
 }
 
 /* --- writing results --- */
@@ -115,7 +116,8 @@ static void gemm_store_row(const GemmOut *c, int64_t first, int64_t n, const flo
 }
 
 /* Transposes n rows of sums, up to GEMM_LANES columns of each: transposed[y*GEMM_NC + x]. */
-static void gemm_transpose(const float *sums, int64_t ld, int64_t rows, int64_t n, float *transposed)
+static void gemm_transpose(const float *sums, int64_t ld, int64_t rows, int64_t n,
+                           float *transposed)
 {
     const float *from[GEMM_NR];
     for (int64_t x = 0; x < n; x += GEMM_NR) {
@@ -157,8 +159,8 @@ static void gemm_finish(const GemmOut *c, const float *sums, int64_t ld, GemmRan
 static int64_t gemm_panel_width(int64_t cols) { return cols > GEMM_LANES ? GEMM_NR : GEMM_LANES; }
 
 /* One tile: `rows` rows from row i on, columns n. */
-static void gemm_one_tile(const GemmSums *s, const GemmTile *panels, int64_t i, int64_t rows, GemmRange n,
-                          bool add)
+static void gemm_one_tile(const GemmSums *s, const GemmTile *panels, int64_t i, int64_t rows,
+                          GemmRange n, bool add)
 {
     float    edge[GEMM_MR * GEMM_NR], *c = s->data + (i - s->row0) * s->ld + n.lo - s->col0;
     int64_t  cols = n.hi - n.lo;
@@ -176,8 +178,8 @@ static void gemm_one_tile(const GemmSums *s, const GemmTile *panels, int64_t i, 
 }
 
 /* Packs one panel for k in [k, k + run), GEMM_KC at a time. */
-static void gemm_pack_panel(const GemmSide *side, GemmRange i, int64_t width, int64_t k, int64_t run,
-                            float *dst)
+static void gemm_pack_panel(const GemmSide *side, GemmRange i, int64_t width, int64_t k,
+                            int64_t run, float *dst)
 {
     for (int64_t x = 0; x < run; x += GEMM_KC)
         side->pack(side, i.lo, i.hi - i.lo, width, k + x, gemm_min(GEMM_KC, run - x),
@@ -254,7 +256,8 @@ static void gemm_rows(const GemmSums *s, const GemmBlock *block, GemmRange m, Ge
 
 /* Rows m by columns n of the product, over all of k, in blocks, into s. */
 static void gemm_block(const GemmPlan *p, const GemmSide *a, const GemmSide *b, const GemmSums *s,
-                       GemmRange m, GemmRange n, GemmRange k, float *a_panels, float *b_panels, bool b_packed)
+                       GemmRange m, GemmRange n, GemmRange k, float *a_panels, float *b_panels,
+                       bool b_packed)
 {
     /* With few rows packing B does not pay, with few columns packing A does not: they are read in
      * place. */
@@ -412,6 +415,7 @@ void gemm_tile(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, floa
     GemmSums     s = { .data = c, .ld = ldc, .add = beta != 0.0f, .alpha = alpha };
     float   *a_panels = workspace, *b_panels = a_panels + plan.a_floats;
     for (int64_t j = 0; j < n; j += plan.nc)
-        gemm_block(&plan, &sa, &sb, &s, (GemmRange){ 0, m }, (GemmRange){ j, gemm_min(j + plan.nc, n) },
-                   (GemmRange){ 0, k }, a_panels, b_panels, false);
+        gemm_block(&plan, &sa, &sb, &s, (GemmRange){ 0, m },
+                   (GemmRange){ j, gemm_min(j + plan.nc, n) }, (GemmRange){ 0, k }, a_panels,
+                   b_panels, false);
 }

@@ -109,8 +109,8 @@ static void amx_pack_a(const GemmSide *a, GemmRange m, int64_t k0, int64_t kk, u
                 const uint16_t *src = a->block(a, some, k0 + k, &nk, room, &ld);
                 amx_stage_pairs(stage, wide, src, ld, nk, ni);
                 for (int64_t x = 0; x < wide; x += AMX_ROWS)
-                    amx_transpose((uint32_t *)(void *)(dst + amx_tile_at(i + x, k, kk)), 16, stage + x,
-                             wide);
+                    amx_transpose((uint32_t *)(void *)(dst + amx_tile_at(i + x, k, kk)), 16,
+                                  stage + x, wide);
             }
         return;
     }
@@ -165,7 +165,8 @@ static void amx_pack_b(const GemmSide *b, GemmRange n, int64_t k0, int64_t kk, u
 }
 
 void gemm_block_amx(const GemmPlan *p, const GemmSide *a, const GemmSide *b, const GemmSums *s,
-                    GemmRange m, GemmRange n, GemmRange k, float *a_panels, float *b_panels, bool b_packed)
+                    GemmRange m, GemmRange n, GemmRange k, float *a_panels, float *b_panels,
+                    bool b_packed)
 {
     uint16_t *a_tiles = (uint16_t *)(void *)a_panels;
     uint32_t *b_block = (uint32_t *)(void *)b_panels;

@@ -45,6 +45,7 @@ void gemm_plan_workspace(GemmPlan *plan, int64_t rows);
 
 /* Rows m by columns n of the product, over all of k, in blocks; whole tiles are written. */
 void gemm_block_amx(const GemmPlan *p, const GemmSide *a, const GemmSide *b, const GemmSums *s,
-                    GemmRange m, GemmRange n, GemmRange k, float *a_panels, float *b_panels, bool b_packed);
+                    GemmRange m, GemmRange n, GemmRange k, float *a_panels, float *b_panels,
+                    bool b_packed);
 
 #endif

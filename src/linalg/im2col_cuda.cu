@@ -190,8 +190,8 @@ extern "C" Err cuda_transpose(cudaStream_t stream, Type type, const void *from, 
     return OK;
 }
 
-static __global__ void transpose_taps_kernel(const float *transposed, int64_t taps, int64_t in, int64_t out,
-                                        const float *before, float *dw)
+static __global__ void transpose_taps_kernel(const float *transposed, int64_t taps, int64_t in,
+                                             int64_t out, const float *before, float *dw)
 {
     cuda_begin();
     for (int64_t at = blockIdx.x * (int64_t)THREADS + threadIdx.x; at < taps * in * out;
@@ -202,11 +202,11 @@ static __global__ void transpose_taps_kernel(const float *transposed, int64_t ta
     }
 }
 
-extern "C" Err cuda_transpose_taps(cudaStream_t stream, const float *transposed, int64_t taps, int64_t in,
-                              int64_t out, const float *before, float *dw)
+extern "C" Err cuda_transpose_taps(cudaStream_t stream, const float *transposed, int64_t taps,
+                                   int64_t in, int64_t out, const float *before, float *dw)
 {
-    cuda_launch(stream, transpose_taps_kernel, blocks_for(taps * in * out), THREADS, 0, transposed, taps,
-                in, out, before, dw);
+    cuda_launch(stream, transpose_taps_kernel, blocks_for(taps * in * out), THREADS, 0, transposed,
+                taps, in, out, before, dw);
     CUDA_TRY(cudaPeekAtLastError());
     return OK;
 }
@@ -265,11 +265,11 @@ static __global__ void sum_partials_kernel(const float *partials, int64_t n, int
     }
 }
 
-extern "C" Err cuda_sum_partials(cudaStream_t stream, const float *partials, int64_t n, int64_t count,
-                              const float *before, float *y)
+extern "C" Err cuda_sum_partials(cudaStream_t stream, const float *partials, int64_t n,
+                                 int64_t count, const float *before, float *y)
 {
-    cuda_launch(stream, sum_partials_kernel, blocks_for(count), THREADS, 0, partials, n, count, before,
-                y);
+    cuda_launch(stream, sum_partials_kernel, blocks_for(count), THREADS, 0, partials, n, count,
+                before, y);
     CUDA_TRY(cudaPeekAtLastError());
     return OK;
 }
@@ -286,7 +286,8 @@ static __global__ void pairs_weight_kernel(const __grid_constant__ PairsWeight d
     /* 2-byte numbers of either type; 0 has no bits set */
     for (int64_t i = first; i < b.k * b.n; i += stride) {
         int     row = (int)(i / width), col = (int)(i - (int64_t)row * width);
-        int64_t k = b.from_k + (d.transposed ? col : row), n = b.from_n + (d.transposed ? row : col);
+        int64_t k = b.from_k + (d.transposed ? col : row),
+                n = b.from_n + (d.transposed ? row : col);
         bool    second = k >= d.k;
         k -= second ? d.k : 0;
         n -= second ? d.n : 0;

@@ -148,7 +148,8 @@ static void slot_keep(PrimEntry **slot, const PrimKey *key, Prim *prim)
     state.n_used++;
 }
 
-static Err linalg_get(const Backend *preferred, bool bf16, const void *desc, PrimKey *key, const Prim **out)
+static Err linalg_get(const Backend *preferred, bool bf16, const void *desc, PrimKey *key,
+                      const Prim **out)
 {
     key->backend = preferred && (preferred->bf16_pays || !bf16) ? preferred : backend_builtin();
     pthread_mutex_lock(&state.lock);

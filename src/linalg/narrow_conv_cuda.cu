@@ -223,8 +223,8 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) weights_kernel(
 
 /* dw = before + the partial sums in a fixed order: eight threads per number, each takes every
  * eighth. */
-static __global__ void __launch_bounds__(THREADS) partials_kernel(const float *partials, int n, int count,
-                                                               const float *before, float *dw)
+static __global__ void __launch_bounds__(THREADS)
+    partials_kernel(const float *partials, int n, int count, const float *before, float *dw)
 {
     cuda_begin();
     __shared__ float sums[8][32];
@@ -282,8 +282,8 @@ static void narrow_run(cudaStream_t stream, const NarrowConv *conv, const Narrow
     }
     cuda_launch(stream, weights_kernel<T>, grid, THREADS, 0, job, (const uint16_t *)x,
                 (const uint16_t *)y, partials);
-    cuda_launch(stream, partials_kernel, (unsigned)ceil_div(job.deep * job.co, 32), THREADS, 0, partials,
-                conv->blocks, job.deep * job.co, before, (float *)w);
+    cuda_launch(stream, partials_kernel, (unsigned)ceil_div(job.deep * job.co, 32), THREADS, 0,
+                partials, conv->blocks, job.deep * job.co, before, (float *)w);
 }
 
 extern "C" Err narrow_conv_run(const CudaHandle *handle, const NarrowConv *conv, void *x, void *w,

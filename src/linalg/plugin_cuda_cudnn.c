@@ -291,7 +291,8 @@ Err cudnn_conv_run(const CudnnConv *conv, void *x, void *w, void *y, void *works
                        pointers);
     err = err ? err : desc_set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, ids);
     err = err ? err
-              : desc_set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
+              : desc_set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1,
+                         &workspace);
     cudnnStatus_t status = err ? CUDNN_STATUS_INTERNAL_ERROR : cudnnBackendFinalize(pack);
     if (!err && status == CUDNN_STATUS_SUCCESS)
         status = cudnnBackendExecute(conv->handle->cudnn, conv->plan, pack);

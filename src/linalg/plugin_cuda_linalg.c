@@ -263,7 +263,8 @@ static Err im2col_run(const CudaPrim *p, const PrimArgs *args)
         if (c->kind == CONV_FORWARD)
             TRY(cuda_matmul_run(m, windows, w, args->bias, NULL, (char *)y + r * row, workspace));
         else if (p->of_dy)
-            TRY(cuda_matmul_run(m, windows, (char *)x + r * row, NULL, NULL, transposed, workspace));
+            TRY(cuda_matmul_run(m, windows, (char *)x + r * row, NULL, NULL, transposed,
+                                workspace));
         else
             TRY(cuda_matmul_run(m, windows, (char *)y + r * row, NULL,
                                 r == 0 && !aside ? before : NULL, aside ? transposed : w,

@@ -162,8 +162,8 @@ static Err gradient_run(const CudaPairs *pairs, const char *a, const char *b, co
     int64_t over_m = over(d->m), over_n = over(d->n);
     char   *even = workspace + pairs->library, *odd = even + gradient_bytes(d);
     TRY(cuda_matmul_run(pairs->product[LEFT], a, b, NULL, NULL, even, workspace));
-    TRY(cuda_matmul_run(pairs->product[LEFT], a + 2 * (d->m - over_m), b + 2 * (d->n - over_n), NULL,
-                        NULL, odd, workspace));
+    TRY(cuda_matmul_run(pairs->product[LEFT], a + 2 * (d->m - over_m), b + 2 * (d->n - over_n),
+                        NULL, NULL, odd, workspace));
     return cuda_pairs_sum(pairs->handle->stream, (const float *)even, (const float *)odd, d->m,
                           d->n, over_m, over_n, before, c);
 }

@@ -123,8 +123,8 @@ static Err dnnl_reorder_new(DnnlPrim *p, MdRef ours, MdRef wanted, dnnl_primitiv
     return OK;
 }
 
-static Err dnnl_fill(DnnlPrim *p, const DnnlOp *op, const dnnl_memory_desc_t *weights, DnnlWalk *walk,
-                     dnnl_primitive_attr_t attr)
+static Err dnnl_fill(DnnlPrim *p, const DnnlOp *op, const dnnl_memory_desc_t *weights,
+                     DnnlWalk *walk, dnnl_primitive_attr_t attr)
 {
     static const int conv_args[][3] = {
         [CONV_FORWARD]          = { DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST },
@@ -169,8 +169,8 @@ static Err dnnl_fill(DnnlPrim *p, const DnnlOp *op, const dnnl_memory_desc_t *we
 }
 
 /* weights: B or w as stored; op->b may leave the layout open. */
-static Err dnnl_make(Pool *pool, const Backend *backend, const DnnlOp *op, const dnnl_memory_desc_t *weights,
-                     int threads, Prim **prim)
+static Err dnnl_make(Pool *pool, const Backend *backend, const DnnlOp *op,
+                     const dnnl_memory_desc_t *weights, int threads, Prim **prim)
 {
     dnnl_primitive_attr_t attr;
     DnnlPrim *p = host.pool_alloc(pool, 1, sizeof *p);
@@ -210,8 +210,8 @@ static Err dnnl_matmul_op(DnnlOp *op, const MatmulDesc *d)
     dnnl_data_type_t ta, tb, tc, tbias = dnnl_f32;
     if (!dnnl_type(d->type_a, &ta) || !dnnl_type(d->type_b, &tb) || !dnnl_type(d->type_c, &tc) ||
         (d->bias && !dnnl_type(d->type_bias, &tbias)) || ta != tb || d->k < 1)
-        return host.fail(E_DEVICE,
-                         "oneDNN is used only for f32 and bf16 matrix products with k of 1 or more");
+        return host.fail(
+            E_DEVICE, "oneDNN is used only for f32 and bf16 matrix products with k of 1 or more");
     /* without a batch axis: the last two axes */
     int         skip = d->batch > 1 ? 0 : 1, n = 3 - skip;
     dnnl_dims_t da = { d->stride_a ? d->batch : 1, d->m, d->k },
@@ -298,7 +298,8 @@ static Err dnnl_conv_op(DnnlOp *op, dnnl_memory_desc_t *weights, const ConvDesc 
     if (d->kind == CONV_BACKWARD_WEIGHTS && volume && d->stride[0] > 1)
         return host.fail(E_DEVICE,
                          "oneDNN is not used for weight gradients with a stride in depth");
-    *op = (DnnlOp){ .is_conv = true, .kind = d->kind, .has_bias = d->bias, .wide = d->out[2] > WIDE };
+    *op =
+        (DnnlOp){ .is_conv = true, .kind = d->kind, .has_bias = d->bias, .wide = d->out[2] > WIDE };
     dnnl_dims_t dims = { d->co, d->ci }, strides = { 1, d->co }, one = { d->co }, unit = { 1 };
     int64_t     step = d->co * d->ci;
     for (int i = axes - 1; i >= 0; i--) {

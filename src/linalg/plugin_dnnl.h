@@ -106,8 +106,8 @@ static inline bool walk_next(DnnlWalk *w)
     return dnnl_primitive_desc_next_impl(w->pd) == dnnl_success;
 }
 #else
-static inline dnnl_status_t walk_op(DnnlWalk *w, const_dnnl_op_desc_t op, dnnl_primitive_attr_t attr,
-                                    dnnl_engine_t engine)
+static inline dnnl_status_t walk_op(DnnlWalk *w, const_dnnl_op_desc_t op,
+                                    dnnl_primitive_attr_t attr, dnnl_engine_t engine)
 {
     dnnl_status_t status = dnnl_primitive_desc_iterator_create(&w->at, op, attr, engine,
                                                                w->forward);

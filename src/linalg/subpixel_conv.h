@@ -30,10 +30,11 @@ typedef struct SubpixelConv {
 } SubpixelConv;
 
 /* desc: the convolution of the large map. False: this convolution needs another method. */
-bool   subpixel_conv_plan(const CudaHandle *handle, const ConvDesc *desc, int64_t up, SubpixelConv *conv);
+bool   subpixel_conv_plan(const CudaHandle *handle, const ConvDesc *desc, int64_t up,
+                          SubpixelConv *conv);
 size_t subpixel_conv_workspace(const SubpixelConv *conv);
 /* As direct_conv_run; x or dx is the small map. */
-Err    subpixel_conv_run(const CudaHandle *handle, const SubpixelConv *conv, const DirectArgs *args);
+Err subpixel_conv_run(const CudaHandle *handle, const SubpixelConv *conv, const DirectArgs *args);
 
 /* For all other cases: upsamples the map, and sums its gradient. */
 Err cuda_enlarge(cudaStream_t stream, Type type, const void *x, int64_t rows, int64_t width,

@@ -55,7 +55,9 @@ static double subpixel_us(const SubpixelConv *conv, int64_t tiles, double steps,
     double load = (double)ceil_div(tiles * t->splits, sms);
     double around = load * (t->columns <= 128 ? 2 : 4);
     double us = load * steps / t->splits * step[t->columns / 64 - 1] + (around < 4 ? 4 : around);
-    return subpixel_has_partials(conv) ? us + 3 + (double)(t->splits * subpixel_result(conv)) * 8 / 5e6 : us;
+    return subpixel_has_partials(conv)
+               ? us + 3 + (double)(t->splits * subpixel_result(conv)) * 8 / 5e6
+               : us;
 }
 
 extern "C" bool subpixel_conv_plan(const CudaHandle *handle, const ConvDesc *c, int64_t up,
@@ -75,8 +77,8 @@ extern "C" bool subpixel_conv_plan(const CudaHandle *handle, const ConvDesc *c, 
     /* Every run folds the weights again; with many channels and few positions that does not pay.
      * For 8x8 maps of 1280 channels it took most of the time. */
     bool few = c->ci * c->co > 1 << 18 && (positions < c->ci || positions < c->co);
-    if (few || positions < 1 || positions > INT32_MAX / 256 ||
-        taps * c->ci * c->co > INT32_MAX || (weights && subpixel_result(&conv) > MAX_PARTIAL_BYTES / 4))
+    if (few || positions < 1 || positions > INT32_MAX / 256 || taps * c->ci * c->co > INT32_MAX ||
+        (weights && subpixel_result(&conv) > MAX_PARTIAL_BYTES / 4))
         return false;
     boxes_choose(weights ? DEEP : ROWS, extent, t);
     int64_t blocks = (int64_t)t->blocks[0] * t->blocks[2] * t->blocks[3];
@@ -88,8 +90,9 @@ extern "C" bool subpixel_conv_plan(const CudaHandle *handle, const ConvDesc *c, 
         t->tiles_n = (int)ceil_div(data ? c->ci : c->co, t->columns);
         int64_t tiles = (int64_t)t->tiles_m * t->tiles_n *
                         (weights ? taps : data ? 1 : classes * classes);
-        double steps = weights || data ? t->steps
-                                       : (double)(folded * folded * deep) / (double)(classes * classes);
+        double steps = weights || data
+                           ? t->steps
+                           : (double)(folded * folded * deep) / (double)(classes * classes);
         for (t->splits = 1; t->splits <= (weights || data ? MAX_SPLITS : 1); t->splits++) {
             if (t->splits > 1 && (t->steps / t->splits < MIN_STEPS ||
                                   t->splits * subpixel_result(&conv) > MAX_PARTIAL_BYTES / 4))
@@ -143,8 +146,8 @@ static Err tile_run(const CudaHandle *handle, const SubpixelConv *conv, const Su
 }
 
 /* The small map, and the large one sub-pixel by sub-pixel. */
-static Err maps_make(const SubpixelConv *conv, const void *small, const char *large, const void *folded,
-                     SubpixelMaps *maps)
+static Err maps_make(const SubpixelConv *conv, const void *small, const char *large,
+                     const void *folded, SubpixelMaps *maps)
 {
     const ConvDesc   *c = &conv->tiled.desc;
     const int        *b = conv->tiled.box;
@@ -192,7 +195,8 @@ static Err subpixel_run(const CudaHandle *handle, const SubpixelConv *conv, cons
     if (!weights) {
         int  across = axis_weights(conv->up);
         dim3 grid((unsigned)ceil_div(count / 2, 256), (unsigned)(across * across));
-        subpixel_weights<<<grid, 256, 0, handle->stream>>>((const T *)args->w, count, conv->up, folded);
+        subpixel_weights<<<grid, 256, 0, handle->stream>>>((const T *)args->w, count, conv->up,
+                                                           folded);
         CUDA_TRY(cudaPeekAtLastError());
     } else if (args->sums) {
         job.sums = partials + job.result * t->splits;
@@ -207,11 +211,12 @@ static Err subpixel_run(const CudaHandle *handle, const SubpixelConv *conv, cons
         unsigned blocks = (unsigned)ceil_div(9 * count / 4, 256);
         job.before = args->before;
         subpixel_weights_sum<<<blocks + sum_blocks, 256, 0, handle->stream>>>(
-            partials4, t->splits, (int)c->co, (int)sum_blocks, subpixels, count / 4, (float4 *)args->w,
-            args->sums);
+            partials4, t->splits, (int)c->co, (int)sum_blocks, subpixels, count / 4,
+            (float4 *)args->w, args->sums);
     } else if (!job.direct) {
         unsigned blocks = (unsigned)ceil_div(job.result / 4, 256);
-        partials_kernel<<<blocks, 256, 0, handle->stream>>>(partials4, t->splits, job, (T *)args->x);
+        partials_kernel<<<blocks, 256, 0, handle->stream>>>(partials4, t->splits, job,
+                                                            (T *)args->x);
     }
     CUDA_TRY(cudaPeekAtLastError());
     return OK;

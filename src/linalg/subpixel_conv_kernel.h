@@ -49,9 +49,9 @@ static __host__ __device__ __forceinline__ AxisClass axis_class(int up, int k)
 
 /* One thread fetches all boxes of steps [from, to). tap: forward, a class; weights, a tap. */
 template <int KIND, int N>
-static __device__ __forceinline__ void subpixel_fetch(const SubpixelMaps &maps, const SubpixelJob &subpixels,
-                                                   char *stages, Ring<N> &ring, int m, int n,
-                                                   int tap, int from, int to)
+static __device__ __forceinline__ void
+subpixel_fetch(const SubpixelMaps &maps, const SubpixelJob &subpixels, char *stages, Ring<N> &ring,
+               int m, int n, int tap, int from, int to)
 {
     const DirectJob &job = subpixels.job;
     int        up = subpixels.up, across = KIND == CONV_FORWARD ? axis_classes(up) : up + 2;
@@ -112,7 +112,8 @@ static __device__ __forceinline__ void subpixel_col_sums(int up, int tap, int *n
 
 template <int KIND, int N, class T>
 static __global__ void __launch_bounds__(THREADS, Tile<N>::BLOCKS)
-    subpixel_kernel(const __grid_constant__ SubpixelMaps maps, const __grid_constant__ SubpixelJob subpixels)
+    subpixel_kernel(const __grid_constant__ SubpixelMaps maps,
+                    const __grid_constant__ SubpixelJob  subpixels)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ char raw[];
@@ -194,8 +195,9 @@ static __global__ void subpixel_weights(const T *w, int64_t count, int up, T *fo
  * the partial sums of each in order; the first blocks add the partial column sums, a warp per
  * column. */
 static __global__ void subpixel_weights_sum(const float4 *partials, int splits, int columns,
-                                         int sum_blocks, const __grid_constant__ SubpixelJob subpixels,
-                                         int64_t count, float4 *dw, float *sums)
+                                            int                                 sum_blocks,
+                                            const __grid_constant__ SubpixelJob subpixels,
+                                            int64_t count, float4 *dw, float *sums)
 {
     const DirectJob &job = subpixels.job;
     int        up = subpixels.up, taps = (up + 2) * (up + 2);

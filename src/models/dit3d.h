@@ -47,7 +47,8 @@ Tensor dit3d_block(Tensor x, Tensor condition, const Dit3d *m, Dit3dAttention *a
                    bool starts_zero);
 
 Shape   dit3d_clip(const Dit3d *m, int64_t n);       /* of n clips */
-/* Cumulative products of 1 - beta; clipped: to 1e-6 .. 1 - 1e-6, as used to add and remove noise. */
+/* Cumulative products of 1 - beta; clipped: to 1e-6 .. 1 - 1e-6, as used to add and remove
+ * noise. */
 double *dit3d_alpha_bar(Pool *pool, const Dit3d *m, bool clipped);
 
 Err     dit3d_check_sampler(const void *config, const SamplerConfig *sampler);

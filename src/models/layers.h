@@ -47,8 +47,9 @@ Tensor patch_embed(const char *name, Tensor x, int64_t out, const Ints *patch, L
 Tensor layer_norm(const char *name, Tensor x, float eps);  /* with affine */
 Tensor flax_norm(const char *name, Tensor x, float eps);  /* the same, named `scale` and `bias` */
 Tensor norm_act(const char *name, Tensor x, Layer how, NormAct act);  /* group norm with affine */
-/* Batch norm with affine and PyTorch's running statistics (eps 1e-5, momentum 0.1), followed by ReLU
- * if asked. Normalises by the batch in training, by the running statistics in all other phases. */
+/* Batch norm with affine and PyTorch's running statistics (eps 1e-5, momentum 0.1), followed by
+ * ReLU if asked. Normalises by the batch in training, by the running statistics in all other
+ * phases. */
 Tensor batch_norm(const char *name, Tensor x, bool relu_after);
 int64_t channels_of(Tensor x);   /* its last axis; 1 for a poisoned tensor */
 Tensor skip(Tensor x);           /* a skip connection from the down path to the up path */

@@ -76,7 +76,7 @@ typedef enum SizeFactor {
 
 typedef struct ModelWhatIf {
     const char *text;            /* "half the channels" */
-    const char *keys;            /* integers or lists of integers; several are separated by spaces */
+    const char *keys; /* integers or lists of integers; several are separated by spaces */
     SizeFactor  factor;
 } ModelWhatIf;
 

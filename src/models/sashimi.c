@@ -331,12 +331,13 @@ static Tensor sashimi_loss(Graph *g, const void *config, int64_t batch, int64_t 
     const Sashimi *m = config;
     Tensor tokens = feed(g, "tokens", I32, SHAPE(batch, m->length));
     Tensor target = feed(g, "target", I32, SHAPE(batch, m->length));
-    Tensor carry = m->state_carry && g->phase == PHASE_MICRO ? feed(g, "carry", F32, SHAPE(batch, 1))
-                                                           : tensor_none(g);
+    Tensor         carry = m->state_carry && g->phase == PHASE_MICRO
+                               ? feed(g, "carry", F32, SHAPE(batch, 1))
+                               : tensor_none(g);
     Tensor heads = sashimi_predict(tokens, carry, m);
     graph_output(heads, "output");
-    /* Padded targets do not count: the loss of each micro-batch or chunk is divided by the number of
-     * targets that count in all of them. */
+    /* Padded targets do not count: the loss of each micro-batch or chunk is divided by the number
+     * of targets that count in all of them. */
     Tensor all = share > 1 || g->build->counts_given ? feed(g, "denominator", F32, SHAPE(1))
                                               : tensor_none(g);
     if (m->head == HEAD_CATEGORICAL)
@@ -374,10 +375,18 @@ static const ModelWhatIf sashimi_what_if[] = {
 };
 
 const ModelDef model_sashimi = {
-    .name = "sashimi", .summary = "state spaces over raw audio, with a mixture of logistics",
-    .fields = sashimi_fields, .config_bytes = sizeof(Sashimi), .defaults = &sashimi_defaults,
-    .check = sashimi_check, .loss = sashimi_loss, .what_if = sashimi_what_if, .no_split = sashimi_no_split,
+    .name = "sashimi",
+    .summary = "state spaces over raw audio, with a mixture of logistics",
+    .fields = sashimi_fields,
+    .config_bytes = sizeof(Sashimi),
+    .defaults = &sashimi_defaults,
+    .check = sashimi_check,
+    .loss = sashimi_loss,
+    .what_if = sashimi_what_if,
+    .no_split = sashimi_no_split,
     .slow_params = "kernel.A_real|kernel.A_imag|kernel.P|kernel.B|kernel.inv_dt",
-    .check_sampler = sashimi_check_sampler, .sampler_kind = SAMPLER_RECURRENT,
-    .sample_graph = sashimi_sample_graph, .sample = sashimi_sample,
+    .check_sampler = sashimi_check_sampler,
+    .sampler_kind = SAMPLER_RECURRENT,
+    .sample_graph = sashimi_sample_graph,
+    .sample = sashimi_sample,
 };

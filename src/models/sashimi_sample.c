@@ -48,8 +48,8 @@ typedef struct RandomBlock {         /* random numbers of the next steps */
 } RandomBlock;
 
 /* Runs sequence number `index` through the block. */
-static void voice_run(const SashimiNet *net, const Sashimi *m, double temperature, const RandomBlock *b,
-                      int64_t index, Voice *v, float *audio)
+static void voice_run(const SashimiNet *net, const Sashimi *m, double temperature,
+                      const RandomBlock *b, int64_t index, Voice *v, float *audio)
 {
     int64_t choices = sashimi_choices(m);
     Levels  levels = { .count = sashimi_levels(m), .mu_law = m->encoding == ENCODING_MU_LAW };

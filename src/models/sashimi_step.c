@@ -5,9 +5,9 @@
  * vectors, which are added during the NEXT four steps: this is the shift of the training form. So
  * stage i runs at every 4^i-th step.
  *
- * S4 states are double (ops/s4/s4_step.h), all else is fp32. Weights are stored as (in, out), so that
- * products run along the outputs. The features of pools are in the order of the collected vectors,
- * s*H+h. */
+ * S4 states are double (ops/s4/s4_step.h), all else is fp32. Weights are stored as (in, out), so
+ * that products run along the outputs. The features of pools are in the order of the collected
+ * vectors, s*H+h. */
 #include "models/sashimi.h"
 
 #include "ops/s4/s4_step.h"
@@ -141,7 +141,8 @@ static ScalarNorm read_norm(const WeightReader *r)
     return norm;
 }
 
-static Err read_s4(const WeightReader *r, int64_t width, int64_t pairs, int64_t length, S4Step **step)
+static Err read_s4(const WeightReader *r, int64_t width, int64_t pairs, int64_t length,
+                   S4Step **step)
 {
     Pool    *work = pool_new(r->pool, "s4");
     S4Params params = {
@@ -189,7 +190,8 @@ Err sashimi_net_new(Pool *pool, const Sashimi *m, Sampler *s, SashimiNet **out)
     for (int i = 0; i <= last; i++) {
         SashimiStage *stage = &net->stages[i];
         char   list[64] = "model.c_layers";
-        *stage = (SashimiStage){ .width = sashimi_width(m, i), .pairs = NEWN(pool, Pair, m->layers) };
+        *stage = (SashimiStage){ .width = sashimi_width(m, i),
+                                 .pairs = NEWN(pool, Pair, m->layers) };
         if (i < last) {
             int64_t below = sashimi_width(m, i + 1);
             reader_at(&r, "model.d_layers.%d.linear", i);

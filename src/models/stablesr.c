@@ -169,8 +169,10 @@ Err stablesr_check(const void *config)
         return fail(E_USAGE, "model.edge_ladder must end with %d channels, as many as a latent has",
                     STABLESR_LATENT);
     if (m->image >> (m->edge_ladder.n + (m->edge_stem > 0)) < 1)
-        return fail(E_USAGE, "model.edge_ladder halves an image of %lld pixels too often; give fewer "
-                    "levels", (long long)m->image);
+        return fail(E_USAGE,
+                    "model.edge_ladder halves an image of %lld pixels too often; give fewer "
+                    "levels",
+                    (long long)m->image);
     if (m->channels % 2 || m->struct_channels % 2)
         return fail(E_USAGE, "model.channels and model.struct_channels must be even: half of a "
                              "time embedding is sines");
@@ -272,8 +274,8 @@ static void vae_params(Graph *g, const StableSr *m)
     }
 }
 
-/* With concatenation, a pretrained input convolution keeps its effect on the latents: the weights of
- * the edge channels start at 0. */
+/* With concatenation, a pretrained input convolution keeps its effect on the latents: the weights
+ * of the edge channels start at 0. */
 static void zero_edge_channels(float *data, Shape disk, uint64_t seed, const void *arg)
 {
     const Init *init = arg;

@@ -1,8 +1,8 @@
-/* stablesr_sample.c -- StableSR sampling: from a low-quality image and an edge map to a high-quality
- * image.
+/* stablesr_sample.c -- StableSR sampling: from a low-quality image and an edge map to a
+ * high-quality image.
  *
- * DDPM (Ho et al. 2020) or DDIM (Song et al. 2021, eq. 12) over respaced timesteps, on the host; then
- * the decoder; then the colours of the low-quality image. */
+ * DDPM (Ho et al. 2020) or DDIM (Song et al. 2021, eq. 12) over respaced timesteps, on the host;
+ * then the decoder; then the colours of the low-quality image. */
 #define LAYERS_NO_SOURCE                     /* no graph is built here */
 #include "models/layers.h"
 #include "models/stablesr.h"

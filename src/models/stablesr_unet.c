@@ -16,8 +16,8 @@ static Layer norm_of(const StableSr *m, float eps)
     return (Layer){ .groups = (int)m->groups, .eps = eps };
 }
 
-/* A sinusoidal embedding of t through two linear layers. Includes the SiLU with which every residual
- * block would begin. */
+/* A sinusoidal embedding of t through two linear layers. Includes the SiLU with which every
+ * residual block would begin. */
 static Tensor time_embed(Tensor t, int64_t width)
 {
     Tensor time = linear("time_embed.0", time_embedding(t, width, 10000), 4 * width, (Layer){ 0 });

@@ -3,7 +3,8 @@
  * Rombach et al. (2022); names follow Stable Diffusion's `first_stage_model`. StableSR uses it
  * frozen. `system: stablesr-vae` trains one if there is no pretrained one:
  *
- *   image (B,s,s,3) in [-1,1]  ->  mean squared error of the reconstruction, at full size and at the
+ *   image (B,s,s,3) in [-1,1]  ->  mean squared error of the reconstruction, at full size and at
+ * the
  *                                  latents' size, plus a small share of the KL divergence of the
  *                                  scaled latents from N(0,1), plus the deviation of their mean
  *                                  square from 1

@@ -3,8 +3,8 @@
  *   observed (N,To,H,W,C), future (N,Tp,H,W,C) in [-1,1], mask (N,Tp,H,W)
  *                                       ->  masked L1 of the predicted noise
  *
- * The motion of the observed frames is extrapolated (stdiff_motion.c); each future frame is denoised
- * given the motion at its time and the previous frame (stdiff_unet.c).
+ * The motion of the observed frames is extrapolated (stdiff_motion.c); each future frame is
+ * denoised given the motion at its time and the previous frame (stdiff_unet.c).
  */
 #include "models/stdiff.h"
 #include "models/layers.h"

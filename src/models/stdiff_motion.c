@@ -3,8 +3,8 @@
  *   observed (N,To,H,W,C) -> differences of frames -> encoder -> ConvGRU -> motion (N,h,w,Cm)
  *   dm = f(m) dt + g(m) o dW                     a Stratonovich equation, diagonal noise
  *
- * The equation is solved by Euler-Heun with fixed sub-steps (Kloeden and Platen 1992). Its steps are
- * ordinary nodes: gradients flow through them, and a plan may recompute f and g.
+ * The equation is solved by Euler-Heun with fixed sub-steps (Kloeden and Platen 1992). Its steps
+ * are ordinary nodes: gradients flow through them, and a plan may recompute f and g.
  */
 #include "models/stdiff.h"
 #include "models/layers.h"

@@ -32,9 +32,10 @@ static Err plugin_check_list(void)
     bool same = ops_count == OP_COUNT;
     for (int i = 0; i < OP_COUNT && same; i++)
         same = !strcmp(ops_all[i]->name, names[i]);
-    return same ? OK
-                : fail(E_DEVICE, "libplimsoll_cuda.so was built from another list of operators than "
-                                 "this program; build both again (make cuda)");
+    return same
+               ? OK
+               : fail(E_DEVICE, "libplimsoll_cuda.so was built from another list of operators than "
+                                "this program; build both again (make cuda)");
 }
 
 Err plimsoll_cuda_open(Pool *pool, const DeviceOptions *options, Device *device)

@@ -236,8 +236,8 @@ static Err answer_minimum_offload(Pool *pool, PlanSearch *search, Plan **minimum
     int32_t *runs, n;
     Plan    *offloaded;
     task_runs(temp, s->task, search->offload_list.node, search->offload_list.n, &runs, &n);
-    Err err = plan_offload(pool, s->graph, runs, n, search->offload_aim, s->options.host_budget_bytes,
-                           NULL, &offloaded);
+    Err err = plan_offload(pool, s->graph, runs, n, search->offload_aim,
+                           s->options.host_budget_bytes, NULL, &offloaded);
     pool_free(temp);
     TRY(err);
     if (s->options.layout)
@@ -402,8 +402,8 @@ Err plan_curve(Pool *pool, const PGraph *graph, const PlanOptions *options, cons
         REQUIRE(budgets[i] >= budgets[i - 1]);
     Pool *temp = pool_new(NULL, "plan_curve");
     bool  offloads = pgraph_has_host_resident(graph) || answer_has_host(graph);
-    Err   err = (offloads ? answer_curve_offload : answer_curve)(pool, temp, graph, options, budgets,
-                                                            n, plans);
+    Err err = (offloads ? answer_curve_offload : answer_curve)(pool, temp, graph, options, budgets,
+                                                               n, plans);
     pool_free(temp);
     return err;
 }

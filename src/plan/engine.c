@@ -105,7 +105,8 @@ static void engine_phase_tops(Pool *pool, Engine *engine, const Program *program
         /* First the ranges that begin before the run, such as loaded values, for the inputs. Then
          * those that begin with it: outputs, which may take over inputs, and workspace. */
         for (int32_t upto = s - 1; upto <= s; upto++) {
-            for (workspace_end = 0; next < all->n_ranges && all->ranges[next].first_step <= upto; next++) {
+            for (workspace_end = 0; next < all->n_ranges && all->ranges[next].first_step <= upto;
+                 next++) {
                 const LiveRange *range = &all->ranges[next];
                 int64_t at = engine->persistent_bytes + all->buffers[range->buffer].offset + guard;
                 if (range->value >= 0)
@@ -123,14 +124,14 @@ static void engine_phase_tops(Pool *pool, Engine *engine, const Program *program
 }
 
 /* Takes offsets from a file unchanged; layout_check then checks them. */
-static Err engine_set_offsets(const Program *program, const PlanBuffers *all, const int64_t *offsets,
-                      LayoutResult *layout)
+static Err engine_set_offsets(const Program *program, const PlanBuffers *all,
+                              const int64_t *offsets, LayoutResult *layout)
 {
     *layout = (LayoutResult){ 0 };
     for (int32_t i = 0; i < all->n_buffers; i++) {
         if (offsets[i] < 0 || offsets[i] > INT64_MAX / 2)
-            return fail(E_PLAN, "phase %s places a buffer at offset %lld, which is out of range", program->name,
-                        (long long)offsets[i]);
+            return fail(E_PLAN, "phase %s places a buffer at offset %lld, which is out of range",
+                        program->name, (long long)offsets[i]);
         all->buffers[i].offset = offsets[i];
         if (offsets[i] + all->buffers[i].size > layout->arena_bytes)
             layout->arena_bytes = offsets[i] + all->buffers[i].size;
@@ -219,7 +220,8 @@ int64_t engine_untouched_bytes(const Engine *engine, const Program *program, boo
 
 void engine_count(Pool *pool, Engine *engine, Program *program)
 {
-    program->live_bytes = program->meter.live_bytes + engine_untouched_bytes(engine, program, false);
+    program->live_bytes = program->meter.live_bytes +
+                          engine_untouched_bytes(engine, program, false);
     program->bound_bytes = plan_bound_bytes(program->pgraph) +
                            engine_untouched_bytes(engine, program, false);
     if (program_in_step(program))
@@ -279,7 +281,8 @@ static Err engine_solve(Pool *pool, Engine *engine, const EngineOptions *options
         bool cheaper = i > 0 && !err && plan->cost < program->plan->cost;
         if (i == 0 || cheaper)
             program->plan = plan;
-        if (err || cheaper || options->budget_bytes - untouched - plan->arena_bytes < room / ENGINE_SPARE)
+        if (err || cheaper ||
+            options->budget_bytes - untouched - plan->arena_bytes < room / ENGINE_SPARE)
             break;
     }
     pool_free(temp);
@@ -326,7 +329,8 @@ static Err engine_lean(Engine *engine, int64_t max_workspace, const bool *builti
         const Node   *node = &engine->graph->nodes[i];
         const Kernel *kernel = node->op->view ? NULL : op_kernel(node->op, engine->device);
         Choice       *choice = &engine->choices[i], lean = { 0 };
-        bool wanted = builtin ? builtin[i] : max_workspace && choice->workspace_bytes > (size_t)max_workspace;
+        bool          large = max_workspace && choice->workspace_bytes > (size_t)max_workspace;
+        bool          wanted = builtin ? builtin[i] : large;
         if (!wanted || !kernel || !kernel->choose || engine->device->kind != DEVICE_CPU)
             continue;
         TRY(kernel->choose(node, &engine->builtin_device, &lean));
@@ -363,8 +367,8 @@ static Err engine_list_programs(Pool *pool, Engine *engine, const EngineOptions 
         program->repeat = repeat > 1 ? repeat : 1;
         if (phase == PHASE_MICRO && joined)
             program->phases[PHASE_UPDATE] = true;
-        TRY(pgraph_from_graph(pool, engine->graph, program->phases, engine->choices, engine->node_ns,
-                              engine->device, program));
+        TRY(pgraph_from_graph(pool, engine->graph, program->phases, engine->choices,
+                              engine->node_ns, engine->device, program));
     }
     return OK;
 }

@@ -202,19 +202,21 @@ static Err check_choices(const Json *root, Engine *engine, const ChoiceRow *rows
         const char *name = here->name ? here->name : "";
         bool        same = rows[i].listed == choice_counts(here);
         if (same && rows[i].listed && !strcmp(rows[i].algorithm, name) &&
-            engine->device->kind == DEVICE_CUDA && rows[i].workspace > (int64_t)here->workspace_bytes)
+            engine->device->kind == DEVICE_CUDA &&
+            rows[i].workspace > (int64_t)here->workspace_bytes)
             here->workspace_bytes = (size_t)rows[i].workspace;
         if (same && rows[i].listed)
             same = !strcmp(rows[i].algorithm, name) &&
                    rows[i].workspace == (int64_t)here->workspace_bytes;
         if (!same)
-            return fail(E_PLAN,
-                        "%s runs %s by '%s' with %lld bytes of workspace, this library by '%s' with "
-                        "%lld; make a plan "
-                        "here by plimsoll fit",
-                        json_name(root), node_text(engine->graph, i),
-                        rows[i].listed ? rows[i].algorithm : "", (long long)rows[i].workspace, name,
-                        (long long)here->workspace_bytes);
+            return fail(
+                E_PLAN,
+                "%s runs %s by '%s' with %lld bytes of workspace, this library by '%s' with "
+                "%lld; make a plan "
+                "here by plimsoll fit",
+                json_name(root), node_text(engine->graph, i),
+                rows[i].listed ? rows[i].algorithm : "", (long long)rows[i].workspace, name,
+                (long long)here->workspace_bytes);
     }
     return OK;
 }

@@ -10,9 +10,10 @@ Err engine_prove(Pool *pool, const Engine *engine, int64_t budget_bytes, double 
     for (int i = 0; i < engine->n_programs; i++) {
         const Program *program = &engine->programs[i];
         int64_t        untouched = engine_untouched_bytes(engine, program, false);
-        ProveOptions how = { .budget_bytes = budget_bytes > untouched ? budget_bytes - untouched : 1,
-                             .time_limit_s = limit_s,
-                             .any_only = true };
+        ProveOptions   how = { .budget_bytes = budget_bytes > untouched ? budget_bytes - untouched
+                                                                        : 1,
+                               .time_limit_s = limit_s,
+                               .any_only = true };
         Proof          one;
         double         min_cost = 0;
         for (int32_t j = 0; j < program->pgraph->n_nodes; j++)

@@ -328,7 +328,8 @@ static Err offload_plan(Offload *o, const Plan *kept, int64_t budget, int64_t ho
 }
 
 Err plan_offload(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t n_runs,
-                 int64_t budget_bytes, int64_t host_budget_bytes, OffloadMinimum *known, Plan **plan)
+                 int64_t budget_bytes, int64_t host_budget_bytes, OffloadMinimum *known,
+                 Plan **plan)
 {
     OffloadMinimum none = { 0 };
     Pool     *temp = pool_new(NULL, "plan_offload");

@@ -183,11 +183,14 @@ static Err pgraph_not_yet(const PGraph *graph, int32_t n, int32_t v)
     const char *reader = graph->nodes[n].name, *value = graph->values[v].name;
     int32_t     producer = graph->values[v].producer;
     if (producer == n)
-        return fail(E_FORMAT, "node %s: reads %s before any node has produced it, and produces it itself: "
-                    "what exists before the first node must be persistent", reader, value);
-    return fail(E_FORMAT, "node %s: reads %s before any node has produced it: node %s, further down, "
-                "does; list the nodes in an order in which they can run (a cycle has none)", reader,
-                value, graph->nodes[producer].name);
+        return fail(E_FORMAT,
+                    "node %s: reads %s before any node has produced it, and produces it itself: "
+                    "what exists before the first node must be persistent",
+                    reader, value);
+    return fail(E_FORMAT,
+                "node %s: reads %s before any node has produced it: node %s, further down, "
+                "does; list the nodes in an order in which they can run (a cycle has none)",
+                reader, value, graph->nodes[producer].name);
 }
 
 /* Walks the input order: what is read must exist, and must not have been taken over. */
@@ -209,11 +212,14 @@ static Err pgraph_check_order(const PGraph *graph, int32_t *writer, int32_t *tak
             int32_t v = node->out[i], root = pgraph_root(graph, v);
             if (root != v && !graph->values[root].persistent && writer[root] < 0
                 && !pgraph_has(node->out, node->n_out, root))
-                return fail(E_FORMAT, "node %s: produces %s, a view of %s, which does not exist yet",
+                return fail(E_FORMAT,
+                            "node %s: produces %s, a view of %s, which does not exist yet",
                             node->name, graph->values[v].name, graph->values[root].name);
             if (writer[v] < 0 && graph->values[v].producer != n)
-                return fail(E_FORMAT, "value %s: its producer must be %s, the first node that outputs "
-                            "it", graph->values[v].name, node->name);
+                return fail(E_FORMAT,
+                            "value %s: its producer must be %s, the first node that outputs "
+                            "it",
+                            graph->values[v].name, node->name);
             writer[v] = n;
             taker[v]  = -1;
         }

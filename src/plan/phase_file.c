@@ -81,8 +81,8 @@ static int32_t first_buffer(const PlanBuffers *all, int32_t step)
     return i;
 }
 
-static double range_cost(const Engine *engine, const Program *program, PhaseRange range, double whole,
-                         bool base)
+static double range_cost(const Engine *engine, const Program *program, PhaseRange range,
+                         double whole, bool base)
 {
     double micro = 0;
     if (!phase_joined(program))
@@ -151,8 +151,8 @@ Err figure_read(const Json *object, const char *key, int64_t here)
     return OK;
 }
 
-static Err offsets_read(const Json *phase, const char *key, const PlanBuffers *all, PhaseRange range,
-                        int64_t *offsets)
+static Err offsets_read(const Json *phase, const char *key, const PlanBuffers *all,
+                        PhaseRange range, int64_t *offsets)
 {
     const Json *list = NULL;
     int32_t     first = first_buffer(all, range.from), n = first_buffer(all, range.to) - first;

@@ -130,8 +130,8 @@ Err plan_buffers_place(Pool *pool, const PGraph *graph, const Plan *plan, int64_
 
 /* Persistent values lie at the bottom, one after the other, for all steps. Returns where they
  * end. */
-static int64_t placed_persistent(const PGraph *graph, const Plan *plan, PlacedRange *placed, int32_t *n,
-                                 int64_t *offset)
+static int64_t placed_persistent(const PGraph *graph, const Plan *plan, PlacedRange *placed,
+                                 int32_t *n, int64_t *offset)
 {
     int64_t at = 0;
     for (int32_t v = 0; v < graph->n_values; v++) {
@@ -147,7 +147,8 @@ static int64_t placed_persistent(const PGraph *graph, const Plan *plan, PlacedRa
 
 /* The planner has placed this plan before, within the budget or as low as possible; the same search
  * gives the same offsets. */
-Err plan_placed_ranges(Pool *pool, const PGraph *graph, const Plan *plan, PlacedRange **placed, int32_t *n)
+Err plan_placed_ranges(Pool *pool, const PGraph *graph, const Plan *plan, PlacedRange **placed,
+                       int32_t *n)
 {
     PlanBuffers all;
     int64_t     aims[] = { plan->budget_bytes, 0 }, arena_bytes = -1;

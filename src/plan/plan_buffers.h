@@ -42,7 +42,8 @@ typedef struct PlacedRange {
 
 /* All placed ranges of a plan that was placed (arena_bytes is set): persistent values first, then
  * by first_step. Ranges of 0 bytes are left out. */
-Err plan_placed_ranges(Pool *pool, const PGraph *graph, const Plan *plan, PlacedRange **placed, int32_t *n);
+Err plan_placed_ranges(Pool *pool, const PGraph *graph, const Plan *plan, PlacedRange **placed,
+                       int32_t *n);
 
 /* The host slots, one from a value's save to its free_host. Host-resident values are left out: they
  * keep their slots. */

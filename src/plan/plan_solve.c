@@ -89,7 +89,8 @@ static void solve_one(PlanSolve *s, SolveFn *solver, const SolverArgs *args, int
 }
 
 /* Runs one solver with several arguments, two at a time; found lives in s->pool. */
-static void solve_many(PlanSolve *s, SolveFn *solver, const SolverArgs *args, int32_t n, RunList *found)
+static void solve_many(PlanSolve *s, SolveFn *solver, const SolverArgs *args, int32_t n,
+                       RunList *found)
 {
     Pool *pools[TOURNAMENT_RUNS];
     for (int32_t i = 0; i < n; i++)
@@ -391,8 +392,12 @@ void solve_asked(PlanSolve *s, int64_t budget, RunList *best)
 void solve_begin(PlanSolve *s, Pool *pool, const PGraph *graph, const PlanOptions *options,
                  const Plan *keep_all)
 {
-    *s = (PlanSolve){ .pool = pool, .graph = graph, .options = *options, .task = task_new(pool, graph),
-                  .keep_all_bytes = keep_all->live_bytes, .bound_bytes = keep_all->bound_bytes };
+    *s = (PlanSolve){ .pool = pool,
+                      .graph = graph,
+                      .options = *options,
+                      .task = task_new(pool, graph),
+                      .keep_all_bytes = keep_all->live_bytes,
+                      .bound_bytes = keep_all->bound_bytes };
     s->rungs = graph->n_nodes <= 1000 ? LADDER_MAX : graph->n_nodes <= 4000 ? 10 : 4;
     s->effort = options->effort > 0 ? options->effort : plan_default_effort(s->task->n_nodes);
     s->begin_s = clock_now();

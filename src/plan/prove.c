@@ -39,7 +39,8 @@ static int32_t prove_choose(Pool *pool, const Task *task, int32_t *chosen)
 }
 
 /* The largest bound over the moments. tight: moments at which memory costs something. */
-static void prove_min_cuts(const Task *task, int64_t budget, Proof *proof, bool *tight, int32_t *best)
+static void prove_min_cuts(const Task *task, int64_t budget, Proof *proof, bool *tight,
+                           int32_t *best)
 {
     Pool    *temp = pool_new(NULL, "prove");
     int32_t *chosen = NEWN(temp, int32_t, task->n_nodes + 1);
@@ -65,11 +66,13 @@ static Err prove_moments(Pool *temp, const Task *task, const Plan *plan, const b
     Milp       milp;
     MilpAnswer answer;
     int32_t    size = task->n_nodes + task->n_values;
-    int32_t    max_moments = PROVE_COLUMNS / size > PROVE_MOMENTS ? PROVE_MOMENTS : PROVE_COLUMNS / size;
+    int32_t    max_moments = PROVE_COLUMNS / size > PROVE_MOMENTS ? PROVE_MOMENTS
+                                                                  : PROVE_COLUMNS / size;
     double     unit = task->base_cost > 0 ? task->base_cost / 10000 : 1;
     double     extra = plan->cost - task->base_cost;
-    if (max_moments < 1 || !milp_can_solve()
-        || moments_build(temp, task, options->budget_bytes, tight, best, max_moments, unit, &milp) == 0)
+    if (max_moments < 1 || !milp_can_solve() ||
+        moments_build(temp, task, options->budget_bytes, tight, best, max_moments, unit, &milp) ==
+            0)
         return OK;
     TRY(milp_solve(temp, &milp, extra / unit + 1e-4, seconds, &answer));
     proof->any_cost = fmax(proof->any_cost, task->base_cost + fmin(answer.bound * unit, extra));

@@ -51,8 +51,10 @@ Err device_cpu(Pool *pool, const DeviceOptions *options, Device **out)
     omp_set_dynamic(0);
     omp_set_num_threads(device->threads);
 
-    if (options->backend && strcmp(options->backend, "builtin") && strcmp(options->backend, "onednn"))
-        return fail(E_USAGE, "unknown backend '%s'; there are 'onednn' and 'builtin'", options->backend);
+    if (options->backend && strcmp(options->backend, "builtin") &&
+        strcmp(options->backend, "onednn"))
+        return fail(E_USAGE, "unknown backend '%s'; there are 'onednn' and 'builtin'",
+                    options->backend);
     bool builtin = options->backend && !strcmp(options->backend, "builtin");
     device->backend = builtin ? backend_builtin() : backend_dnnl();
     if (!device->backend) {
@@ -96,10 +98,11 @@ static Err device_processor(Pool *pool, const Profile *profile, const DeviceOpti
 {
     DeviceOptions with = *options;
     if (with.threads && profile->threads && with.threads != profile->threads)
-        return fail(E_USAGE,
-                    "the profile %s holds for %lld threads, not %d; omit --threads, or run plimsoll "
-                    "probe with it",
-                    profile->name, (long long)profile->threads, with.threads);
+        return fail(
+            E_USAGE,
+            "the profile %s holds for %lld threads, not %d; omit --threads, or run plimsoll "
+            "probe with it",
+            profile->name, (long long)profile->threads, with.threads);
     with.threads = profile->threads ? (int)profile->threads : with.threads;
     TRY(device_cpu(pool, &with, out));
     Device *device = *out;
@@ -115,8 +118,8 @@ static Err device_processor(Pool *pool, const Profile *profile, const DeviceOpti
 
 /* The GPU's description, as cuDNN writes it, lies beside its profile if there was access to such
  * a GPU. With it, algorithms and their workspaces can be chosen without the GPU. */
-static void device_described_kernels(Pool *pool, const Profile *profile, const DeviceOptions *options,
-                                Device *device)
+static void device_described_kernels(Pool *pool, const Profile *profile,
+                                     const DeviceOptions *options, Device *device)
 {
     const char *path;
     char       *json;

@@ -67,13 +67,13 @@ typedef struct EveryConfig {     /* the sections validate, sample and save */
  * plan file may ask for, and what the planner tries. */
 enum { MAX_CHUNKS = 4096, OFFERED_CHUNKS = 256 };
 
-/* Choices beyond the recipe file; { 0 }: every lever at its default. `fit` sets them (fit/fit.h) and
- * a plan file stores them. `release` and `host` are exact; the others may change rounding. */
+/* Choices beyond the recipe file; { 0 }: every lever at its default. `fit` sets them (fit/fit.h)
+ * and a plan file stores them. `release` and `host` are exact; the others may change rounding. */
 typedef struct Levers {
     int64_t split;               /* each micro-batch of the recipe is divided into this many; 0: it
                                   * is not. batch and accumulate then describe the smaller ones */
-    int64_t sample_chunks;       /* sequences of per-sample operators run in this many chunks; 0: whole */
-    int64_t loss_chunks;         /* the loss and the rows before it run in this many chunks; 0: whole.
+    int64_t sample_chunks; /* sequences of per-sample operators run in this many chunks; 0: whole */
+    int64_t loss_chunks;   /* the loss and the rows before it run in this many chunks; 0: whole.
                                   * Excludes sample_chunks */
     int64_t max_workspace;       /* algorithms that need more bytes are replaced by leaner ones; 0:
                                   * no limit */
@@ -163,7 +163,7 @@ typedef struct TrainingGraph {
     int32_t    chunked;          /* nodes that run in chunks (levers.sample_chunks, loss_chunks) */
 } TrainingGraph;
 
-const char *recipe_no_release(const Recipe *recipe);  /* why levers.release is impossible, or NULL */
+const char *recipe_no_release(const Recipe *recipe); /* why levers.release is impossible, or NULL */
 const char *recipe_no_split(const Recipe *recipe);  /* why micro-batches must stay whole, or NULL */
 /* The largest number of equal sample chunks to try: single samples, up to OFFERED_CHUNKS. */
 int64_t     recipe_max_chunks(const Recipe *recipe);

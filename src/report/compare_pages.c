@@ -5,7 +5,8 @@
 
 enum { PAGE_BUDGETS = 6, NAME_MAX = 25 };       /* budgets side by side, and columns of a name */
 
-/* "yes"; "+5.7%" for a plan that is that much slower; "re-plan" if none was searched for; "no"; "?". */
+/* "yes"; "+5.7%" for a plan that is that much slower; "re-plan" if none was searched for; "no";
+ * "?". */
 static const char *cell_text(const CompareCell *cell, char *room, size_t n)
 {
     if (cell->verdict == VERDICT_NO)

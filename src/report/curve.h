@@ -1,4 +1,5 @@
-/* curve.h -- budget against time, as JSON and in words, for fit --curve and the pages of explain. */
+/* curve.h -- budget against time, as JSON and in words, for fit --curve and the pages of
+ * explain. */
 #ifndef REPORT_CURVE_H
 #define REPORT_CURVE_H
 

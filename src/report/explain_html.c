@@ -50,7 +50,8 @@ static void column_write(JsonOut *o, const char *key, const Column *column)
     json_out_string(o, key, text.at ? text.at : "");
 }
 
-/* Texts that many buffers share are sent once and referred to by index, in the order of first use. */
+/* Texts that many buffers share are sent once and referred to by index, in the order of first
+ * use. */
 typedef struct Words {
     Pool        *pool;
     const char **list;
@@ -251,8 +252,9 @@ static void page_state(HtmlPage *p)
         const Value *v = value_at(engine->graph, i);
         if (engine->offset[i] < 0)
             continue;
-        page_buffer(p, columns, &(LiveBuffer){ i, -1, v->mem_class, v->module, v->source, v->bytes, 0,
-                                               0 }, engine->offset[i]);
+        page_buffer(p, columns,
+                    &(LiveBuffer){ i, -1, v->mem_class, v->module, v->source, v->bytes, 0, 0 },
+                    engine->offset[i]);
         n++;
     }
     json_out_object(p->o, "state");

@@ -98,29 +98,36 @@ static void bottlenecks_json(JsonOut *o, const Explained *e)
     json_out_end(o);
 }
 
-/* Live bytes at every run, state included: one number per run, in the order of the plan. */
-static void timeline_json(JsonOut *o, const Explained *e)
+/* One number for every run of a phase, in the order of the plan: live bytes, state included, or the
+ * predicted time in nanoseconds. */
+static void timeline_row(JsonOut *o, const Engine *engine, const char *phase, bool times)
 {
-    const Engine *engine = e->sheet->engine;
+    json_out_row(o, times ? "ns" : "live_bytes");
+    for (int k = 0; k < engine->n_programs; k++) {
+        const Program *p = &engine->programs[k];
+        for (int32_t s = 0; s < p->plan->n_steps; s++) {
+            Step    step = p->plan->steps[s];
+            int32_t node = step.kind == STEP_RUN ? p->node_of[step.id] : -1;
+            if (node < 0 || strcmp(phase_public_name(engine->graph->nodes[node].phase), phase))
+                continue;
+            json_out_int(o, NULL,
+                         times ? (int64_t)(engine->node_ns[node] + 0.5)
+                               : p->meter.curve[s] + p->live_bytes - p->meter.live_bytes);
+        }
+    }
+    json_out_end(o);
+}
+
+static void timeline_json(JsonOut *o, const Engine *engine, const PhaseRow *phases, int32_t n)
+{
     json_out_array(o, "timeline");
-    for (int32_t i = 0; i < e->n_phases; i++) {
-        if (!e->phases[i].steps)
+    for (int32_t i = 0; i < n; i++) {
+        if (!phases[i].steps)
             continue;
         json_out_object_row(o, NULL);
-        json_out_string(o, "phase", e->phases[i].name);
-        json_out_row(o, "live_bytes");
-        for (int k = 0; k < engine->n_programs; k++) {
-            const Program *p = &engine->programs[k];
-            for (int32_t s = 0; s < p->plan->n_steps; s++) {
-                Step step = p->plan->steps[s];
-                if (step.kind != STEP_RUN)
-                    continue;
-                Phase phase = engine->graph->nodes[p->node_of[step.id]].phase;
-                if (!strcmp(phase_public_name(phase), e->phases[i].name))
-                    json_out_int(o, NULL, p->meter.curve[s] + p->live_bytes - p->meter.live_bytes);
-            }
-        }
-        json_out_end(o);
+        json_out_string(o, "phase", phases[i].name);
+        timeline_row(o, engine, phases[i].name, false);
+        timeline_row(o, engine, phases[i].name, true);
         json_out_end(o);
     }
     json_out_end(o);
@@ -222,6 +229,7 @@ static void plan_json(JsonOut *o, const Explained *e)
         json_out_string(o, "peak_node", node_text(e->fit_sheet->engine->graph, e->fit_sheet->node));
         classes_json(o, e->fit_sheet->classes, e->fit_sheet->gap_bytes);
         phases_json(o, e->fit_phases, e->n_fit_phases);
+        timeline_json(o, e->fit->engine, e->fit_phases, e->n_fit_phases);
     }
     json_out_end(o);
 }
@@ -334,7 +342,7 @@ Err explain_json(FILE *to, const Explained *e)
     json_out_object(&o, NULL);
     explain_json_members(&o, e);
     tensors_json(&o, e->sheet);
-    timeline_json(&o, e);
+    timeline_json(&o, e->sheet->engine, e->phases, e->n_phases);
     json_out_end(&o);
     return json_out_done(&o);
 }

@@ -109,7 +109,8 @@ static void md_class(const Md *m, Class mem_class, const char *heading)
     for (int32_t i = 0; i < m->e->n_bottlenecks && shown < MD_ROWS; i++) {
         const Bottleneck *b = &m->e->bottlenecks[i];
         size_t            n = strlen(class_name(mem_class));
-        if (!b->each || strncmp(b->what, class_name(mem_class), n) || (b->what[n] && b->what[n] != ' '))
+        if (!b->each || strncmp(b->what, class_name(mem_class), n) ||
+            (b->what[n] && b->what[n] != ' '))
             continue;
         text_add(m->to, "| %d | %s | %s | %s | `%s` |\n", b->n,
                  b->what[n] ? b->what + n + 1 : "workspace", bytes_text(b->each),

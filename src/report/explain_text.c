@@ -155,7 +155,8 @@ static void phases(const TextPage *p)
         row(p, phase_text(p, &p->e->phases[i]), p->e->phases[i].peak_bytes);
 }
 
-/* Live bytes at every run of the program with the peak; each column shows the largest of its runs. */
+/* Live bytes at every run of the program with the peak; each column shows the largest of its
+ * runs. */
 static void over_time(const TextPage *p)
 {
     const Program *program = p->e->sheet->program;
@@ -219,7 +220,8 @@ static void budgets(const TextPage *p)
         fputc('\n', p->to);
     }
     if (e->minimum_bytes)
-        print_sentence(p->to, "  minimum budget: at most %s bytes (%s): %s; fit searches longer and "
+        print_sentence(p->to,
+                       "  minimum budget: at most %s bytes (%s): %s; fit searches longer and "
                        "may find less",
                        count_text(e->minimum_bytes + e->device->runtime_bytes),
                        bytes_text(e->minimum_bytes + e->device->runtime_bytes), e->minimum_how);

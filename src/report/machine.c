@@ -32,8 +32,9 @@ const char *runtime_text(Pool *pool, const Device *device, int64_t runtime_bytes
                                      "count against a budget";
     return pool_print(pool, "outside the arena: %s bytes (%s)%s, %s%s", count_text(runtime_bytes),
                       bytes_text(runtime_bytes), what,
-                      device->described ? "by the profile " : "measured when the device was opened, "
-                                                              "and by the step's launches",
+                      device->described ? "by the profile "
+                                        : "measured when the device was opened, "
+                                          "and by the step's launches",
                       device->described ? device->profile->name : "");
 }
 

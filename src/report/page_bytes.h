@@ -1,5 +1,5 @@
-/* page_bytes.h -- the HTML page, its style and its script, which scripts/embed.cmake turns into arrays
- * (page.c in the build folder) from src/report/page/. */
+/* page_bytes.h -- the HTML page, its style and its script, which scripts/embed.cmake turns into
+ * arrays (page.c in the build folder) from src/report/page/. */
 #ifndef REPORT_PAGE_BYTES_H
 #define REPORT_PAGE_BYTES_H
 

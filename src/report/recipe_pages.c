@@ -129,8 +129,8 @@ static void add_fields(const Reference *r, const char *section, const Field *fie
     }
 }
 
-/* Rows that the tables do not describe fully: `system`, which must be given, and a default that each
- * system chooses. True: the row was added. */
+/* Rows that the tables do not describe fully: `system`, which must be given, and a default that
+ * each system chooses. True: the row was added. */
 static bool add_special(const Reference *r, const char *section, const Field *f)
 {
     Pool *pool = r->to->pool;

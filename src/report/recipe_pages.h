@@ -5,8 +5,8 @@
 #include "base/text.h"
 #include "recipe/recipe.h"
 
-/* Every section, with type, range, default and meaning of each key, as text of at most 100 columns or
- * as Markdown. only: the `model` section of this system alone; NULL: of every system. */
+/* Every section, with type, range, default and meaning of each key, as text of at most 100 columns
+ * or as Markdown. only: the `model` section of this system alone; NULL: of every system. */
 void recipe_reference(Text *to, const ModelDef *only, bool markdown);
 
 #endif

@@ -96,7 +96,9 @@ static int32_t chunk_levels(Chunking *c)
         c->level[i] = 0;
         for (int j = 0; j < n->n_in; j++) {
             int32_t producer = chunk_producer(c, n->in[j]);
-            int32_t after = producer < 0 ? 0 : c->level[producer] + (c->inside[producer] && !c->inside[i]);
+            int32_t after = producer < 0
+                                ? 0
+                                : c->level[producer] + (c->inside[producer] && !c->inside[i]);
             c->level[i] = after > c->level[i] ? after : c->level[i];
         }
         deepest = c->level[i] > deepest ? c->level[i] : deepest;

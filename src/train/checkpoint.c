@@ -450,8 +450,8 @@ Err checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t st
 
 /* The JSON is read too, although sampling needs only the weights: if it is damaged, their checksum
  * cannot be trusted. */
-static Err checkpoint_put_weights(Pool *pool, Session *session, const char *folder, int64_t step, bool raw,
-                       bool *averaged)
+static Err checkpoint_put_weights(Pool *pool, Session *session, const char *folder, int64_t step,
+                                  bool raw, bool *averaged)
 {
     RunState state = { 0 };
     char     path[FILE_PATH_MAX];

@@ -20,7 +20,7 @@ typedef enum Due {
 typedef struct RunState {        /* what a run needs besides its tensors */
     int64_t step;                /* steps done */
     Due     due;                 /* for the last step */
-    double  loss, ms;            /* of the last step, for its log entry; kept while something is due */
+    double  loss, ms; /* of the last step, for its log entry; kept while something is due */
     int64_t drawn;               /* samples drawn from the data */
     int64_t samples;             /* number of samples in the data; 0: not known */
     int64_t seed;

@@ -6,7 +6,8 @@
 
 size_t  feed_bytes(const FeedBuffer *feed);          /* of one micro-batch, after the split */
 int64_t feeds_rows_loaded(const Feeds *feeds);       /* samples loaded together, before the split */
-/* Loads one row, or all of them: into `into` (per served feed), or the feeds' own buffers (NULL). */
+/* Loads one row, or all of them: into `into` (per served feed), or the feeds' own buffers
+ * (NULL). */
 Err     feeds_load_row(const Feeds *feeds, void *const *into, int64_t drawn, int64_t row,
                        bool in_order, Work work);
 Err     feeds_load(const Feeds *feeds, int64_t drawn, bool in_order);

@@ -158,9 +158,9 @@ static int call_order(const void *a, const void *b)
 }
 
 /* A node's time is the median of its samples, which a single interruption does not change. The
- * times are then scaled so that they sum to the best plain step (on a GPU, to the median of steps in
- * a row): this includes the time between nodes and excludes the overhead of measuring. Equal nodes
- * share one time, their mean, so that sums stay right. */
+ * times are then scaled so that they sum to the best plain step (on a GPU, to the median of steps
+ * in a row): this includes the time between nodes and excludes the overhead of measuring. Equal
+ * nodes share one time, their mean, so that sums stay right. */
 void stopwatch_file(Pool *pool, const Stopwatch *s, Profile *profile, Measured *m)
 {
     const Graph *graph = s->graph.graph;

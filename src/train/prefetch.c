@@ -1,9 +1,9 @@
 /* prefetch.c -- threads that load the next micro-batches while a step runs.
  *
- * Sets of buffers form a ring, one micro-batch each, in the order of the run. Each idle loader takes
- * the next row of the ring. The training loop takes the oldest set in exchange for its own buffers,
- * and the ring advances. There are enough sets that every loader has a row to load, even if a
- * micro-batch has only one. */
+ * Sets of buffers form a ring, one micro-batch each, in the order of the run. Each idle loader
+ * takes the next row of the ring. The training loop takes the oldest set in exchange for its own
+ * buffers, and the ring advances. There are enough sets that every loader has a row to load, even
+ * if a micro-batch has only one. */
 #include "train/feeds_int.h"
 
 #include <pthread.h>
@@ -153,8 +153,9 @@ Err feeds_prefetch(Pool *pool, Feeds *feeds)
  * wanted; all loaders are idle then. */
 static PrefetchSet *ring_wait(Prefetcher *p, int64_t drawn)
 {
-    PrefetchSet *set = p->drawn >= 0 && p->drawn + p->taken * p->rows == drawn ? ring_at(p, p->taken)
-                                                                       : NULL;
+    PrefetchSet *set = p->drawn >= 0 && p->drawn + p->taken * p->rows == drawn
+                           ? ring_at(p, p->taken)
+                           : NULL;
     if (!set)
         p->drawn = -1;                       /* no loader begins another row */
     while (set ? set->done < p->rows : p->done < p->begun)

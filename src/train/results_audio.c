@@ -1,8 +1,8 @@
 /* results_audio.c -- audio as an image: waveforms with their spectrograms below.
  *
- * The width shows the whole clip. The spectrogram goes from 0 (bottom) to half the sample rate, with
- * Hann windows of WINDOW samples. Brightness is the level, from FLOOR_DB below the loudest point of
- * the clip. */
+ * The width shows the whole clip. The spectrogram goes from 0 (bottom) to half the sample rate,
+ * with Hann windows of WINDOW samples. Brightness is the level, from FLOOR_DB below the loudest
+ * point of the clip. */
 #include "train/sample.h"
 
 #include "data/raster.h"

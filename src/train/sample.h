@@ -25,7 +25,7 @@ typedef struct SampleOptions {
 typedef struct SampleReport {
     const char **files;          /* in the order written */
     int32_t      n_files, cap_files;
-    const char **about;          /* n lines: what each sample was drawn from; NULL: nothing to say */
+    const char **about; /* n lines: what each sample was drawn from; NULL: nothing to say */
     int64_t      step;           /* of the checkpoint */
     bool         averaged;       /* averaged weights were used */
     int64_t      planned_bytes, measured_bytes;

@@ -40,7 +40,7 @@ typedef struct Trainer {
     Pool               *held;        /* holds the lock on the run's folder */
     RunLog              log;
     RunState            state;
-    bool                begun;       /* a step has begun: values of the checkpoint may have changed */
+    bool                begun; /* a step has begun: values of the checkpoint may have changed */
     int32_t             counters[COUNTER_WORDS];     /* for the next step */
     float               rates[RATE_GROUPS + 2];
     float               progress[PROGRESS_WORDS];    /* after the last step */
@@ -283,7 +283,7 @@ static Err train_step(Trainer *t, double *loss)
         TRY(session_run(t->session, PHASE_MICRO));
     }
     t->begun = true;
-    TRY(session_run(t->session, PHASE_UPDATE));       /* changes nothing if the step is not finite */
+    TRY(session_run(t->session, PHASE_UPDATE)); /* changes nothing if the step is not finite */
     train_feed_ahead(t);
     TRY(session_read(t->session, g->loss.id, &loss_now));
     TRY(session_read(t->session, g->progress.id, t->progress));
@@ -459,7 +459,8 @@ static Err train_phases(Pool *pool, Trainer *t)
     if (o->given || (!sample && !t->recipe->validate.every))
         return OK;
     if (sample && !o->out && !o->quiet)
-        fprintf(stderr, "nothing is sampled: samples are written to RUN, and --out RUN is not set\n");
+        fprintf(stderr,
+                "nothing is sampled: samples are written to RUN, and --out RUN is not set\n");
     return phases_open(pool, t->session, t->recipe, &t->graph, o->out, o->quiet, &t->phases);
 }
 

@@ -1,5 +1,5 @@
-/* weights.h -- loads weights from a safetensors file into a session: those of a run for sampling, or
- * starting weights. Batch-norm statistics are loaded too if the file has them. */
+/* weights.h -- loads weights from a safetensors file into a session: those of a run for sampling,
+ * or starting weights. Batch-norm statistics are loaded too if the file has them. */
 #ifndef TRAIN_WEIGHTS_H
 #define TRAIN_WEIGHTS_H
 

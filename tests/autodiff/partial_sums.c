@@ -76,7 +76,8 @@ static void two_readers(void)                    /* two biases, one gradient: wr
     Shape  shape;
     Graph *graph = backward(pool, 550, joined);
     const Node *producer = summed(graph, "first.b", &shape);
-    CHECK(producer->op == &op_silu_grad && producer->n_out == 2 && shape_same(shape, SHAPE(35, 40)));
+    CHECK(producer->op == &op_silu_grad && producer->n_out == 2 &&
+          shape_same(shape, SHAPE(35, 40)));
     CHECK(producer == summed(graph, "other.b", &shape));
     pool_free(pool);
 }

@@ -87,8 +87,8 @@ static void ladder(const char *const *sets, int n_sets)
         }
         pool_free(one);
     }
-    /* A rung below, not a byte: the minimum is the smallest arena that one search found, and another
-     * search may find a slightly smaller one. */
+    /* A rung below, not a byte: the minimum is the smallest arena that one search found, and
+     * another search may find a slightly smaller one. */
     CHECK(!run(sets, n_sets, min - (max - min) / RUNGS, &err, &engine, pool));
     CHECK_INT(err, E_BUDGET);
     pool_free(pool);

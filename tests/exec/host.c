@@ -41,8 +41,8 @@ static void fake_event_free(const Device *device, void *event)
     free(event);
 }
 
-static Err late_copy(const Device *device, CopyDirection way, void *to, const void *from, size_t bytes,
-                     void *event)
+static Err late_copy(const Device *device, CopyDirection way, void *to, const void *from,
+                     size_t bytes, void *event)
 {
     FakeEvent *m = event;
     (void)device;
@@ -54,8 +54,8 @@ static Err late_copy(const Device *device, CopyDirection way, void *to, const vo
     return OK;
 }
 
-static Err early_copy(const Device *device, CopyDirection way, void *to, const void *from, size_t bytes,
-                      void *event)
+static Err early_copy(const Device *device, CopyDirection way, void *to, const void *from,
+                      size_t bytes, void *event)
 {
     FakeEvent *m = event;
     (void)device, (void)way;

@@ -111,7 +111,8 @@ static void chains_overlap(void)
     pool_free(c->pool);
 }
 
-/* The same, but the second chain's first result overwrites what the first chain's last one reads. */
+/* The same, but the second chain's first result overwrites what the first chain's last one
+ * reads. */
 static void a_shared_place_holds_back(void)
 {
     LaneCase *c = case_new();

@@ -1,8 +1,8 @@
 /* launch_groups.c -- launches that run as one: a device that accumulates gradients and updates
  * parameters in groups trains to the same bits as one that runs them one by one.
  *
- * The device is simulated on the CPU: it has the CPU's kernels, and runs several nodes at once where
- * a GPU does. */
+ * The device is simulated on the CPU: it has the CPU's kernels, and runs several nodes at once
+ * where a GPU does. */
 #include "test.h"
 
 #include "base/hash.h"

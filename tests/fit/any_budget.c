@@ -86,8 +86,8 @@ int main(int argc, char **argv)
             continue;
         test_name = smalls[i].recipe;
         int64_t exact = budgets(i, ALLOW_NONE), all = budgets(i, ALLOW_DEFAULT);
-        printf("%s: minimum %lld by exact levers, %lld by all\n", smalls[i].recipe, (long long)exact,
-               (long long)all);
+        printf("%s: minimum %lld by exact levers, %lld by all\n", smalls[i].recipe,
+               (long long)exact, (long long)all);
         CHECK(all <= exact);
     }
     return test_end();

@@ -1,4 +1,5 @@
-/* compare.c -- rows of a comparison agree with explain, failures are rows, pages are well formed. */
+/* compare.c -- rows of a comparison agree with explain, failures are rows, pages are well
+ * formed. */
 #include "test.h"
 
 #include "base/clock.h"

@@ -98,8 +98,8 @@ static void tables_agree(const Json *json)
     CHECK_INT(live, number(json, "live_bytes"));
     CHECK(number(json, "minimum_bytes") <= peak);
 
-    /* Every phase has its public name, one of them is the peak's, and each has its curve (saving runs
-     * no node). */
+    /* Every phase has its public name, one of them is the peak's, and each has its curve (saving
+     * runs no node). */
     const Json *phases = json_get(json, "phases");
     int64_t     highest = 0;
     bool        named = false;

@@ -1,5 +1,5 @@
-/* fit.c -- levers by word, split micro-batches, gradient release, and plan files: written, read back
- * and refused. */
+/* fit.c -- levers by word, split micro-batches, gradient release, and plan files: written, read
+ * back and refused. */
 #include "test.h"
 
 #include "base/file.h"
@@ -282,8 +282,8 @@ static void chunks(void)
         CHECK_NEAR(proof.cost_ns, fit.step_ns, 1);
     }
     unlink(PLAN);
-    /* Within a budget, the bound on time is between every node once and the plan; the minimum is not
-     * below the bound on bytes. */
+    /* Within a budget, the bound on time is between every node once and the plan; the minimum is
+     * not below the bound on bytes. */
     FitOptions how = { .budget_bytes = 1, .effort = 300, .allow = ALLOW_NONE };
     CHECK_INT(fit_run(pool, asked, device, &how, &fit), E_BUDGET);
     CHECK_OK(engine_prove(pool, fit.engine, 1, 1, &proof));

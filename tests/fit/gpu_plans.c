@@ -1,5 +1,5 @@
-/* gpu_plans.c -- plans for an H200, made without one, have the arenas that runs on an H200 then used
- * (docs/dev/CUDA.md). Skips where the CUDA plugin was not built or has another cuDNN. */
+/* gpu_plans.c -- plans for an H200, made without one, have the arenas that runs on an H200 then
+ * used (docs/dev/CUDA.md). Skips where the CUDA plugin was not built or has another cuDNN. */
 #include "test.h"
 
 #include "base/file.h"
@@ -43,9 +43,9 @@ static void arenas(void)
     }
 }
 
-/* A plan made from a GPU's profile is accepted on the GPU itself, under its other name, and where its
- * libraries need a little less workspace than the plan has; never where they need more, and never on
- * another GPU. */
+/* A plan made from a GPU's profile is accepted on the GPU itself, under its other name, and where
+ * its libraries need a little less workspace than the plan has; never where they need more, and
+ * never on another GPU. */
 static void elsewhere(void)
 {
     Pool         *pool = pool_new(NULL, "elsewhere");

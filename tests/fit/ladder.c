@@ -134,7 +134,8 @@ static void rung(Pool *parent, const Recipe *recipe, const Device *device, const
         printf("  %11lld: %11lld, %lld x %lld%s%s%s%s, %3d recomputed, %+.1f %%\n",
                (long long)how->budget_bytes, (long long)fit.engine->arena_bytes,
                (long long)fit.recipe->batch, (long long)fit.recipe->accumulate,
-               levers->release ? ", released" : "", levers->sample_chunks > 1 ? ", sample chunks" : "",
+               levers->release ? ", released" : "",
+               levers->sample_chunks > 1 ? ", sample chunks" : "",
                levers->loss_chunks > 1 ? ", loss chunks" : "",
                levers->stored_attention ? ", attention stored" : "", fit.engine->recomputed,
                100 * (fit.step_ns / fit.default_ns - 1));
@@ -162,7 +163,8 @@ static void ladder(const Small *small, bool exact)
 
     how.budget_bytes = 1;
     CHECK_INT(fit_run(pool, recipe, device, &how, &minimum), E_BUDGET);
-    CHECK(minimum.bound_bytes <= minimum.minimum_bytes && minimum.minimum_bytes < keep.default_bytes);
+    CHECK(minimum.bound_bytes <= minimum.minimum_bytes &&
+          minimum.minimum_bytes < keep.default_bytes);
     printf("%s, %s levers: everything kept %lld, minimum %lld, bound %lld, state %lld\n",
            small->recipe, exact ? "exact" : "all", (long long)keep.default_bytes,
            (long long)minimum.minimum_bytes, (long long)minimum.bound_bytes,

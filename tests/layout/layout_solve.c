@@ -209,8 +209,9 @@ static void bad_input(void)
 static void huge_sizes(void)
 {
     const int64_t max_size = (int64_t)1 << 62;
-    Buffer fits[] = { { 0, 2, max_size, 1, 0, 0 }, { 1, 3, max_size - 2, 1, 0, 0 }, { 3, 9, max_size, 1, 0,
-        0 } };
+    Buffer        fits[] = { { 0, 2, max_size, 1, 0, 0 },
+                             { 1, 3, max_size - 2, 1, 0, 0 },
+                             { 3, 9, max_size, 1, 0, 0 } };
     CHECK_INT(SOLVE(fits, .capacity = 0).arena_bytes, INT64_MAX - 1);
 
     Pool        *pool = pool_new(NULL, "test");
@@ -343,8 +344,9 @@ static void capacity_too_small(void)
     LayoutResult  r;
     LayoutOptions options = { .capacity = 19 };
     CHECK_INT(layout_solve(pool, b, 2, &options, &r), E_BUDGET);
-    CHECK_TEXT(err_text(), "2 buffers do not fit 19 bytes: the smallest arena possible takes 20 bytes "
-                        "(20 B), and no layout can be below 20 bytes");
+    CHECK_TEXT(err_text(),
+               "2 buffers do not fit 19 bytes: the smallest arena possible takes 20 bytes "
+               "(20 B), and no layout can be below 20 bytes");
     CHECK_INT(r.arena_bytes, 20);
     CHECK_OK(layout_check(b, 2, 20));
     pool_free(pool);
@@ -375,7 +377,8 @@ static void what_is_named_is_found_again(void)
         CHECK_OK(layout_within(pool, copy, N, &how, &result));
         CHECK_OK(layout_check(copy, N, smallest.arena_bytes));
         for (int quarter = 1; quarter < 4; quarter++) {
-            how.capacity = smallest.bound_bytes + (smallest.arena_bytes - smallest.bound_bytes) * quarter / 4;
+            how.capacity = smallest.bound_bytes +
+                           (smallest.arena_bytes - smallest.bound_bytes) * quarter / 4;
             memcpy(copy, buffers, sizeof buffers);
             Err err = layout_within(pool, copy, N, &how, &result);
             CHECK(err == OK || err == E_BUDGET);

@@ -1,4 +1,5 @@
-/* dit3d.c -- settings that DiT3D refuses, with their messages; the shapes it builds; its sampler. */
+/* dit3d.c -- settings that DiT3D refuses, with their messages; the shapes it builds; its
+ * sampler. */
 #include "test.h"
 
 #include "base/random.h"
@@ -58,7 +59,8 @@ static void settings(void)
     refuses(&m, "temporal_heads");
 }
 
-/* Different height and width, an odd number of channels; the sampling graph uses the same weights. */
+/* Different height and width, an odd number of channels; the sampling graph uses the same
+ * weights. */
 static void odd_sizes(void)
 {
     for (int reading = 0; reading < 2; reading++)
@@ -138,8 +140,8 @@ static void knowing_progress(Sampler *s, int64_t done, int64_t of)
     (void)of;
 }
 
-/* The root mean square distance of a drawn clip from the known one; the share of numbers at the ends
- * of the range. */
+/* The root mean square distance of a drawn clip from the known one; the share of numbers at the
+ * ends of the range. */
 static double knowing_error(int reading, bool clip, double *ends)
 {
     Pool   *pool = pool_new(NULL, "known");
@@ -182,8 +184,8 @@ static double knowing_error(int reading, bool clip, double *ends)
     return sqrt(sum / (double)count);
 }
 
-/* The published chain divides the error of a prediction by ever smaller numbers and ends far off, at
- * the ends of the range. The recipes clip each predicted clip. */
+/* The published chain divides the error of a prediction by ever smaller numbers and ends far off,
+ * at the ends of the range. The recipes clip each predicted clip. */
 static void clipped_chains_hold(void)
 {
     double ends, error = knowing_error(DIT3D_PATCHES, true, &ends);

@@ -54,8 +54,8 @@ static const float *context_of(Run *run, float *copy, int64_t n)
     return copy;
 }
 
-/* If one image changes, every context of its set changes except its own; those of the other set keep
- * their bits. */
+/* If one image changes, every context of its set changes except its own; those of the other set
+ * keep their bits. */
 static void leave_one_out(void)
 {
     enum { SETS = 2, IMAGES = 3, ROW = 16 * 64, IMAGE = 16 * 16 * 3 };

@@ -1,6 +1,6 @@
 /* params_stablesr.c -- StableSR's recipes: names, shapes and counts of parameters, also by module;
- * which are trained; the maps that made the seed run out of memory; odd sizes that must build, wrong
- * ones that must be refused with a message. */
+ * which are trained; the maps that made the seed run out of memory; odd sizes that must build,
+ * wrong ones that must be refused with a message. */
 #include "params_list.h"
 #include "train_sizes.h"
 

@@ -477,8 +477,8 @@ static Err variant(Case *c, const Case *of, const Device *device, const EngineOp
     return case_run(c);
 }
 
-static void check_case(Pool *pool, const OpDef *op, const OpCase *oc, Type type, const Device *device,
-                  const SafeFile *refs)
+static void check_case(Pool *pool, const OpDef *op, const OpCase *oc, Type type,
+                       const Device *device, const SafeFile *refs)
 {
     Case c, other;
     if (case_build(&c, pool, op, oc, type) || case_ready(&c, device, NULL) || case_run(&c)) {

@@ -136,8 +136,9 @@ static const Bad graphs[] = {
            "\"bytes\": 1}], \"nodes\": [{\"id\": \"a\", \"cost\": 1, \"inputs\": [\"u\"], "
            "\"outputs\": [\"v\"]}, {\"id\": \"b\", \"cost\": 1, \"inputs\": [\"v\"], "
            "\"outputs\": [\"u\"]}]}" },
-    { "produces it itself", HEAD "\"values\": [{\"id\": \"v\", \"bytes\": 1}], \"nodes\": [{\"id\": "
-                              "\"a\", \"cost\": 1, \"inputs\": [\"v\"], \"outputs\": [\"v\"]}]}" },
+    { "produces it itself",
+      HEAD "\"values\": [{\"id\": \"v\", \"bytes\": 1}], \"nodes\": [{\"id\": "
+           "\"a\", \"cost\": 1, \"inputs\": [\"v\"], \"outputs\": [\"v\"]}]}" },
     { "add up", HEAD "\"values\": [], \"nodes\": [{\"id\": \"a\", \"cost\": 1e308}, {\"id\": "
                      "\"b\", "
                      "\"cost\": 1e308}]}" },

@@ -57,13 +57,15 @@ static void check_steps_of(const Case *c, const char *says, const int32_t *steps
 static void faults_are_found(void)
 {
     Case c = case_new();
-    CHECK_PLAN(NULL, R(na), R(nb), R(nview), R(nsum), D(view), D(a), R(update), D(b), R(nout), D(sum));
-    CHECK_PLAN(NULL, R(na), R(nb), D(a), R(na), R(nview), R(nsum), R(update), R(nout));   /* a again */
+    CHECK_PLAN(NULL, R(na), R(nb), R(nview), R(nsum), D(view), D(a), R(update), D(b), R(nout),
+               D(sum));
+    CHECK_PLAN(NULL, R(na), R(nb), D(a), R(na), R(nview), R(nsum), R(update),
+               R(nout)); /* a again */
     CHECK_PLAN("not live", R(nb));
     CHECK_PLAN("not live", R(na), D(a), R(nb));
     CHECK_PLAN("is not live", R(na), R(nb), R(nview), D(view), R(nsum));
     CHECK_PLAN("again", R(na), R(nb), R(update), R(update));
-    CHECK_PLAN("version", R(na), R(nb), R(nview), R(nsum), R(update), R(na));      /* reads w too late */
+    CHECK_PLAN("version", R(na), R(nb), R(nview), R(nsum), R(update), R(na)); /* reads w too late */
     /* reads w too early */
     CHECK_PLAN("version", R(na), R(nb), R(nview), R(nsum), R(nout));
     CHECK_PLAN("persistent", R(na), D(w));

@@ -96,7 +96,8 @@ static void a_pipeline(void)
     CHECK_OK(plan_check(graph, plan, 0));
     CHECK_OK(plan_simulate(pool, graph, plan, &meter));
     for (int32_t s = 0; s < plan->n_steps; s++) {
-        bool host_resident = plan->steps[s].kind != STEP_RUN && graph->values[plan->steps[s].id].host_resident;
+        bool host_resident = plan->steps[s].kind != STEP_RUN &&
+                             graph->values[plan->steps[s].id].host_resident;
         loads += plan->steps[s].kind == STEP_LOAD;
         saves += plan->steps[s].kind == STEP_SAVE;
         held += host_resident && plan->steps[s].kind == STEP_LOAD   ? 40

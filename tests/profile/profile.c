@@ -1,5 +1,6 @@
-/* profile.c -- every shipped profile loads and names the origin of its numbers; bad files are refused
- * with the line; a written profile reads back the same; predicted time never falls as work grows. */
+/* profile.c -- every shipped profile loads and names the origin of its numbers; bad files are
+ * refused with the line; a written profile reads back the same; predicted time never falls as work
+ * grows. */
 #include "profile/profile.h"
 
 #include "base/file.h"
@@ -123,7 +124,8 @@ static double time_of(const Profile *p, const char *op, uint64_t key, double flo
         p, &(OpTime){ .key = key, .op = op, .type = "f32", .flops = flops, .bytes = 10 }, basis);
 }
 
-/* A model without a measurement: factor 1. Otherwise linear, and constant beyond what was measured. */
+/* A model without a measurement: factor 1. Otherwise linear, and constant beyond what was
+ * measured. */
 static void tight_arenas(void)
 {
     Profile *p;
@@ -229,7 +231,7 @@ static void kin(void)
     CHECK_NEAR(profile_ns(p, &call, &basis), floor_ns, 0);
     CHECK_INT(basis, TIME_ROOFLINE);
     call.kin = "linear";
-    CHECK_NEAR(profile_ns(p, &call, &basis), 5000, 1e-6);    /* as far from its roofline as the kin */
+    CHECK_NEAR(profile_ns(p, &call, &basis), 5000, 1e-6); /* as far from its roofline as the kin */
     CHECK_INT(basis, TIME_FAMILY);
     double before = 0;
     for (double flops = 1; flops < 1e12; flops *= 1.07) {

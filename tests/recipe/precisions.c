@@ -1,4 +1,5 @@
-/* precisions.c -- the sampling graph of every recipe builds and can be placed in every precision. */
+/* precisions.c -- the sampling graph of every recipe builds and can be placed in every
+ * precision. */
 #include "test.h"
 
 #include "base/file.h"

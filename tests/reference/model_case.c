@@ -129,7 +129,8 @@ static double torch_error(ModelTest *test, const char *name)
     return e ? (double)*e : 0;
 }
 
-static void check_error(ModelTest *test, const char *what, const char *name, double error, double allowed)
+static void check_error(ModelTest *test, const char *what, const char *name, double error,
+                        double allowed)
 {
     if (error > test->worst * 1.0) {
         test->worst = error;
@@ -160,8 +161,8 @@ static Err compare_first(ModelTest *test)
     int64_t n;
     double  share = (double)test->recipe->accumulate;
     for (int32_t i = 0; i < graph->n_params; i++) {
-        const float *r = find_f32(&test->ref, pool_print(test->pool, "grad.%s", graph->params[i].name),
-                                  &n);
+        const float *r = find_f32(&test->ref,
+                                  pool_print(test->pool, "grad.%s", graph->params[i].name), &n);
         test->largest = r && length(r, n) > test->largest ? length(r, n) : test->largest;
     }
     test->outliers = test->bf16 ? (int)torch_error(test, "outliers") : 0;
@@ -192,13 +193,14 @@ static Err compare_first(ModelTest *test)
                 continue;
             const Value *v = value_at(graph, graph->outputs[i].value);
             int64_t      count = shape_count(v->shape);
-            float       *ours = NEWN(test->pool, float, count), *theirs = NEWN(test->pool, float, count);
+            float *ours = NEWN(test->pool, float, count), *theirs = NEWN(test->pool, float, count);
             convert_rows(F32, ours, v->type, output, (size_t)count);
             int axis = channel_axis(out, v->shape);
             for (int64_t e = 0; e < count; e++)
                 theirs[e] = ((const float *)out->data)[source_index(out, axis, e)];
-            check_error(test, "the value", "output", distance(ours, theirs, count) / length(theirs, count),
-                  test->bf16 ? 1.5 * torch_error(test, "output") + 5e-3 : 2e-4);
+            check_error(test, "the value", "output",
+                        distance(ours, theirs, count) / length(theirs, count),
+                        test->bf16 ? 1.5 * torch_error(test, "output") + 5e-3 : 2e-4);
         }
     } else {
         fprintf(stderr, "no output to compare\n");
@@ -312,7 +314,8 @@ static void compare_movement(ModelTest *test, const char *prefix, int32_t i, int
         test_failed++;
         return;
     }
-    double allowed = test->bf16 ? 1.5 * torch_error(test, p->name) + 5e-3 : 2e-4;   /* as its gradient */
+    double allowed = test->bf16 ? 1.5 * torch_error(test, p->name) + 5e-3
+                                : 2e-4; /* as its gradient */
     double error = allowed * fmax(length(grad, n), 1e-4 * test->largest);
     double noise = noise_size(test->pool, grad, n, error), farthest = 0;
     double rate = fmax(test->recipe->optimizer.lr, test->recipe->optimizer.slow_lr);
@@ -324,10 +327,10 @@ static void compare_movement(ModelTest *test, const char *prefix, int32_t i, int
         moved[e] = want[e] - start[e];
     }
     check_error(test, prefix, p->name, farthest, 3.1 * rate);
-    /* Three updates may cancel (in a tensor of one number, to 3e-6 of 0.004): then the length of one
-     * update is used. */
-    double step = fmax(length(moved, n), test->recipe->optimizer.lr * schedule_factor(test->recipe, 0) *
-                                             sqrt((double)n));
+    /* Three updates may cancel (in a tensor of one number, to 3e-6 of 0.004): then the length of
+     * one update is used. */
+    double step = fmax(length(moved, n), test->recipe->optimizer.lr *
+                                             schedule_factor(test->recipe, 0) * sqrt((double)n));
     double rounding = 2e-7 * length(start, n);
     /* In bf16, Adam's steps have a larger error than the gradient, in PyTorch too; in addition, one
      * element may have stepped in the other direction. */
@@ -391,30 +394,34 @@ int main(int argc, char **argv)
         SKIP("no case given");
         return test_end();
     }
-    ModelTest   test = { .pool = pool_new(NULL, "model case"), .bf16 = argc > 2 && !strcmp(argv[2], "bf16") };
+    ModelTest   test = { .pool = pool_new(NULL, "model case"),
+                         .bf16 = argc > 2 && !strcmp(argv[2], "bf16") };
     Device *device;
     Engine *engine;
     const char *sets[] = { test.bf16 ? "precision=bf16" : "precision=fp32" };
 #define STOP(call) do { if (call) { fprintf(stderr, "%s\n", err_text()); return 1; } } while (0)
-    STOP(recipe_read(test.pool, pool_print(test.pool, "%s/config.json", argv[1]), sets, 1, &test.recipe));
+    STOP(recipe_read(test.pool, pool_print(test.pool, "%s/config.json", argv[1]), sets, 1,
+                     &test.recipe));
     STOP(safetensors_read(test.pool, pool_print(test.pool, "%s/weights.safetensors", argv[1]),
                           &test.weights));
-    STOP(safetensors_read(test.pool, pool_print(test.pool, "%s/batch.safetensors", argv[1]), &test.batch));
-    STOP(safetensors_read(test.pool, pool_print(test.pool, "%s/ref.safetensors", argv[1]), &test.ref));
+    STOP(safetensors_read(test.pool, pool_print(test.pool, "%s/batch.safetensors", argv[1]),
+                          &test.batch));
+    STOP(safetensors_read(test.pool, pool_print(test.pool, "%s/ref.safetensors", argv[1]),
+                          &test.ref));
     STOP(test_device(test.pool, &(DeviceOptions){ .threads = 2 }, &device));
     STOP(recipe_graph(test.pool, test.recipe, true, &test.graph));
     STOP(engine_new(test.pool, test.graph.graph, device, NULL, &engine));
     STOP(session_new(test.pool, engine, &test.session));
     STOP(session_init(test.session, 1));
-    STOP(weights_load(test.pool, test.session, pool_print(test.pool, "%s/weights.safetensors", argv[1]),
-                      false, NULL));
+    STOP(weights_load(test.pool, test.session,
+                      pool_print(test.pool, "%s/weights.safetensors", argv[1]), false, NULL));
     STOP(feeds_new(test.pool, test.session, PHASE_MICRO, &test.feeds));
     STOP(compare_first(&test));
 
     /* Starts again: batch-norm statistics have changed. */
     STOP(session_init(test.session, 1));
-    STOP(weights_load(test.pool, test.session, pool_print(test.pool, "%s/weights.safetensors", argv[1]),
-                      false, NULL));
+    STOP(weights_load(test.pool, test.session,
+                      pool_print(test.pool, "%s/weights.safetensors", argv[1]), false, NULL));
     STOP(run_updates(&test));
     test.moved = NEWN(test.pool, double, 2 * test.graph.graph->n_params);
     test.kinks = !strcmp(test.recipe->system, "stdiff") || !strcmp(test.recipe->system, "stablesr");

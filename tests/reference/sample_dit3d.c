@@ -36,8 +36,8 @@ static void normal_from_file(Sampler *s, const char *name, int64_t index, float 
     sampler_numbers(c, name, index, case_feed(c, "x")->shape, CLIP_AXES, to, n);
 }
 
-static Err sample_compared(Dit3dTest *test, SamplerConfig *config, const char *prompt, const char *trace,
-                        SampleResult *result)
+static Err sample_compared(Dit3dTest *test, SamplerConfig *config, const char *prompt,
+                           const char *trace, SampleResult *result)
 {
     case_give(&test->c, "text", "in.text", 0);
     test->trace = trace;

@@ -16,7 +16,8 @@ typedef struct LagTest {
 static void compare(LagTest *test, const float *x, int64_t step, Shape shape)
 {
     int64_t n = shape_count(shape);
-    case_near(&test->c, x, case_numbers(&test->c, test->trace, step, n, shape, IMAGE_AXES), n, 2e-5);
+    case_near(&test->c, x, case_numbers(&test->c, test->trace, step, n, shape, IMAGE_AXES), n,
+              2e-5);
 }
 
 static Err run_compared(Sampler *s, Phase phase)
@@ -36,7 +37,8 @@ static void normal_from_file(Sampler *s, const char *name, int64_t index, float 
     sampler_numbers(c, name, index, shape, IMAGE_AXES, to, n);
 }
 
-static Err sample_compared(LagTest *test, SamplerConfig *config, const char *trace, SampleResult *result)
+static Err sample_compared(LagTest *test, SamplerConfig *config, const char *trace,
+                           SampleResult *result)
 {
     case_give(&test->c, "support", "in.support", IMAGE_AXES);
     test->c.worst = 0;

@@ -109,7 +109,8 @@ static void alone(SashimiTest *test, Sampler *s)
     CHECK_INT(test->c.done, test->n);
     for (int64_t i = 0; i < batch * test->n; i++)
         same += llround(((double)r.data[i] + 1) * (double)levels / 2) == test->tokens[i];
-    printf("alone: %lld of %lld tokens are the same\n", (long long)same, (long long)(batch * test->n));
+    printf("alone: %lld of %lld tokens are the same\n", (long long)same,
+           (long long)(batch * test->n));
     CHECK_INT(same, batch * test->n);
 }
 
@@ -119,7 +120,8 @@ static void compare_case(SampleCase *c)
     int64_t batch = c->recipe->batch;
     test->m = c->recipe->config;
     test->n = c->recipe->sampler.length;
-    test->gumbel = tensor(test, "noise.gumbel", SAFE_F32, test->n * batch * sashimi_choices(test->m));
+    test->gumbel = tensor(test, "noise.gumbel", SAFE_F32,
+                          test->n * batch * sashimi_choices(test->m));
     test->uniform = tensor(test, "noise.uniform", SAFE_F32, test->n * batch);
     test->heads = tensor(test, "out.heads", SAFE_F32, batch * test->n * sashimi_outputs(test->m));
     test->tokens = tensor(test, "out.tokens", SAFE_I64, batch * test->n);

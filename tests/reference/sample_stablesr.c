@@ -15,7 +15,8 @@ typedef struct StablesrTest {
     const char *trace;           /* what to compare latents with; NULL: nothing */
 } StablesrTest;
 
-static void compare(StablesrTest *test, const float *x, const char *name, int64_t index, Shape shape)
+static void compare(StablesrTest *test, const float *x, const char *name, int64_t index,
+                    Shape shape)
 {
     int64_t n = shape_count(shape);
     case_near(&test->c, x, case_numbers(&test->c, name, index, n, shape, IMAGE_AXES), n, 1e-4);

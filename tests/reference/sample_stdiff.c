@@ -53,7 +53,8 @@ static void normal_from_file(Sampler *s, const char *name, int64_t index, float 
     sampler_numbers(&test->c, name, test->compare ? index : 0, shape, FRAME_AXES, to, n);
 }
 
-static Err sample_compared(StdiffTest *test, SamplerConfig *config, bool compare, SampleResult *result)
+static Err sample_compared(StdiffTest *test, SamplerConfig *config, bool compare,
+                           SampleResult *result)
 {
     case_give(&test->c, "observed", "in.observed", FRAME_AXES);
     test->compare = compare;

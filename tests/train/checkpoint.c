@@ -1,5 +1,5 @@
-/* checkpoint.c -- complete, damaged and missing checkpoints: which one is used, what the message for
- * a damaged one says, and that the older one it names can be loaded. */
+/* checkpoint.c -- complete, damaged and missing checkpoints: which one is used, what the message
+ * for a damaged one says, and that the older one it names can be loaded. */
 #include "folder.h"
 #include "test.h"
 

@@ -1,6 +1,6 @@
-/* lengths.c -- SaShiMi's weights at another length: weights trained at 64 steps give the same outputs
- * over the first 64 steps of a model of length 240, and over all steps of one of length 48. A resumed
- * run keeps its length. */
+/* lengths.c -- SaShiMi's weights at another length: weights trained at 64 steps give the same
+ * outputs over the first 64 steps of a model of length 240, and over all steps of one of length 48.
+ * A resumed run keeps its length. */
 #include "test.h"
 
 #include "base/file.h"

@@ -1,5 +1,5 @@
-/* measure.c -- times of a recipe's operators, written to a profile and found again: a plan made with
- * them uses measurements alone, and its predicted step is the measured one. No check is about
+/* measure.c -- times of a recipe's operators, written to a profile and found again: a plan made
+ * with them uses measurements alone, and its predicted step is the measured one. No check is about
  * speed. */
 #include "train/measure.h"
 

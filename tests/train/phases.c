@@ -312,7 +312,8 @@ static void allocates_nothing(void)
     allocates_none("lag-small", lag);
 }
 
-/* Validation uses the averaged weights: its loss changes with the averages, not with the weights. */
+/* Validation uses the averaged weights: its loss changes with the averages, not with the
+ * weights. */
 static void reads_the_average(void)
 {
     static const char *const some[] = { SMALL, NULL }, *const phases[] = { "validate.every=1",
@@ -338,7 +339,7 @@ static void reads_the_average(void)
         CHECK_OK(session_write(session, bias->ema, ones));
         CHECK_OK(phases_validate(p, &loss[2]));
         CHECK(loss[1] == loss[0]);
-        CHECK_NEAR(loss[2], loss[0] + 1, 0.2);               /* predictions near 0 are now off by 1 */
+        CHECK_NEAR(loss[2], loss[0] + 1, 0.2); /* predictions near 0 are now off by 1 */
     }
     pool_free(pool);
 }

@@ -94,8 +94,8 @@ static void names_are_listed(void)
     CHECK(note && strstr(note, "parameters missing (") && strstr(note, "and 1 more)"));
 }
 
-/* Batch-norm statistics may have any floating-point type, must be finite, and are ignored if they do
- * not fit. */
+/* Batch-norm statistics may have any floating-point type, must be finite, and are ignored if they
+ * do not fit. */
 static void statistics(void)
 {
     static const char var[] = "model.diffusion_model.edge_fusion.fusion_conv.1.running_var";

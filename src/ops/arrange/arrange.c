@@ -144,7 +144,8 @@ void split_at(Tensor *parts, const int64_t *extent, int n, Tensor x, int axis)
     int64_t  sum = 0;
     attr.axis = tensor_ok(x) ? axis_of(attr.whole, axis) : 0;
     if (tensor_ok(x) && (n < 1 || n > ARRANGE_MAX || attr.axis < 0))
-        graph_poison(x.graph, E_SHAPE, "split: %s into %d along axis %d; give an axis and 1 to %d slices",
+        graph_poison(x.graph, E_SHAPE,
+                     "split: %s into %d along axis %d; give an axis and 1 to %d slices",
                      shape_text(attr.whole), n, axis, ARRANGE_MAX);
     else if (tensor_ok(x)) {
         for (int i = 0; i < n; i++) {

@@ -63,8 +63,8 @@ static Err runs_go(const Call *call, CopyRuns *runs)
     return OK;
 }
 
-static void runs_add(CopyRuns *runs, void *dst, int64_t dst_stride, const void *src, int64_t src_stride,
-                     int64_t width)
+static void runs_add(CopyRuns *runs, void *dst, int64_t dst_stride, const void *src,
+                     int64_t src_stride, int64_t width)
 {
     if (width > 0)
         runs->run[runs->n++] = { (char *)dst, (const char *)src, dst_stride, src_stride, width };

@@ -29,16 +29,17 @@ static Err attention_check(const Node *n)
     const AttentionSlice slice[3] = { a->q, a->k, a->v };
     int64_t              used[3] = { 0 };
     if (a->heads < 1 || a->width < 1 || a->width > ATTENTION_MAX_WIDTH)
-        return fail(E_SHAPE, "%s: %lld heads of width %lld; both must be at least 1, the width at most %d",
+        return fail(E_SHAPE,
+                    "%s: %lld heads of width %lld; both must be at least 1, the width at most %d",
                     n->op->name, (long long)a->heads, (long long)a->width, ATTENTION_MAX_WIDTH);
     for (int i = 0; i < 3; i++) {
         int source = slice[i].source;
         if (source < 0 || source > 2 || !in_given(n, source))
             return fail(E_SHAPE, "%s: input %d is missing", n->op->name, source);
         if (in_shape(n, source).rank < 3 || !type_is_float(in_type(n, source)))
-            return fail(E_SHAPE, "%s: input %s of %s must be floats of shape (batch, sequence, channels)",
-                        n->op->name, shape_text(in_shape(n, source)),
-                        type_name(in_type(n, source)));
+            return fail(
+                E_SHAPE, "%s: input %s of %s must be floats of shape (batch, sequence, channels)",
+                n->op->name, shape_text(in_shape(n, source)), type_name(in_type(n, source)));
         if (in_type(n, source) != in_type(n, a->q.source))
             return fail(E_SHAPE, "%s: q is %s, k or v is %s", n->op->name,
                         type_name(in_type(n, a->q.source)), type_name(in_type(n, source)));
@@ -47,7 +48,8 @@ static Err attention_check(const Node *n)
     }
     for (int i = 0; i < 3; i++)
         if (in_given(n, i) && used[i] != dim(in_shape(n, i), -1))
-            return fail(E_SHAPE, "%s: q, k and v use %lld columns of %s; they must use all, each once",
+            return fail(E_SHAPE,
+                        "%s: q, k and v use %lld columns of %s; they must use all, each once",
                         n->op->name, (long long)used[i], shape_text(in_shape(n, i)));
     Shape q = in_shape(n, a->q.source), k = in_shape(n, a->k.source), v = in_shape(n, a->v.source);
     if (dim(k, 0) != dim(q, 0) || dim(v, 0) != dim(q, 0) ||
@@ -164,14 +166,15 @@ static int64_t attention_scores_bytes(const Node *n)
            type_bytes(in_type(n, a->q.source));
 }
 
-OPERATOR(attention,
-    .doc = "softmax(scale q k^T) v, tile by tile; also the log-sum-exp of each row",
-    .never_stored = { "attention scores", "softmax(q k^T) is computed tile by tile, forward and backward; "
-                      "one number per row is kept", attention_scores_bytes },
-    .chunk = { CHUNK_SAMPLES, INPUT(0) | INPUT(1) | INPUT(2) },
-    .attr_bytes = sizeof(AttentionAttr), .n_in = ATTENTION_INPUTS, .n_out = 2,
-    .shape = attention_shape, .grad = attention_grad, .cost = attention_cost,
-    .cpu = { .choose = attention_choose, .run = attention_cpu })
+OPERATOR(attention, .doc = "softmax(scale q k^T) v, tile by tile; also the log-sum-exp of each row",
+         .never_stored = { "attention scores",
+                           "softmax(q k^T) is computed tile by tile, forward and backward; "
+                           "one number per row is kept",
+                           attention_scores_bytes },
+         .chunk = { CHUNK_SAMPLES, INPUT(0) | INPUT(1) | INPUT(2) },
+         .attr_bytes = sizeof(AttentionAttr), .n_in = ATTENTION_INPUTS, .n_out = 2,
+         .shape = attention_shape, .grad = attention_grad, .cost = attention_cost,
+         .cpu = { .choose = attention_choose, .run = attention_cpu })
 
 OPERATOR_INTERNAL(attention_grad,
     .doc = "gradients of attention; recomputes the scores tile by tile",
@@ -224,9 +227,10 @@ static Tensor attention_build(const Tensor source[3], AttentionAttr *a,
     a->scale = options->scale != 0 ? options->scale : (float)(1 / sqrt((double)a->width));
     if (options->temperature.graph)
         in[ATTENTION_TEMPERATURE] = options->temperature;
-    return node_add(
-        graph, options->stored || graph->build->stored_attention ? &op_attention_stored : &op_attention, a,
-        in, ATTENTION_INPUTS, NULL);
+    return node_add(graph,
+                    options->stored || graph->build->stored_attention ? &op_attention_stored
+                                                                      : &op_attention,
+                    a, in, ATTENTION_INPUTS, NULL);
 }
 
 static const AttentionOptions attention_defaults;

@@ -115,8 +115,8 @@ __device__ __forceinline__ void forward_store(const AttentionCuda &a, int64_t he
         if (t == 0 && row + g + 8 * h < a.lq)
             lse_put(a, head * a.lq + row + g + 8 * h, top[h], sum[h]);
     }
-    fragment_store<T, D>(out + row * a.y.ld, a.y.ld, a.lq - row, a.width, a.copy > (int)sizeof(T), y,
-                         1 / sum[0], 1 / sum[1]);
+    fragment_store<T, D>(out + row * a.y.ld, a.y.ld, a.lq - row, a.width, a.copy > (int)sizeof(T),
+                         y, 1 / sum[0], 1 / sum[1]);
 }
 
 /* mma: four warps, each with MT times 16 queries. */

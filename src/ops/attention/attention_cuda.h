@@ -86,7 +86,7 @@ Err           attention_wide_choose(const Node *n, const Device *device, bool gr
 Err           attention_wide_prepare(Pool *pool, Call *call, bool gradient);
 Err           attention_wide_forward(const Call *call);
 Err           attention_wide_backward(const Call *call);
-Err           attention_cuda_temperature_reduce(const Call *call, const AttentionCuda *a, int64_t count);
+Err attention_cuda_temperature_reduce(const Call *call, const AttentionCuda *a, int64_t count);
 
 enum { TILE = 64, SLICE = 32, TILE_LD = TILE + 4, TILE_THREADS = 128 };
 
@@ -196,7 +196,8 @@ __device__ __forceinline__ void tile_dot(Tiles<DC> &s, float (&acc)[8][4], const
 }
 
 /* Stores the scores transposed, as the left-hand side of the next product. */
-template <int DC> __device__ __forceinline__ void tile_transpose(Tiles<DC> &s, const float (&p)[8][4])
+template <int DC>
+__device__ __forceinline__ void tile_transpose(Tiles<DC> &s, const float (&p)[8][4])
 {
     int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
 #pragma unroll

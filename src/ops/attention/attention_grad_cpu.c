@@ -42,7 +42,7 @@ typedef struct Backward {
     double       *temperature_sums;          /* [n_heads][panels]: partial sums of its gradient */
     float        *work;          /* [threads][thread_floats] */
     size_t        b_floats, c_floats, rows_floats, columns_floats, score_floats, pair_floats;
-    size_t        slope_floats, staging_floats, keys_floats, dq_floats, thread_floats, temperature_bytes;
+    size_t slope_floats, staging_floats, keys_floats, dq_floats, thread_floats, temperature_bytes;
 } Backward;
 
 typedef struct BackwardWork {    /* buffers of one thread; A, B: left- and right-hand sides */
@@ -231,8 +231,8 @@ static void backward_load_queries(const Backward *b, const BackwardWork *w, int6
 }
 
 /* The sum of k * dk over a panel: its part of the temperature's gradient. */
-static double backward_temperature(const Backward *b, const HeadRows *k, const float *dk, int64_t key,
-                            int64_t n)
+static double backward_temperature(const Backward *b, const HeadRows *k, const float *dk,
+                                   int64_t key, int64_t n)
 {
     double temperature_sum = 0;
     for (int64_t x = 0; x < n; x++)
@@ -253,7 +253,8 @@ static void backward_finish_keys(const Backward *b, const BackwardWork *w, int64
         size_t  at = (size_t)(p - from) * b->c_floats;
         int64_t key = p * TILE_NR, n = gemm_min(TILE_NR, b->d.lk - key);
         if (b->want_t)
-            b->temperature_sums[head * b->panels + p] = backward_temperature(b, &k, w->dk + at, key, n);
+            b->temperature_sums[head * b->panels + p] = backward_temperature(b, &k, w->dk + at, key,
+                                                                             n);
         if (b->want_k)
             tile_store_transposed(w->dk + at, n, b->d.width, &dk, key, w->transposed);
         if (b->want_v)
@@ -345,7 +346,8 @@ Err attention_grad_choose(const Node *n, const Device *device, Choice *choice)
     choice->algo[0] = attention_dims(n).type == BF16 && amx_ready() &&
                       in_type(n, ATTENTION_INPUTS + 2) == BF16;
     backward_plan(n, device->threads, choice->algo[0], &b);
-    choice->workspace_bytes = b.temperature_bytes + (size_t)b.threads * b.thread_floats * sizeof(float);
+    choice->workspace_bytes = b.temperature_bytes +
+                              (size_t)b.threads * b.thread_floats * sizeof(float);
     choice->name = choice->algo[0] ? amx_word("bf16", "amx") : "builtin";
     return OK;
 }

@@ -75,7 +75,8 @@ size_t attention_cuda_backward_bytes(const Node *n)
 {
     const AttentionAttr *attr = ATTR(n, AttentionAttr);
     Shape q = in_shape(n, attr->q.source);
-    return temperature_bytes(n) + (size_t)(dim(q, 0) * attr->heads * attention_length(q)) * sizeof(float);
+    return temperature_bytes(n) +
+           (size_t)(dim(q, 0) * attr->heads * attention_length(q)) * sizeof(float);
 }
 
 AttentionCuda attention_cuda_backward(const Call *call)

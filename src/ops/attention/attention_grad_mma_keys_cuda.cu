@@ -110,7 +110,8 @@ __global__ void __launch_bounds__(MMA_THREADS) keys_mma(AttentionCuda a, int64_t
 #pragma unroll
             for (int e = 0; e < 4; e++)
                 if (row + g + e / 2 * 8 < a.lk)
-                    temperature_sum += dk[d][e] * get(s.k[warp * 16 + g + e / 2 * 8], d * 8 + 2 * t + (e & 1));
+                    temperature_sum += dk[d][e] *
+                                       get(s.k[warp * 16 + g + e / 2 * 8], d * 8 + 2 * t + (e & 1));
         temperature_sum = block_sum(temperature_sum, s.partial);
         if (threadIdx.x == 0)
             a.temperature_sums[blockIdx.x] = (double)scale * (double)temperature_sum;

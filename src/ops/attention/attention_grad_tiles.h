@@ -100,7 +100,8 @@ __global__ void __launch_bounds__(TILE_THREADS) keys_tiles(AttentionCuda a, int6
         __syncthreads();
         temperature_sum = block_sum(temperature_sum, &s.p[0][0]);
         if (threadIdx.x == 0)
-            a.temperature_sums[blockIdx.x * (int64_t)gridDim.y + blockIdx.y] = (double)scale * (double)temperature_sum;
+            a.temperature_sums[blockIdx.x * (int64_t)gridDim.y + blockIdx.y] =
+                (double)scale * (double)temperature_sum;
     }
 }
 
@@ -114,7 +115,8 @@ __global__ void __launch_bounds__(TILE_THREADS) queries_tiles(AttentionCuda a, i
     const T *q = head_rows<T>(a, a.q, head) + query * a.q.ld,
             *dy = head_rows<T>(a, a.dy, head) + query * a.dy.ld;
     const T *k = head_rows<T>(a, a.k, head), *v = head_rows<T>(a, a.v, head);
-    float   scale = attention_scale_of(a), scale_log2 = scale * LOG2_E, delta[8], by[8], dq[8][DC / 16];
+    float    scale = attention_scale_of(a), scale_log2 = scale * LOG2_E, delta[8], by[8],
+          dq[8][DC / 16];
 #pragma unroll
     for (int i = 0; i < 8; i++) {
         delta[i] = query + ty * 8 + i < a.lq ? a.delta[head * a.lq + query + ty * 8 + i] : 0.0f;

@@ -100,8 +100,8 @@ __device__ __forceinline__ void scores_put(WideTile<R, TILE_KEYS> &to, int row, 
 /* A warp's part of the temperature's gradient: its 16 rows of dk, N columns from `column` on, times
  * the keys. */
 template <class T, int N, int K, int R>
-__device__ __forceinline__ float temperature_part(const WideTile<R, K> &k, int row, int column, int lk,
-                                         const float (&dk)[N / 8][4])
+__device__ __forceinline__ float temperature_part(const WideTile<R, K> &k, int row, int column,
+                                                  int lk, const float (&dk)[N / 8][4])
 {
     int         g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
     const char *at = k.at + column / 8 * WideTile<R, K>::STEP + (row + g) * 16 + t * 4;
@@ -244,7 +244,8 @@ __global__ void __launch_bounds__(GROUPS * 128, R <= 128 ? 2 : 1)
             if (keys && a.temperature_sums) {
                 float temperature_sum = temperature_part<T, PART>(s.k, own, column, lk, sum);
                 if (threadIdx.x % 32 == 0)
-                    s.temperature_sums[tile / TILE_KEYS][column / PART][threadIdx.x / 32 % 4] = temperature_sum;
+                    s.temperature_sums[tile / TILE_KEYS][column / PART][threadIdx.x / 32 % 4] =
+                        temperature_sum;
             }
         }
     }

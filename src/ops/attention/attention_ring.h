@@ -27,7 +27,8 @@ template <int ROWS, int K> struct Panels {
         FULL = K / 64, PANEL = ROWS * 128,       /* panels of 64 columns; bytes of one */
         REST = K % 64, LINE = REST * 2           /* columns of the last panel; bytes of its rows */
     };
-    static_assert(REST == 0 || REST == 16 || REST == 32, "there is a swizzle for rows of this length");
+    static_assert(REST == 0 || REST == 16 || REST == 32,
+                  "there is a swizzle for rows of this length");
     char at[ROWS * K * 2];
 };
 

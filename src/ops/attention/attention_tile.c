@@ -97,8 +97,8 @@ static void tile_pack_rows(const float *x, int64_t ld, int64_t n, int64_t width,
         gemm_pack_along_k(&side, 0, n, panel, c, gemm_min(GEMM_KC, width - c), dst + c * panel);
 }
 
-void tile_a_rows(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t width, float *staging,
-                 float *a)
+void tile_a_rows(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t width,
+                 float *staging, float *a)
 {
     int64_t ld;
     if (amx) {
@@ -128,8 +128,8 @@ void tile_a_columns(bool amx, const HeadRows *x, int64_t first, int64_t n, int64
     }
 }
 
-void tile_b_rows(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t width, float *staging,
-                 float *b)
+void tile_b_rows(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t width,
+                 float *staging, float *b)
 {
     int64_t ld;
     if (amx) {
@@ -242,8 +242,8 @@ size_t tile_transpose_floats(int64_t width)
     return (size_t)(TILE_NR * gemm_round_up(width, TILE_NR));
 }
 
-void tile_store_transposed(const float *x, int64_t n, int64_t width, const HeadRows *dst, int64_t first,
-                       float *transposed)
+void tile_store_transposed(const float *x, int64_t n, int64_t width, const HeadRows *dst,
+                           int64_t first, float *transposed)
 {
     int64_t wide = gemm_round_up(width, TILE_NR), lanes = gemm_round_up(n, GEMM_LANES);
     for (int64_t c = 0; c < width; c += TILE_NR) {

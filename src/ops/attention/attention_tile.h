@@ -60,12 +60,12 @@ size_t  tile_staging_floats(bool amx, Type type, int64_t rows, int64_t width);
 int64_t tile_c_rows(bool amx, int64_t m);
 
 /* Operands from rows [first, first+n) of a head; staging holds tile_staging_floats. */
-void tile_a_rows(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t width, float *staging,
-                 float *a);
+void tile_a_rows(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t width,
+                 float *staging, float *a);
 void tile_a_columns(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t width,
                     float *staging, float *a);
-void tile_b_rows(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t width, float *staging,
-                 float *b);
+void tile_b_rows(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t width,
+                 float *staging, float *b);
 /* One panel for every TILE_NR columns, one after another. */
 void tile_b_columns(bool amx, const HeadRows *x, int64_t first, int64_t n, int64_t width,
                     float *staging, float *b);

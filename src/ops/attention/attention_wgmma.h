@@ -151,8 +151,8 @@ struct SoftmaxRows {             /* maximum and sum so far, of this thread's two
  * in any row of the warp: then y must be multiplied by `factor`, as the sum was. The scale is
  * positive. */
 template <int KEYS>
-__device__ __forceinline__ bool softmax_step(float (&score)[KEYS / 8][4], SoftmaxRows &r, float scale,
-                                             float (&factor)[2])
+__device__ __forceinline__ bool softmax_step(float (&score)[KEYS / 8][4], SoftmaxRows &r,
+                                             float scale, float (&factor)[2])
 {
     float high[2] = { r.top[0], r.top[1] };
 #pragma unroll

@@ -99,7 +99,8 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ __align__(1024) char memory[];
-    WgmmaForwardShared<K, GROUPS, KEYS, STAGES> &s = *(WgmmaForwardShared<K, GROUPS, KEYS, STAGES> *)memory;
+    WgmmaForwardShared<K, GROUPS, KEYS, STAGES> &s = *(
+        WgmmaForwardShared<K, GROUPS, KEYS, STAGES> *)memory;
     int64_t head = blockIdx.x / r.blocks, tiles = (a.lk + KEYS - 1) / KEYS;
     int     group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);
     int64_t query = blockIdx.x % r.blocks * 64 * GROUPS;
@@ -127,9 +128,9 @@ static Err launch(const Call *call, const AttentionCuda &a)
     r.walk[1] = a.v;
     r.own_rows = a.lq;
     r.walk_rows = a.lk;
-    return ring_launch<K, 1, 64 * GROUPS, KEYS>(call, forward_wgmma<T, K, N, GROUPS, KEYS, stages>,
-                                                a, r,
-                                                sizeof(WgmmaForwardShared<K, GROUPS, KEYS, stages>));
+    return ring_launch<K, 1, 64 * GROUPS, KEYS>(
+        call, forward_wgmma<T, K, N, GROUPS, KEYS, stages>, a, r,
+        sizeof(WgmmaForwardShared<K, GROUPS, KEYS, stages>));
 }
 
 /* The more warpgroups take turns, the less the tensor cores idle: as many as the registers

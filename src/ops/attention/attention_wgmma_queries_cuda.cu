@@ -12,8 +12,9 @@ template <int K, int GROUPS> using WgmmaQueriesShared = RingShared<K, 2, 64 * GR
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 template <class T, int N, int K, int GROUPS>
-__device__ __forceinline__ void queries_walk(const AttentionCuda &a, WgmmaQueriesShared<K, GROUPS> &s,
-                                             int64_t head, int64_t query, int group, int64_t tiles)
+__device__ __forceinline__ void queries_walk(const AttentionCuda           &a,
+                                             WgmmaQueriesShared<K, GROUPS> &s, int64_t head,
+                                             int64_t query, int group, int64_t tiles)
 {
     float    scale = attention_scale_of(a), scale_log2 = scale * LOG2_E, lse[2], delta[2];
     int      g = (int)threadIdx.x % 32 / 4;

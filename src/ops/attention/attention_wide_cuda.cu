@@ -148,7 +148,8 @@ static MatmulDesc keys_desc(const AttentionCuda &a, const WideLayout &w, int64_t
     return d;
 }
 
-static MatmulDesc wide_desc(const AttentionCuda &a, const WideLayout &w, WideProduct product, bool first, bool last)
+static MatmulDesc wide_desc(const AttentionCuda &a, const WideLayout &w, WideProduct product,
+                            bool first, bool last)
 {
     int64_t rows = last ? w.last : w.rows;
     switch (product) {
@@ -199,7 +200,8 @@ static Err wide_prims(const Device *device, const AttentionCuda &a, bool gradien
                 MatmulDesc   d = wide_desc(a, *w, (WideProduct)product, first, last);
                 const Prim **prim = &prims->at[product][first][last];
                 TRY(linalg_matmul(device->backend, &d, device->threads, prim));
-                max_bytes = (*prim)->workspace_bytes > max_bytes ? (*prim)->workspace_bytes : max_bytes;
+                max_bytes = (*prim)->workspace_bytes > max_bytes ? (*prim)->workspace_bytes
+                                                                 : max_bytes;
             }
     w->bytes += max_bytes;
     return OK;

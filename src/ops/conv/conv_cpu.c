@@ -91,7 +91,8 @@ static void add_bias(const Call *call)
             int64_t count = (rows - r < group ? rows - r : group) * width;
             for (int64_t c = 0; c < count; c += ROW_BLOCK) {
                 int64_t      m = count - c < ROW_BLOCK ? count - c : ROW_BLOCK;
-                const float *b = group > 1 ? biases : row_load(type_bias, call->in[2], c, m, biases);
+                const float *b = group > 1 ? biases
+                                           : row_load(type_bias, call->in[2], c, m, biases);
                 float       *y = row_open(type, call->out[0], r * width + c, buffer);
                 if (type != F32)
                     row_load(type, call->out[0], r * width + c, m, buffer);
@@ -123,7 +124,8 @@ Err conv_grad_w_choose_cpu(const Node *n, const Device *device, Choice *choice)
 {
     TRY(conv_choose_linalg(n, device, choice));
     if (share_bytes(n) || ATTR(n, ConvWAttr)->bias)
-        choice->workspace_bytes = conv_align(choice->workspace_bytes, CONV_CPU_ALIGN) + share_bytes(n);
+        choice->workspace_bytes = conv_align(choice->workspace_bytes, CONV_CPU_ALIGN) +
+                                  share_bytes(n);
     if (ATTR(n, ConvWAttr)->bias)
         choice->workspace_bytes += bias_sums_bytes(device->threads, dim(in_shape(n, 1), -1));
     return OK;
@@ -134,7 +136,7 @@ Err conv_grad_w_cpu(const Call *call)
     const Node  *n = call->node;
     const Prim  *prim = call->prepared;
     const float *before = call->in[2];
-    char        *after = (char *)call->workspace + conv_align(prim->workspace_bytes, CONV_CPU_ALIGN);
+    char *after = (char *)call->workspace + conv_align(prim->workspace_bytes, CONV_CPU_ALIGN);
     float       *out = call->out[0], *share = (float *)after;
     int64_t      count = shape_count(out_shape(n, 0));
     int          threads = call->device->threads;

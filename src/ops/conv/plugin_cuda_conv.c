@@ -49,8 +49,9 @@ static Err conv_grad_w_cuda(const Call *call)
     if (!bias || prim->sums)
         return OK;
     return bias_sums_cuda(call, in_type(call->node, 1), call->in[1], shape_rows(dy), dim(dy, -1),
-                          (char *)call->workspace + conv_align(prim->workspace_bytes, CONV_CUDA_ALIGN), call->in[3],
-                          call->out[1]);
+                          (char *)call->workspace +
+                              conv_align(prim->workspace_bytes, CONV_CUDA_ALIGN),
+                          call->in[3], call->out[1]);
 }
 
 CUDA_KERNEL(conv, .choose = conv_choose_linalg, .prepare = conv_prepare_linalg, .run = conv_linalg)

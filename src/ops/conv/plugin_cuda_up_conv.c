@@ -23,7 +23,8 @@ static Err up_conv_config(const Node *n, const Device *device, UpConvConfig *con
     ConvDesc *d = &config->desc;
     bool      bias = n->op == &op_up_conv_grad_w && ATTR(n, UpConvWAttr)->bias;
     *config = (UpConvConfig){ .desc = up_conv_desc(n) };
-    config->subpixel_chosen = subpixel_conv_plan(device->handle, d, up_conv_factor(n), &config->subpixel);
+    config->subpixel_chosen = subpixel_conv_plan(device->handle, d, up_conv_factor(n),
+                                                 &config->subpixel);
     if (config->subpixel_chosen) {
         config->all = subpixel_conv_workspace(&config->subpixel);
         return OK;

@@ -15,12 +15,15 @@
 
 static size_t map_bytes(const ConvDesc *d)
 {
-    return conv_align((size_t)(d->n * d->in[1] * d->in[2] * d->ci * type_bytes(d->type_x)), CONV_CPU_ALIGN);
+    return conv_align((size_t)(d->n * d->in[1] * d->in[2] * d->ci * type_bytes(d->type_x)),
+                      CONV_CPU_ALIGN);
 }
 
 static size_t share_bytes(const Node *n)
 {
-    return n->op == &op_up_conv_grad_w && in_given(n, 2) ? conv_align((size_t)out_bytes(n, 0), CONV_CPU_ALIGN) : 0;
+    return n->op == &op_up_conv_grad_w && in_given(n, 2)
+               ? conv_align((size_t)out_bytes(n, 0), CONV_CPU_ALIGN)
+               : 0;
 }
 
 static Err up_conv_prim(const Node *n, const Device *device, const Prim **prim)
@@ -35,7 +38,8 @@ Err up_conv_choose_cpu(const Node *n, const Device *device, Choice *choice)
     const Prim *prim;
     TRY(up_conv_prim(n, device, &prim));
     choice->name = prim->impl;
-    choice->workspace_bytes = conv_align(prim->workspace_bytes, CONV_CPU_ALIGN) + map_bytes(&desc) + share_bytes(n);
+    choice->workspace_bytes = conv_align(prim->workspace_bytes, CONV_CPU_ALIGN) + map_bytes(&desc) +
+                              share_bytes(n);
     if (n->op == &op_up_conv_grad_w && ATTR(n, UpConvWAttr)->bias)
         choice->workspace_bytes += bias_sums_bytes(device->threads, desc.co);
     return OK;

@@ -51,12 +51,11 @@ OPERATOR_INTERNAL(glu_grad,
 
 static int64_t gate_bytes(const Node *n) { return value_at(n->graph, n->out[0])->bytes; }
 
-OPERATOR(geglu,
-    .doc = "first half times gelu of the second",
-    .never_stored = { "gate after its activation", "the gradient recomputes it from the input", gate_bytes },
-    .chunk = { CHUNK_ROWS, INPUT(0) },
-    .n_in = 1, .n_out = 1,
-    .shape = glu_shape, .grad = geglu_rule, .cost = glu_cost, .cpu = { .run = geglu_cpu })
+OPERATOR(geglu, .doc = "first half times gelu of the second",
+         .never_stored = { "gate after its activation", "the gradient recomputes it from the input",
+                           gate_bytes },
+         .chunk = { CHUNK_ROWS, INPUT(0) }, .n_in = 1, .n_out = 1, .shape = glu_shape,
+         .grad = geglu_rule, .cost = glu_cost, .cpu = { .run = geglu_cpu })
 
 OPERATOR_INTERNAL(geglu_grad,
     .doc = "gradient of geglu, in place of its input",

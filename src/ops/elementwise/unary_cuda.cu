@@ -47,24 +47,15 @@ __device__ __forceinline__ float gelu_tanh_slope(float x)
 
 #define X(fn, reads, flops)                                                                        \
     struct fn##_fn {                                                                               \
-        __device__ float at(const float *x) const                                                  \
-        {                                                                                          \
-            return fn##_at(x[0]);                                                                  \
-        }                                                                                          \
+        __device__ float at(const float *x) const { return fn##_at(x[0]); }                        \
     };                                                                                             \
     struct fn##_grad_fn {                                                                          \
-        __device__ float at(const float *x) const                                                  \
-        {                                                                                          \
-            return x[1] * fn##_slope(x[0]);                                                        \
-        }                                                                                          \
+        __device__ float at(const float *x) const { return x[1] * fn##_slope(x[0]); }              \
     };                                                                                             \
-    extern "C" Err fn##_cuda(const Call *call)                                                     \
-    {                                                                                              \
-        return rows_cuda<1>(call, Each<fn##_fn>());                                                \
-    }                                                                                              \
+    extern "C" Err fn##_cuda(const Call *call) { return rows_cuda<1>(call, Each<fn##_fn>()); }     \
     extern "C" Err fn##_grad_cuda(const Call *call)                                                \
     {                                                                                              \
-        return rows_col_sums_cuda<2>(call, Each<fn##_grad_fn>());                                          \
+        return rows_col_sums_cuda<2>(call, Each<fn##_grad_fn>());                                  \
     }
 UNARY_LIST(X)
 #undef X

@@ -78,7 +78,8 @@ static Err time_embedding_shape(Node *n)
         return fail(E_SHAPE, "time_embedding: times must be (B), f32 or i32, not %s %s",
                     type_name(in_type(n, 0)), shape_text(t));
     if (attr->width < 2 || attr->width % 2 || !(attr->longest > 1))
-        return fail(E_SHAPE, "time_embedding: width %lld must be even and the longest period %g above 1",
+        return fail(E_SHAPE,
+                    "time_embedding: width %lld must be even and the longest period %g above 1",
                     (long long)attr->width, (double)attr->longest);
     out_set(n, 0, attr->type, SHAPE(t.dim[0], attr->width));
     return OK;

@@ -320,7 +320,7 @@ static void real_join(const Fft *f, FftVec *x)
         get(&a, x, k, 0);
         get(&b, x, n - k, 0);
         FftComplex e = { a.re + b.re, a.im - b.im }, d = { a.re - b.re, a.im + b.im };
-        FftComplex t = { d.re * w[1] - d.im * w[0], d.re * w[0] + d.im * w[1] };       /* i conj(w) d */
+        FftComplex t = { d.re * w[1] - d.im * w[0], d.re * w[0] + d.im * w[1] }; /* i conj(w) d */
         x[2 * k] = e.re + t.re;
         x[2 * k + 1] = e.im + t.im;
         x[2 * (n - k)] = e.re - t.re;

@@ -51,7 +51,10 @@ Fft     fft_open(FftKind kind, int64_t n, const float *table);
 
 /* Sizes in FftVec: a whole signal, and the workspace of one thread. */
 static inline int64_t fft_signal_vecs(const Fft *f)  { return 2 * f->n1 * f->pitch; }
-static inline int64_t fft_workspace_vecs(const Fft *f) { return 4 * (f->n1 > f->n2 ? f->n1 : f->n2); }
+static inline int64_t fft_workspace_vecs(const Fft *f)
+{
+    return 4 * (f->n1 > f->n2 ? f->n1 : f->n2);
+}
 
 /* The first n1 elements of workspace hold the column. */
 void    fft_column(const Fft *f, int64_t j2, FftVec *workspace, FftVec *big, int flip);

@@ -38,8 +38,10 @@ static Err fft_conv_shape(Node *n)
                     type_name(in_type(n, 1)), shape_text(k));
     if (in_given(n, 2) &&
         (shape_count(in_shape(n, 2)) != u.dim[2] || !type_is_float(in_type(n, 2))))
-        return fail(E_SHAPE, "fft_conv: D is %s %s; it must be floats, one for each of the signal's %lld channels",
-                    type_name(in_type(n, 2)), shape_text(in_shape(n, 2)), (long long)u.dim[2]);
+        return fail(
+            E_SHAPE,
+            "fft_conv: D is %s %s; it must be floats, one for each of the signal's %lld channels",
+            type_name(in_type(n, 2)), shape_text(in_shape(n, 2)), (long long)u.dim[2]);
     out_set(n, 0, in_type(n, 0), u);
     return OK;
 }

@@ -64,7 +64,8 @@ typedef struct ConvLanes { /* 16 channels of one sample of the batch, of any typ
     int     n;
 } ConvLanes;
 
-static ConvLanes conv_lanes(const Conv *c, Type type, void *p, int64_t b, int64_t group, bool backwards)
+static ConvLanes conv_lanes(const Conv *c, Type type, void *p, int64_t b, int64_t group,
+                            bool backwards)
 {
     int64_t left = c->channels - group * FFT_LANES,
             first = b * c->length * c->channels + group * FFT_LANES;

@@ -51,7 +51,8 @@ __device__ __forceinline__ void fetch_of(const T *p, const SpanPlaces &places, f
 
 /* Branches on the type once, so that all loads are in flight together. */
 template <int R>
-__device__ __forceinline__ void fetch(Type type, const void *p, const SpanPlaces &places, float (&x)[R])
+__device__ __forceinline__ void fetch(Type type, const void *p, const SpanPlaces &places,
+                                      float (&x)[R])
 {
     if (type == F32)
         fetch_of<R>((const float *)p, places, x);
@@ -333,8 +334,8 @@ __global__ void __launch_bounds__(Plan::THREADS)
 
 /* Partial sums of u * dy over chunks of rows, for dD: threads (32 channels, 8 rows), blocks
  * (chunks, channels / 32). */
-__global__ void d_partial_sums(const void *u, Type type_u, const void *dy, Type type_dy, int64_t rows,
-                        int64_t channels, float *parts)
+__global__ void d_partial_sums(const void *u, Type type_u, const void *dy, Type type_dy,
+                               int64_t rows, int64_t channels, float *parts)
 {
     cuda_begin();
     __shared__ float sums[8][33];
@@ -444,7 +445,8 @@ extern "C" Err fft_conv_cuda(const Call *call)
     Shape       u = in_shape(n, 0);
     int64_t     batch = u.dim[0], length = u.dim[1], wave = fft_wave(&f, batch);
     Type        type = in_type(n, 0);
-    Workspace kernel = workspace_of(&f, call->workspace, 0), x = workspace_of(&f, call->workspace, 1);
+    Workspace   kernel = workspace_of(&f, call->workspace, 0),
+              x = workspace_of(&f, call->workspace, 1);
     for (int64_t b = 0; b < batch; b += wave) {
         int64_t    some = batch - b < wave ? batch - b : wave, at = b * length * f.channels;
         Entries in = { { weighted(&f, call->in[1], F32, 0, length, false),
@@ -500,8 +502,9 @@ static Err grad_d(const Call *call, const FftCuda *f, const GradSpace *g)
     Shape       dy = in_shape(n, 0);
     float      *parts = (float *)((float2 *)call->workspace + g->signals * f->n * f->channels);
     dim3        blocks((unsigned)g->chunks, (unsigned)ceil_div(f->channels, 32));
-    cuda_launch(cuda_stream(call), d_partial_sums, blocks, dim3(32, 8), 0, call->in[1], in_type(n, 1),
-                call->in[0], in_type(n, 0), dy.dim[0] * dy.dim[1], f->channels, parts);
+    cuda_launch(cuda_stream(call), d_partial_sums, blocks, dim3(32, 8), 0, call->in[1],
+                in_type(n, 1), call->in[0], in_type(n, 0), dy.dim[0] * dy.dim[1], f->channels,
+                parts);
     CUDA_LAUNCHED();
     cuda_launch(cuda_stream(call), d_sum, blocks.y, dim3(32, 32), 0, parts, g->chunks,
                 f->channels, (float *)call->out[2]);
@@ -517,9 +520,13 @@ static Err grad_wave(const Call *call, FftCuda f, const GradSpace *g, int64_t b)
     Shape       shape = in_shape(n, 0);
     int64_t     batch = shape.dim[0], length = shape.dim[1], at = b * length * f.channels;
     int64_t     some = batch - b < g->wave ? batch - b : g->wave;
-    GradRows    rows = { {}, workspace_of(&f, call->workspace, g->dy),
+    GradRows    rows = { {},
+                         workspace_of(&f, call->workspace, g->dy),
                          workspace_of(&f, call->workspace, g->dy + some),
-                         workspace_of(&f, call->workspace, g->sum), some, b == 0, b + some == batch };
+                         workspace_of(&f, call->workspace, g->sum),
+                         some,
+                         b == 0,
+                         b + some == batch };
     Weighted    dy = weighted(&f, call->in[0], in_type(n, 0), at, length, true);
     Entries     in = {};
     int         count = 0;

@@ -263,7 +263,8 @@ __device__ __forceinline__ void fft_in_place(int n, FftBuffers &w)
         fft_swap(w);
 }
 
-template <class From> __device__ __forceinline__ void fft_fetch(int n, FftBuffers &w, const From &from)
+template <class From>
+__device__ __forceinline__ void fft_fetch(int n, FftBuffers &w, const From &from)
 {
     fft_each(n, w.lanes, [&](int i, int e, int l) {
         float2 v[1];
@@ -664,9 +665,11 @@ static inline Err fft_cuda_check(const char *op, const FftCuda *f, int buffers)
 {
     int longest = f->n1 > f->n2 ? f->n1 : f->n2;
     if (fft_shared(longest, 0, buffers) > FFT_SHARED_MAX)
-        return fail(E_SHAPE, "%s: a transform of length %lld does not fit in the GPU's shared memory; choose a "
-                    "shorter length",
-                    op, (long long)f->n);
+        return fail(
+            E_SHAPE,
+            "%s: a transform of length %lld does not fit in the GPU's shared memory; choose a "
+            "shorter length",
+            op, (long long)f->n);
     return OK;
 }
 

@@ -39,10 +39,10 @@ Tensor fft_table(Graph *graph, FftKind kind, int64_t n)
 Err fft_check_length(const char *op, int64_t n)
 {
     if (!fft_valid(n))
-        return fail(
-            E_SHAPE,
-            "%s: length %lld has prime factors other than 2, 3 and 5; the nearest length without is %lld",
-            op, (long long)n, (long long)fft_near(n));
+        return fail(E_SHAPE,
+                    "%s: length %lld has prime factors other than 2, 3 and 5; the nearest length "
+                    "without is %lld",
+                    op, (long long)n, (long long)fft_near(n));
     return OK;
 }
 
@@ -83,8 +83,8 @@ static Err irfft_shape(Node *n)
     const RfftAttr *attr = ATTR(n, RfftAttr);
     Shape           x = in_shape(n, 0);
     if (x.dim[1] != attr->n / 2 + 1 || x.dim[3] != 2)
-        return fail(E_SHAPE, "irfft: for %lld samples the input must be (B,%lld,C,2), not %s", (long long)attr->n,
-                    (long long)(attr->n / 2 + 1), shape_text(x));
+        return fail(E_SHAPE, "irfft: for %lld samples the input must be (B,%lld,C,2), not %s",
+                    (long long)attr->n, (long long)(attr->n / 2 + 1), shape_text(x));
     out_set(n, 0, F32, SHAPE(x.dim[0], attr->n, x.dim[2]));
     return OK;
 }

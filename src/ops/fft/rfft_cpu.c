@@ -15,8 +15,11 @@ static RfftJob job_of(const Node *n, const float *table, int device_threads)
 {
     const RfftAttr *attr = ATTR(n, RfftAttr);
     Shape           x = in_shape(n, 0);
-    RfftJob job = { .f = fft_open(FFT_REAL, attr->n, table), .batch = x.dim[0], .channels = x.dim[2],
-                .groups = (x.dim[2] + FFT_LANES - 1) / FFT_LANES, .n_freq = attr->n / 2 + 1 };
+    RfftJob         job = { .f = fft_open(FFT_REAL, attr->n, table),
+                            .batch = x.dim[0],
+                            .channels = x.dim[2],
+                            .groups = (x.dim[2] + FFT_LANES - 1) / FFT_LANES,
+                            .n_freq = attr->n / 2 + 1 };
     job.threads = parallel_threads(device_threads, job.batch * job.groups);
     job.thread_vecs =
         fft_signal_vecs(&job.f) + fft_spectrum_vecs(&job.f) + fft_workspace_vecs(&job.f);

@@ -45,7 +45,10 @@ static Cost dml_cost(const Node *n)
 }
 
 /* The log-probability of every component, and the mixture's weights over it. */
-static int64_t mixture_terms_bytes(const Node *n) { return shape_count(in_shape(n, 0)) / 3 * 4 * 2; }
+static int64_t mixture_terms_bytes(const Node *n)
+{
+    return shape_count(in_shape(n, 0)) / 3 * 4 * 2;
+}
 
 OPERATOR(dml_loss,
     .doc = "discretised mixture of logistics, mean over targets; -100 does not count",

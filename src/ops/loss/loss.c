@@ -50,8 +50,8 @@ static Err masked_shape(Node *n)             /* in: x, target, mask, denominator
     Shape x = in_shape(n, 0), mask = in_shape(n, 2), thin = x.rank ? shape_with(x, -1, 1) : x;
     if (in_type(n, 2) != U8 || x.rank < 1 ||
         !(shape_same(mask, thin) || shape_same(mask, shape_drop(x, -1))))
-        return fail(E_SHAPE, "%s: the mask of %s must be u8 %s, not %s %s", n->op->name, shape_text(x),
-                    shape_text(thin), type_name(in_type(n, 2)), shape_text(mask));
+        return fail(E_SHAPE, "%s: the mask of %s must be u8 %s, not %s %s", n->op->name,
+                    shape_text(x), shape_text(thin), type_name(in_type(n, 2)), shape_text(mask));
     out_set(n, 0, F32, SHAPE(1));
     if (!in_given(n, 3))
         out_set(n, 1, F32, SHAPE(1));

@@ -83,13 +83,13 @@ static int64_t before_activation_bytes(const Node *n)
 }
 
 OPERATOR(groupnorm,
-    .doc = "act(weight * (x - mean) / sqrt(var + eps) + bias) over groups of channels",
-    .never_stored = { "norm before its activation", "the gradient recomputes it from the norm's input",
-                      before_activation_bytes },
-    .chunk = { CHUNK_SAMPLES, INPUT(0) },
-    .attr_bytes = sizeof(GroupnormAttr), .n_in = 3, .n_out = 2, .inplace = IN_PLACE_OF(0),
-    .shape = groupnorm_shape, .grad = groupnorm_grad, .cost = groupnorm_cost,
-    .cpu = { .choose = groupnorm_choose_cpu, .run = groupnorm_cpu })
+         .doc = "act(weight * (x - mean) / sqrt(var + eps) + bias) over groups of channels",
+         .never_stored = { "norm before its activation",
+                           "the gradient recomputes it from the norm's input",
+                           before_activation_bytes },
+         .chunk = { CHUNK_SAMPLES, INPUT(0) }, .attr_bytes = sizeof(GroupnormAttr), .n_in = 3,
+         .n_out = 2, .inplace = IN_PLACE_OF(0), .shape = groupnorm_shape, .grad = groupnorm_grad,
+         .cost = groupnorm_cost, .cpu = { .choose = groupnorm_choose_cpu, .run = groupnorm_cpu })
 
 /* in: x statistics weight bias dy, summand of dx or none; out: dx dweight dbias */
 static Err groupnorm_grad_shape(Node *n)

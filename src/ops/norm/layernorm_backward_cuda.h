@@ -47,7 +47,8 @@ template <bool BLOCK>
 __device__ void scalars_join(const RowsCuda &job, float team_s, float team_m, float *shared)
 {
     bool  leads = BLOCK ? threadIdx.x == 0 : (int)threadIdx.x % job.lanes == 0;
-    float s = block_sum(leads ? team_s : 0.0f, shared), m = block_sum(leads ? team_m : 0.0f, shared);
+    float s = block_sum(leads ? team_s : 0.0f, shared),
+          m = block_sum(leads ? team_m : 0.0f, shared);
     if (threadIdx.x == 0) {
         job.partial[2 * blockIdx.x] = s;
         job.partial[2 * blockIdx.x + 1] = m;

@@ -45,7 +45,10 @@ static LayernormRows rows_of(const Node *n, int64_t per, int dy, const Device *d
     return job;
 }
 
-static int64_t rows_slots(const LayernormRows *job) { return job->rows / job->per + job->threads - 1; }
+static int64_t rows_slots(const LayernormRows *job)
+{
+    return job->rows / job->per + job->threads - 1;
+}
 
 static int64_t rows_thread_floats(const LayernormRows *job)
 {
@@ -151,7 +154,8 @@ row_backward_sums(bool both, const float *x, const float *dy, int64_t n, float m
 }
 
 /* Adds the fp32 column sums of the last rows to their slot, and clears them. */
-static void rows_flush(const LayernormRows *job, int64_t sample, int thread, float *dweight, float *dbias)
+static void rows_flush(const LayernormRows *job, int64_t sample, int thread, float *dweight,
+                       float *dbias)
 {
     double *sums = job->sums + (sample + thread) * 2 * job->width;
     for (int64_t c = 0; c < job->width; c++) {
@@ -223,7 +227,8 @@ static void rows_backward(const LayernormRows *job)
 }
 
 /* The sums of one sample over all threads, in order; which 0: of dy * xhat, 1: of dy. */
-static void rows_total(const LayernormRows *job, int64_t sample, int which, Type type, void *out, int64_t at)
+static void rows_total(const LayernormRows *job, int64_t sample, int which, Type type, void *out,
+                       int64_t at)
 {
     float   block[256];
     int64_t start = sample * job->per, end = start + job->per;
@@ -305,7 +310,7 @@ static LayernormRows modulate_rows(const Node *n, int dy, const Device *device)
 {
     const LayernormAttr *attr = ATTR(n, LayernormAttr);
     Shape                packed = in_shape(n, 1);
-    LayernormRows                 job = rows_of(n, shape_rows(in_shape(n, 0)) / packed.dim[0], dy, device);
+    LayernormRows        job = rows_of(n, shape_rows(in_shape(n, 0)) / packed.dim[0], dy, device);
     job.eps = (double)attr->eps;
     job.type_w = in_type(n, 1);
     job.pitch = packed.dim[1];

@@ -103,8 +103,8 @@ struct NormChannel {
 /* Sums of the block's columns over all lanes and, where a row holds several pixels, over these.
  * Calls give(channel, one, two) once for each channel of the block. */
 template <int V, class Give>
-__device__ void sum_columns(const NormCuda &run, const NormPlace &p, const float *one, const float *two,
-                            Give give)
+__device__ void sum_columns(const NormCuda &run, const NormPlace &p, const float *one,
+                            const float *two, Give give)
 {
     __shared__ float sum[2][V][NORM_THREADS];
     int t = (int)threadIdx.x;
@@ -143,8 +143,8 @@ __device__ void sum_columns(const NormCuda &run, const NormPlace &p, const float
     }
 }
 
-__device__ __forceinline__ float *partial_at(const NormCuda &run, const NormPlace &p, float *partial,
-                                             int c)
+__device__ __forceinline__ float *partial_at(const NormCuda &run, const NormPlace &p,
+                                             float *partial, int c)
 {
     return partial + 2 * ((p.sample * run.chunks + p.chunk) * run.channels + c);
 }
@@ -188,8 +188,8 @@ __device__ __forceinline__ void affines_of(Type type, const void *p, int first, 
 }
 
 template <int V>
-__device__ __forceinline__ void columns_of(const NormCuda &run, const NormPlace &p, ColumnAffine<V> &k,
-                                           float *rstd)
+__device__ __forceinline__ void columns_of(const NormCuda &run, const NormPlace &p,
+                                           ColumnAffine<V> &k, float *rstd)
 {
     if (!p.active)
         return;
@@ -224,8 +224,8 @@ __device__ __forceinline__ int64_t map_at(const NormCuda &run, const NormPlace &
 
 /* As packs_get, from a map. */
 template <class T, int V, int AHEAD>
-__device__ __forceinline__ void maps_get(const NormCuda &run, const NormPlace &p, const T *map, int v,
-                                         Pack<T, V> (&packs)[AHEAD])
+__device__ __forceinline__ void maps_get(const NormCuda &run, const NormPlace &p, const T *map,
+                                         int v, Pack<T, V> (&packs)[AHEAD])
 {
 #pragma unroll
     for (int s = 0; s < AHEAD; s++) {
@@ -256,9 +256,9 @@ static inline bool norm_arrange(NormCuda *run, int v, int ahead)
     while (c * fold % v)
         fold *= 2;
     if (v > 1 &&
-        (run->pixels * c % v || !norm_aligned(run->x) || !norm_aligned(run->dy) || !norm_aligned(run->y) ||
-         !norm_aligned(run->dx) || !norm_aligned(run->gamma) || !norm_aligned(run->beta) ||
-         !norm_aligned(run->dgamma) || !norm_aligned(run->before)))
+        (run->pixels * c % v || !norm_aligned(run->x) || !norm_aligned(run->dy) ||
+         !norm_aligned(run->y) || !norm_aligned(run->dx) || !norm_aligned(run->gamma) ||
+         !norm_aligned(run->beta) || !norm_aligned(run->dgamma) || !norm_aligned(run->before)))
         return false;
     if (fold > 1 && (run->gamma || c * fold > (int64_t)NORM_THREADS * v))
         return false;

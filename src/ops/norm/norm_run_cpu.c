@@ -47,8 +47,8 @@ INLINE void block_forward(NormAct act, const NormBlock *b, NormColumns k, const 
 }
 
 /* Sums of dz and dz * xhat over the rows of a block, dz = dy act'(z). */
-INLINE void block_sums(NormAct act, const NormBlock *b, NormColumns k, const float *x, const float *dy,
-                       float *restrict one, float *restrict two)
+INLINE void block_sums(NormAct act, const NormBlock *b, NormColumns k, const float *x,
+                       const float *dy, float *restrict one, float *restrict two)
 {
     for (int64_t c = 0; c < b->cols; c++)
         one[c] = two[c] = 0;
@@ -92,8 +92,8 @@ static void run_forward(NormAct act, const NormBlock *b, NormColumns k, const fl
     PER_ACT(act, block_forward, b, k, x, y);
 }
 
-static void run_sums(NormAct act, const NormBlock *b, NormColumns k, const float *x, const float *dy,
-                     float *one, float *two)
+static void run_sums(NormAct act, const NormBlock *b, NormColumns k, const float *x,
+                     const float *dy, float *one, float *two)
 {
     PER_ACT(act, block_sums, b, k, x, dy, one, two);
 }

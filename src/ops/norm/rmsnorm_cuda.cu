@@ -1,8 +1,8 @@
 /* rmsnorm_cuda.cu -- root mean square norm on CUDA.
  *
- * A row belongs to a team of threads (reduce/softmax_cuda.h) and is read twice, the second time from
- * the cache. The gradient of the weight is a column sum of dy x r: blocks of rows give partial sums,
- * which are added in order, so that two runs give the same bits. */
+ * A row belongs to a team of threads (reduce/softmax_cuda.h) and is read twice, the second time
+ * from the cache. The gradient of the weight is a column sum of dy x r: blocks of rows give partial
+ * sums, which are added in order, so that two runs give the same bits. */
 #include "ops/reduce/softmax_cuda.h"
 
 extern "C" {

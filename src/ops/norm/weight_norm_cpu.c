@@ -13,7 +13,8 @@ static WeightNormSize weight_of(const Node *n, const Device *device)
 {
     Shape   v = in_shape(n, 1);
     int64_t count = shape_count(v);
-    return (WeightNormSize){ v.dim[0], count / v.dim[0], parallel_threads(device->threads, v.dim[0]) };
+    return (WeightNormSize){ v.dim[0], count / v.dim[0],
+                             parallel_threads(device->threads, v.dim[0]) };
 }
 
 /* Rows are converted here: v, and w or dw. */

@@ -11,7 +11,8 @@ typedef struct WeightNormJob {
     int64_t rows, width;
 } WeightNormJob;
 
-template <int N> __global__ void __launch_bounds__(ROW_THREADS) weight_rows(WeightNormJob job, AnyOut w)
+template <int N>
+__global__ void __launch_bounds__(ROW_THREADS) weight_rows(WeightNormJob job, AnyOut w)
 {
     cuda_begin();
     __shared__ float shared[32];
@@ -38,7 +39,8 @@ template <int N> __global__ void __launch_bounds__(ROW_THREADS) weight_rows(Weig
 
 /* dg = dw.v / |v|;  dv = g / |v| (dw - v dw.v / |v|^2) */
 template <int N>
-__global__ void __launch_bounds__(ROW_THREADS) weight_grad_rows(WeightNormJob job, float *dg, float *dv)
+__global__ void __launch_bounds__(ROW_THREADS)
+    weight_grad_rows(WeightNormJob job, float *dg, float *dv)
 {
     cuda_begin();
     __shared__ float shared[32];

@@ -101,7 +101,8 @@ extern "C" Err accumulate_all_cuda(const Call *const *calls, int n)
                           shape_count(out_shape(call->node, 0)),
                           pack_aligned(call->out[0]) && pack_aligned(call->in[1]) };
             if (out_type(call->node, 0) != F32 || !type_is_float(job.of[i].x.type))
-                return fail(E_DEVICE, "accumulate: there is no CUDA kernel for a sum other than fp32");
+                return fail(E_DEVICE,
+                            "accumulate: there is no CUDA kernel for a sum other than fp32");
             job.first[i + 1] =
                 job.first[i] + (int32_t)ceil_div(job.of[i].count, ACCUMULATE_BLOCK);
         }

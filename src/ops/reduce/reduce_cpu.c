@@ -98,8 +98,10 @@ Err sum_rows_cpu(const Call *call, const SumRows *job)
     for (int64_t t = 0; t < tasks; t++) {
         int64_t block = t % split.blocks, slice = t / split.blocks % split.slices,
                 a = t / split.blocks / split.slices;
-        int64_t from = slice * split.rows, to = from + split.rows < at->m ? from + split.rows : at->m;
-        int64_t k0 = block * split.block, width = k0 + split.block < at->k ? split.block : at->k - k0;
+        int64_t from = slice * split.rows,
+                to = from + split.rows < at->m ? from + split.rows : at->m;
+        int64_t k0 = block * split.block,
+                width = k0 + split.block < at->k ? split.block : at->k - k0;
         float   row[ROW_BLOCK];
         bool    whole = split.slices == 1;
         sum_slice(job, at, a, from, to, k0, width,

@@ -256,7 +256,8 @@ __global__ void __launch_bounds__(SUM_WIDE, OF == SUM_X ? 2 : 1)
     cuda_begin();
     __shared__ float sums[SUM_WIDE * N];
     int64_t block, slice, a = divided(divided(blockIdx.x, columns, &block), config.slices, &slice);
-    int64_t from = slice * config.rows, rows = job.m - from < config.rows ? job.m - from : config.rows;
+    int64_t          from = slice * config.rows,
+            rows = job.m - from < config.rows ? job.m - from : config.rows;
     int64_t stripe = (int64_t)blockDim.x * N, e = (int64_t)threadIdx.x * N;
     int64_t first = (a * job.m + from) * job.k, out = (a * config.slices + slice) * job.k;
     float   sum[N] = { 0 };
@@ -351,7 +352,8 @@ __global__ void __launch_bounds__(COL_SUMS_THREADS, 3)
 
 static int64_t common_factor(int64_t a, int64_t b) { return b ? common_factor(b, a % b) : a; }
 
-static Err sum_add_partials(const Call *call, const SumJob *job, int64_t slices, const float *partial)
+static Err sum_add_partials(const Call *call, const SumJob *job, int64_t slices,
+                            const float *partial)
 {
     cuda_launch(cuda_stream(call), sum_partials,
                 dim3((unsigned)ceil_div(job->k, PARTIAL_COLUMNS), (unsigned)job->a),
@@ -394,8 +396,8 @@ static Err sum_by_col_sums(const Call *call, const SumJob *job, PackOf pack)
     dim3 threads((unsigned)packs, (unsigned)(COL_SUMS_THREADS / packs));
     dim3 blocks((unsigned)ceil_div(job->k, packs * pack.n), (unsigned)(job->a * slices));
     WITH_PACK(pack, N,
-              cuda_launch(cuda_stream(call), sum_gated_col_sums<N>, blocks, threads, 0, *job, slices,
-                          partial);)
+              cuda_launch(cuda_stream(call), sum_gated_col_sums<N>, blocks, threads, 0, *job,
+                          slices, partial);)
     CUDA_LAUNCHED();
     return partial ? sum_add_partials(call, job, slices, partial) : OK;
 }
@@ -422,10 +424,9 @@ Err sum_cuda_run(const Call *call, const SumJob *given)
     if (config.method == SUM_THREAD) {
         pack_with(&pack, job.out.p, job.out.type);
         pack_along(&pack, job.k);
-        WITH_PACK(pack, N,
-                  unsigned blocks = cuda_blocks(call, job.a * job.k / N, SUM_THREADS);
-                  cuda_launch(cuda_stream(call), SUM_KERNEL(sum_thread, N, job), blocks, SUM_THREADS,
-                              0, job);)
+        WITH_PACK(pack, N, unsigned blocks = cuda_blocks(call, job.a * job.k / N, SUM_THREADS);
+                  cuda_launch(cuda_stream(call), SUM_KERNEL(sum_thread, N, job), blocks,
+                              SUM_THREADS, 0, job);)
     } else if (config.method == SUM_WARP) {
         pack_along(&pack, job.m);
         WITH_PACK(pack, N,

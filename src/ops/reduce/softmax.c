@@ -7,8 +7,8 @@
 static Err softmax_check(const Node *n)
 {
     if (!rows_float(n, 1) || in_shape(n, 0).rank < 1)
-        return fail(E_SHAPE, "%s: the input must be floats with a last axis, not %s %s", n->op->name,
-                    type_name(in_type(n, 0)), shape_text(in_shape(n, 0)));
+        return fail(E_SHAPE, "%s: the input must be floats with a last axis, not %s %s",
+                    n->op->name, type_name(in_type(n, 0)), shape_text(in_shape(n, 0)));
     return OK;
 }
 

@@ -112,7 +112,10 @@ extern "C" Err softmax_grad_cuda(const Call *call)
 {
     return softmax_grad_go<SOFTMAX_PLAIN>(call);
 }
-extern "C" Err log_softmax_grad_cuda(const Call *call) { return softmax_grad_go<SOFTMAX_LOG>(call); }
+extern "C" Err log_softmax_grad_cuda(const Call *call)
+{
+    return softmax_grad_go<SOFTMAX_LOG>(call);
+}
 
 /* dx = exp(x - lse) dy, with lse and dy of the row. */
 struct LogsumexpGrad {

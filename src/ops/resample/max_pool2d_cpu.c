@@ -19,9 +19,9 @@ static PoolCells cells_of(Shape x, const Device *device)
 }
 
 /* The four corners of a cell, channels c .. c + n. */
-static void cell_load(Type type, const void *x, const PoolCells *k, int64_t row, int64_t col, int64_t c,
-                      int64_t n,
-                      float (*stage)[POOL_BLOCK], const float *corner[4], int64_t at[4])
+static void cell_load(Type type, const void *x, const PoolCells *k, int64_t row, int64_t col,
+                      int64_t c, int64_t n, float (*stage)[POOL_BLOCK], const float *corner[4],
+                      int64_t at[4])
 {
     int64_t half = k->height / 2, y = row / half * k->height + row % half * 2;
     for (int i = 0; i < 4; i++) {

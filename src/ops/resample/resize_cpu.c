@@ -167,7 +167,8 @@ static Err choose(const Node *n, bool transposed, const Device *device, Choice *
     return OK;
 }
 
-/* The weighted sum of the input rows of an output row. A single row of weight 1 is used in place. */
+/* The weighted sum of the input rows of an output row. A single row of weight 1 is used in
+ * place. */
 static const float *sum_rows(const ResizeRun *job, const Taps *taps, const void *src, int64_t image,
                              int64_t row,
                              float *sum, float *stage)

@@ -148,7 +148,8 @@ static size_t table_bytes(const TapTable *t)
 }
 
 /* A warp per index. */
-__global__ void __launch_bounds__(ROW_THREADS) table_fill(TapTable rows, TapTable columns, bool back)
+__global__ void __launch_bounds__(ROW_THREADS)
+    table_fill(TapTable rows, TapTable columns, bool back)
 {
     const TapTable &t = blockIdx.y ? columns : rows;
     int          lane = (int)threadIdx.x % 32;

@@ -21,9 +21,10 @@ static Err carry_check(const Node *n, const char *op, int inv_dt, int b, int a_r
             return fail(E_SHAPE, "%s: with state %s, %s must be f32 %s, not %s %s", op,
                         shape_text(x), list[i].name, shape_text(list[i].want),
                         type_name(in_type(n, list[i].at)), shape_text(in_shape(n, list[i].at)));
-    return in_type(n, 0) == F32 ? OK
-                                : fail(E_SHAPE, "%s: the state is %s; it must be f32 in every precision",
-                                       op, type_name(in_type(n, 0)));
+    return in_type(n, 0) == F32
+               ? OK
+               : fail(E_SHAPE, "%s: the state is %s; it must be f32 in every precision", op,
+                      type_name(in_type(n, 0)));
 }
 
 static Err s4_begin_shape(Node *n)

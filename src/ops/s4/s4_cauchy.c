@@ -30,12 +30,15 @@ int s4_freq_chunks(const S4 *s, int64_t groups)
 }
 
 /* Workspace: poles, slots, sums of tasks, sums over all channels; each a multiple of 64 bytes. */
-static size_t poles_bytes(const S4 *s) { return ((size_t)s->poles * sizeof(S4Pole) + 63) / 64 * 64; }
+static size_t poles_bytes(const S4 *s)
+{
+    return ((size_t)s->poles * sizeof(S4Pole) + 63) / 64 * 64;
+}
 
 static size_t slot_bytes(const S4 *s)
 {
-    int64_t vecs =
-        fft_spectrum_vecs(&s->f) + fft_workspace_vecs(&s->f) + (s->grad ? fft_signal_vecs(&s->f) : 0);
+    int64_t vecs = fft_spectrum_vecs(&s->f) + fft_workspace_vecs(&s->f) +
+                   (s->grad ? fft_signal_vecs(&s->f) : 0);
     vecs += s->b_per_channel ? 2 * s->poles : 0;
     return (size_t)s->poles * sizeof(PoleLanes) + (size_t)vecs * sizeof(Vec);
 }
@@ -105,8 +108,10 @@ static double complex pair_at(const float *x, int64_t i)
 
 S4PoleParams s4_pole_params(const S4 *s, int64_t n)
 {
-    return (S4PoleParams){ .a = -exp((double)s->param[S4_A_REAL][n]) - I * (double)s->param[S4_A_IMAG][n],
-                     .b = pair_at(s->param[S4_B], n), .p = pair_at(s->param[S4_P], n) };
+    return (S4PoleParams){ .a = -exp((double)s->param[S4_A_REAL][n]) -
+                                I * (double)s->param[S4_A_IMAG][n],
+                           .b = pair_at(s->param[S4_B], n),
+                           .p = pair_at(s->param[S4_P], n) };
 }
 
 double complex s4_c(const S4 *s, int64_t h, int64_t n)

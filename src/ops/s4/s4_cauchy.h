@@ -182,8 +182,8 @@ typedef struct CauchySums {      /* at one frequency */
 } CauchySums;
 
 /* bq as in S4Slot; if it is a constant NULL, the compiler removes the branch. */
-INLINE void cauchy(CauchySums *out, const S4 *s, const S4Pole *poles, const PoleLanes *lanes, const Vec *bq,
-                   const S4Freq *f)
+INLINE void cauchy(CauchySums *out, const S4 *s, const S4Pole *poles, const PoleLanes *lanes,
+                   const Vec *bq, const S4Freq *f)
 {
     S4Complex sum[SUMS][2] = { 0 };
     for (int64_t n = 0; n < s->poles; n++) {

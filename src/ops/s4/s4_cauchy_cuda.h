@@ -49,7 +49,7 @@ typedef struct S4Cuda {
     PoleCuda        *pole;                   /* [poles] */
     float4      *lanes;                  /* [poles][channels]: p, q of B C, p, q of P C */
     float2      *bq;                     /* [poles][channels]: p, q of B Q; if b_per_channel */
-    float2      *spectrum;               /* [n_freq][channels]; even lengths: Z, [length / 2][channels] */
+    float2          *spectrum; /* [n_freq][channels]; even lengths: Z, [length / 2][channels] */
     float2      *workspace;              /* [f.n][channels] */
     float       *sums;                   /* [chunks][poles][POLE_SUMS][channels] */
     double      *shared;                 /* [poles][CHAIN_SUMS][channels] */
@@ -129,7 +129,8 @@ template <bool B_PER_CHANNEL> struct StagedPoles {
 
 /* Loads poles from `first` on. Beyond the last pole or channel the last one is repeated. */
 template <bool B_PER_CHANNEL>
-__device__ __forceinline__ void load_poles(const S4Cuda &s, StagedPoles<B_PER_CHANNEL> *staged, int64_t first)
+__device__ __forceinline__ void load_poles(const S4Cuda &s, StagedPoles<B_PER_CHANNEL> *staged,
+                                           int64_t first)
 {
     int me = (int)(threadIdx.y * S4_LANES + threadIdx.x), all = (int)blockDim.y * S4_LANES;
     int64_t h = blockIdx.y * (int64_t)S4_LANES + threadIdx.x;
@@ -148,7 +149,8 @@ __device__ __forceinline__ void load_poles(const S4Cuda &s, StagedPoles<B_PER_CH
 /* Called by all threads of a block, with the first poles loaded. Sums before FIRST are not
  * computed. */
 template <bool B_PER_CHANNEL, int FIRST>
-__device__ __forceinline__ void cauchy(Cauchy (&out)[S4_TWO], const S4Cuda &s, StagedPoles<B_PER_CHANNEL> *staged,
+__device__ __forceinline__ void cauchy(Cauchy (&out)[S4_TWO], const S4Cuda &s,
+                                       StagedPoles<B_PER_CHANNEL> *staged,
                                        const FreqCuda (&f)[S4_TWO])
 {
     int    lane = (int)threadIdx.x;

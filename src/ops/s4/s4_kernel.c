@@ -35,16 +35,19 @@ static Err s4_kernel_shape(Node *n)
     TRY(fft_check_length("s4_kernel", length));
     for (int i = 0; i < S4_PARAMS; i++)
         if (in_type(n, i) != F32)
-            return fail(
-                E_SHAPE,
-                "s4_kernel: %s is %s; the S4 kernel and its parameters must be f32 in every precision",
-                s4_words[i], type_name(in_type(n, i)));
+            return fail(E_SHAPE,
+                        "s4_kernel: %s is %s; the S4 kernel and its parameters must be f32 in "
+                        "every precision",
+                        s4_words[i], type_name(in_type(n, i)));
     if (c.rank != 4 || c.dim[0] != 1 || c.dim[3] != 2)
         return fail(E_SHAPE, "s4_kernel: C must be (1,H,N,2), not %s", shape_text(c));
     bool        b_per_channel = shape_same(in_shape(n, S4_B), c);
-    const Shape want[S4_PARAMS] = { SHAPE(c.dim[1], 1),       c,
-                                    b_per_channel ? c : SHAPE(1, 1, c.dim[2], 2), SHAPE(1, c.dim[2]),
-                                    SHAPE(1, c.dim[2]),       SHAPE(1, 1, c.dim[2], 2) };
+    const Shape want[S4_PARAMS] = { SHAPE(c.dim[1], 1),
+                                    c,
+                                    b_per_channel ? c : SHAPE(1, 1, c.dim[2], 2),
+                                    SHAPE(1, c.dim[2]),
+                                    SHAPE(1, c.dim[2]),
+                                    SHAPE(1, 1, c.dim[2], 2) };
     for (int i = 0; i < S4_PARAMS; i++)
         if (!shape_same(in_shape(n, i), want[i]))
             return fail(E_SHAPE, "s4_kernel: with C %s, %s must be %s, not %s", shape_text(c),
@@ -77,22 +80,22 @@ static int64_t cauchy_matrix_bytes(const Node *n)
 
 OPERATOR(s4_kernel,
     .doc = "convolution kernel of a diagonal plus rank-one state space, by streamed Cauchy sums",
-    .never_stored = { "Cauchy matrix", "the sums over poles are streamed over the frequencies; nothing of "
-                      "channels x poles x frequencies is stored", cauchy_matrix_bytes },
-    .attr_bytes = sizeof(S4KernelAttr),
-    .n_in = S4_PARAMS + 2,
-    .n_out = 1,
-    .shape = s4_kernel_shape,
-    .grad = s4_kernel_grad,
-    .cost = s4_kernel_cost,
+    .never_stored = { "Cauchy matrix",
+                      "the sums over poles are streamed over the frequencies; nothing of "
+                      "channels x poles x frequencies is stored",
+                      cauchy_matrix_bytes },
+    .attr_bytes = sizeof(S4KernelAttr), .n_in = S4_PARAMS + 2, .n_out = 1, .shape = s4_kernel_shape,
+    .grad = s4_kernel_grad, .cost = s4_kernel_cost,
     .cpu = { .choose = s4_kernel_choose_cpu, .run = s4_kernel_cpu })
 
 /* in: as s4_kernel, then dK; out: the six gradients */
 static Err s4_kernel_grad_shape(Node *n)
 {
     if (in_type(n, S4_PARAMS + 2) != F32)
-        return fail(E_SHAPE, "s4_kernel_grad: the gradient of the kernel is %s; it must be f32 in every "
-                    "precision", type_name(in_type(n, S4_PARAMS + 2)));
+        return fail(E_SHAPE,
+                    "s4_kernel_grad: the gradient of the kernel is %s; it must be f32 in every "
+                    "precision",
+                    type_name(in_type(n, S4_PARAMS + 2)));
     for (int i = 0; i < S4_PARAMS; i++)
         if (ATTR(n, S4KernelAttr)->wants[i])
             out_set(n, i, F32, in_shape(n, i));

@@ -38,8 +38,8 @@ INLINE void spectrum_of(const S4 *s, const S4Pole *poles, const S4Slot *slot, co
     }
 }
 
-static void s4_spectrum(const S4 *s, const S4Pole *poles, const S4Slot *slot, const double *inverse_dt,
-                        int64_t from, int64_t to)
+static void s4_spectrum(const S4 *s, const S4Pole *poles, const S4Slot *slot,
+                        const double *inverse_dt, int64_t from, int64_t to)
 {
     if (slot->bq)
         spectrum_of(s, poles, slot, slot->bq, inverse_dt, from, to);

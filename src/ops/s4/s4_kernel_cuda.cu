@@ -142,7 +142,8 @@ S4Cuda s4_cuda_of(const Call *call, const Node *n, int sms, bool grad)
     s.n_freq = s.length / 2 + 1;
     s.f = fft_cuda_of(s.length % 2 ? s.length : s.length / 2, s.channels, true);
     /* one block per multiprocessor, all at once */
-    int64_t chunks = sms / ceil_div(s.channels, S4_LANES), max_chunks = ceil_div(s.n_freq, S4_FREQS);
+    int64_t chunks = sms / ceil_div(s.channels, S4_LANES),
+            max_chunks = ceil_div(s.n_freq, S4_FREQS);
     s.chunk = ceil_div(s.n_freq, chunks < 1 ? 1 : chunks < max_chunks ? chunks : max_chunks);
     s.chunks = ceil_div(s.n_freq, s.chunk);
     size_t pairs = (size_t)(s.poles * s.channels), width = (size_t)s.channels;

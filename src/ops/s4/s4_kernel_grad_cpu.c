@@ -58,8 +58,8 @@ static void add_double(double *to, const Vec *v)
 }
 
 /* Pass two: one pole over the block's frequencies. */
-static void grad_of_pole(const S4Pole *pole, const PoleLanes *lanes, const Vec *bq, const FreqBlock *block,
-                      int64_t count, double *sums, Vec *through)
+static void grad_of_pole(const S4Pole *pole, const PoleLanes *lanes, const Vec *bq,
+                         const FreqBlock *block, int64_t count, double *sums, Vec *through)
 {
     Vec weight[SUMS][2] = {
         [BC] = { lanes->bc[0], lanes->bc[1] }, [PC] = { lanes->pc[0], lanes->pc[1] }
@@ -123,8 +123,8 @@ static void s4_task(const S4 *s, const S4Pole *poles, const S4Slot *slot, const 
             count++;
         }
         for (int64_t n = 0; n < s->poles; n++)
-            grad_of_pole(&poles[n], &slot->lanes[n], slot->bq ? slot->bq + 2 * n : NULL, &block, count,
-                      sums + n * POLE_SUMS * FFT_LANES, &moved);
+            grad_of_pole(&poles[n], &slot->lanes[n], slot->bq ? slot->bq + 2 * n : NULL, &block,
+                         count, sums + n * POLE_SUMS * FFT_LANES, &moved);
         add_double(through, &moved);
     }
 }

@@ -34,8 +34,9 @@ __device__ __forceinline__ float2 spectrum_at(const S4Cuda &s, int64_t h, int64_
 /* Pass one for frequencies k and k + 1 of one channel, the first `there` of them (maybe none), into
  * shared memory. */
 template <bool B_PER_CHANNEL>
-__device__ __forceinline__ void grad_of_sums(const S4Cuda &s, StagedPoles<B_PER_CHANNEL> *staged, int64_t h, int64_t k,
-                                          int there, float4 (*to)[FREQ_VECS][S4_LANES])
+__device__ __forceinline__ void grad_of_sums(const S4Cuda &s, StagedPoles<B_PER_CHANNEL> *staged,
+                                             int64_t h, int64_t k, int there,
+                                             float4 (*to)[FREQ_VECS][S4_LANES])
 {
     int    lane = (int)threadIdx.x;
     FreqCuda   f[S4_TWO];
@@ -123,7 +124,8 @@ template <bool B_PER_CHANNEL> struct SlopesMemory {
 
 /* Threads (32 channels, 16 warps); blocks (chunks of frequencies, channels / 32). 32 poles at a
  * time. */
-template <bool B_PER_CHANNEL> __global__ void __launch_bounds__(S4_LANES *S4_WARPS) s4_slopes(S4Cuda s)
+template <bool B_PER_CHANNEL>
+__global__ void __launch_bounds__(S4_LANES *S4_WARPS) s4_slopes(S4Cuda s)
 {
     cuda_begin();
     extern __shared__ float4 s4_memory[];
@@ -146,7 +148,8 @@ template <bool B_PER_CHANNEL> __global__ void __launch_bounds__(S4_LANES *S4_WAR
         for (int64_t k = from; k < to; k += S4_FREQS) {
             int count = to - k < S4_FREQS ? (int)(to - k) : S4_FREQS;
             __syncthreads();
-            grad_of_sums<B_PER_CHANNEL>(s, &memory->staged, h, k + mine, count - mine, &memory->freq[mine]);
+            grad_of_sums<B_PER_CHANNEL>(s, &memory->staged, h, k + mine, count - mine,
+                                        &memory->freq[mine]);
             __syncthreads();
             if (n[0] < s.poles)
                 grad_of_poles(at, memory->freq, count, total);

@@ -182,10 +182,11 @@ static Err c_between(Pool *parent, const S4Params *params, int64_t from, int64_t
         }
     }
     pool_free(pool);
-    return bad < 0 ? OK
-                   : fail(E_NUMBER,
-                          "S4 channel %lld: C cannot be recovered, because I - Abar^%lld is singular",
-                          (long long)bad, (long long)from);
+    return bad < 0
+               ? OK
+               : fail(E_NUMBER,
+                      "S4 channel %lld: C cannot be recovered, because I - Abar^%lld is singular",
+                      (long long)bad, (long long)from);
 }
 
 static Err c_between_float(const S4Params *params, int64_t from, int64_t to, float *out)

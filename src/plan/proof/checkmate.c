@@ -226,8 +226,11 @@ static void build_bytes(Build *b)
 void stages_build(Pool *pool, const Task *task, int64_t budget_bytes, Stages *out)
 {
     double room = (double)(budget_bytes - task->fixed_bytes);
-    Build  b = { .task = task, .out = out, .milp = &out->milp,
-                 .byte = room > 0 ? BUDGET_UNITS / room : 1, .budget = room > 0 ? BUDGET_UNITS : 0 };
+    Build  b = { .task = task,
+                 .out = out,
+                 .milp = &out->milp,
+                 .byte = room > 0 ? BUDGET_UNITS / room : 1,
+                 .budget = room > 0 ? BUDGET_UNITS : 0 };
     *out = (Stages){ .milp = { .pool = pool }, .unit = task->base_cost > 0
                                                           ? task->base_cost / COST_UNITS : 1 };
     out->again = NEWN(pool, int32_t, (int64_t)task->n_nodes * task->n_nodes + 1);

@@ -205,17 +205,20 @@ static void min_cut_network(MinCut *c, int32_t *n_value_arcs, int32_t *value_of_
         min_cut_arc(c, min_cut_node_vertex(c, producer), MIN_CUT_T,
                 c->fixed[producer] ? MIN_CUT_INFINITE : (int64_t)(t->cost / unit * MIN_CUT_COST));
         for (int32_t k = 0; k < t->n_in && !c->fixed[producer]; k++)
-            min_cut_arc(c, min_cut_node_vertex(c, producer), min_cut_value_vertex(t->in[k]), MIN_CUT_INFINITE);
+            min_cut_arc(c, min_cut_node_vertex(c, producer), min_cut_value_vertex(t->in[k]),
+                        MIN_CUT_INFINITE);
     }
 }
 
 /* Bytes that the current cut keeps. */
-static int64_t min_cut_kept_bytes(const MinCut *c, const int32_t *value_of_arc, int32_t n_value_arcs)
+static int64_t min_cut_kept_bytes(const MinCut *c, const int32_t *value_of_arc,
+                                  int32_t n_value_arcs)
 {
     int64_t bytes = 0;
     for (int32_t i = 0; i < n_value_arcs; i++) {
         int32_t v = value_of_arc[i], producer = c->task->values[v].producer;
-        if (c->level[min_cut_value_vertex(v)] >= 0 && c->level[min_cut_node_vertex(c, producer)] < 0)
+        if (c->level[min_cut_value_vertex(v)] >= 0 &&
+            c->level[min_cut_node_vertex(c, producer)] < 0)
             bytes += c->task->values[v].bytes;
     }
     return bytes;
@@ -223,7 +226,8 @@ static int64_t min_cut_kept_bytes(const MinCut *c, const int32_t *value_of_arc, 
 
 /* The largest bound over prices. Each cut is a line in the price, cost + price * (kept - room); the
  * maximum is where a rising line meets a falling one. */
-static double min_cut_best(MinCut *c, int64_t room, const int32_t *value_of_arc, int32_t n_value_arcs)
+static double min_cut_best(MinCut *c, int64_t room, const int32_t *value_of_arc,
+                           int32_t n_value_arcs)
 {
     double  best = 0, up_cost = 0, down_cost = 0, up = 0, down = 0, price;
     int64_t all = 0, forced = 0;
@@ -298,7 +302,8 @@ MinCutBound min_cut_bound(Pool *pool, const Task *task, int32_t n, int64_t budge
     if (budget_bytes > 0 && room >= 0) {
         int32_t *value_of_arc = NEWN(temp, int32_t, n_values), n_value_arcs = 0;
         min_cut_network(&c, &n_value_arcs, value_of_arc);
-        out.cost = min_cut_best(&c, room, value_of_arc, n_value_arcs) / MIN_CUT_COST * task->base_cost;
+        out.cost = min_cut_best(&c, room, value_of_arc, n_value_arcs) / MIN_CUT_COST *
+                   task->base_cost;
     }
     pool_free(temp);
     return out;

@@ -10,7 +10,7 @@
  * is Checkmate's: it ends with the first run of a node. */
 typedef struct Stages {
     Milp     milp;
-    int32_t *again;          /* [stage * n_nodes + node] column: the node is recomputed there; or -1 */
+    int32_t *again; /* [stage * n_nodes + node] column: the node is recomputed there; or -1 */
     double   unit;           /* cost per unit of the program's objective */
 } Stages;
 

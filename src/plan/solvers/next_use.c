@@ -206,7 +206,8 @@ static bool next_use_solve(Pool *pool, const Task *task, int64_t budget, double 
             return false;
     }
     for (int32_t v = 0; v < task->n_values; v++) {
-        if (task->values[v].final && !e.present[v] && !next_use_run(&e, task->values[v].producer, 1))
+        if (task->values[v].final && !e.present[v] &&
+            !next_use_run(&e, task->values[v].producer, 1))
             return false;
         e.pins[v] += task->values[v].final;
     }

@@ -16,8 +16,9 @@ void recomputation_init(Recomputation *r, Pool *pool, const Task *task)
     };
     for (int32_t v = 0; v < task->n_values; v++) {
         const TaskValue *value = &task->values[v];
-        r->last[v] = value->final ? task->n_nodes
-                     : value->n_readers > 0 ? value->readers[value->n_readers - 1] : value->producer;
+        r->last[v] = value->final           ? task->n_nodes
+                     : value->n_readers > 0 ? value->readers[value->n_readers - 1]
+                                            : value->producer;
     }
 }
 
@@ -38,9 +39,9 @@ static bool recomputation_produce(Recomputation *r, int32_t value, int32_t depth
 {
     int32_t         node = r->task->values[value].producer;
     const TaskNode *t = &r->task->nodes[node];
-    if (t->once || r->deadline[node] < r->now || depth > RECOMPUTATION_DEPTH
-        || r->n > RECOMPUTATION_LENGTH * r->task->n_nodes || ++r->n_runs[node] > SCHEDULE_MAX_RUNS - 2
-        || !recomputation_inputs(r, node, depth))
+    if (t->once || r->deadline[node] < r->now || depth > RECOMPUTATION_DEPTH ||
+        r->n > RECOMPUTATION_LENGTH * r->task->n_nodes ||
+        ++r->n_runs[node] > SCHEDULE_MAX_RUNS - 2 || !recomputation_inputs(r, node, depth))
         return false;
     recomputation_run(r, node);
     return true;

@@ -25,7 +25,8 @@ typedef struct Recomputation {
     int32_t     n, cap;
 } Recomputation;
 
-void recomputation_init(Recomputation *r, Pool *pool, const Task *task);     /* nothing dropped or kept */
+void recomputation_init(Recomputation *r, Pool *pool,
+                        const Task *task);     /* nothing dropped or kept */
 bool recomputation_list(Recomputation *r);     /* false: a dropped value cannot be recomputed */
 
 #endif

@@ -74,8 +74,8 @@ static bool search_recompute_node(ScheduleSearch *x, int32_t node, int32_t befor
         int32_t last = schedule_last_reader(s, t->in[i], p, &taken);
         if (!taken && (last >= p || depth >= SEARCH_DEPTH || search_unit(x) < x->keep))
             continue;                        /* still live, or kept until now */
-        bool made = depth < SEARCH_DEPTH
-                    && search_recompute_node(x, x->task->values[t->in[i]].producer, before, depth + 1);
+        bool made = depth < SEARCH_DEPTH &&
+                    search_recompute_node(x, x->task->values[t->in[i]].producer, before, depth + 1);
         if (!made && taken) {
             schedule_undo(s, mark);
             return false;

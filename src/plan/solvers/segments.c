@@ -183,7 +183,8 @@ static int32_t segments_choose_ends(const Segments *g, int64_t limit, int32_t *e
 }
 
 /* Evaluates the list in which the first n_forgetting segments drop their values. */
-static bool segments_evaluate(Segments *g, const int32_t *ends, int32_t n_forgetting, Pool *pool, RunList *out)
+static bool segments_evaluate(Segments *g, const int32_t *ends, int32_t n_forgetting, Pool *pool,
+                              RunList *out)
 {
     const Task *task = g->args->task;
     for (int32_t p = 0, k = 0; p <= g->peak; p++) {
@@ -191,8 +192,9 @@ static bool segments_evaluate(Segments *g, const int32_t *ends, int32_t n_forget
         k += p == ends[k];
     }
     for (int32_t v = 0; v < task->n_values; v++) {
-        int32_t producer = task->values[v].producer, k = producer > g->peak ? n_forgetting : g->segment[producer];
-        bool    inner = k < n_forgetting && g->until[v] <= ends[k] && (g->cheap[v] || !g->across[v]);
+        int32_t producer = task->values[v].producer,
+                k = producer > g->peak ? n_forgetting : g->segment[producer];
+        bool inner = k < n_forgetting && g->until[v] <= ends[k] && (g->cheap[v] || !g->across[v]);
         g->r.dropped[v] = inner && g->cheap[v];
         g->r.kept[v] = k < n_forgetting && !inner;
     }

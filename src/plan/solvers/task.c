@@ -153,8 +153,9 @@ static void builder_values(TaskBuilder *m)
         task->alias_of[v] = -1;
         if (value->persistent)
             continue;
-        bool same_producer = root >= 0 && !graph->values[root].persistent
-                          && graph->values[root].producer == value->producer && m->n_writers[v] == 1;
+        bool same_producer = root >= 0 && !graph->values[root].persistent &&
+                             graph->values[root].producer == value->producer &&
+                             m->n_writers[v] == 1;
         if (root >= 0 && (task->folded[value->producer] || same_producer))
             continue;                       /* shares its root's bytes: filled in below */
         if (root >= 0 && !graph->values[root].persistent)

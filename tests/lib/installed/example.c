@@ -55,8 +55,8 @@ int main(void)
            plan->arena_bytes / MIB, runs, plimsoll_nodes(graph), plan->cost, plan->base_cost);
     for (size_t i = 0; i < plan->n_live_ranges && i < 4; i++)
         printf("steps %" PRId32 " to %" PRId32 ": value %" PRId32 " at byte %" PRId64 "\n",
-               plan->live_ranges[i].first_step, plan->live_ranges[i].last_step, plan->live_ranges[i].value,
-               plan->live_ranges[i].offset);
+               plan->live_ranges[i].first_step, plan->live_ranges[i].last_step,
+               plan->live_ranges[i].value, plan->live_ranges[i].offset);
     plimsoll_plan_free(plan);
     plimsoll_graph_free(graph);
     return (int)status;

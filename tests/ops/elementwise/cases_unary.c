@@ -58,7 +58,8 @@ static void one_layer_case(Case *c, Tensor (*fn)(Tensor), int64_t rows, int64_t 
 {
     Tensor w = case_const(c, "w", SHAPE(in, width), -1, 1);
     Tensor b = case_in(c, "b", SHAPE(width), -1, 1);
-    case_out(c, "y", between_layers(c, fn, "x", w, b, case_in(c, "v", SHAPE(width, 1), -1, 1), rows));
+    case_out(c, "y",
+             between_layers(c, fn, "x", w, b, case_in(c, "v", SHAPE(width, 1), -1, 1), rows));
 }
 
 static void gelu_tanh_layer(Case *c) { one_layer_case(c, gelu_tanh, 1030, 1, 40); }

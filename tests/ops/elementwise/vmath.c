@@ -1,5 +1,5 @@
-/* vmath.c -- the errors that src/ops/elementwise/vmath.h promises, over every 1009th float, and the odd
- * values. */
+/* vmath.c -- the errors that src/ops/elementwise/vmath.h promises, over every 1009th float, and the
+ * odd values. */
 #include "test.h"
 
 #include "ops/elementwise/vmath.h"

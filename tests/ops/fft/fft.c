@@ -105,7 +105,8 @@ static void columns_and_rows(void)
         float  *table = NEWN(pool, float, fft_table_floats(FFT_ANGLE, n));
         fft_table_fill(FFT_ANGLE, n, table);
         Fft     f = fft_open(FFT_ANGLE, n, table);
-        FftVec *big = vecs(pool, fft_signal_vecs(&f)), *workspace = vecs(pool, fft_workspace_vecs(&f));
+        FftVec *big = vecs(pool, fft_signal_vecs(&f)),
+               *workspace = vecs(pool, fft_workspace_vecs(&f));
         CHECK_INT(f.n1 * f.n2, n);
         for (int64_t j2 = 0; j2 < f.n2; j2++) {
             for (int64_t i = 0; i < 2 * f.n1; i++)

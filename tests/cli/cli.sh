@@ -239,7 +239,7 @@ expect 2 "lag.yaml:4: model.heads: 4 does not divide the hidden width 30" explai
 expect 2 "lag.yaml:7: sampler.kind: lag samples by ddpm or ddim, not by recurrent" explain "$work/lag.yaml" --set 'model={hidden: 32}'
 expect 2 "--set model={hidden: 34, heads: 3}: model.heads: 3 does not divide" explain "$work/lag.yaml" --set 'model={hidden: 34, heads: 3}'
 expect 2 "lag.yaml: model.beta_end: 0.08" explain "$work/lag.yaml" --set model.hidden=32 --set sampler.kind=ddim --set model.timesteps=9999
-expect 2 "sampler.guidance: lag takes no text" explain "$work/lag.yaml" --set model.hidden=32 --set sampler.kind=ddim --set sampler.guidance=3
+expect 2 "sampler.guidance: lag has no text" explain "$work/lag.yaml" --set model.hidden=32 --set sampler.kind=ddim --set sampler.guidance=3
 expect 2 "beta1 must be from 0 to" train unet-small $small --steps 1 --set optimizer.beta1=1
 expect 2 "eps must be from 1e-30" train unet-small $small --steps 1 --set optimizer.eps=0
 expect 0 "1 steps" train unet-small $small --steps 1 --set 'name="two\nlines"' --out "$work/named"
@@ -402,7 +402,7 @@ sashimi="sashimi-small --set model.length=64 --set model.width=8 --set model.lay
 expect 0 "1 steps" train $sashimi --steps 1 --out "$work/audio"
 expect 2 "was trained at 64, not 128" sample "$work/audio" --set model.length=128 -n 1
 expect 0 "1 drawn" sample "$work/audio" --set sampler.length=128 -n 1
-expect 2 "sampler.guidance: sashimi takes no text" sample "$work/audio" -n 1 --guidance 2
+expect 2 "sampler.guidance: sashimi has no text" sample "$work/audio" -n 1 --guidance 2
 expect 2 "is not a run" sample "$work"
 expect 2 "takes no text" sample "$work/half" --prompt "a disc"
 expect 2 "no text in UTF-8 (byte 3)" sample "$work/half" --prompt "$(printf 'caf\351')"

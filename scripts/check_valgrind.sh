@@ -8,14 +8,14 @@ command -v valgrind > /dev/null 2>&1 || { echo "valgrind: not installed, skipped
 cmake -S . -B build-valgrind -G Ninja -DPLIMSOLL_ISAS=v3 -DPLIMSOLL_CUDA=OFF -DPLIMSOLL_DNNL=OFF -DCMAKE_C_FLAGS_RELEASE="-O1 -g" \
     > build-valgrind.log 2>&1 || { cat build-valgrind.log; exit 1; }
 rm -f build-valgrind.log
-ninja -C build-valgrind plimsoll test_ops test_base_json test_base_yaml test_base_safetensors test_plan_buffers test_lib_plimsoll > build-valgrind/log 2>&1 || { tail -40 build-valgrind/log; exit 1; }
+ninja -C build-valgrind plimsoll test_ops test_base_json test_base_yaml test_base_safetensors test_plan_plan_buffers test_lib_plimsoll > build-valgrind/log 2>&1 || { tail -40 build-valgrind/log; exit 1; }
 cd build-valgrind
 run() { OMP_NUM_THREADS=2 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite \
     --suppressions=../tests/valgrind.supp "$@" > valgrind.log 2>&1 || { tail -60 valgrind.log; exit 1; }; }
 run ./test_base_json
 run ./test_base_yaml
 run ./test_base_safetensors
-run ./test_plan_buffers
+run ./test_plan_plan_buffers
 run ./test_lib_plimsoll
 run ./test_ops --backend builtin --quick 1
 run ./plimsoll train unet-small --steps 2 --backend builtin --quiet --set model.widths=[8] --set model.groups=4 --set model.height=8 --set model.width=8 --batch 2

@@ -78,7 +78,8 @@ static void agrees_on_many(void)
     RandomKey key = { .seed = 12 };
     for (int round = 0; round < 400; round++) {
         for (int i = 0; i < N; i++) {
-            int64_t born = random_below_at(key, draw++, 40), life = random_below_at(key, draw++, 9);
+            int64_t born = random_below_at(key, draw++, 40);
+            int64_t life = random_below_at(key, draw++, 9);
             b[i] = (Buffer){ born, born + 1 + life, 3, 1,
                              (int64_t)random_below_at(key, draw++, 1 << 15), 0 };
         }
@@ -104,8 +105,9 @@ static void agrees_on_changed_layouts(void)
         LayoutOptions greedy = { .max_nodes = -1 };
         for (int i = 0; i < N; i++) {
             int64_t born = random_below_at(key, draw++, 50);
-            b[i] = (Buffer){ .lower = born, .upper = born + 1 + random_below_at(key, draw++, 12),
-                             .size = 1 + random_below_at(key, draw++, 9) };
+            int64_t life = 1 + random_below_at(key, draw++, 12);
+            int64_t size = 1 + random_below_at(key, draw++, 9);
+            b[i] = (Buffer){ .lower = born, .upper = born + life, .size = size };
         }
         CHECK_OK(layout_solve(pool, b, N, &greedy, &result));
         CHECK(reference(b, N));

@@ -3,7 +3,7 @@ BUILD ?= build
 PREFIX ?= /usr/local
 PYTHON ?= $(shell test -x .venv/bin/python && echo .venv/bin/python || echo python3)
 
-.PHONY: all setup build install test check demo gallery bench docs-check fuzz cuda release test-cuda asan valgrind format count clean
+.PHONY: all setup build install test check zoo demo gallery bench docs-check fuzz cuda release test-cuda asan valgrind format count clean
 
 all: build
 
@@ -32,7 +32,7 @@ check: build asan valgrind      ## slower: words, names and format, warnings on 
 	@scripts/check_words.py --program $(BUILD)/plimsoll
 	@scripts/check_walk.py
 	@scripts/docs_check.py $(BUILD)
-	@scripts/check_lines.sh
+	@scripts/check_format.sh
 	@scripts/check_warnings.sh
 
 asan: setup
@@ -40,6 +40,9 @@ asan: setup
 
 valgrind: setup
 	@scripts/check_valgrind.sh
+
+zoo: build                      ## every public model of ../shared/zoo and tests/import/zoo_more.py against PyTorch, about an hour
+	@$$(scripts/setup_zoo.sh) tests/import/zoo.py $(BUILD) $(BUILD)/zoo --all
 
 demo: build                     ## the main job, on this machine, in about two minutes
 	@scripts/demo.sh $(BUILD)

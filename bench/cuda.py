@@ -29,6 +29,8 @@ import sys
 import tempfile
 import time
 
+import results_file
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 MIB = 2 ** 20
 PLAIN = ["optimizer.clip=0", "ema.rule=constant", "accumulate=1"]
@@ -313,6 +315,16 @@ def print_row(work, ours, theirs, half):
     print(line, flush=True)
 
 
+def row_figures(args, work, ours, theirs, half):
+    """The rows of a results file: ours, each form of PyTorch, ours in half of its memory."""
+    def row(variant, found, memory, **more):
+        return {"work": work, "variant": variant, "precision": args.precision, "ms": results_file.figure(found["ms"]), "mib": found[memory] // MIB, **more}
+    static = {"static_mib": best_of(theirs)["static"] // MIB} if theirs else {}
+    rows = [row("Plimsoll", ours, "arena", used_mib=ours["used"] // MIB, **static)]
+    rows += [row(form, found, "bytes") for form, found in theirs.items()]
+    return rows + ([row("Plimsoll, half", half, "arena")] if half else [])
+
+
 def main():
     parser = argparse.ArgumentParser(description="training steps on a GPU, against PyTorch")
     parser.add_argument("build")
@@ -323,6 +335,7 @@ def main():
     parser.add_argument("--together", type=int, default=1, help="PyTorch processes that warm up at the same time")
     parser.add_argument("--forms", default=",".join(FORMS[:5]))
     parser.add_argument("--precision", choices=["bf16", "tf32"], default="bf16")
+    results_file.add_option(parser)
     parser.add_argument("--here", help=argparse.SUPPRESS)
     args = parser.parse_intermixed_args()
     for work in args.works:
@@ -360,10 +373,14 @@ def main():
     heads = " | ".join(f"{f:>18}" for f in FORMS)
     print(f"\n{'':16} {'ours':>9} {'arena':>8} {'used':>8} | {heads} | {'best /':>6} {'S':>8} {'arena/':>7} {'above':>7} {'min':>8} {'half':>8}\n"
           f"{'':16} {'ms':>9} {'MiB':>8} {'MiB':>8} | {' | '.join(['       ms      MiB'] * len(FORMS))} | {'ours':>6} {'MiB':>8} {'best':>7} {'S':>7} {'MiB':>8} {'MiB':>8} {'ms':>8}")
+    rows = []
     for work in works:
         if ours[work]:
             half = our_half(args, work, ours[work], theirs[work]) if theirs[work] and deadline > time.monotonic() else None
             print_row(work, ours[work], theirs[work], half)
+            rows += row_figures(args, work, ours[work], theirs[work], half)
+    results_file.write(args.json, rows, "bench/cuda.py BUILD", "mib: our arena; PyTorch's max_memory_allocated. static_mib: S.",
+                 gpu=torch.cuda.get_device_name(), versions={"pytorch": torch.__version__})
     return 0
 
 

@@ -19,7 +19,7 @@
 static Tensor network_edge(Graph *g, const void *config, int64_t batch, int64_t share)
 {
     const StableSr *m = config;
-    Tensor y = stablesr_edge(feed(g, "edge", F32, SHAPE(batch, m->image, m->image, 3)), m);
+    Tensor          y = stablesr_edge(feed(g, "edge", F32, SHAPE(batch, m->image, m->image, 3)), m);
     graph_output(y, "output");
     return mse_loss(y, feed(g, "target", F32, tensor_shape(y)), 1.0f / (float)share);
 }
@@ -27,11 +27,11 @@ static Tensor network_edge(Graph *g, const void *config, int64_t batch, int64_t 
 static Tensor network_unet(Graph *g, const void *config, int64_t batch, int64_t share)
 {
     const StableSr *m = config;
-    int64_t side = m->latent;
-    Tensor maps[STABLESR_LEVELS],
+    int64_t         side = m->latent;
+    Tensor          maps[STABLESR_LEVELS],
         x = feed(g, "x", F32, SHAPE(batch, side, side, 2 * STABLESR_LATENT));
-    Tensor  t = feed(g, "t", I32, SHAPE(batch));
-    Tensor  context = feed(g, "context", F32, SHAPE(m->context_tokens, m->context_width));
+    Tensor t = feed(g, "t", I32, SHAPE(batch));
+    Tensor context = feed(g, "context", F32, SHAPE(m->context_tokens, m->context_width));
     for (int i = 0; i < m->mult.n; i++)
         maps[i] = cast(feed(g, pool_print(g->pool, "map%d", i), F32,
                             SHAPE(batch, side >> i, side >> i, m->struct_out)),

@@ -87,7 +87,7 @@ static Tensor groupnorm_map(Graph *g)
                      in(g, "b", SHAPE(128)), 32, 1e-5f, NORM_SILU);
 }
 static Tensor softmax_rows(Graph *g) { return softmax(in(g, "x", SHAPE(4096, 1024))); }
-static Tensor gelu_map(Graph *g)     { return gelu(in(g, "x", SHAPE(4096, 1024))); }
+static Tensor gelu_map(Graph *g) { return gelu(in(g, "x", SHAPE(4096, 1024))); }
 static Tensor fft_64(Graph *g)
 {
     Type   compute = g->compute;
@@ -98,6 +98,7 @@ static Tensor fft_64(Graph *g)
     return fft_conv(u, k, d);
 }
 
+/* clang-format off */
 static const struct { const char *name; Tensor (*build)(Graph *); } cases[] = {
     { "matmul 1024x1024x1024", matmul_square }, { "matmul 16384x128x1152", matmul_tall },
     { "linear 512x1536x384", matmul_token },    { "conv 3x3 128-128 32x256", conv_3x3 },
@@ -107,6 +108,7 @@ static const struct { const char *name; Tensor (*build)(Graph *); } cases[] = {
     { "group norm + SiLU 2x32x256x128", groupnorm_map }, { "softmax 4096x1024", softmax_rows },
     { "GELU 4096x1024", gelu_map },             { "FFT convolution 64x16384", fft_64 },
 };
+/* clang-format on */
 
 static Err bench_best(Session *session, const Graph *graph, double *ns, double *best)
 {
@@ -142,8 +144,8 @@ static Err bench(Pool *parent, const Device *device, const char *name, Tensor (*
     float    one = 1;
     char     line[32];
     Tensor   y = build(graph);
-    Tensor target =
-        state_add(graph, "target", tensor_type(y), tensor_shape(y), CLASS_CONSTANTS, false);
+    Tensor   target = state_add(graph, "target", tensor_type(y), tensor_shape(y), CLASS_CONSTANTS,
+                                false);
     Tensor   seed = constant_add(graph, "seed", F32, SHAPE(1), &one, CLASS_CONSTANTS);
     TRY(autodiff_backward(graph, mse_loss(y, target, 1), seed, NULL));
     TRY(engine_new(pool, graph, device, NULL, &engine));
@@ -164,12 +166,12 @@ static Err bench(Pool *parent, const Device *device, const char *name, Tensor (*
 
 int main(int argc, char **argv)
 {
-    Pool   *pool = pool_new(NULL, "bench");
-    Device *device;
-    double  seconds = argc > 1 ? atof(argv[1]) : 0.1;
+    Pool         *pool = pool_new(NULL, "bench");
+    Device       *device;
+    double        seconds = argc > 1 ? atof(argv[1]) : 0.1;
     DeviceOptions options = { .threads = argc > 2 ? atoi(argv[2]) : 2,
                               .backend = argc > 3 ? argv[3] : NULL };
-    Err     err = device_cpu(pool, &options, &device);
+    Err           err = device_cpu(pool, &options, &device);
     for (int t = 0; !err && t < 2; t++)
         for (size_t i = 0; !err && i < sizeof cases / sizeof *cases; i++)
             err = bench(pool, device, cases[i].name, cases[i].build, t ? BF16 : F32, seconds);

@@ -1,6 +1,6 @@
 """Ours against PyTorch on the CPU, operator by operator: same shapes, same threads.
 
-    ops.py BENCH_OPS [--seconds S] [--rounds N] [--threads N] [--backend builtin|onednn] [--only WORD]
+    ops.py BENCH_OPS [--seconds S] [--rounds N] [--threads N] [--backend builtin|onednn] [--only WORD] [--json FILE]
 
 The two sides take turns for N rounds; each row is the best run of all rounds on either side, so that
 other work on the machine disturbs both alike. A ratio above 1 means that ours is faster. PyTorch's
@@ -20,8 +20,9 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, "..", "tests", name) for name in ("py", "ref")]
+sys.path[:0] = [HERE] + [os.path.join(HERE, "..", "tests", name) for name in ("py", "ref")]
 import bench_ref  # noqa: E402
+import results_file  # noqa: E402
 import find_torch  # noqa: F401,E402
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
@@ -33,6 +34,7 @@ parser.add_argument("--rounds", type=int, default=6)
 parser.add_argument("--threads", type=int, default=2)
 parser.add_argument("--backend", default="")
 parser.add_argument("--only", default="", help="cases with this word in their name")
+results_file.add_option(parser)
 args = parser.parse_args()
 bench_ref.choose_isa()
 torch.set_num_threads(args.threads)
@@ -152,23 +154,29 @@ def compare(server, name, word, calls, dy):
             sys.exit(f"bench_ops did not time {op} of {name} in {word}")
         (ms, flops), ratio = ours[op], theirs[op] / ours[op][0]
         print(f"{name:34} {op:16} {word:5} {ms:9.3f} {theirs[op]:9.3f} {ratio:6.2f} {flops / ms * 1e-6:8.1f}", flush=True)
-        yield ratio
+        same = {"work": name, "operator": op, "precision": "fp32" if word == "f32" else word}
+        yield {**same, "variant": "Plimsoll", "ms": results_file.figure(ms), "pytorch_ratio": results_file.figure(ratio, 3)}
+        yield {**same, "variant": "PyTorch", "ms": results_file.figure(theirs[op])}
 
 
 def main():
     command = [args.bench_ops, str(args.seconds), str(args.threads)] + args.backend.split()
     server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     print(f"{'operator':34} {'':16} {'type':5} {'ours ms':>9} {'torch ms':>9} {'ratio':>6} {'GFLOP/s':>8}")
-    ratios = []
+    rows = []
     for word, dtype in (("f32", torch.float32), ("bf16", torch.bfloat16)):
         for name, (calls, dy) in cases(dtype):
             if args.only in name:
-                ratios += compare(server, name, word, calls, dy)
+                rows += compare(server, name, word, calls, dy)
             server.stdin.write("next\n")
             server.stdin.flush()
     server.communicate()
+    ratios = [row["pytorch_ratio"] for row in rows if "pytorch_ratio" in row]
     print(f"{sum(r < 1 for r in ratios)} of {len(ratios)} rows are slower than PyTorch {torch.__version__}; "
           f"half of the ratios are above {sorted(ratios)[len(ratios) // 2]:.2f}")
+    if not server.returncode:
+        results_file.write(args.json, rows, "scripts/bench.sh BUILD ops", f"The best of {args.rounds} rounds taken in turn. pytorch_ratio: PyTorch's time / ours.",
+                     threads=args.threads, versions={"pytorch": torch.__version__})
     sys.exit(server.returncode)
 
 

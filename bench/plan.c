@@ -5,8 +5,10 @@
  *     checkpointing and against a lower bound for any order
  *
  * Arguments: --quick for the first table only, a graph's name for its rows only, a number of blocks
- * for the transformer of that size.
+ * for the transformer of that size; and --json FILE.
  */
+#include "results_file.h"
+
 #include "base/clock.h"
 #include "plan/prove.h"
 #include "../tests/plan/make.h"
@@ -20,10 +22,11 @@ static double cpu_now(void) { return (double)clock() / CLOCKS_PER_SEC; }
 
 typedef struct Row {
     const char *graph;
-    double      fraction, known;  /* extra cost in %, of the best schedule in the input order */
+    double      fraction, known; /* extra cost in %, of the best schedule in the input order */
     const char *how;
 } Row;
 
+/* clang-format off */
 static const Row rows[] = {
     { "VGG16", 0.90, 1.968, "proved" },     { "VGG16", 0.85, 1.968, "proved" },
     { "vgg_unet", 0.90, 1.129, "proved" },  { "vgg_unet", 0.80, 1.984, "proved" },
@@ -35,6 +38,20 @@ static const Row rows[] = {
     { "RL100", 0.90, 0.789, "proved" },     { "RL100", 0.80, 2.296, "proved" },
     { "RL100", 0.70, 7.73, "found" },       { "RL100", 0.60, 206, "found" },
 };
+/* clang-format on */
+
+static ResultsFile results;
+
+static void instance_results(size_t i, double extra, double cpu_s)
+{
+    JsonOut *row = results_row(&results, rows[i].graph);
+    json_out_number(row, "budget", rows[i].fraction);
+    results_figure(row, "extra_percent", extra);
+    json_out_number(row, "known_percent", rows[i].known);
+    json_out_string(row, "known", rows[i].how);
+    results_figure(row, "cpu_s", cpu_s);
+    json_out_end(row);
+}
 
 static void bench_instances(const char *only)
 {
@@ -47,8 +64,8 @@ static void bench_instances(const char *only)
         Pool       *pool = pool_new(NULL, "bench");
         const char *path = pool_print(pool, "%s/../shared/instances/recompute/%s.json", SOURCE_DIR,
                                       rows[i].graph);
-        PGraph *graph;
-        Plan   *plan;
+        PGraph     *graph;
+        Plan       *plan;
         if (pgraph_read(pool, path, &graph)) {
             printf("%-10s skipped: %s\n", rows[i].graph, err_text());
             pool_free(pool);
@@ -60,6 +77,8 @@ static void bench_instances(const char *only)
         double begin = clock_now(), cpu = cpu_now();
         Err    err = plan_solve(pool, graph, &options, &plan);
         double extra = 100 * (plan->cost / plan->base_cost - 1);
+        if (!err)
+            instance_results(i, extra, cpu_now() - cpu);
         if (err)
             printf("%-10s %6.2f %s\n", rows[i].graph, rows[i].fraction, err_text());
         else
@@ -104,30 +123,41 @@ static double bench_bound(Pool *pool, const PGraph *graph, const Plan *plan, int
 static void bench_transformer(int32_t n_blocks)
 {
     static const double fractions[] = { 0.9, 0.7, 0.5, 0.35, 0.25 };
-    Pool      *pool = pool_new(NULL, "bench");
-    MakeBlocks blocks;
-    PGraph    *graph = make_transformer(pool, n_blocks, 1 << 20, &blocks);
-    Plan      *all, *plan;
+    Pool               *pool = pool_new(NULL, "bench");
+    MakeBlocks          blocks;
+    PGraph             *graph = make_transformer(pool, n_blocks, 1 << 20, &blocks);
+    Plan               *all, *plan;
     REQUIRE(plan_keep_all(pool, graph, &all) == OK);
     int64_t fixed = pgraph_persistent_bytes(graph);
     for (size_t i = 0; i < sizeof fractions / sizeof *fractions; i++) {
         PlanOptions options = {
             .budget_bytes = fixed + (int64_t)(fractions[i] * (double)(all->live_bytes - fixed)),
         };
-        double  block_extra = 0, begin = clock_now(), cpu = cpu_now();
-        Err     err = plan_solve(pool, graph, &options, &plan);
-        double  seconds = clock_now() - begin, used = cpu_now() - cpu;
-        int32_t k = bench_per_block(pool, graph, &blocks, options.budget_bytes, &block_extra);
+        double   block_extra = 0, begin = clock_now(), cpu = cpu_now();
+        Err      err = plan_solve(pool, graph, &options, &plan);
+        double   seconds = clock_now() - begin, used = cpu_now() - cpu;
+        int32_t  k = bench_per_block(pool, graph, &blocks, options.budget_bytes, &block_extra);
+        JsonOut *row = results_row(&results, "transformer step");
+        json_out_int(row, "nodes", graph->n_nodes);
+        json_out_number(row, "budget", fractions[i]);
         printf("%6d %6.2f ", graph->n_nodes, fractions[i]);
-        if (err)
+        if (err) {
             printf("%9s %9s ", "none", "");
-        else
-            printf("%9.3f %9.3f ", 100 * (plan->cost / plan->base_cost - 1),
-                   bench_bound(pool, graph, plan, options.budget_bytes));
-        if (k < 0)
+        } else {
+            double extra = 100 * (plan->cost / plan->base_cost - 1),
+                   bound = bench_bound(pool, graph, plan, options.budget_bytes);
+            printf("%9.3f %9.3f ", extra, bound);
+            results_figure(row, "extra_percent", extra);
+            results_figure(row, "bound_percent", bound);
+        }
+        if (k < 0) {
             printf("%12s ", "none");
-        else
+        } else {
             printf("%12.3f ", block_extra);
+            results_figure(row, "per_block_percent", block_extra);
+        }
+        results_figure(row, "cpu_s", used);
+        json_out_end(row);
         printf("%8.2f %8.2f\n", seconds, used);
         fflush(stdout);
     }
@@ -136,12 +166,18 @@ static void bench_transformer(int32_t n_blocks)
 
 int main(int argc, char **argv)
 {
+    results_begin(
+        &results, &argc, argv, "bench_plan",
+        "extra_percent: cost above running every node once. bound_percent: no plan in any "
+        "order costs less.");
     bool quick = argc > 1 && !strcmp(argv[1], "--quick");
     bool one = argc > 1 && !quick && !atoi(argv[1]);
     if (argc < 2 || quick || one)
         bench_instances(one ? argv[1] : NULL);
-    if (quick || one)
+    if (quick || one) {
+        results_end(&results);
         return 0;
+    }
     printf("\ntransformer step: extra cost in %% at a fraction of all activations\n");
     printf("%6s %6s %9s %9s %12s %8s %8s\n", "nodes", "budget", "ours", "bound", "per block",
            "seconds", "cpu");
@@ -149,5 +185,6 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (argc < 2 || atoi(argv[1]) == sizes[i])
             bench_transformer(sizes[i]);
+    results_end(&results);
     return 0;
 }

@@ -10,7 +10,10 @@
  *
  * Times are predicted, in % more than with everything kept. Where the budget is too small, a cell
  * has the smallest arena found, marked "min". Arguments: the effort of each search (0: the
- * default), a substring of the rows' names (RECIPE/PRECISION/GIB), a device (cpu, h200). */
+ * default), a substring of the rows' names (RECIPE/PRECISION/GIB), a device (cpu, h200); and
+ * --json FILE. */
+#include "results_file.h"
+
 #include "base/clock.h"
 #include "base/text.h"
 #include "fit/sheet.h"
@@ -35,14 +38,14 @@ static const Row rows[] = {
 typedef struct Cell {
     bool    fits;
     int64_t bytes;
-    double  extra;               /* % more than with everything kept */
+    double  extra; /* % more than with everything kept */
 } Cell;
 
 /* ---- plain checkpointing ---- */
 
 typedef struct Blocks {
     const PGraph *graph;
-    int32_t      *of;            /* [node] its block; -1: not in the forward pass */
+    int32_t      *of; /* [node] its block; -1: not in the forward pass */
     int32_t       n;
 } Blocks;
 
@@ -136,8 +139,8 @@ static bool cell_better(Cell now, Cell best)
 static void blocks_try(Engine *engine, const Blocks *b, int32_t n_blocks, int64_t budget,
                        Cell *best)
 {
-    Pool    *pool = pool_new(NULL, "blocks");
-    Program  one = engine->programs[0];
+    Pool   *pool = pool_new(NULL, "blocks");
+    Program one = engine->programs[0];
     if (!blocks_plan(pool, b, n_blocks, &one.plan)) {
         double more = (double)one.repeat * (one.plan->cost - engine->programs[0].meter.cost);
         Cell   cell = { one.plan->live_bytes <= budget, one.plan->live_bytes,
@@ -177,12 +180,43 @@ static Cell ours(Pool *pool, const Recipe *recipe, const Device *device, FitOpti
         exit(1);
     }
     double extra = 100 * (r->step_ns / r->default_ns - 1);
-    extra = fabs(extra) < 1e-6 ? 0 : extra;          /* rounding: sums in another order */
+    extra = fabs(extra) < 1e-6 ? 0 : extra; /* rounding: sums in another order */
     return (Cell){ r->fits, r->engine->arena_bytes, extra };
 }
 
-static void print_cell(Cell cell)
+static ResultsFile results;
+
+static JsonOut *seed_row(const Row *row, const char *precision, const char *variant)
 {
+    JsonOut *o = results_row(&results, row->recipe);
+    json_out_string(o, "precision", precision);
+    json_out_int(o, "budget_gib", row->gib);
+    json_out_string(o, "variant", variant);
+    return o;
+}
+
+static void results_size(const Row *row, const char *precision, const char *variant, int64_t bytes)
+{
+    JsonOut *o = seed_row(row, precision, variant);
+    results_figure(o, "gib", (double)bytes / (double)(1 << 30));
+    json_out_end(o);
+}
+
+/* r: names the levers that were changed; NULL: none. */
+static void print_cell(Pool *pool, const Row *row, const char *precision, const char *variant,
+                       Cell cell, const FitResult *r)
+{
+    JsonOut *o = seed_row(row, precision, variant);
+    results_figure(o, "gib", (double)cell.bytes / (double)(1 << 30));
+    if (!cell.fits)
+        json_out_bool(o, "min", true);
+    results_figure(o, "extra_percent", round(10 * cell.extra) / 10);
+    Text levers = { .pool = pool };
+    for (int i = 0; r && i < r->n_changes; i++)
+        text_add(&levers, "%s%s %s", i ? "; " : "", r->changes[i].what, r->changes[i].to);
+    if (levers.n)
+        json_out_string(o, "levers", levers.at);
+    json_out_end(o);
     printf("  %s%9s %+6.1f%%", cell.fits ? "      " : "min   ", bytes_text(cell.bytes), cell.extra);
     fflush(stdout);
 }
@@ -215,9 +249,13 @@ static void bench_row(const Row *row, const char *precision, int64_t effort, con
     double begin = clock_now();
     printf("%-20s %s %3lld GiB  %9s", row->recipe, precision, (long long)row->gib,
            bytes_text(kept.default_bytes));
-    print_cell(ours(pool, recipe, device, how, ALLOW_NONE, &exact));
-    print_cell(ours(pool, recipe, device, how, ALLOW_DEFAULT, &all));
-    print_cell(per_block(pool, kept.engine, how.budget_bytes));
+    results_size(row, precision, "everything kept", kept.default_bytes);
+    Cell cell = ours(pool, recipe, device, how, ALLOW_NONE, &exact);
+    print_cell(pool, row, precision, "exact levers", cell, NULL);
+    cell = ours(pool, recipe, device, how, ALLOW_DEFAULT, &all);
+    print_cell(pool, row, precision, "all levers", cell, &all);
+    print_cell(pool, row, precision, "per block", per_block(pool, kept.engine, how.budget_bytes),
+               NULL);
     printf("  %5.1f s\n", clock_now() - begin);
     fit_say(&all);
     if (ours(pool, recipe, device, none, ALLOW_NONE, &minimum).fits)
@@ -225,11 +263,13 @@ static void bench_row(const Row *row, const char *precision, int64_t effort, con
     printf("    minimum %s (no plan needs less than %s): %s\n",
            bytes_text(minimum.engine->arena_bytes), bytes_text(minimum.bound_bytes),
            sheet_fullest(pool, minimum.engine));
+    results_size(row, precision, "minimum", minimum.engine->arena_bytes);
+    results_size(row, precision, "bound", minimum.bound_bytes);
     if (!all.fits) {
-        Cell cell = ours(pool, recipe, device, how, ALLOW_DEFAULT | ALLOW_BATCHNORM_SPLIT, &split);
+        cell = ours(pool, recipe, device, how, ALLOW_DEFAULT | ALLOW_BATCHNORM_SPLIT, &split);
         if (split.recipe->batch != all.recipe->batch) {
             printf("    with --allow batchnorm-split, which is a different model:");
-            print_cell(cell);
+            print_cell(pool, row, precision, "batchnorm-split", cell, &split);
             printf("\n");
             fit_say(&split);
         }
@@ -240,6 +280,12 @@ static void bench_row(const Row *row, const char *precision, int64_t effort, con
 
 int main(int argc, char **argv)
 {
+    results_begin(
+        &results, &argc, argv, "bench_seeds",
+        "Planned, not run. extra_percent is time over everything kept. Per block: plain "
+        "checkpointing at the module depth and number of blocks that does best. min: does "
+        "not fit the budget; the smallest arena found. minimum: the smallest arena with "
+        "exact levers; bound: no plan needs less.");
     int64_t     effort = argc > 1 ? strtoll(argv[1], NULL, 10) : 0;
     const char *only = argc > 2 ? argv[2] : "", *device = argc > 3 ? argv[3] : "cpu";
     printf("%-20s %s %7s  %9s  %22s  %22s  %22s\n", "recipe", "    ", "budget", "kept",
@@ -253,5 +299,6 @@ int main(int argc, char **argv)
             if (strstr(name, only))
                 bench_row(&rows[i], precision, effort, device);
         }
+    results_end(&results);
     return 0;
 }

@@ -35,15 +35,15 @@
 #include <string.h>
 
 typedef struct Bench {
-    const char *device, *recipe, *network, *nodes, *sets[64];
-    int64_t     budget, effort, steps, threads, top;
-    int         n_sets;
-    bool        random, one_lane, digest, hold;
+    const char   *device, *recipe, *network, *nodes, *sets[64];
+    int64_t       budget, effort, steps, threads, top;
+    int           n_sets;
+    bool          random, one_lane, digest, hold;
     TrainingGraph graph;
-    Recipe     *opened;
-    Session    *session;
-    Feeds       feeds;
-    int32_t     counters[COUNTER_WORDS];     /* read once, as training does */
+    Recipe       *opened;
+    Session      *session;
+    Feeds         feeds;
+    int32_t       counters[COUNTER_WORDS]; /* read once, as training does */
 } Bench;
 
 static Err step_run(Bench *b, int64_t step)
@@ -70,7 +70,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-typedef struct Row {             /* all nodes of one operator and algorithm */
+typedef struct Row { /* all nodes of one operator and algorithm */
     const OpDef *op;
     const char  *algorithm;
     int          n;
@@ -99,8 +99,8 @@ static Err step_profile(Pool *pool, Bench *b, const Engine *engine)
     const Graph *graph = b->graph.graph;
     double *best = NEWN(pool, double, graph->n_nodes), *ns = NEWN(pool, double, graph->n_nodes),
            all = 0;
-    Row         *rows = NULL;
-    int32_t      n = 0, cap = 0;
+    Row    *rows = NULL;
+    int32_t n = 0, cap = 0;
     for (int32_t i = 0; i < graph->n_nodes; i++)
         best[i] = ns[i] = INFINITY;
     for (int round = 0; round < 3; round++) {
@@ -203,8 +203,9 @@ static Err bench(Pool *pool, Bench *b)
     double       *times = NEWN(pool, double, b->steps + 1);
 
     TRY(recipe_read(pool, b->recipe, b->sets, b->n_sets, &b->opened));
-    TRY(device_open(pool, b->device, &(DeviceOptions){ .threads = (int)b->threads,
-                                                       .tf32 = recipe_tf32(b->opened) }, &device));
+    TRY(device_open(pool, b->device,
+                    &(DeviceOptions){ .threads = (int)b->threads, .tf32 = recipe_tf32(b->opened) },
+                    &device));
     if (b->network)
         TRY(network_choose(b->network, b->opened));
     TRY(fit_run(
@@ -249,19 +250,18 @@ static Err bench(Pool *pool, Bench *b)
            "\"source\": \"%s\", \"loss\": %.6g",
            b->opened->name, recipe_precisions[b->opened->precision], device->name,
            times[b->steps / 2], times[0], (long long)engine->arena_bytes, (long long)measured,
-           (long long)used, engine->recomputed, engine->moved, (long long)engine->host_bytes,
+           (long long)used, engine->recomputed, engine->offloaded, (long long)engine->host_bytes,
            engine->cost_ns * 1e-6, engine_time_source(engine), (double)loss);
     if (b->digest) {
         uint64_t digest;
         TRY(step_digest(pool, b, &digest));
         printf(", \"digest\": \"%016llx\"", (unsigned long long)digest);
     }
-    if (engine->moved) {
+    if (engine->offloaded) {
         double waits[2];
         TRY(session_copy_wait_ns(b->session, PHASE_MICRO, &waits[0]));
         TRY(session_copy_wait_ns(b->session, PHASE_UPDATE, &waits[1]));
-        printf(", \"waited\": %.3f",
-               ((double)b->opened->accumulate * waits[0] + waits[1]) * 1e-6);
+        printf(", \"waited\": %.3f", ((double)b->opened->accumulate * waits[0] + waits[1]) * 1e-6);
     }
     printf("}\n");
     return b->top || b->nodes ? step_profile(pool, b, engine) : OK;
@@ -274,20 +274,34 @@ int main(int argc, char **argv)
     Err   err = OK;
     for (int i = 1; i < argc && !err; i++) {
         bool more = i + 1 < argc;
-        if (!strcmp(argv[i], "--device") && more)       b.device = argv[++i];
-        else if (!strcmp(argv[i], "--budget") && more)  err = bytes_read(argv[++i], 0, &b.budget);
-        else if (!strcmp(argv[i], "--effort") && more)  b.effort = atoll(argv[++i]);
-        else if (!strcmp(argv[i], "--steps") && more)   b.steps = atoll(argv[++i]);
-        else if (!strcmp(argv[i], "--threads") && more) b.threads = atoll(argv[++i]);
-        else if (!strcmp(argv[i], "--top") && more)     b.top = atoll(argv[++i]);
-        else if (!strcmp(argv[i], "--part") && more)    b.network = argv[++i];
-        else if (!strcmp(argv[i], "--nodes") && more)   b.nodes = argv[++i];
-        else if (!strcmp(argv[i], "--random"))          b.random = true;
-        else if (!strcmp(argv[i], "--one-lane"))        b.one_lane = true;
-        else if (!strcmp(argv[i], "--digest"))          b.digest = true;
-        else if (!strcmp(argv[i], "--hold"))            b.hold = true;
-        else if (!b.recipe)                             b.recipe = argv[i];
-        else if (b.n_sets < 64)                         b.sets[b.n_sets++] = argv[i];
+        if (!strcmp(argv[i], "--device") && more)
+            b.device = argv[++i];
+        else if (!strcmp(argv[i], "--budget") && more)
+            err = bytes_read(argv[++i], 0, &b.budget);
+        else if (!strcmp(argv[i], "--effort") && more)
+            b.effort = atoll(argv[++i]);
+        else if (!strcmp(argv[i], "--steps") && more)
+            b.steps = atoll(argv[++i]);
+        else if (!strcmp(argv[i], "--threads") && more)
+            b.threads = atoll(argv[++i]);
+        else if (!strcmp(argv[i], "--top") && more)
+            b.top = atoll(argv[++i]);
+        else if (!strcmp(argv[i], "--part") && more)
+            b.network = argv[++i];
+        else if (!strcmp(argv[i], "--nodes") && more)
+            b.nodes = argv[++i];
+        else if (!strcmp(argv[i], "--random"))
+            b.random = true;
+        else if (!strcmp(argv[i], "--one-lane"))
+            b.one_lane = true;
+        else if (!strcmp(argv[i], "--digest"))
+            b.digest = true;
+        else if (!strcmp(argv[i], "--hold"))
+            b.hold = true;
+        else if (!b.recipe)
+            b.recipe = argv[i];
+        else if (b.n_sets < 64)
+            b.sets[b.n_sets++] = argv[i];
     }
     if (!b.recipe || b.steps < 1)
         err = fail(E_USAGE, "bench_step [--device NAME] [--budget B] [--steps N] [--top N] "

@@ -1,7 +1,7 @@
 """Whole training steps against the PyTorch reference on this machine: the small recipes, and the CPU workloads whose
 PyTorch figures are known.
 
-    systems.py BUILD [--steps N] [--rounds N] [--threads N] [--precision fp32,bf16] [WORK ...]
+    systems.py BUILD [--steps N] [--rounds N] [--threads N] [--precision fp32,bf16] [--json FILE] [WORK ...]
 
 Both sides run in turns, each run in its own process. The fastest median step of all rounds counts; for PyTorch the faster
 of its memory layouts, with the smallest peak of those runs. Ours is the plan that keeps everything. Memory: our arena;
@@ -14,8 +14,9 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "tests", "py"))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "tests", "py")]
 import find_torch  # noqa: F401,E402
+import results_file  # noqa: E402
 
 REF = os.path.join(HERE, "..", "tests", "ref", "bench_ref.py")
 MIB = 2 ** 20
@@ -76,6 +77,11 @@ def row(work, precision, mine, theirs):
     above = f"{(arena - static) / (peak - static):9.2f}" if peak > static else f"{'-':>9}"
     print(f"{work:18} {precision:5} {mine['ms']:10.1f} {theirs['ms']:10.1f} {theirs['ms'] / mine['ms']:7.2f} "
           f"{arena:9.1f} {peak:9.1f} {static:9.1f} {arena / peak:9.2f} {above}", flush=True)
+    same, ours = {"work": work, "precision": precision}, {"ms": results_file.figure(mine["ms"]), "mib": results_file.figure(arena)}
+    if peak > static:
+        ours["above_s"] = results_file.figure((arena - static) / (peak - static), 3)
+    return [{**same, "variant": "Plimsoll", **ours, "pytorch_ratio": results_file.figure(theirs["ms"] / mine["ms"], 3)},
+            {**same, "variant": "PyTorch", "ms": results_file.figure(theirs["ms"]), "mib": results_file.figure(peak), "static_mib": results_file.figure(static)}]
 
 
 def main():
@@ -87,20 +93,24 @@ def main():
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--precision", default="fp32,bf16")
+    results_file.add_option(parser)
     args = parser.parse_intermixed_args()
     for work in args.works:
         if work not in works:
             parser.error(f"there is no work {work}; there are {', '.join(works)}")
     print(f"{'':18} {'':5} {'ours':>10} {'PyTorch':>10} {'PyTorch':>7} {'ours':>9} {'PyTorch':>9} {'S':>9} {'ours /':>9} {'above S':>9}\n"
           f"{'':18} {'':5} {'ms':>10} {'ms':>10} {'/ ours':>7} {'MiB':>9} {'MiB':>9} {'MiB':>9} {'PyTorch':>9} {'':>9}")
-    failed = 0
+    failed, rows = 0, []
     for work in args.works or works:
         for precision in args.precision.split(","):
             best = compare(args.build, work, precision, args)
             if all(best):
-                row(work, precision, *best)
+                rows += row(work, precision, *best)
             else:
                 failed += 1
+    results_file.write(args.json, rows, "scripts/bench.sh BUILD systems",
+                 f"Taken in turn, the best of {args.rounds} rounds. mib: our arena; PyTorch's resident memory above the start. pytorch_ratio: PyTorch's "
+                 "time / ours; above_s: our memory above S / PyTorch's.", threads=args.threads)
     return failed != 0
 
 

@@ -1,7 +1,8 @@
 /* time.c -- predicted against measured step time of the small recipes, at every rung of the budget
  * ladder.
  *
- *   bench_time [--rungs N] [--seconds S] [RECIPE...]        ten rungs, about 10 s of steps a recipe
+ *   bench_time [--rungs N] [--seconds S] [--json FILE] [RECIPE...]
+ *                                                      ten rungs, about 10 s of steps a recipe
  *
  * Ten plans with exact levers only, from everything kept (the first) to the smallest arena (the
  * last). They take steps in turns with two sessions that measure what `plimsoll probe --model`
@@ -9,6 +10,8 @@
  * nodes timed, the other has the smallest arena. So other work on the machine slows prediction and
  * measurement alike. Best steps count; the median shows how busy the machine was.
  */
+#include "results_file.h"
+
 #include "base/clock.h"
 #include "base/shipped.h"
 #include "base/text.h"
@@ -25,14 +28,15 @@ enum { MAX_RUNGS = 32 };
 typedef struct Ladder {
     const Recipe *recipe;
     const Device *device;
-    Stopwatch    *kept, *tight;              /* as in plimsoll probe */
+    Stopwatch    *kept, *tight; /* as in plimsoll probe */
     Stopwatch    *rungs[MAX_RUNGS];
     float         ms[MAX_RUNGS][MEASURE_MAX];
     int           n_rungs, n_rounds;
 } Ladder;
 
-static int n_rungs = 10, outside;
-static double seconds = 10;
+static int         n_rungs = 10, outside;
+static double      seconds = 10;
+static ResultsFile results;
 
 static Err ladder_build(Pool *pool, Ladder *l)
 {
@@ -52,7 +56,7 @@ static Err ladder_climb(Ladder *l)
 {
     double ms, begin = 0;
     for (int round = -1; round < MEASURE_MAX; round++) {
-        if (round == 0)                              /* round -1 touched pages and made kernels */
+        if (round == 0) /* round -1 touched pages and made kernels */
             begin = clock_now();
         if (round >= MEASURE_MIN && clock_now() - begin > seconds)
             break;
@@ -74,8 +78,30 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static void results_pair(JsonOut *row, const char *key, double low, double high)
+{
+    json_out_row(row, key);
+    results_figure(row, NULL, low);
+    results_figure(row, NULL, high);
+    json_out_end(row);
+}
+
+/* One row: ratios of predicted to measured time, and what the last rung recomputes. */
+static void ladder_results(const Ladder *l, double min_ratio, double max_ratio)
+{
+    const Engine *first = stopwatch_engine(l->rungs[0]),
+                 *last = stopwatch_engine(l->rungs[l->n_rungs - 1]);
+    JsonOut *row = results_row(&results, l->recipe->name);
+    results_pair(row, "ratio", min_ratio, max_ratio);
+    json_out_int(row, "recomputed", last->recomputed);
+    results_pair(row, "arena_mib", (double)first->arena_bytes / (1 << 20),
+                 (double)last->arena_bytes / (1 << 20));
+    json_out_end(row);
+}
+
 static void ladder_print(const Ladder *l, const Profile *profile, const Measured *m)
 {
+    double min_ratio = INFINITY, max_ratio = 0;
     for (int i = 0; i < l->n_rungs; i++) {
         const Engine *engine = stopwatch_engine(l->rungs[i]);
         float         ms[MEASURE_MAX];
@@ -84,6 +110,8 @@ static void ladder_print(const Ladder *l, const Profile *profile, const Measured
         double predicted = stopwatch_predict_ms(l->rungs[i], profile);
         double ratio = predicted / (double)ms[0];
         outside += ratio < 0.85 || ratio > 1.15;
+        min_ratio = fmin(min_ratio, ratio);
+        max_ratio = fmax(max_ratio, ratio);
         printf("%-18s %10s %5d recomputed  predicted %8.2f ms  measured %8.2f ms  ratio %.3f%s  "
                "(median %.2f)\n",
                i ? "" : l->recipe->name, bytes_text(engine->arena_bytes), engine->recomputed,
@@ -92,15 +120,16 @@ static void ladder_print(const Ladder *l, const Profile *profile, const Measured
     }
     printf("%-18s operators alone sum to %.2f ms of a step of %.2f ms; %d rounds\n", "",
            m->nodes_ms, m->step_ms, l->n_rounds);
+    ladder_results(l, min_ratio, max_ratio);
     fflush(stdout);
 }
 
 static Err bench(Pool *parent, const char *name, const Device *device)
 {
-    Pool    *pool = pool_new(parent, "recipe");
-    Recipe  *recipe;
-    Measured m;
-    Profile *profile = NEW(pool, Profile);
+    Pool        *pool = pool_new(parent, "recipe");
+    Recipe      *recipe;
+    Measured     m;
+    Profile     *profile = NEW(pool, Profile);
     ProbeOptions brief = { .bandwidth_bytes = 32 << 20, .largest_flops = 1e8, .seconds = 0.005 };
     TRY(recipe_read(pool, name, NULL, 0, &recipe));
     TRY(probe_rates(pool, device, &brief, profile));
@@ -117,6 +146,9 @@ static Err bench(Pool *parent, const char *name, const Device *device)
 
 int main(int argc, char **argv)
 {
+    results_begin(&results, &argc, argv, "bench_time",
+                  "ratio: predicted / measured step time, lowest and highest of the rungs; "
+                  "recomputed: nodes at the last rung; arena_mib: first and last rung.");
     Pool   *pool = pool_new(NULL, "bench");
     Device *device;
     char  **names = NEWN(pool, char *, argc);
@@ -130,9 +162,8 @@ int main(int argc, char **argv)
         else
             names[n++] = argv[i], all = false;
     }
-    Err err = n_rungs < 1 || n_rungs > MAX_RUNGS
-                  ? fail(E_USAGE, "--rungs takes 1 to %d", MAX_RUNGS)
-                  : device_cpu(pool, NULL, &device);
+    Err err = n_rungs < 1 || n_rungs > MAX_RUNGS ? fail(E_USAGE, "--rungs takes 1 to %d", MAX_RUNGS)
+                                                 : device_cpu(pool, NULL, &device);
     if (!err && all)
         err = shipped_list(pool, "recipes", ".yaml", &names, &n);
     for (int i = 0; i < n && !err; i++)
@@ -142,6 +173,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "bench_time: %s\n", err_text());
     else
         printf("%d rungs differ by more than 15 %%\n", outside);
+    results_end(&results);
     pool_free(pool);
     return err_exit_code(err);
 }

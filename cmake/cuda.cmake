@@ -63,5 +63,13 @@ target_link_libraries(plimsoll_cuda PRIVATE ${CUDNN_LIBRARY} ${CUBLASLT_LIBRARY}
 if(NVRTC_LIBRARY)
   target_link_libraries(plimsoll_cuda PRIVATE -Wl,--no-as-needed ${NVRTC_LIBRARY})
 endif()
-# In a build tree the libraries are found where they were at build time; installed ones by the loader.
+# In a build tree the libraries are found where they were at build time; installed ones by the loader. The path is written
+# out and removed by a command of its own, because CMake would end one that it is to remove with ':' (the current folder).
+set(cuda_rpath "")
+foreach(library ${CUDNN_LIBRARY} ${CUBLASLT_LIBRARY} ${NVRTC_LIBRARY})
+  get_filename_component(folder ${library} DIRECTORY)
+  list(APPEND cuda_rpath ${folder})
+endforeach()
+list(REMOVE_DUPLICATES cuda_rpath)
+set_target_properties(plimsoll_cuda PROPERTIES INSTALL_RPATH "${cuda_rpath}")
 message(STATUS "CUDA plugin: ${NVCC}, ${CUDNN_LIBRARY}, ${CUBLASLT_LIBRARY}")

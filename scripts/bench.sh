@@ -2,9 +2,19 @@
 # Tables of ours against others on this machine: operators and whole steps against PyTorch, the builtin backend against oneDNN, the planner
 # and the layout search on published instances if they are there. A table that cannot be made says why; the others are still made.
 #
-#   bench.sh [BUILD [TABLE...]]       tables: ops systems linalg time explain plan seeds layout cuda ladder; all if none is named
+#   bench.sh [--json] [BUILD [TABLE...]]   tables: ops systems linalg time explain plan seeds layout cuda ladder; all if none is named
+#
+# --json: each table but the layout also becomes bench/results/DATE-MACHINE-KIND.json. BENCH_MACHINE names the machine (xeon-2c, h200);
+# without it the name is cpu-Nc.
 set -eu
 cd "$(dirname "$0")/.."
+json=
+if [ "${1:-}" = --json ]; then
+    json=1
+    shift
+fi
+BENCH_MACHINE=${BENCH_MACHINE:-cpu-$(nproc)c}
+export BENCH_MACHINE
 build=${1:-build}
 [ $# -gt 0 ] && shift
 tables=${*:-ops systems linalg time explain plan seeds layout cuda ladder}
@@ -20,6 +30,7 @@ python=python3
 unset OMP_WAIT_POLICY                # threads spin a moment, then sleep, as for users, on both sides of a comparison
 status=0
 title() { printf '\n== %s\n\n' "$1"; }
+json() { [ -z "$json" ] || echo "--json bench/results/$(date +%F)-$BENCH_MACHINE-$1.json"; }     # split into two words where it is used
 failed() { echo "bench: $1 ended with exit code $2" >&2; status=1; }
 
 printf '%s, %s processors, load %s\n' "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)" "$(nproc)" "$(cut -d' ' -f1 /proc/loadavg)"
@@ -27,34 +38,34 @@ for table in $tables; do
     case $table in
     ops)
         title "operators against PyTorch, 2 threads, best of 6 rounds taken in turn; a ratio above 1: ours is faster"
-        code=0; $python bench/ops.py "$build/bench_ops" || code=$?
+        code=0; $python bench/ops.py "$build/bench_ops" $(json operators) || code=$?
         [ $code = 0 ] || [ $code = 77 ] || failed "ops" $code ;;
     systems)
         title "training steps against PyTorch, 2 threads, taken in turn; PyTorch / ours above 1: ours is faster"
-        code=0; $python bench/systems.py "$build" || code=$?
+        code=0; $python bench/systems.py "$build" $(json steps) || code=$?
         [ $code = 0 ] || [ $code = 77 ] || failed "systems" $code ;;
     linalg)
         title "matrix products and convolutions: builtin | oneDNN"
-        "$build/bench_linalg" "$(nproc)" 0.1 || failed "linalg" $? ;;
+        "$build/bench_linalg" "$(nproc)" 0.1 $(json products) || failed "linalg" $? ;;
     time)
         title "step time: predicted and measured"
-        "$build/bench_time" || failed "time" $? ;;
+        "$build/bench_time" $(json predicted) || failed "time" $? ;;
     explain)
         title "explain on every recipe"
-        $python bench/explain.py "$build/plimsoll" || failed "explain" $? ;;
+        $python bench/explain.py "$build/plimsoll" $(json search-time) || failed "explain" $? ;;
     seeds)
         title "systems at full size under the budgets of common GPUs, planned"
-        "$build/bench_seeds" || failed "seeds" $? ;;
+        "$build/bench_seeds" $(json budgets) || failed "seeds" $? ;;
     plan)
         title "planner"
-        "$build/bench_plan" || failed "plan" $? ;;
+        "$build/bench_plan" $(json planner) || failed "plan" $? ;;
     cuda)
         title "training steps on the GPU against PyTorch's strongest forms, in the same job"
-        code=0; $python bench/cuda.py "$build" --limit "${BENCH_CUDA_SECONDS:-3600}" || code=$?
+        code=0; $python bench/cuda.py "$build" --limit "${BENCH_CUDA_SECONDS:-3600}" $(json pytorch) || code=$?
         [ $code = 0 ] || [ $code = 77 ] || failed "cuda" $code ;;
     ladder)
         title "budget against measured time on the GPU: stdiff-64x512 in bf16, exact levers, ten rungs"
-        code=0; $python bench/ladder.py "$build" stdiff-64x512 precision=bf16 data.kind=moving-shapes || code=$?
+        code=0; $python bench/ladder.py "$build" $(json ladder) stdiff-64x512 precision=bf16 data.kind=moving-shapes || code=$?
         [ $code = 0 ] || [ $code = 77 ] || failed "ladder" $code ;;
     layout)
         title "layout: buffers, arena found within the capacity (the number in the name), search"

@@ -7,7 +7,7 @@
 #   OUT/ops/cuda_kernels.def     CUDA_KERNEL(name, ...) of src/ops/*/*_cuda.cu and plugin_cuda_*.c
 #   OUT/ops/builders.h           includes every operator header that declares a builder
 #   OUT/models/source_lines.h    a macro for every builder, that notes the model's file and line
-#   OUT/models/models_list.def   MODEL(name) for every `const ModelDef model_NAME` of src/models/*.c
+#   OUT/models/models_list.def   MODEL(name) for every `const ModelDef model_NAME` of src/models/*.c and src/import/*.c
 set -eu
 cd "$(dirname "$0")/.."
 out=$1
@@ -31,7 +31,7 @@ names() {                        # pattern; sources on standard input
 
 {
     echo "/* models_list.def -- every model; made by scripts/list_ops.sh. */"
-    cat src/models/*.c | sed -n 's/^const ModelDef model_\([a-z0-9_]*\) = {.*/MODEL(\1)/p' | LC_ALL=C sort
+    cat src/models/*.c src/import/*.c | sed -n 's/^const ModelDef model_\([a-z0-9_]*\) = {.*/MODEL(\1)/p' | LC_ALL=C sort
 } | put "$out/models/models_list.def"
 
 builders=$(find src/ops -name '*.h' ! -name '*_cuda.h' | LC_ALL=C sort | xargs grep -lE '^(Tensor|void) +[a-z0-9_]+\(.*Tensor' | xargs)

@@ -28,14 +28,34 @@ static inline void alloc_note(size_t size)
     }
 }
 
-#ifndef __SANITIZE_ADDRESS__     /* the sanitizer replaces them itself: nothing is counted then */
-void *malloc(size_t n)                    { alloc_note(n); return __libc_malloc(n); }
-void *calloc(size_t n, size_t size)       { alloc_note(n * size); return __libc_calloc(n, size); }
-void *realloc(void *p, size_t n)          { alloc_note(n); return __libc_realloc(p, n); }
-void *memalign(size_t a, size_t n)        { alloc_note(n); return __libc_memalign(a, n); }
-void *aligned_alloc(size_t a, size_t n)   { alloc_note(n); return __libc_memalign(a, n); }
-void  free(void *p)                       { __libc_free(p); }
-int   posix_memalign(void **out, size_t a, size_t n)
+#ifndef __SANITIZE_ADDRESS__ /* the sanitizer replaces them itself: nothing is counted then */
+void *malloc(size_t n)
+{
+    alloc_note(n);
+    return __libc_malloc(n);
+}
+void *calloc(size_t n, size_t size)
+{
+    alloc_note(n * size);
+    return __libc_calloc(n, size);
+}
+void *realloc(void *p, size_t n)
+{
+    alloc_note(n);
+    return __libc_realloc(p, n);
+}
+void *memalign(size_t a, size_t n)
+{
+    alloc_note(n);
+    return __libc_memalign(a, n);
+}
+void *aligned_alloc(size_t a, size_t n)
+{
+    alloc_note(n);
+    return __libc_memalign(a, n);
+}
+void free(void *p) { __libc_free(p); }
+int  posix_memalign(void **out, size_t a, size_t n)
 {
     alloc_note(n);
     *out = __libc_memalign(a, n);

@@ -28,13 +28,13 @@ static inline void params_compare(Graph *graph, const char *list)
         *shape++ = '\0';
         Param *p = param_find(graph, line);
         Shape  want = { 0 };
-        for (char *at = shape; *at && *at != ']'; ) {
+        for (char *at = shape; *at && *at != ']';) {
             if (*at >= '0' && *at <= '9' && want.rank < MAX_RANK)
                 want.dim[want.rank++] = strtoll(at, &at, 10);
             else
                 at++;
         }
-        test_name = line;        /* so that a failure names the parameter */
+        test_name = line; /* so that a failure names the parameter */
         CHECK_TEXT(p ? shape_text(p->disk) : "(nothing)", shape_text(want));
         n++;
     }

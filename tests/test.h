@@ -18,24 +18,37 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TEST_SKIPPED = 77 };              /* exit status that CMakeLists.txt gives to ctest */
+enum { TEST_SKIPPED = 77 }; /* exit status that CMakeLists.txt gives to ctest */
 
 static int         test_failed, test_passed, test_skipped;
-static char        test_skip_reason[200];        /* of the first skip */
+static char        test_skip_reason[200]; /* of the first skip */
 static const char *test_name = "";
 
-#define CHECK(cond) test_check((cond), #cond, __FILE__, __LINE__)
-#define CHECK_INT(a, b) test_int((long long)(a), (long long)(b), #a, #b, __FILE__, __LINE__)
+#define CHECK(cond)           test_check((cond), #cond, __FILE__, __LINE__)
+#define CHECK_INT(a, b)       test_int((long long)(a), (long long)(b), #a, #b, __FILE__, __LINE__)
 #define CHECK_NEAR(a, b, tol) test_near((a), (b), (tol), #a, #b, __FILE__, __LINE__)
-#define CHECK_TEXT(a, b) test_text((a), (b), #a, __FILE__, __LINE__)
-#define CHECK_OK(call) do { Err e_ = (call); \
-    if (e_) { fprintf(stderr, "  said: %s\n", err_text()); } CHECK_INT(e_, OK); } while (0)
+#define CHECK_TEXT(a, b)      test_text((a), (b), #a, __FILE__, __LINE__)
+#define CHECK_OK(call)                                                                             \
+    do {                                                                                           \
+        Err e_ = (call);                                                                           \
+        if (e_) {                                                                                  \
+            fprintf(stderr, "  said: %s\n", err_text());                                           \
+        }                                                                                          \
+        CHECK_INT(e_, OK);                                                                         \
+    } while (0)
 #define SKIP(reason) test_skip(reason)
-#define RUN(fn) do { test_name = #fn; fn(); } while (0)
+#define RUN(fn)                                                                                    \
+    do {                                                                                           \
+        test_name = #fn;                                                                           \
+        fn();                                                                                      \
+    } while (0)
 
 static inline int test_check(int ok, const char *text, const char *file, int line)
 {
-    if (ok) { test_passed++; return 1; }
+    if (ok) {
+        test_passed++;
+        return 1;
+    }
     test_failed++;
     fprintf(stderr, "%s:%d: in %s: not true: %s\n", file, line, test_name, text);
     return 0;
@@ -44,7 +57,10 @@ static inline int test_check(int ok, const char *text, const char *file, int lin
 static inline int test_int(long long a, long long b, const char *ta, const char *tb,
                            const char *file, int line)
 {
-    if (a == b) { test_passed++; return 1; }
+    if (a == b) {
+        test_passed++;
+        return 1;
+    }
     test_failed++;
     fprintf(stderr, "%s:%d: in %s: %s is %lld, %s is %lld\n", file, line, test_name, ta, a, tb, b);
     return 0;
@@ -53,7 +69,10 @@ static inline int test_int(long long a, long long b, const char *ta, const char 
 static inline int test_near(double a, double b, double tol, const char *ta, const char *tb,
                             const char *file, int line)
 {
-    if (fabs(a - b) <= tol) { test_passed++; return 1; }
+    if (fabs(a - b) <= tol) {
+        test_passed++;
+        return 1;
+    }
     test_failed++;
     fprintf(stderr, "%s:%d: in %s: %s is %.9g, %s is %.9g, more than %g apart\n", file, line,
             test_name, ta, a, tb, b, tol);
@@ -63,7 +82,10 @@ static inline int test_near(double a, double b, double tol, const char *ta, cons
 static inline int test_text(const char *a, const char *b, const char *ta, const char *file,
                             int line)
 {
-    if (!strcmp(a, b)) { test_passed++; return 1; }
+    if (!strcmp(a, b)) {
+        test_passed++;
+        return 1;
+    }
     test_failed++;
     fprintf(stderr, "%s:%d: in %s: %s is\n  \"%s\"\nand should be\n  \"%s\"\n", file, line,
             test_name, ta, a, b);

@@ -17,14 +17,14 @@ static inline Err sizes_build(Pool *pool, const char *name, const char *const *s
     return recipe_graph(pool, recipe, given_noise, train);
 }
 
-enum { SIZES_MAX = 5 };         /* settings of one odd size */
+enum { SIZES_MAX = 5 }; /* settings of one odd size */
 
 static inline void sizes_odd(Pool *pool, const char *name, const char *const odd[][SIZES_MAX],
                              size_t n_odd)
 {
     for (size_t i = 0; i < n_odd; i++) {
         TrainingGraph train;
-        int n = 0;
+        int           n = 0;
         while (n < SIZES_MAX && odd[i][n])
             n++;
         test_name = odd[i][0];
@@ -32,13 +32,15 @@ static inline void sizes_odd(Pool *pool, const char *name, const char *const odd
     }
 }
 
-typedef struct WrongSize { const char *set, *says; } WrongSize;
+typedef struct WrongSize {
+    const char *set, *says;
+} WrongSize;
 
 static inline void sizes_wrong(Pool *pool, const char *name, const WrongSize *wrong, size_t n_wrong)
 {
     for (size_t i = 0; i < n_wrong; i++) {
         TrainingGraph train;
-        const char *set[] = { wrong[i].set };
+        const char   *set[] = { wrong[i].set };
         test_name = wrong[i].set;
         Err err = sizes_build(pool, name, set, 1, false, &train);
         CHECK(err != OK);

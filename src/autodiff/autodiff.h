@@ -14,7 +14,7 @@ typedef enum Optimizer { OPTIMIZER_ADAMW, OPTIMIZER_ADAM, OPTIMIZER_SGD } Optimi
 
 typedef struct ParamGroup {
     const char *name;
-    float       lr;              /* base rate; the schedule multiplies it */
+    float       lr; /* base rate; the schedule multiplies it */
     float       decay;
     const char *match; /* parameters whose name ends in one of these, '|' between; NULL: the rest */
 } ParamGroup;
@@ -26,22 +26,22 @@ enum { HOST_MINIMUM = 64 << 10 };
 
 typedef struct TrainSpec {
     Optimizer         optimizer;
-    float             beta1, beta2, eps;     /* SGD: beta1 is the momentum */
-    const ParamGroup *groups;                /* the first that matches takes the parameter */
+    float             beta1, beta2, eps; /* SGD: beta1 is the momentum */
+    const ParamGroup *groups;            /* the first that matches takes the parameter */
     int               n_groups;
-    float             clip;                  /* global norm; 0: none */
-    bool              ema;                   /* keep an average of the trained weights */
-    int               accumulate;            /* micro-batches per step */
-    HostState         host;                  /* what is kept on the host */
+    float             clip;       /* global norm; 0: none */
+    bool              ema;        /* keep an average of the trained weights */
+    int               accumulate; /* micro-batches per step */
+    HostState         host;       /* what is kept on the host */
     /* Update a parameter as soon as its gradient is final, which frees the gradient. Only where
      * train_no_release returns NULL. */
     bool              release;
 } TrainSpec;
 
-typedef struct TrainGraph {      /* the handles a trainer needs */
-    Tensor loss;                 /* [1] f32, persistent: sum over the step's micro-batches */
-    Tensor counters, rates, progress;        /* see ops/optimizer/optim.h */
-    bool   measures_norm;        /* PROGRESS_NORM is the gradient's: clipping and fp16 need it */
+typedef struct TrainGraph {           /* the handles a trainer needs */
+    Tensor loss;                      /* [1] f32, persistent: sum over the step's micro-batches */
+    Tensor counters, rates, progress; /* see ops/optimizer/optim.h */
+    bool   measures_norm; /* PROGRESS_NORM is the gradient's: clipping and fp16 need it */
 } TrainGraph;
 
 /* Gradients of loss ([1]) for every trained parameter; sets Param.trained and Param.grad. If given,
@@ -49,7 +49,7 @@ typedef struct TrainGraph {      /* the handles a trainer needs */
  * follow immediately; it returns the value that holds the gradient from then on. */
 typedef struct FinalGrad {
     Tensor (*call)(void *arg, int32_t param, Tensor grad);
-    void    *arg;
+    void *arg;
 } FinalGrad;
 
 Err autodiff_backward(Graph *graph, Tensor loss, Tensor seed, const FinalGrad *final_grad);

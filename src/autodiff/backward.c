@@ -5,13 +5,13 @@
 #include "ops/ops.h"
 
 typedef struct BackwardWalk {
-    Graph  *graph;
-    bool   *wants;               /* per value: does a trained parameter flow into it? */
-    Tensor *grad;                /* per value: the sum of its gradients so far, or none */
-    bool   *is_param;            /* per value: a trained parameter itself */
-    bool   *is_reshaped;         /* per value: a trained parameter, reshaped */
-    int32_t *first_use;          /* per value: its first reader, the last in reverse */
-    int32_t n_values;            /* forward values; later ones belong to the backward pass */
+    Graph   *graph;
+    bool    *wants;       /* per value: does a trained parameter flow into it? */
+    Tensor  *grad;        /* per value: the sum of its gradients so far, or none */
+    bool    *is_param;    /* per value: a trained parameter itself */
+    bool    *is_reshaped; /* per value: a trained parameter, reshaped */
+    int32_t *first_use;   /* per value: its first reader, the last in reverse */
+    int32_t  n_values;    /* forward values; later ones belong to the backward pass */
 } BackwardWalk;
 
 static void walk_mark(BackwardWalk *walk)
@@ -82,7 +82,7 @@ static Tensor walk_so_far(const BackwardWalk *walk, const Node *node, int input)
 static void walk_node(BackwardWalk *walk, int32_t id)
 {
     Graph *graph = walk->graph;
-    Node   node = graph->nodes[id];          /* a copy: adding nodes may move the array */
+    Node   node = graph->nodes[id]; /* a copy: adding nodes may move the array */
     Grad   g = { .graph = graph, .node = &node };
     Tensor none = tensor_none(graph);
     bool   any = false, asked = false;
@@ -104,7 +104,7 @@ static void walk_node(BackwardWalk *walk, int32_t id)
         asked |= g.wants[i];
         g.so_far[i] = g.wants[i] ? walk_so_far(walk, &node, i) : none;
     }
-    if (!any || !asked)                      /* no gradient arrives, or no input wants one */
+    if (!any || !asked) /* no gradient arrives, or no input wants one */
         return;
     graph->module = node.module;
     graph->source = node.source;
@@ -143,7 +143,8 @@ Err autodiff_backward(Graph *graph, Tensor loss, Tensor seed, const FinalGrad *f
 {
     TRY(graph_check(graph));
     BackwardWalk walk = {
-        .graph = graph, .n_values = graph->n_values,
+        .graph = graph,
+        .n_values = graph->n_values,
         .wants = NEWN(graph->pool, bool, graph->n_values),
         .grad = NEWN(graph->pool, Tensor, graph->n_values),
         .is_param = NEWN(graph->pool, bool, graph->n_values),

@@ -10,7 +10,7 @@ static bool group_matches(const ParamGroup *group, const char *name)
     if (!group->match)
         return true;
     size_t length = strlen(name);
-    for (const char *at = group->match, *end; ; at = end + 1) {
+    for (const char *at = group->match, *end;; at = end + 1) {
         end = strchr(at, '|');
         size_t n = end ? (size_t)(end - at) : strlen(at);
         if (n && n <= length && !memcmp(name + length - n, at, n))
@@ -32,15 +32,17 @@ static void train_update_param(Graph *graph, int32_t index, const TrainSpec *spe
 {
     Param     *param = &graph->params[index];
     Tensor     none = tensor_none(graph);
-    UpdateIn in = { .p = { graph, param->value },
-                    .grad = { graph, param->grad },
-                    .m = none,
-                    .v = none,
-                    .ema = none,
-                    .master = none,
-                    .progress = train->progress,
-                    .rates = train->rates };
-    UpdateAttr attr = { .beta1 = spec->beta1, .beta2 = spec->beta2, .eps = spec->eps,
+    UpdateIn   in = { .p = { graph, param->value },
+                      .grad = { graph, param->grad },
+                      .m = none,
+                      .v = none,
+                      .ema = none,
+                      .master = none,
+                      .progress = train->progress,
+                      .rates = train->rates };
+    UpdateAttr attr = { .beta1 = spec->beta1,
+                        .beta2 = spec->beta2,
+                        .eps = spec->eps,
                         .decoupled = spec->optimizer != OPTIMIZER_ADAM };
     while (attr.group + 1 < spec->n_groups &&
            !group_matches(&spec->groups[attr.group], param->name))
@@ -51,7 +53,7 @@ static void train_update_param(Graph *graph, int32_t index, const TrainSpec *spe
     graph->module = value_at(graph, param->value)->module;
     int32_t module = graph->module;
 
-    graph->module = 0;                       /* state is named after the parameter's full name */
+    graph->module = 0; /* state is named after the parameter's full name */
     if (spec->optimizer != OPTIMIZER_SGD || spec->beta1 > 0)
         in.m = param_state(graph, param, "optimizer.m", CLASS_OPTIMIZER);
     if (spec->optimizer != OPTIMIZER_SGD)
@@ -71,7 +73,7 @@ static void train_update_param(Graph *graph, int32_t index, const TrainSpec *spe
         Value *value = value_at(graph, id);
         value->module = module;
         value->host_resident = spec->host >= (i == 0 ? HOST_EMA : HOST_STATE) &&
-                        value->bytes >= HOST_MINIMUM;
+                               value->bytes >= HOST_MINIMUM;
     }
     graph->module = module;
     if (spec->optimizer == OPTIMIZER_SGD)

@@ -9,9 +9,9 @@
 
 /* A chunk is scaled by its own extremes before it is quantized. */
 typedef struct Levels {
-    int64_t count;               /* Q */
+    int64_t count; /* Q */
     bool    mu_law;
-    double  low, high;           /* of the chunk */
+    double  low, high; /* of the chunk */
 } Levels;
 
 static inline int32_t level_of(const Levels *l, double x)

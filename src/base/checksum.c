@@ -34,10 +34,7 @@ static const unsigned char *stripes(uint64_t lane[4], const unsigned char *at, s
     return at;
 }
 
-Checksum checksum_begin(void)
-{
-    return (Checksum){ .lane = { P1 + P2, P2, 0, 0 - P1 } };
-}
+Checksum checksum_begin(void) { return (Checksum){ .lane = { P1 + P2, P2, 0, 0 - P1 } }; }
 
 void checksum_add(Checksum *sum, const void *bytes, size_t n)
 {

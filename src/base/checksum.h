@@ -9,15 +9,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CHECKSUM_STRIPE = 32 };       /* bytes, a quarter for each lane */
+enum { CHECKSUM_STRIPE = 32 }; /* bytes, a quarter for each lane */
 
 typedef struct Checksum {
-    uint64_t      lane[4], n;        /* n: bytes so far */
-    unsigned char rest[CHECKSUM_STRIPE];     /* the last n % CHECKSUM_STRIPE of them */
+    uint64_t      lane[4], n;            /* n: bytes so far */
+    unsigned char rest[CHECKSUM_STRIPE]; /* the last n % CHECKSUM_STRIPE of them */
 } Checksum;
 
 Checksum checksum_begin(void);
 void     checksum_add(Checksum *sum, const void *bytes, size_t n);
-uint64_t checksum_end(const Checksum *sum);  /* of all bytes so far; more may follow */
+uint64_t checksum_end(const Checksum *sum); /* of all bytes so far; more may follow */
 
 #endif

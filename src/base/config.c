@@ -43,8 +43,7 @@ static Err config_value(Pool *pool, const Json *map, const Json *at, const Field
     case FIELD_NUMBER:
         TRY(json_need_number(map, f->key, to));
         return config_range(map, at, f, *(double *)to);
-    case FIELD_BOOL:
-        return json_need_bool(map, f->key, to);
+    case FIELD_BOOL: return json_need_bool(map, f->key, to);
     case FIELD_TEXT:
         if (at->kind == JSON_NULL) {
             *(const char **)to = NULL;
@@ -53,8 +52,7 @@ static Err config_value(Pool *pool, const Json *map, const Json *at, const Field
         TRY(json_need_text(map, f->key, to));
         *(const char **)to = pool_text(pool, *(const char **)to);
         return OK;
-    case FIELD_CHOICE:
-        return config_choice(map, at, f, to);
+    case FIELD_CHOICE: return config_choice(map, at, f, to);
     case FIELD_INTS: {
         const Json *array;
         Ints        ints = { 0 };
@@ -68,6 +66,21 @@ static Err config_value(Pool *pool, const Json *map, const Json *at, const Field
         }
         ints.n = (int)array->n;
         *(Ints *)to = ints;
+        return OK;
+    }
+    case FIELD_TEXTS: {
+        const Json *array;
+        Texts       texts = { 0 };
+        TRY(json_need_array(map, f->key, &array));
+        if (array->n > FIELD_MAX_TEXTS)
+            return json_fail(map, at, "%s has %u entries; at most %d are possible", f->key,
+                             array->n, FIELD_MAX_TEXTS);
+        for (uint32_t i = 0; i < array->n; i++) {
+            TRY(json_item_text(array, i, &texts.at[i]));
+            texts.at[i] = pool_text(pool, texts.at[i]);
+        }
+        texts.n = (int)array->n;
+        *(Texts *)to = texts;
         return OK;
     }
     case FIELD_GROUP: {
@@ -98,8 +111,8 @@ static Err config_misplaced(Pool *pool, const Json *map, const Field *fields)
             if (f->kind == FIELD_GROUP && field_find(f->fields, key))
                 text_add(&where, "%s'%s.%s'", where.n ? " or " : "", f->key, key);
         if (where.n)
-            return json_fail(map, &map->members[m].value, "unknown key '%s', did you mean %s?",
-                             key, where.at);
+            return json_fail(map, &map->members[m].value, "unknown key '%s', did you mean %s?", key,
+                             where.at);
     }
     return OK;
 }
@@ -139,8 +152,8 @@ Err config_set(Pool *pool, const char *assignment, const Field *fields, void *co
         return fail(E_USAGE, "--set takes key=value, not '%s'", assignment);
 
     /* a.b=1 becomes the line of YAML {a: {b: 1}}, so the same checks apply. */
-    Text        text = { .pool = pool };
-    int         depth = 0;
+    Text text = { .pool = pool };
+    int  depth = 0;
     for (const char *at = assignment, *end; at <= equals; at = end + 1, depth++) {
         end = at + strcspn(at, ".=");
         text_add(&text, "{%.*s: ", (int)(end - at), at);
@@ -160,15 +173,21 @@ void config_write(JsonOut *out, const Field *fields, const void *config)
     for (const Field *f = fields; f->key; f++) {
         const void *from = (const char *)config + f->offset;
         switch (f->kind) {
-        case FIELD_INT:    json_out_int(out, f->key, *(const int64_t *)from); break;
+        case FIELD_INT: json_out_int(out, f->key, *(const int64_t *)from); break;
         case FIELD_NUMBER: json_out_number(out, f->key, *(const double *)from); break;
-        case FIELD_BOOL:   json_out_bool(out, f->key, *(const bool *)from); break;
-        case FIELD_TEXT:   json_out_string(out, f->key, *(const char *const *)from); break;
+        case FIELD_BOOL: json_out_bool(out, f->key, *(const bool *)from); break;
+        case FIELD_TEXT: json_out_string(out, f->key, *(const char *const *)from); break;
         case FIELD_CHOICE: json_out_string(out, f->key, f->choices[*(const int *)from]); break;
         case FIELD_INTS:
             json_out_row(out, f->key);
             for (int i = 0; i < ((const Ints *)from)->n; i++)
                 json_out_int(out, NULL, ((const Ints *)from)->at[i]);
+            json_out_end(out);
+            break;
+        case FIELD_TEXTS:
+            json_out_row(out, f->key);
+            for (int i = 0; i < ((const Texts *)from)->n; i++)
+                json_out_string(out, NULL, ((const Texts *)from)->at[i]);
             json_out_end(out);
             break;
         case FIELD_GROUP:
@@ -201,27 +220,29 @@ void config_write_yaml(Text *text, const Field *fields, const void *config, int 
         char        number[32];
         text_add(text, "%*s%s:", indent, "", f->key);
         switch (f->kind) {
-        case FIELD_INT:
-            text_add(text, " %lld", (long long)*(const int64_t *)from);
-            break;
+        case FIELD_INT: text_add(text, " %lld", (long long)*(const int64_t *)from); break;
         case FIELD_NUMBER:
             json_number_text(number, *(const double *)from);
             text_add(text, " %s", number);
             break;
-        case FIELD_BOOL:
-            text_add(text, " %s", *(const bool *)from ? "true" : "false");
-            break;
+        case FIELD_BOOL: text_add(text, " %s", *(const bool *)from ? "true" : "false"); break;
         case FIELD_TEXT:
             text_add(text, " ");
             yaml_text(text, *(const char *const *)from);
             break;
-        case FIELD_CHOICE:
-            text_add(text, " %s", f->choices[*(const int *)from]);
-            break;
+        case FIELD_CHOICE: text_add(text, " %s", f->choices[*(const int *)from]); break;
         case FIELD_INTS:
             text_add(text, " [");
             for (int i = 0; i < ((const Ints *)from)->n; i++)
                 text_add(text, "%s%lld", i ? ", " : "", (long long)((const Ints *)from)->at[i]);
+            text_add(text, "]");
+            break;
+        case FIELD_TEXTS:
+            text_add(text, " [");
+            for (int i = 0; i < ((const Texts *)from)->n; i++) {
+                text_add(text, i ? ", " : "");
+                yaml_text(text, ((const Texts *)from)->at[i]);
+            }
             text_add(text, "]");
             break;
         case FIELD_GROUP:

@@ -20,19 +20,27 @@
 
 enum { FIELD_MAX_INTS = 12 };
 
-typedef struct Ints {            /* a short list of whole numbers */
+typedef struct Ints { /* a short list of whole numbers */
     int64_t at[FIELD_MAX_INTS];
     int     n;
 } Ints;
 
+enum { FIELD_MAX_TEXTS = 32 };
+
+typedef struct Texts { /* a short list of texts */
+    const char *at[FIELD_MAX_TEXTS];
+    int         n;
+} Texts;
+
 typedef enum FieldKind {
-    FIELD_INT,                   /* int64_t */
-    FIELD_NUMBER,                /* double */
-    FIELD_BOOL,                  /* bool */
-    FIELD_TEXT,                  /* const char *, NULL if null */
-    FIELD_CHOICE,                /* int: index into choices */
-    FIELD_INTS,                  /* Ints; low and high bound each item */
-    FIELD_GROUP,                 /* a struct at offset, described by fields */
+    FIELD_INT,    /* int64_t */
+    FIELD_NUMBER, /* double */
+    FIELD_BOOL,   /* bool */
+    FIELD_TEXT,   /* const char *, NULL if null */
+    FIELD_CHOICE, /* int: index into choices */
+    FIELD_INTS,   /* Ints; low and high bound each item */
+    FIELD_TEXTS,  /* Texts */
+    FIELD_GROUP,  /* a struct at offset, described by fields */
 } FieldKind;
 
 typedef struct Field Field;
@@ -40,16 +48,16 @@ struct Field {
     const char        *key;
     FieldKind          kind;
     size_t             offset;
-    double             low, high;    /* both 0: any */
-    const char *const *choices;      /* CHOICE: ends with NULL */
-    const Field       *fields;       /* GROUP */
+    double             low, high; /* both 0: any */
+    const char *const *choices;   /* CHOICE: ends with NULL */
+    const Field       *fields;    /* GROUP */
     const char        *help;
 };
 
 /* Fields whose key is absent keep their value. */
-Err config_read(Pool *pool, const Json *map, const Field *fields, void *config);
+Err  config_read(Pool *pool, const Json *map, const Field *fields, void *config);
 /* assignment: "a.b=value" */
-Err config_set(Pool *pool, const char *assignment, const Field *fields, void *config);
+Err  config_set(Pool *pool, const char *assignment, const Field *fields, void *config);
 /* Writes the members of an object that is open. */
 void config_write(JsonOut *out, const Field *fields, const void *config);
 void config_write_yaml(Text *text, const Field *fields, const void *config, int indent);

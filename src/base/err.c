@@ -16,27 +16,22 @@ static const int err_exit[] = {
 
 Err fail(Err code, const char *fmt, ...)
 {
-    char    text[sizeof err_sentence];   /* an argument may be the old sentence itself */
+    char    text[sizeof err_sentence]; /* an argument may be the old sentence itself */
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    for (char *c = text; *c; c++)        /* one sentence is one line, whatever a file is called */
-        if ((unsigned char)*c < ' ' || *c == 127)
+    /* One sentence is one line, whatever a file is called; rows of a list follow it, indented. */
+    for (char *c = text; *c; c++)
+        if (((unsigned char)*c < ' ' && strncmp(c, "\n  ", 3)) || *c == 127)
             *c = '?';
     memcpy(err_sentence, text, sizeof text);
     return code;
 }
 
-const char *err_text(void)
-{
-    return err_sentence;
-}
+const char *err_text(void) { return err_sentence; }
 
-int err_exit_code(Err code)
-{
-    return (unsigned)code < ERR_COUNT ? err_exit[code] : 1;
-}
+int err_exit_code(Err code) { return (unsigned)code < ERR_COUNT ? err_exit[code] : 1; }
 
 void require_failed(const char *cond, const char *file, int line)
 {

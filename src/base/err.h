@@ -10,6 +10,7 @@
 #define BASE_ERR_H
 
 /*        name      exit code   meaning */
+/* clang-format off */
 #define ERR_LIST(X)                                                     \
     X(OK,           0, "done")                                          \
     X(E_USAGE,      2, "wrong option, recipe key or argument")          \
@@ -20,20 +21,26 @@
     X(E_DEVICE,     1, "a device or vendor library refused")            \
     X(E_PLAN,       1, "a plan or layout was rejected by its checker")  \
     X(E_NUMBER,     1, "a value is not finite")
+/* clang-format on */
 
 typedef enum Err {
 #define X(name, exit_code, text) name,
     ERR_LIST(X)
 #undef X
-    ERR_COUNT
+        ERR_COUNT
 } Err;
 
 Err         fail(Err code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-const char *err_text(void);          /* the sentence of this thread's last fail() */
+const char *err_text(void); /* the sentence of this thread's last fail() */
 int         err_exit_code(Err code);
 void        require_failed(const char *cond, const char *file, int line) __attribute__((noreturn));
 
-#define TRY(call)     do { Err err_ = (call); if (err_) return err_; } while (0)
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        Err err_ = (call);                                                                         \
+        if (err_)                                                                                  \
+            return err_;                                                                           \
+    } while (0)
 #define REQUIRE(cond) ((cond) ? (void)0 : require_failed(#cond, __FILE__, __LINE__))
 
 #endif

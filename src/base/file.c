@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -17,16 +18,16 @@ static const char *file_remedy(int error)
 {
     switch (error) {
     case ENOSPC:
-    case EDQUOT:  return "; free some space or choose another folder";
-    case EFBIG:   return "; the file size limit was reached (see ulimit -f), or the file system's";
+    case EDQUOT: return "; free some space or choose another folder";
+    case EFBIG: return "; the file size limit was reached (see ulimit -f), or the file system's";
     case EACCES:
-    case EPERM:   return "; check the permissions of the file and its folder";
-    case EROFS:   return "; choose a folder that can be written";
-    case EISDIR:  return "; give the name of a file";
+    case EPERM: return "; check the permissions of the file and its folder";
+    case EROFS: return "; choose a folder that can be written";
+    case EISDIR: return "; give the name of a file";
     case ENOTDIR: return "; a part of the path is a file, not a folder";
     case EMFILE:
-    case ENFILE:  return "; close some programs or raise the limit (see ulimit -n)";
-    default:      return "";
+    case ENFILE: return "; close some programs or raise the limit (see ulimit -n)";
+    default: return "";
     }
 }
 
@@ -39,8 +40,18 @@ void file_folder(const char *path, char *folder, size_t room)
         snprintf(folder, room, "%.*s", slash == path ? 1 : (int)(slash - path), path);
 }
 
+static _Thread_local int last_error;
+
+int file_error(void)
+{
+    int error = last_error;
+    last_error = 0;
+    return error;
+}
+
 Err file_fail(const char *tried, const char *path, int error)
 {
+    last_error = error;
     char folder[FILE_PATH_MAX];
     file_folder(path, folder, sizeof folder);
     if (error == ENOENT && !folder_exists(folder))
@@ -49,52 +60,6 @@ Err file_fail(const char *tried, const char *path, int error)
     if (error == ENOENT && !*path)
         return fail(E_IO, "cannot %s a file without a name; give a path", tried);
     return fail(E_IO, "cannot %s %s: %s%s", tried, path, strerror(error), file_remedy(error));
-}
-
-static Err file_open(const char *path, int *fd, struct stat *info)
-{
-    *fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (*fd < 0)
-        return file_fail("read", path, errno);
-    if (fstat(*fd, info) != 0 || S_ISDIR(info->st_mode)) {
-        int error = S_ISDIR(info->st_mode) ? EISDIR : errno;
-        close(*fd);
-        return file_fail("read", path, error);
-    }
-    return OK;
-}
-
-Err file_read(Pool *pool, const char *path, char **bytes, size_t *n)
-{
-    int         fd;
-    struct stat info = { 0 };
-    TRY(file_open(path, &fd, &info));
-
-    /* One byte more than the file has, so that its end shows without growing; pipes say 0. */
-    size_t cap = (size_t)info.st_size + 2, used = 0;
-    char  *at = pool_alloc(pool, cap, 1);
-    for (;;) {
-        if (used + 1 == cap) {
-            at = pool_grow(pool, at, used, cap < 4096 ? 8192 : 2 * cap);
-            cap = cap < 4096 ? 8192 : 2 * cap;
-        }
-        ssize_t got = read(fd, at + used, cap - 1 - used);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0) {
-            int error = errno;
-            close(fd);
-            return file_fail("read", path, error);
-        }
-        if (got == 0)
-            break;
-        used += (size_t)got;
-    }
-    close(fd);
-    at[used] = '\0';
-    *bytes = at;
-    *n = used;
-    return OK;
 }
 
 Err file_open_plain(const char *path, int *fd, size_t *n)
@@ -115,6 +80,59 @@ Err file_open_plain(const char *path, int *fd, size_t *n)
         close(*fd);
     *n = (size_t)info.st_size;
     return err;
+}
+
+static Err file_too_long(const char *path, size_t max)
+{
+    return fail(E_IO, "cannot read %s: it has more than %zu bytes, the most for such a file", path,
+                max);
+}
+
+/* All that follows in an open file, of which `known` bytes are expected. */
+static Err file_read_rest(Pool *pool, int fd, const char *path, size_t known, size_t max,
+                          char **bytes, size_t *n)
+{
+    /* One byte more than the file has, so that its end shows without growing; pipes say 0. */
+    size_t cap = known + 2, used = 0;
+    char  *at = pool_alloc(pool, cap, 1);
+    for (;;) {
+        if (used + 1 == cap) {
+            at = pool_grow(pool, at, used, cap < 4096 ? 8192 : 2 * cap);
+            cap = cap < 4096 ? 8192 : 2 * cap;
+        }
+        ssize_t got = read(fd, at + used, cap - 1 - used);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return file_fail("read", path, errno);
+        if (got == 0)
+            break;
+        used += (size_t)got;
+        if (used > max)
+            return file_too_long(path, max);
+    }
+    at[used] = '\0';
+    *bytes = at;
+    *n = used;
+    return OK;
+}
+
+Err file_read_within(Pool *pool, const char *path, size_t max, char **bytes, size_t *n)
+{
+    int    fd;
+    size_t known;
+    if (!strcmp(path, "-"))
+        return file_read_rest(pool, STDIN_FILENO, path, 0, max, bytes, n);
+    TRY(file_open_plain(path, &fd, &known));
+    Err err = known > max ? file_too_long(path, max)
+                          : file_read_rest(pool, fd, path, known, max, bytes, n);
+    close(fd);
+    return err;
+}
+
+Err file_read(Pool *pool, const char *path, char **bytes, size_t *n)
+{
+    return file_read_within(pool, path, FILE_READ_MAX, bytes, n);
 }
 
 Err file_read_at(int fd, const char *path, size_t offset, void *to, size_t n)
@@ -146,7 +164,7 @@ Err file_map(Pool *pool, const char *path, MapFile *out)
     size_t n;
     TRY(file_open_plain(path, &fd, &n));
     *out = (MapFile){ .bytes = (const unsigned char *)"", .n = n };
-    if (out->n) {                            /* an empty file cannot be mapped */
+    if (out->n) { /* an empty file cannot be mapped */
         void *at = mmap(NULL, out->n, PROT_READ, MAP_PRIVATE, fd, 0);
         if (at == MAP_FAILED) {
             int error = errno;
@@ -167,7 +185,7 @@ Err file_map(Pool *pool, const char *path, MapFile *out)
 static int file_open_temp(FileOut *out)
 {
     static atomic_uint serial;
-    char folder[FILE_PATH_MAX];
+    char               folder[FILE_PATH_MAX];
     file_folder(out->path, folder, sizeof folder);
     for (int i = 0; i < 100; i++) {
         int n = snprintf(out->temp, sizeof out->temp, "%s/.plimsoll-%ld-%u.tmp", folder,
@@ -183,9 +201,100 @@ static int file_open_temp(FileOut *out)
          * containers every program may be number 1 (folder_tidy) */
         if (fd < 0 || flock(fd, LOCK_EX) != 0 || file_exists(out->temp))
             return fd;
-        close(fd);                           /* folder_tidy removed it before it was locked */
+        close(fd); /* folder_tidy removed it before it was locked */
     }
     return -1;
+}
+
+/* ---- held folders ---- */
+
+typedef struct HeldFolder {
+    struct HeldFolder *next;
+    const char        *path;
+} HeldFolder;
+
+static HeldFolder     *held_folders;
+static pthread_mutex_t held_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void folder_release(void *arg)
+{
+    pthread_mutex_lock(&held_lock);
+    HeldFolder **at = &held_folders;
+    while (*at != arg)
+        at = &(*at)->next;
+    *at = (*at)->next;
+    pthread_mutex_unlock(&held_lock);
+}
+
+Err folder_hold(Pool *pool, const char *path)
+{
+    HeldFolder *held = NEW(pool, HeldFolder);
+    size_t      n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    held->path = pool_textn(pool, path, n);
+    pthread_mutex_lock(&held_lock);
+    held->next = held_folders;
+    held_folders = held;
+    pthread_mutex_unlock(&held_lock);
+    pool_at_free(pool, folder_release, held);
+    return OK;
+}
+
+/* Length of the held folder that the path is in, or 0. */
+static size_t file_held(const char *path)
+{
+    size_t found = 0;
+    pthread_mutex_lock(&held_lock);
+    for (HeldFolder *held = held_folders; held; held = held->next) {
+        size_t n = strlen(held->path);
+        if (n > found && !strncmp(path, held->path, n) && path[n] == '/')
+            found = n;
+    }
+    pthread_mutex_unlock(&held_lock);
+    return found;
+}
+
+Err file_check_held(const char *path)
+{
+    char        part[FILE_PATH_MAX];
+    struct stat info;
+    size_t      n = strlen(path), at = file_held(path);
+    if (!at || n >= sizeof part)
+        return OK;
+    memcpy(part, path, n + 1);
+    for (at++; at <= n; at++) {
+        if (at < n && (path[at] != '/' || path[at - 1] == '/'))
+            continue;
+        part[at] = '\0';
+        bool there = lstat(part, &info) == 0;
+        if (there && S_ISLNK(info.st_mode))
+            return fail(E_IO,
+                        "cannot write %s: %s is a link, and what a run writes stays in its "
+                        "folder; remove the link",
+                        path, part);
+        if (there && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))
+            return fail(E_IO, "cannot write %s: it is a device or pipe; remove it", path);
+        part[at] = path[at];
+    }
+    return OK;
+}
+
+Err file_open_end(const char *path, bool fresh, int *fd)
+{
+    struct stat info = { 0 };
+    *fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+    if (*fd < 0)
+        return errno == ELOOP ? fail(E_IO, "cannot write %s: it is a link; remove it", path)
+                              : file_fail("write", path, errno);
+    Err err = fstat(*fd, &info) ? file_fail("write", path, errno)
+              : !S_ISREG(info.st_mode)
+                  ? fail(E_IO, "cannot write %s: it is a device or pipe; remove it", path)
+              : fresh && ftruncate(*fd, 0) ? file_fail("write", path, errno)
+                                           : OK;
+    if (err)
+        close(*fd);
+    return err;
 }
 
 Err file_out_init(FileOut *out, const char *path)
@@ -197,6 +306,7 @@ Err file_out_init(FileOut *out, const char *path)
     out->temp[0] = '\0';
     if (strlen(path) >= sizeof out->path)
         return file_fail("write", path, ENAMETOOLONG);
+    TRY(file_check_held(path));
     bool exists = stat(path, &info) == 0;
     if (!exists && errno != ENOENT)
         return file_fail("write", path, errno);
@@ -205,19 +315,19 @@ Err file_out_init(FileOut *out, const char *path)
         return file_fail("write", path, EISDIR);
     if (!length)
         return file_fail("write", path, ENOENT);
-    if (!exists || !realpath(path, out->path))      /* a link stays, its target changes */
+    if (!exists || !realpath(path, out->path)) /* a link stays, its target changes */
         memcpy(out->path, path, length + 1);
     out->direct = exists && !S_ISREG(info.st_mode);
     if (out->direct)
         out->fd = open(path, O_WRONLY | O_CLOEXEC);
-    else if (exists && access(path, W_OK) != 0)     /* a write-protected file stays protected */
+    else if (exists && access(path, W_OK) != 0) /* a write-protected file stays protected */
         return file_fail("write", path, errno);
     else
         out->fd = file_open_temp(out);
     if (out->fd < 0)
         return file_fail("write", path, errno);
     if (exists && !out->direct && fchmod(out->fd, info.st_mode & 0777) != 0) {
-        out->failed = errno;                 /* private files must not become readable */
+        out->failed = errno; /* private files must not become readable */
         return file_out_done(out, OK);
     }
     return OK;
@@ -309,9 +419,9 @@ Err file_try(const char *path)
     struct stat info;
     FileOut     out;
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))
-        return OK;                           /* opening a pipe would be seen at its other end */
+        return OK; /* opening a pipe would be seen at its other end */
     TRY(file_out_init(&out, path));
-    file_out_done(&out, E_IO);               /* drops its temporary */
+    file_out_done(&out, E_IO); /* drops its temporary */
     return OK;
 }
 

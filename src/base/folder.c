@@ -32,7 +32,7 @@ int folder_sync(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return errno == EACCES ? 0 : errno;  /* a folder may be written but not listed */
+        return errno == EACCES ? 0 : errno; /* a folder may be written but not listed */
     int error = fsync(fd) == 0 || errno == EINVAL ? 0 : errno;
     close(fd);
     return error;
@@ -66,10 +66,7 @@ Err folder_make(const char *path)
     return OK;
 }
 
-static void folder_unlock(void *fd)
-{
-    close((int)(intptr_t)fd);
-}
+static void folder_unlock(void *fd) { close((int)(intptr_t)fd); }
 
 Err folder_lock(Pool *pool, const char *path)
 {
@@ -81,7 +78,7 @@ Err folder_lock(Pool *pool, const char *path)
     if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
         return fail(E_IO, "%s is in use by another process; wait for it, or name another folder",
                     path);
-    return OK;
+    return folder_hold(pool, path);
 }
 
 Err folder_try(const char *path)
@@ -92,12 +89,14 @@ Err folder_try(const char *path)
     if (!*path)
         return fail(E_IO, "cannot make a folder without a name; give a path");
     strcpy(at, path);
-    while (!file_exists(at) && errno == ENOENT && strcmp(at, ".")) {     /* what would hold it */
+    while (!file_exists(at) && errno == ENOENT && strcmp(at, ".")) { /* what would hold it */
         file_folder(at, up, sizeof up);
         strcpy(at, up);
     }
-    int error = !file_exists(at) ? errno : !folder_exists(at) ? ENOTDIR
-              : access(at, W_OK | X_OK) != 0 ? errno : 0;
+    int error = !file_exists(at)               ? errno
+                : !folder_exists(at)           ? ENOTDIR
+                : access(at, W_OK | X_OK) != 0 ? errno
+                                               : 0;
     return error ? file_fail(strcmp(at, path) ? "make the folder" : "write to", path, error) : OK;
 }
 
@@ -117,7 +116,7 @@ static void file_tidy(int dir, const char *name, pid_t writer)
     }
     unlinkat(dir, name, 0);
     if (fd >= 0)
-        close(fd);                       /* only now: a waiter for the lock then sees it gone */
+        close(fd); /* only now: a waiter for the lock then sees it gone */
 }
 
 void folder_tidy(const char *path)
@@ -125,7 +124,7 @@ void folder_tidy(const char *path)
     DIR *dir = opendir(path);
     if (!dir)
         return;
-    for (struct dirent *entry; (entry = readdir(dir)); ) {
+    for (struct dirent *entry; (entry = readdir(dir));) {
         long     writer = 0;
         unsigned serial;
         int      end = 0;
@@ -159,7 +158,7 @@ int file_name_order(const char *a, const char *b)
     }
     if (*p || *q)
         return *q ? -1 : 1;
-    int order = strcmp(a, b);                /* "01" and "1" differ, though they count the same */
+    int order = strcmp(a, b); /* "01" and "1" differ, though they count the same */
     return (order > 0) - (order < 0);
 }
 
@@ -176,7 +175,7 @@ Err folder_list(Pool *pool, const char *path, char ***names, int *n)
                                 : file_fail("list", path, errno);
     char **list = NULL;
     int    count = 0, cap = 0;
-    for (struct dirent *entry; errno = 0, (entry = readdir(dir)); )
+    for (struct dirent *entry; errno = 0, (entry = readdir(dir));)
         if (entry->d_name[0] != '.')
             VEC_ADD(pool, list, count, cap, pool_text(pool, entry->d_name));
     int error = errno;

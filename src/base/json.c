@@ -28,10 +28,7 @@ static void json_skip(JsonIn *in)
     in->at = p;
 }
 
-static bool json_next_is(const JsonIn *in, char c)
-{
-    return in->at < in->b.end && *in->at == c;
-}
+static bool json_next_is(const JsonIn *in, char c) { return in->at < in->b.end && *in->at == c; }
 
 /* "expected a value, found 'x'", and what people mean by the commonest finds. */
 static Err json_unexpected(const JsonIn *in, const char *expected)
@@ -43,9 +40,10 @@ static Err json_unexpected(const JsonIn *in, const char *expected)
     if ((unsigned char)*p < 0x20 || n == 0)
         return json_build_fail(&in->b, p, "expected %s, found the byte 0x%02X", expected,
                                (unsigned char)*p);
-    const char *hint = *p == '\'' ? "; write texts in double quotes"
-                     : *p == '/' || *p == '#' ? "; JSON has no comments"
-                     : *p == '}' || *p == ']' ? "; is there a comma too many before it?" : "";
+    const char *hint = *p == '\''               ? "; write texts in double quotes"
+                       : *p == '/' || *p == '#' ? "; JSON has no comments"
+                       : *p == '}' || *p == ']' ? "; is there a comma too many before it?"
+                                                : "";
     return json_build_fail(&in->b, p, "expected %s, found '%.*s'%s", expected, n, p, hint);
 }
 
@@ -88,7 +86,7 @@ static Err json_number(JsonIn *in, Json *out)
     if (p < end && *p == '.') {
         if (!DIGIT(p + 1))
             return json_build_fail(&in->b, start, "a number needs a digit after '.'");
-        for (p++; DIGIT(p); )
+        for (p++; DIGIT(p);)
             p++;
     }
     if (p < end && (*p == 'e' || *p == 'E')) {
@@ -172,8 +170,10 @@ static Err json_value(JsonIn *in, Json *out)
     case '[': {
         bool object = *in->at == '{';
         if (in->depth == JSON_MAX_DEPTH)
-            return json_build_fail(&in->b, in->at, "more than %d arrays and objects within each "
-                                   "other", JSON_MAX_DEPTH);
+            return json_build_fail(&in->b, in->at,
+                                   "more than %d arrays and objects within each "
+                                   "other",
+                                   JSON_MAX_DEPTH);
         out->kind = object ? JSON_OBJECT : JSON_ARRAY;
         in->depth++;
         TRY(object ? json_object(in, out) : json_array(in, out));
@@ -191,21 +191,22 @@ static Err json_value(JsonIn *in, Json *out)
         out->kind = JSON_BOOL;
         out->truth = true;
         return json_word(in, "true");
-    case 'f':
-        out->kind = JSON_BOOL;
-        return json_word(in, "false");
-    case 'n':
-        return json_word(in, "null");
-    case 'N':
-        return json_not_finite(in, "NaN", (double)NAN, out);
-    case 'I':
-        return json_not_finite(in, "Infinity", (double)INFINITY, out);
+    case 'f': out->kind = JSON_BOOL; return json_word(in, "false");
+    case 'n': return json_word(in, "null");
+    case 'N': return json_not_finite(in, "NaN", (double)NAN, out);
+    case 'I': return json_not_finite(in, "Infinity", (double)INFINITY, out);
     case '-':
-    case '0': case '1': case '2': case '3': case '4':
-    case '5': case '6': case '7': case '8': case '9':
-        return json_number(in, out);
-    default:
-        return json_unexpected(in, "a value");
+    case '0':
+    case '1':
+    case '2':
+    case '3':
+    case '4':
+    case '5':
+    case '6':
+    case '7':
+    case '8':
+    case '9': return json_number(in, out);
+    default: return json_unexpected(in, "a value");
     }
 }
 
@@ -213,7 +214,8 @@ static Err json_document(JsonIn *in, const Json **out)
 {
     Json root;
     if (in->b.end - in->at >= 3 && !memcmp(in->at, "\xEF\xBB\xBF", 3))
-        return json_build_fail(&in->b, in->at, "the text starts with a byte order mark; save it as "
+        return json_build_fail(&in->b, in->at,
+                               "the text starts with a byte order mark; save it as "
                                "UTF-8 without one");
     json_skip(in);
     TRY(json_value(in, &root));

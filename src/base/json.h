@@ -26,16 +26,22 @@
 #include "base/pool.h"
 
 typedef enum JsonKind {
-    JSON_NULL, JSON_BOOL, JSON_INT, JSON_NUMBER, JSON_TEXT, JSON_ARRAY, JSON_OBJECT
+    JSON_NULL,
+    JSON_BOOL,
+    JSON_INT,
+    JSON_NUMBER,
+    JSON_TEXT,
+    JSON_ARRAY,
+    JSON_OBJECT
 } JsonKind;
 
-typedef struct Json Json;
+typedef struct Json       Json;
 typedef struct JsonMember JsonMember;
 
 struct Json {
-    unsigned kind : 4;       /* a JsonKind */
+    unsigned kind : 4; /* a JsonKind */
     unsigned line : 28;
-    uint32_t n;              /* bytes of a text, items of an array, members of an object */
+    uint32_t n; /* bytes of a text, items of an array, members of an object */
     union {
         bool              truth;
         int64_t           integer;
@@ -52,8 +58,8 @@ struct JsonMember {
 };
 
 enum {
-    JSON_ALLOW_NAN = 1,      /* also read bare NaN, Infinity and -Infinity, as Python writes them */
-    JSON_MAX_DEPTH = 512     /* arrays and objects within each other */
+    JSON_ALLOW_NAN = 1,  /* also read bare NaN, Infinity and -Infinity, as Python writes them */
+    JSON_MAX_DEPTH = 512 /* arrays and objects within each other */
 };
 
 /* name is what errors call the text: "name:line:column: ...", code E_FORMAT. */
@@ -61,9 +67,9 @@ Err json_parse(Pool *pool, const char *name, const char *bytes, size_t n, int fl
                const Json **out);
 Err json_read(Pool *pool, const char *path, int flags, const Json **out);
 
-const Json *json_get(const Json *object, const char *key);   /* NULL: absent, or not an object */
-const char *json_kind_text(const Json *value);               /* "a text", "an object", ... */
-const char *json_name(const Json *container);                /* the name given to json_parse */
+const Json *json_get(const Json *object, const char *key); /* NULL: absent, or not an object */
+const char *json_kind_text(const Json *value);             /* "a text", "an object", ... */
+const char *json_name(const Json *container);              /* the name given to json_parse */
 
 /* Each fails with one sentence naming file, line and key if the member is absent or of another
  * kind. Numbers are finite. A number such as 1e5 that is whole, up to 2^53, is an int too. */
@@ -96,7 +102,7 @@ Err json_fail(const Json *container, const Json *value, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Bytes of the UTF-8 character at p; 0 if there is none. */
-int json_utf8(const char *p, const char *end);
+int    json_utf8(const char *p, const char *end);
 /* How many of n bytes are text in UTF-8, up to the first that is not; 0 bytes are none. */
 size_t json_utf8_bytes(const char *text, size_t n);
 

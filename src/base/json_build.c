@@ -10,8 +10,12 @@ enum { INDEX_FROM = 12, FIRST_SLOTS = 64, FIRST_BLOCK = 1024, MAX_BLOCK = 64 * 1
 void json_build_init(JsonBuild *b, Pool *pool, Pool *temp, const char *name, Err wrong,
                      const char *bytes, size_t n)
 {
-    *b = (JsonBuild){ .pool = pool, .temp = temp, .start = bytes, .end = bytes + n,
-                      .n_slots = FIRST_SLOTS, .block_bytes = FIRST_BLOCK };
+    *b = (JsonBuild){ .pool = pool,
+                      .temp = temp,
+                      .start = bytes,
+                      .end = bytes + n,
+                      .n_slots = FIRST_SLOTS,
+                      .block_bytes = FIRST_BLOCK };
     b->keys = NEWN(temp, JsonKey *, b->n_slots);
     b->source = NEW(pool, JsonSource);
     *b->source = (JsonSource){ pool_text(pool, name), wrong };
@@ -29,7 +33,7 @@ Err json_build_fail(const JsonBuild *b, const char *at, const char *fmt, ...)
         if (*p == '\n') {
             line++;
             column = 1;
-        } else if (((unsigned char)*p & 0xC0) != 0x80) {    /* characters, not bytes */
+        } else if (((unsigned char)*p & 0xC0) != 0x80) { /* characters, not bytes */
             column++;
         }
     }
@@ -68,7 +72,7 @@ const char *json_build_text(JsonBuild *b, const char *bytes, size_t n)
 uint32_t json_key_hash(const char *bytes, size_t n)
 {
     uint64_t hash = n * 0x9E3779B97F4A7C15u;
-    for (; n; ) {
+    for (; n;) {
         uint64_t word = 0;
         size_t   take = n < 8 ? n : 8;
         memcpy(&word, bytes, take);
@@ -139,7 +143,7 @@ uint32_t json_index_slots(uint32_t n_members)
 {
     uint32_t slots = 0;
     if (n_members >= INDEX_FROM)
-        for (slots = 16; slots < 2 * (uint64_t)n_members && slots < 1u << 31; )
+        for (slots = 16; slots < 2 * (uint64_t)n_members && slots < 1u << 31;)
             slots *= 2;
     return slots;
 }
@@ -151,8 +155,10 @@ static Err json_build_no_twins(JsonBuild *b, const JsonWaiting *waiting, uint32_
     for (uint32_t i = 0; i < n; i++) {
         JsonKey *key = json_key_of(waiting[i].key);
         if (key->last_object == serial)
-            return json_build_fail(b, waiting[i].key_at, "the key '%.100s' is here a second time; "
-                                   "keep one of the two", key->text);
+            return json_build_fail(b, waiting[i].key_at,
+                                   "the key '%.100s' is here a second time; "
+                                   "keep one of the two",
+                                   key->text);
         key->last_object = serial;
     }
     return OK;
@@ -171,8 +177,8 @@ static void json_build_index(JsonMember *members, uint32_t n, uint32_t *index, u
 Err json_build_close(JsonBuild *b, uint32_t first, Json *out)
 {
     const JsonWaiting *waiting = b->stack ? b->stack + first : NULL;
-    uint32_t n = b->n - first, slots = 0;
-    size_t   size = sizeof(Json);
+    uint32_t           n = b->n - first, slots = 0;
+    size_t             size = sizeof(Json);
     if (out->kind == JSON_OBJECT) {
         TRY(json_build_no_twins(b, waiting, n));
         slots = json_index_slots(n);

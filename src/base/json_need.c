@@ -14,7 +14,7 @@ const Json *json_get(const Json *object, const char *key)
     if (!object || object->kind != JSON_OBJECT)
         return NULL;
     const JsonMember *members = object->members;
-    uint32_t slots = json_index_slots(object->n);
+    uint32_t          slots = json_index_slots(object->n);
     if (!slots) {
         for (uint32_t i = 0; i < object->n; i++)
             if (!strcmp(members[i].key, key))
@@ -31,9 +31,8 @@ const Json *json_get(const Json *object, const char *key)
 
 const char *json_kind_text(const Json *value)
 {
-    static const char *const names[] = {
-        "null", "true or false", "a whole number", "a number", "a text", "an array", "an object"
-    };
+    static const char *const names[] = { "null",   "true or false", "a whole number", "a number",
+                                         "a text", "an array",      "an object" };
     return value ? names[value->kind] : "nothing";
 }
 
@@ -43,10 +42,7 @@ static const JsonSource *json_source(const Json *container)
     return ((JsonSource *const *)(const void *)container->items)[-1];
 }
 
-const char *json_name(const Json *container)
-{
-    return json_source(container)->name;
-}
+const char *json_name(const Json *container) { return json_source(container)->name; }
 
 Err json_fail(const Json *container, const Json *value, const char *fmt, ...)
 {
@@ -68,16 +64,10 @@ static const char *json_found(const Json *value)
         snprintf(text, sizeof text, value->n > 40 ? "the text '%.37s...'" : "the text '%.40s'",
                  value->text);
         return text;
-    case JSON_INT:
-        snprintf(text, sizeof text, "%lld", (long long)value->integer);
-        return text;
-    case JSON_NUMBER:
-        snprintf(text, sizeof text, "%.15g", value->number);
-        return text;
-    case JSON_BOOL:
-        return value->truth ? "true" : "false";
-    default:
-        return json_kind_text(value);
+    case JSON_INT: snprintf(text, sizeof text, "%lld", (long long)value->integer); return text;
+    case JSON_NUMBER: snprintf(text, sizeof text, "%.15g", value->number); return text;
+    case JSON_BOOL: return value->truth ? "true" : "false";
+    default: return json_kind_text(value);
     }
 }
 
@@ -101,13 +91,15 @@ static Err json_member(const Json *object, const char *key, JsonKind kind, bool 
 {
     if (object->kind != JSON_OBJECT)
         return object->kind == JSON_ARRAY
-            ? json_fail(object, NULL, "an object with '%s' must stand here, not an array", key)
-            : fail(E_FORMAT, "line %u: an object with '%s' must stand here, not %s",
-                   object->line, key, json_found(object));
+                   ? json_fail(object, NULL, "an object with '%s' must stand here, not an array",
+                               key)
+                   : fail(E_FORMAT, "line %u: an object with '%s' must stand here, not %s",
+                          object->line, key, json_found(object));
     *out = json_get(object, key);
     if (!*out)
         return needed ? json_fail(object, NULL, "'%s' is missing; it must be %s", key,
-                                  json_kind_wanted(kind)) : OK;
+                                  json_kind_wanted(kind))
+                      : OK;
     if (!json_is(*out, kind))
         return json_fail(object, *out, "'%s' must be %s, not %s", key, json_kind_wanted(kind),
                          json_found(*out));
@@ -124,15 +116,16 @@ static double json_as_number(const Json *value)
     return value->kind == JSON_INT ? (double)value->integer : value->number;
 }
 
-#define JSON_MEMBER(verb, needed, noun, T, kind, of)                                    \
-    Err json_##verb##_##noun(const Json *object, const char *key, T *out)               \
-    {                                                                                   \
-        const Json *value = NULL;                                                       \
-        TRY(json_member(object, key, kind, needed, &value));                            \
-        if (value)                                                                      \
-            *out = of;                                                                  \
-        return OK;                                                                      \
+#define JSON_MEMBER(verb, needed, noun, T, kind, of)                                               \
+    Err json_##verb##_##noun(const Json *object, const char *key, T *out)                          \
+    {                                                                                              \
+        const Json *value = NULL;                                                                  \
+        TRY(json_member(object, key, kind, needed, &value));                                       \
+        if (value)                                                                                 \
+            *out = of;                                                                             \
+        return OK;                                                                                 \
     }
+/* clang-format off */
 #define JSON_MEMBERS(verb, needed)                                                      \
     JSON_MEMBER(verb, needed, int,    int64_t,      JSON_INT,    json_as_int(value))    \
     JSON_MEMBER(verb, needed, number, double,       JSON_NUMBER, json_as_number(value)) \
@@ -140,6 +133,7 @@ static double json_as_number(const Json *value)
     JSON_MEMBER(verb, needed, text,   const char *, JSON_TEXT,   value->text)           \
     JSON_MEMBER(verb, needed, array,  const Json *, JSON_ARRAY,  value)                 \
     JSON_MEMBER(verb, needed, object, const Json *, JSON_OBJECT, value)
+/* clang-format on */
 
 JSON_MEMBERS(need, true)
 JSON_MEMBERS(maybe, false)
@@ -154,18 +148,18 @@ static Err json_item(const Json *array, uint32_t i, JsonKind kind, const Json **
     return OK;
 }
 
-#define JSON_ITEM(noun, T, kind, of)                                                    \
-    Err json_item_##noun(const Json *array, uint32_t i, T *out)                         \
-    {                                                                                   \
-        const Json *value = NULL;                                                       \
-        TRY(json_item(array, i, kind, &value));                                         \
-        *out = of;                                                                      \
-        return OK;                                                                      \
+#define JSON_ITEM(noun, T, kind, of)                                                               \
+    Err json_item_##noun(const Json *array, uint32_t i, T *out)                                    \
+    {                                                                                              \
+        const Json *value = NULL;                                                                  \
+        TRY(json_item(array, i, kind, &value));                                                    \
+        *out = of;                                                                                 \
+        return OK;                                                                                 \
     }
 
-JSON_ITEM(int,    int64_t,      JSON_INT,    json_as_int(value))
-JSON_ITEM(number, double,       JSON_NUMBER, json_as_number(value))
-JSON_ITEM(text,   const char *, JSON_TEXT,   value->text)
+JSON_ITEM(int, int64_t, JSON_INT, json_as_int(value))
+JSON_ITEM(number, double, JSON_NUMBER, json_as_number(value))
+JSON_ITEM(text, const char *, JSON_TEXT, value->text)
 
 Err json_check_keys(const Json *object, const char *const *known, int n_known)
 {
@@ -179,8 +173,9 @@ Err json_check_keys(const Json *object, const char *const *known, int n_known)
         if (i < n_known)
             continue;
         const char *near = text_nearest(key, known, n_known);
-        return json_fail(object, &object->members[m].value, near
-            ? "unknown key '%.100s', did you mean '%s'?" : "unknown key '%.100s'", key, near);
+        return json_fail(object, &object->members[m].value,
+                         near ? "unknown key '%.100s', did you mean '%s'?" : "unknown key '%.100s'",
+                         key, near);
     }
     return OK;
 }

@@ -8,22 +8,13 @@
 
 #include "base/json_int.h"
 
-enum { OPEN_OBJECT = 1, OPEN_FILLED = 2 };   /* bits of JsonOut.open */
+enum { OPEN_OBJECT = 1, OPEN_FILLED = 2 }; /* bits of JsonOut.open */
 
-static void json_put_text(void *to, const char *bytes, size_t n)
-{
-    text_addn(to, bytes, n);
-}
+static void json_put_text(void *to, const char *bytes, size_t n) { text_addn(to, bytes, n); }
 
-static void json_put_stream(void *to, const char *bytes, size_t n)
-{
-    fwrite(bytes, 1, n, to);
-}
+static void json_put_stream(void *to, const char *bytes, size_t n) { fwrite(bytes, 1, n, to); }
 
-static void json_put_file(void *to, const char *bytes, size_t n)
-{
-    file_out_add(to, bytes, n);
-}
+static void json_put_file(void *to, const char *bytes, size_t n) { file_out_add(to, bytes, n); }
 
 void json_out_text(JsonOut *o, Text *to, JsonStyle style)
 {
@@ -40,15 +31,12 @@ void json_out_file(JsonOut *o, FileOut *to, JsonStyle style)
     *o = (JsonOut){ .put = json_put_file, .to = to, .pretty = style == JSON_PRETTY };
 }
 
-static void json_puts(JsonOut *o, const char *text)
-{
-    o->put(o->to, text, strlen(text));
-}
+static void json_puts(JsonOut *o, const char *text) { o->put(o->to, text, strlen(text)); }
 
 static void json_line(JsonOut *o)
 {
     static const char spaces[] = "\n                                ";
-    int left = 2 * o->depth, n = left < 32 ? left : 32;
+    int               left = 2 * o->depth, n = left < 32 ? left : 32;
     o->put(o->to, spaces, 1 + (size_t)n);
     for (left -= n; left > 0; left -= n) {
         n = left < 32 ? left : 32;
@@ -71,9 +59,9 @@ static void json_quote(JsonOut *o, const char *p, size_t n)
             p += wide;
             continue;
         }
-        char room[8];
+        char              room[8];
         static const char names[] = "\"\\bfnrt", values[] = "\"\\\b\f\n\r\t";
-        const char *name = c ? strchr(values, c) : NULL;
+        const char       *name = c ? strchr(values, c) : NULL;
         o->put(o->to, from, (size_t)(p - from));
         if (name)
             snprintf(room, sizeof room, "\\%c", names[name - values]);
@@ -94,7 +82,7 @@ static void json_before(JsonOut *o, const char *key)
     REQUIRE(!o->done);
     if (o->depth == 0) {
         REQUIRE(!key);
-        o->done = true;                      /* one value to a text; json_out_object reopens it */
+        o->done = true; /* one value to a text; json_out_object reopens it */
         return;
     }
     unsigned char *open = &o->open[o->depth - 1];
@@ -121,25 +109,13 @@ static void json_open(JsonOut *o, const char *key, unsigned char kind, bool row)
     json_puts(o, kind & OPEN_OBJECT ? "{" : "[");
 }
 
-void json_out_object(JsonOut *o, const char *key)
-{
-    json_open(o, key, OPEN_OBJECT, false);
-}
+void json_out_object(JsonOut *o, const char *key) { json_open(o, key, OPEN_OBJECT, false); }
 
-void json_out_array(JsonOut *o, const char *key)
-{
-    json_open(o, key, 0, false);
-}
+void json_out_array(JsonOut *o, const char *key) { json_open(o, key, 0, false); }
 
-void json_out_row(JsonOut *o, const char *key)
-{
-    json_open(o, key, 0, true);
-}
+void json_out_row(JsonOut *o, const char *key) { json_open(o, key, 0, true); }
 
-void json_out_object_row(JsonOut *o, const char *key)
-{
-    json_open(o, key, OPEN_OBJECT, true);
-}
+void json_out_object_row(JsonOut *o, const char *key) { json_open(o, key, OPEN_OBJECT, true); }
 
 void json_out_end(JsonOut *o)
 {
@@ -215,11 +191,11 @@ void json_out_string(JsonOut *o, const char *key, const char *value)
 void json_out_value(JsonOut *o, const char *key, const Json *value)
 {
     switch ((JsonKind)value->kind) {
-    case JSON_NULL:   json_out_null(o, key); break;
-    case JSON_BOOL:   json_out_bool(o, key, value->truth); break;
-    case JSON_INT:    json_out_int(o, key, value->integer); break;
+    case JSON_NULL: json_out_null(o, key); break;
+    case JSON_BOOL: json_out_bool(o, key, value->truth); break;
+    case JSON_INT: json_out_int(o, key, value->integer); break;
     case JSON_NUMBER: json_out_number(o, key, value->number); break;
-    case JSON_TEXT:   json_out_stringn(o, key, value->text, value->n); break;
+    case JSON_TEXT: json_out_stringn(o, key, value->text, value->n); break;
     case JSON_ARRAY:
         json_out_array(o, key);
         for (uint32_t i = 0; i < value->n; i++)
@@ -246,5 +222,5 @@ Err json_out_done(JsonOut *o)
             return fail(E_IO, "cannot write the JSON output: %s",
                         errno ? strerror(errno) : "an earlier write failed");
     }
-    return OK;                               /* a FileOut says so itself, in file_out_done */
+    return OK; /* a FileOut says so itself, in file_out_done */
 }

@@ -26,15 +26,15 @@
 #include "base/json.h"
 #include "base/text.h"
 
-typedef enum JsonStyle { JSON_COMPACT, JSON_PRETTY } JsonStyle;   /* pretty: two spaces a level */
+typedef enum JsonStyle { JSON_COMPACT, JSON_PRETTY } JsonStyle; /* pretty: two spaces a level */
 
 typedef struct JsonOut {
     void (*put)(void *to, const char *bytes, size_t n);
-    void     *to;
-    bool      pretty, done;
-    int       depth;                          /* containers now open */
-    int       row;                            /* depth at which the outermost row began, or 0 */
-    unsigned char open[JSON_MAX_DEPTH];       /* per depth: object or array, empty or not */
+    void         *to;
+    bool          pretty, done;
+    int           depth;                /* containers now open */
+    int           row;                  /* depth at which the outermost row began, or 0 */
+    unsigned char open[JSON_MAX_DEPTH]; /* per depth: object or array, empty or not */
 } JsonOut;
 
 void json_out_text(JsonOut *o, Text *to, JsonStyle style);
@@ -43,20 +43,20 @@ void json_out_file(JsonOut *o, FileOut *to, JsonStyle style);
 
 void json_out_object(JsonOut *o, const char *key);
 void json_out_array(JsonOut *o, const char *key);
-void json_out_row(JsonOut *o, const char *key);          /* an array, all of it on one line */
-void json_out_object_row(JsonOut *o, const char *key);   /* an object, all of it on one line */
-void json_out_end(JsonOut *o);                           /* closes the innermost of these */
+void json_out_row(JsonOut *o, const char *key);        /* an array, all of it on one line */
+void json_out_object_row(JsonOut *o, const char *key); /* an object, all of it on one line */
+void json_out_end(JsonOut *o);                         /* closes the innermost of these */
 
 void json_out_null(JsonOut *o, const char *key);
 void json_out_bool(JsonOut *o, const char *key, bool value);
 void json_out_int(JsonOut *o, const char *key, int64_t value);
 void json_out_number(JsonOut *o, const char *key, double value);
-void json_out_string(JsonOut *o, const char *key, const char *value);       /* NULL: null */
-void json_out_value(JsonOut *o, const char *key, const Json *value);        /* a whole tree */
+void json_out_string(JsonOut *o, const char *key, const char *value); /* NULL: null */
+void json_out_value(JsonOut *o, const char *key, const Json *value);  /* a whole tree */
 
-Err  json_out_done(JsonOut *o);              /* ends the last line; says whether all was written */
+Err json_out_done(JsonOut *o); /* ends the last line; says whether all was written */
 
 /* The double as json_out_number writes it; room for 32 bytes. */
-int  json_number_text(char *room, double value);
+int json_number_text(char *room, double value);
 
 #endif

@@ -8,19 +8,19 @@
 int json_utf8(const char *at, const char *end)
 {
     const unsigned char *p = (const unsigned char *)at;
-    ptrdiff_t left = end - at;
+    ptrdiff_t            left = end - at;
     if (left > 0 && p[0] < 0x80)
         return 1;
     if (left > 1 && p[0] >= 0xC2 && p[0] < 0xE0)
         return (p[1] & 0xC0) == 0x80 ? 2 : 0;
     if (left > 2 && (p[0] & 0xF0) == 0xE0) {
         if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F))
-            return 0;                        /* longer than need be; half of a surrogate pair */
+            return 0; /* longer than need be; half of a surrogate pair */
         return (p[1] & 0xC0) == 0x80 && (p[2] & 0xC0) == 0x80 ? 3 : 0;
     }
     if (left > 3 && p[0] >= 0xF0 && p[0] < 0xF5) {
         if ((p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F))
-            return 0;                        /* longer than need be; above U+10FFFF */
+            return 0; /* longer than need be; above U+10FFFF */
         return (p[1] & 0xC0) == 0x80 && (p[2] & 0xC0) == 0x80 && (p[3] & 0xC0) == 0x80 ? 4 : 0;
     }
     return 0;
@@ -45,7 +45,8 @@ static const char *json_plain_end(const char *p, const char *end)
         quote = w ^ (ones * '"');
         slash = w ^ (ones * '\\');
         uint64_t look = (((w - ones * 0x20) & ~w) | ((quote - ones) & ~quote) |
-                         ((slash - ones) & ~slash) | w) & high;
+                         ((slash - ones) & ~slash) | w) &
+                        high;
         if (look)
             return p + __builtin_ctzll(look) / 8;
         p += 8;
@@ -63,9 +64,10 @@ static int json_hex4(const char *p, const char *end)
         return -1;
     for (int i = 0; i < 4; i++) {
         char c = p[i];
-        int  digit = c >= '0' && c <= '9' ? c - '0'
-                   : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                   : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        int  digit = c >= '0' && c <= '9'   ? c - '0'
+                     : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                     : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                            : -1;
         if (digit < 0)
             return -1;
         value = value * 16 + digit;
@@ -97,25 +99,29 @@ static char *json_utf8_put(char *to, int c)
 static Err json_escape(const JsonBuild *b, const char **at, char **to)
 {
     static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
-    const char *p = *at + 1, *name;
+    const char       *p = *at + 1, *name;
     if (p < b->end && *p && (name = strchr(names, *p))) {
         *(*to)++ = values[name - names];
         *at = p + 1;
         return OK;
     }
     if (p == b->end || *p != 'u')
-        return json_build_fail(b, *at, "unknown escape; known are \\\" \\\\ \\/ \\b \\f \\n \\r "
+        return json_build_fail(b, *at,
+                               "unknown escape; known are \\\" \\\\ \\/ \\b \\f \\n \\r "
                                "\\t and \\u with four hexadecimal digits");
     int c = json_hex4(p + 1, b->end);
     if (c < 0)
         return json_build_fail(b, *at, "\\u needs four hexadecimal digits");
     p += 5;
-    if (c >= 0xD800 && c < 0xE000) {         /* half of a pair that makes one character */
+    if (c >= 0xD800 && c < 0xE000) { /* half of a pair that makes one character */
         int low = c < 0xDC00 && b->end - p >= 6 && p[0] == '\\' && p[1] == 'u'
-                ? json_hex4(p + 2, b->end) : -1;
+                      ? json_hex4(p + 2, b->end)
+                      : -1;
         if (low < 0xDC00 || low >= 0xE000)
-            return json_build_fail(b, *at, "\\u%04X is half a character: it needs the other half "
-                                   "of its surrogate pair", (unsigned)c);
+            return json_build_fail(b, *at,
+                                   "\\u%04X is half a character: it needs the other half "
+                                   "of its surrogate pair",
+                                   (unsigned)c);
         c = 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00);
         p += 6;
     }
@@ -143,14 +149,17 @@ static Err json_quoted_end(const JsonBuild *b, const char *p, const char **close
             p += b->end - p > 1 && p[1] >= 0x20 && p[1] < 0x7F ? 2 : 1;
         } else if (c < 0x20) {
             if (c == '\n' || c == '\r')
-                return json_build_fail(b, p, "the line ends inside a text; close the quote, or "
+                return json_build_fail(b, p,
+                                       "the line ends inside a text; close the quote, or "
                                        "write \\n for a new line");
             return json_build_fail(b, p, "control character inside a text; write it as \\u%04x", c);
         } else {
             int n = json_utf8(p, b->end);
             if (!n)
-                return json_build_fail(b, p, "byte 0x%02X is not valid UTF-8; save the file as "
-                                       "UTF-8", c);
+                return json_build_fail(b, p,
+                                       "byte 0x%02X is not valid UTF-8; save the file as "
+                                       "UTF-8",
+                                       c);
             p += n;
         }
     }
@@ -165,7 +174,7 @@ Err json_build_quoted(JsonBuild *b, const char **at, bool is_key, const char **t
     TRY(json_quoted_end(b, p, &close, &escapes));
     size_t length = (size_t)(close - p);
     *at = close + 1;
-    if (escapes) {                           /* what they stand for is never longer than they are */
+    if (escapes) { /* what they stand for is never longer than they are */
         char *plain = NEWN(b->temp, char, length + 1), *to = plain;
         while (p < close) {
             if (*p == '\\')
@@ -184,8 +193,8 @@ Err json_build_quoted(JsonBuild *b, const char **at, bool is_key, const char **t
 /* Everything that is not a small whole number or a short decimal: strtod, on a copy that ends. */
 static Err json_number_slow(JsonBuild *b, const char *at, const char *bytes, size_t n, Json *out)
 {
-    char        room[64];
-    char       *copy = n < sizeof room ? room : NEWN(b->temp, char, n + 1);
+    char  room[64];
+    char *copy = n < sizeof room ? room : NEWN(b->temp, char, n + 1);
     memcpy(copy, bytes, n);
     copy[n] = '\0';
     out->kind = JSON_NUMBER;
@@ -198,14 +207,13 @@ static Err json_number_slow(JsonBuild *b, const char *at, const char *bytes, siz
 
 Err json_build_number(JsonBuild *b, const char *at, const char *bytes, size_t n, Json *out)
 {
-    static const double power[] = {
-        1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11,
-        1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22
-    };
-    const char *p = bytes, *end = bytes + n;
-    bool        minus = n && *p == '-', whole = true;
-    uint64_t    digits = 0;
-    int         n_digits = 0, scale = 0;
+    static const double power[] = { 1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                    1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                    1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22 };
+    const char         *p = bytes, *end = bytes + n;
+    bool                minus = n && *p == '-', whole = true;
+    uint64_t            digits = 0;
+    int                 n_digits = 0, scale = 0;
     if (n && (*p == '-' || *p == '+'))
         p++;
     for (; p < end && *p != 'e' && *p != 'E'; p++) {
@@ -213,7 +221,7 @@ Err json_build_number(JsonBuild *b, const char *at, const char *bytes, size_t n,
             whole = false;
             continue;
         }
-        if (n_digits == 19)                  /* 19 digits stay below 2^64 */
+        if (n_digits == 19) /* 19 digits stay below 2^64 */
             return json_number_slow(b, at, bytes, n, out);
         digits = digits * 10 + (uint64_t)(*p - '0');
         n_digits += digits != 0;

@@ -30,7 +30,7 @@ const char *npy_type_name(NpyType type)
 }
 
 typedef struct NpyIn {
-    const char *name, *start, *at, *end;     /* the header's text */
+    const char *name, *start, *at, *end; /* the header's text */
 } NpyIn;
 
 static Err npy_fail(const NpyIn *in, const char *expected)
@@ -108,8 +108,10 @@ static Err npy_descr(NpyIn *in, Npy *out)
     if (!strcmp(word, "|O"))
         return fail(E_FORMAT, "%s: it holds Python objects, not numbers; save a plain array",
                     in->name);
-    return fail(E_FORMAT, "%s: the dtype '%s' is not read; save array.astype('<f4') or another of "
-                "f4 f8 f2 i1 i2 i4 i8 u1 u2 b1", in->name, word);
+    return fail(E_FORMAT,
+                "%s: the dtype '%s' is not read; save array.astype('<f4') or another of "
+                "f4 f8 f2 i1 i2 i4 i8 u1 u2 b1",
+                in->name, word);
 }
 
 static Err npy_number(NpyIn *in, int64_t *out)
@@ -148,8 +150,8 @@ static Err npy_shape(NpyIn *in, Npy *out)
 static Err npy_dictionary(NpyIn *in, Npy *out, bool *fortran)
 {
     static const char *const keys[] = { "descr", "fortran_order", "shape" };
-    unsigned seen = 0;
-    bool     comma = true;
+    unsigned                 seen = 0;
+    bool                     comma = true;
     if (!npy_take(in, '{'))
         return npy_fail(in, "'{'");
     while (!npy_take(in, '}')) {
@@ -215,8 +217,8 @@ Err npy_parse(const char *name, const void *bytes, size_t n, Npy *out)
                     name, n);
     unsigned major = file[6], minor = file[7];
     if (major < 1 || major > 3 || minor != 0)
-        return fail(E_FORMAT, "%s: .npy version %u.%u is not read, only 1.0, 2.0 and 3.0",
-                    name, major, minor);
+        return fail(E_FORMAT, "%s: .npy version %u.%u is not read, only 1.0, 2.0 and 3.0", name,
+                    major, minor);
     size_t before = major == 1 ? 10 : 12, length = file[8] | (size_t)file[9] << 8;
     if (major > 1) {
         if (n < before)
@@ -235,11 +237,15 @@ Err npy_parse(const char *name, const void *bytes, size_t n, Npy *out)
     TRY(npy_dictionary(&in, out, &fortran));
     TRY(npy_size(name, out));
     if (fortran && !npy_same_order(out))
-        return fail(E_FORMAT, "%s: it is stored in Fortran order; save "
-                    "numpy.ascontiguousarray(array)", name);
+        return fail(E_FORMAT,
+                    "%s: it is stored in Fortran order; save "
+                    "numpy.ascontiguousarray(array)",
+                    name);
     if (out->n_bytes != n - before - length)
-        return fail(E_FORMAT, "%s: its shape and type need %zu bytes, the file has %zu after the "
-                    "header; is it complete?", name, out->n_bytes, n - before - length);
+        return fail(E_FORMAT,
+                    "%s: its shape and type need %zu bytes, the file has %zu after the "
+                    "header; is it complete?",
+                    name, out->n_bytes, n - before - length);
     out->data = file + before + length;
     return OK;
 }
@@ -253,8 +259,8 @@ Err npy_read(Pool *pool, const char *path, Npy *out)
 
 Err npy_write(const char *path, NpyType type, int rank, const int64_t *shape, const void *data)
 {
-    enum { ALIGN = 64 };                     /* where numpy lets the data begin */
-    char    header[1024] = "\x93NUMPY\x01";  /* 32 dimensions of 19 digits are 672 */
+    enum { ALIGN = 64 };                    /* where numpy lets the data begin */
+    char    header[1024] = "\x93NUMPY\x01"; /* 32 dimensions of 19 digits are 672 */
     Npy     array = { .type = type, .rank = rank };
     FileOut out;
     int     n = 10;
@@ -265,13 +271,15 @@ Err npy_write(const char *path, NpyType type, int rank, const int64_t *shape, co
         array.shape[i] = shape[i];
     }
     TRY(npy_size(path, &array));
-    n += snprintf(header + n, sizeof header - (size_t)n, "{'descr': '%c%s', 'fortran_order': "
-                  "False, 'shape': (", npy_type_bytes(type) == 1 ? '|' : '<', npy_type_name(type));
+    n += snprintf(header + n, sizeof header - (size_t)n,
+                  "{'descr': '%c%s', 'fortran_order': "
+                  "False, 'shape': (",
+                  npy_type_bytes(type) == 1 ? '|' : '<', npy_type_name(type));
     for (int i = 0; i < rank; i++)
         n += snprintf(header + n, sizeof header - (size_t)n, "%s%lld", i ? ", " : "",
                       (long long)shape[i]);
     if (rank == 1)
-        header[n++] = ',';                   /* (3) would be a number */
+        header[n++] = ','; /* (3) would be a number */
     n += snprintf(header + n, sizeof header - (size_t)n, "), }");
     while ((n + 1) % ALIGN)
         header[n++] = ' ';

@@ -10,23 +10,23 @@
 #include "base/pool.h"
 
 /*        name  descr  bytes */
-#define NPY_LIST(X)     \
-    X(F4, "f4", 4)      \
-    X(F8, "f8", 8)      \
-    X(F2, "f2", 2)      \
-    X(I1, "i1", 1)      \
-    X(I2, "i2", 2)      \
-    X(I4, "i4", 4)      \
-    X(I8, "i8", 8)      \
-    X(U1, "u1", 1)      \
-    X(U2, "u2", 2)      \
+#define NPY_LIST(X)                                                                                \
+    X(F4, "f4", 4)                                                                                 \
+    X(F8, "f8", 8)                                                                                 \
+    X(F2, "f2", 2)                                                                                 \
+    X(I1, "i1", 1)                                                                                 \
+    X(I2, "i2", 2)                                                                                 \
+    X(I4, "i4", 4)                                                                                 \
+    X(I8, "i8", 8)                                                                                 \
+    X(U1, "u1", 1)                                                                                 \
+    X(U2, "u2", 2)                                                                                 \
     X(B1, "b1", 1)
 
 typedef enum NpyType {
 #define X(name, descr, bytes) NPY_##name,
     NPY_LIST(X)
 #undef X
-    NPY_COUNT
+        NPY_COUNT
 } NpyType;
 
 enum { NPY_MAX_RANK = 32 };
@@ -35,7 +35,7 @@ typedef struct Npy {
     NpyType     type;
     int         rank;
     int64_t     shape[NPY_MAX_RANK];
-    int64_t     count;               /* elements */
+    int64_t     count; /* elements */
     const void *data;
     size_t      n_bytes;
 } Npy;
@@ -45,6 +45,6 @@ Err npy_parse(const char *name, const void *bytes, size_t n, Npy *out);
 Err npy_write(const char *path, NpyType type, int rank, const int64_t *shape, const void *data);
 
 size_t      npy_type_bytes(NpyType type);
-const char *npy_type_name(NpyType type);     /* "f4" */
+const char *npy_type_name(NpyType type); /* "f4" */
 
 #endif

@@ -13,40 +13,67 @@ enum { CHUNK_BYTES = 64 * 1024, ALIGN = 16 };
 
 typedef struct PoolChunk {
     struct PoolChunk *next;
-    size_t        used, size;
+    size_t            used, size;
     _Alignas(ALIGN) unsigned char bytes[];
 } PoolChunk;
 
 typedef struct Undo {
     struct Undo *next;
-    void       (*call)(void *);
-    void        *arg;
+    void (*call)(void *);
+    void *arg;
 } Undo;
 
 struct Pool {
-    Pool       *parent, *first_child, *prev, *next;   /* siblings are a doubly linked list */
-    PoolChunk      *chunks;
+    Pool       *parent, *first_child, *prev, *next; /* siblings are a doubly linked list */
+    PoolChunk  *chunks;
     Undo       *undo;
     const char *name;
-    Pool       *keeper;          /* itself or an ancestor (pool_keep), or NULL */
-    PoolChunk      *spare;           /* of a keeper: freed, for reuse */
-    Pool       *spare_pools;     /* by next */
+    Pool       *keeper;      /* itself or an ancestor (pool_keep), or NULL */
+    PoolChunk  *spare;       /* of a keeper: freed, for reuse */
+    Pool       *spare_pools; /* by next */
 };
 
 static atomic_llong pool_count;
 
+static _Thread_local PoolGuard *pool_guards; /* the innermost */
+
+void pool_guard(PoolGuard *guard, Pool *pool)
+{
+    guard->pool = pool;
+    guard->outer = pool_guards;
+    pool_guards = guard;
+}
+
+void pool_unguard(PoolGuard *guard) { pool_guards = guard->outer; }
+
+void pool_out_of_memory(size_t bytes)
+{
+    if (pool_guards)
+        longjmp(pool_guards->at, 1);
+    fprintf(stderr, "plimsoll: out of host memory asking for %zu bytes\n", bytes);
+    exit(1);
+}
+
 static void *pool_system(size_t size)
 {
     void *p = calloc(1, size);
-    if (!p) {
-        fprintf(stderr, "plimsoll: out of host memory asking for %zu bytes\n", size);
-        exit(1);
-    }
+    if (!p)
+        pool_out_of_memory(size);
     return p;
+}
+
+Pool *pool_try(const char *name)
+{
+    Pool *pool = calloc(1, sizeof *pool);
+    if (pool)
+        pool->name = name;
+    return pool;
 }
 
 Pool *pool_new(Pool *parent, const char *name)
 {
+    if (!parent && pool_guards)
+        parent = pool_guards->pool;
     Pool *keeper = parent ? parent->keeper : NULL, *pool = keeper ? keeper->spare_pools : NULL;
     if (pool) {
         keeper->spare_pools = pool->next;
@@ -88,18 +115,16 @@ static PoolChunk *chunk_new(Pool *keeper, size_t want)
 void *pool_alloc(Pool *pool, size_t n, size_t size)
 {
     size_t bytes;
-    if (__builtin_mul_overflow(n, size, &bytes) || bytes > SIZE_MAX - CHUNK_BYTES) {
-        fprintf(stderr, "plimsoll: %zu x %zu bytes cannot be allocated\n", n, size);
-        exit(1);
-    }
+    if (__builtin_mul_overflow(n, size, &bytes) || bytes > SIZE_MAX - CHUNK_BYTES)
+        pool_out_of_memory(SIZE_MAX);
     atomic_fetch_add_explicit(&pool_count, 1, memory_order_relaxed);
     bytes = (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
 
     PoolChunk *chunk = pool->chunks;
     if (!chunk || chunk->size - chunk->used < bytes) {
-        size_t want = bytes > CHUNK_BYTES / 4 ? bytes : CHUNK_BYTES;   /* large ones live alone */
+        size_t     want = bytes > CHUNK_BYTES / 4 ? bytes : CHUNK_BYTES; /* large ones live alone */
         PoolChunk *fresh = chunk_new(pool->keeper, want);
-        if (chunk && want == bytes) {        /* keep filling the chunk that still has room */
+        if (chunk && want == bytes) { /* keep filling the chunk that still has room */
             fresh->next = chunk->next;
             chunk->next = fresh;
         } else {
@@ -139,10 +164,7 @@ char *pool_textn(Pool *pool, const char *text, size_t n)
     return copy;
 }
 
-char *pool_text(Pool *pool, const char *text)
-{
-    return pool_textn(pool, text, strlen(text));
-}
+char *pool_text(Pool *pool, const char *text) { return pool_textn(pool, text, strlen(text)); }
 
 char *pool_print(Pool *pool, const char *fmt, ...)
 {
@@ -174,7 +196,7 @@ static void chunks_free(PoolChunk *chunk)
 
 void pool_keep(Pool *pool)
 {
-    REQUIRE(!pool->first_child && !pool->keeper);        /* before it is used */
+    REQUIRE(!pool->first_child && !pool->keeper); /* before it is used */
     pool->keeper = pool;
 }
 
@@ -232,7 +254,4 @@ size_t pool_bytes(const Pool *pool)
     return bytes;
 }
 
-int64_t pool_allocations(void)
-{
-    return atomic_load_explicit(&pool_count, memory_order_relaxed);
-}
+int64_t pool_allocations(void) { return atomic_load_explicit(&pool_count, memory_order_relaxed); }

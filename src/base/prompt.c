@@ -10,7 +10,7 @@ static uint32_t next_character(const unsigned char **at)
     int      more = s[0] < 0xc0 || s[0] >= 0xf8 ? 0 : s[0] < 0xe0 ? 1 : s[0] < 0xf0 ? 2 : 3;
     uint32_t c = more ? s[0] & (0x3fu >> more) : s[0];
     for (int i = 1; i <= more; i++) {
-        if ((s[i] & 0xc0) != 0x80) {         /* also the end of the text */
+        if ((s[i] & 0xc0) != 0x80) { /* also the end of the text */
             *at = s + 1;
             return s[0];
         }

@@ -89,10 +89,10 @@ static void random_many(RandomKey key, uint64_t first, int64_t n, uint32_t *out,
 {
     RandomLanes lanes;
     uint32_t    part[4 * LANES];
-    for (uint64_t at = first, end = first + (uint64_t)n; at < end; ) {
+    for (uint64_t at = first, end = first + (uint64_t)n; at < end;) {
         uint64_t start = at & ~(uint64_t)3,
                  stop = start + 4 * LANES < end ? start + 4 * LANES : end;
-        bool     whole = at == start && stop == start + 4 * LANES;
+        bool whole = at == start && stop == start + 4 * LANES;
         random_lanes(key, start / 4, &lanes);
         finish(&lanes, whole ? out + (at - first) : part);
         if (!whole)
@@ -118,7 +118,7 @@ void random_normals(RandomKey key, uint64_t first, int64_t n, float *out)
 
 uint32_t random_stream(const char *name)
 {
-    uint32_t hash = 2166136261u;             /* FNV-1a */
+    uint32_t hash = 2166136261u; /* FNV-1a */
     for (; *name; name++)
         hash = (hash ^ (unsigned char)*name) * 16777619u;
     return hash;

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#ifdef __CUDACC__                /* the same functions, and so the same numbers, on a GPU */
+#ifdef __CUDACC__ /* the same functions, and so the same numbers, on a GPU */
 #define ON_BOTH __host__ __device__
 #else
 #define ON_BOTH
@@ -19,7 +19,7 @@
 
 typedef struct RandomKey {
     uint64_t seed;
-    uint32_t stream;         /* which node or parameter */
+    uint32_t stream; /* which node or parameter */
     uint32_t step;
 } RandomKey;
 
@@ -37,7 +37,10 @@ ON_BOTH static inline void random_block(RandomKey key, uint64_t block, uint32_t 
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }
-    out[0] = c0; out[1] = c1; out[2] = c2; out[3] = c3;
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
 }
 
 /* (0,1): never 0, so that its logarithm is finite. */
@@ -53,7 +56,7 @@ ON_BOTH static inline float random_unit(uint32_t bits)
  * Written out, with explicit fmaf, so that vector code and single calls give the same bits under
  * any compiler. log is f + f^2 p(f) around 1 on [sqrt 1/2, sqrt 2]; the angle is cut to the nearest
  * quarter turn without error, and sine and cosine are polynomials on an eighth to either side. */
-ON_BOTH static inline float random_log(float u)          /* of a normal float in (0,1) */
+ON_BOTH static inline float random_log(float u) /* of a normal float in (0,1) */
 {
     uint32_t bits;
     memcpy(&bits, &u, 4);
@@ -78,8 +81,8 @@ ON_BOTH static inline void random_normal_pair(uint32_t a, uint32_t b, float *x, 
     float    radius = sqrtf(-2.0f * random_log(random_unit(a)));
     uint32_t turn = (b >> 9) * 2 + 1,
              quarter = (turn + (1u << 21)) >> 22; /* turn in units of 2^-24 */
-    float    f = (float)(int32_t)(turn - (quarter << 22)) * 0x1p-22f, z = f * f;
-    float    s = 1.5820675e-04f, c = 9.036317e-04f;
+    float f = (float)(int32_t)(turn - (quarter << 22)) * 0x1p-22f, z = f * f;
+    float s = 1.5820675e-04f, c = 9.036317e-04f;
     s = fmaf(s, z, -4.6812664e-03f);
     s = fmaf(s, z, 7.969258e-02f);
     s = fmaf(s, z, -6.459641e-01f);
@@ -93,15 +96,15 @@ ON_BOTH static inline void random_normal_pair(uint32_t a, uint32_t b, float *x, 
     *y = radius * (quarter & 2 ? -sine : sine);
 }
 
-float random_uniform_at(RandomKey key, uint64_t element);   /* (0,1) */
-float random_normal_at(RandomKey key, uint64_t element);    /* N(0,1) */
-uint32_t random_below_at(RandomKey key, uint64_t element, uint32_t n);  /* 0..n-1 */
+float    random_uniform_at(RandomKey key, uint64_t element);           /* (0,1) */
+float    random_normal_at(RandomKey key, uint64_t element);            /* N(0,1) */
+uint32_t random_below_at(RandomKey key, uint64_t element, uint32_t n); /* 0..n-1 */
 
 /* The same numbers for elements first .. first + n - 1, many at a time. */
 void random_words(RandomKey key, uint64_t first, int64_t n, uint32_t *out);
 void random_uniforms(RandomKey key, uint64_t first, int64_t n, float *out);
 void random_normals(RandomKey key, uint64_t first, int64_t n, float *out);
 
-uint32_t random_stream(const char *name);                   /* a name as a stream number */
+uint32_t random_stream(const char *name); /* a name as a stream number */
 
 #endif

@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/json_out.h"
 
-enum { SAFE_HEADER_MAX = 100000000 };       /* the limit of the published reader */
+enum { SAFE_HEADER_MAX = 100000000 }; /* the limit of the published reader */
 
 size_t safe_type_bytes(SafeType type)
 {
@@ -54,7 +54,7 @@ static int safe_by_place(const void *a, const void *b)
     const SafeTensor *x = a, *y = b;
     if (x->data != y->data)
         return (uintptr_t)x->data < (uintptr_t)y->data ? -1 : 1;
-    return x->n_bytes < y->n_bytes ? -1 : x->n_bytes > y->n_bytes;   /* empty ones take no place */
+    return x->n_bytes < y->n_bytes ? -1 : x->n_bytes > y->n_bytes; /* empty ones take no place */
 }
 
 static Err safe_type_find(const Json *entry, SafeType *type)
@@ -89,29 +89,36 @@ static Err safe_entry(Pool *pool, const JsonMember *member, const Json *header,
                       const unsigned char *data, size_t n_data, SafeTensor *t)
 {
     static const char *const keys[] = { "dtype", "shape", "data_offsets" };
-    const Json *entry = &member->value, *offsets;
-    int64_t     begin, end;
-    size_t      bytes;
+    const Json              *entry = &member->value, *offsets;
+    int64_t                  begin, end;
+    size_t                   bytes;
     t->name = member->key;
     if (entry->kind != JSON_OBJECT)
-        return json_fail(header, entry, "tensor '%.200s' must be an object with dtype, shape and "
-                         "data_offsets, not %s", t->name, json_kind_text(entry));
+        return json_fail(header, entry,
+                         "tensor '%.200s' must be an object with dtype, shape and "
+                         "data_offsets, not %s",
+                         t->name, json_kind_text(entry));
     TRY(json_check_keys(entry, keys, 3));
     TRY(safe_type_find(entry, &t->type));
     TRY(safe_shape(pool, entry, t));
     TRY(json_need_array(entry, "data_offsets", &offsets));
     if (offsets->n != 2)
-        return json_fail(entry, offsets, "tensor '%.200s': data_offsets must be [begin, end], not "
-                         "%u numbers", t->name, offsets->n);
+        return json_fail(entry, offsets,
+                         "tensor '%.200s': data_offsets must be [begin, end], not "
+                         "%u numbers",
+                         t->name, offsets->n);
     TRY(json_item_int(offsets, 0, &begin));
     TRY(json_item_int(offsets, 1, &end));
     if (begin < 0 || end < begin || (uint64_t)end > n_data)
-        return json_fail(entry, offsets, "tensor '%.200s': bytes %lld to %lld are not within the "
-                         "file's %zu bytes of data; is the file complete?", t->name,
-                         (long long)begin, (long long)end, n_data);
+        return json_fail(entry, offsets,
+                         "tensor '%.200s': bytes %lld to %lld are not within the "
+                         "file's %zu bytes of data; is the file complete?",
+                         t->name, (long long)begin, (long long)end, n_data);
     if (!safe_size(t->shape, t->rank, t->type, &bytes) || bytes != (size_t)(end - begin))
-        return json_fail(entry, offsets, "tensor '%.200s': its shape does not make the %lld bytes "
-                         "that data_offsets give it", t->name, (long long)(end - begin));
+        return json_fail(entry, offsets,
+                         "tensor '%.200s': its shape does not make the %lld bytes "
+                         "that data_offsets give it",
+                         t->name, (long long)(end - begin));
     t->data = data + begin;
     t->n_bytes = bytes;
     return OK;
@@ -127,9 +134,11 @@ static Err safe_no_gaps(const char *path, SafeTensor *tensors, int n, const unsi
     for (int i = 0; i < n; i++) {
         const unsigned char *at = tensors[i].data;
         if (at != next)
-            return fail(E_FORMAT, "%s: tensor '%.200s' begins at byte %td of the data, but the one "
-                        "before it ends at %td: the file has %s", path, tensors[i].name, at - data,
-                        next - data, at < next ? "overlapping tensors" : "a hole");
+            return fail(E_FORMAT,
+                        "%s: tensor '%.200s' begins at byte %td of the data, but the one "
+                        "before it ends at %td: the file has %s",
+                        path, tensors[i].name, at - data, next - data,
+                        at < next ? "overlapping tensors" : "a hole");
         next = at + tensors[i].n_bytes;
     }
     if (next != data + n_data)
@@ -144,8 +153,10 @@ static Err safe_metadata(const Json *header, SafeFile *out)
     for (uint32_t i = 0; out->metadata && i < out->metadata->n; i++) {
         const JsonMember *m = &out->metadata->members[i];
         if (m->value.kind != JSON_TEXT)
-            return json_fail(out->metadata, &m->value, "__metadata__ holds texts only, but "
-                             "'%.100s' is %s", m->key, json_kind_text(&m->value));
+            return json_fail(out->metadata, &m->value,
+                             "__metadata__ holds texts only, but "
+                             "'%.100s' is %s",
+                             m->key, json_kind_text(&m->value));
     }
     return OK;
 }
@@ -162,11 +173,15 @@ Err safetensors_parse(Pool *pool, const char *name, const void *bytes, size_t n,
     for (int i = 7; i >= 0; i--)
         length = length << 8 | file[i];
     if (length > SAFE_HEADER_MAX)
-        return fail(E_FORMAT, "%s: a header of %llu bytes is more than the %d allowed; is this a "
-                    "safetensors file?", name, (unsigned long long)length, SAFE_HEADER_MAX);
+        return fail(E_FORMAT,
+                    "%s: a header of %llu bytes is more than the %d allowed; is this a "
+                    "safetensors file?",
+                    name, (unsigned long long)length, SAFE_HEADER_MAX);
     if (length > n - 8)
-        return fail(E_FORMAT, "%s: the header has %llu bytes, but the file only %zu after its "
-                    "length; is it complete?", name, (unsigned long long)length, n - 8);
+        return fail(E_FORMAT,
+                    "%s: the header has %llu bytes, but the file only %zu after its "
+                    "length; is it complete?",
+                    name, (unsigned long long)length, n - 8);
     if (length == 0 || file[8] != '{')
         return fail(E_FORMAT, "%s: the header does not begin with '{'; is this a safetensors file?",
                     name);
@@ -220,7 +235,7 @@ static Err safe_prepare(SafeTensor *tensors, int n)
             return fail(E_SHAPE, "tensor '%s' has more bytes than can be counted", t->name);
         if (!strcmp(t->name, "__metadata__"))
             return fail(E_FORMAT, "a tensor may not be called '__metadata__'; give it another "
-                        "name");
+                                  "name");
     }
     if (n)
         qsort(tensors, (size_t)n, sizeof *tensors, safe_by_name);
@@ -240,7 +255,7 @@ Err safetensors_header(Pool *pool, SafeTensor *tensors, int n, const char *const
     JsonOut o;
     int64_t at = 0;
     TRY(safe_prepare(tensors, n));
-    text_addn(&text, "--------", 8);         /* the length, once it is known */
+    text_addn(&text, "--------", 8); /* the length, once it is known */
     json_out_text(&o, &text, JSON_COMPACT);
     json_out_object(&o, NULL);
     if (metadata) {
@@ -269,8 +284,10 @@ Err safetensors_header(Pool *pool, SafeTensor *tensors, int n, const char *const
     while (text.n % 8)
         text_addn(&text, " ", 1);
     if (text.n - 8 > SAFE_HEADER_MAX)
-        return fail(E_FORMAT, "a header of %zu bytes is more than the %d a safetensors file may "
-                    "have", text.n - 8, SAFE_HEADER_MAX);
+        return fail(E_FORMAT,
+                    "a header of %zu bytes is more than the %d a safetensors file may "
+                    "have",
+                    text.n - 8, SAFE_HEADER_MAX);
     for (int i = 0; i < 8; i++)
         text.at[i] = (char)(unsigned char)((uint64_t)(text.n - 8) >> 8 * i);
     *header = text.at;

@@ -16,6 +16,7 @@
 #include "base/pool.h"
 
 /*        name     bytes */
+/* clang-format off */
 #define SAFE_LIST(X)  \
     X(F64,     8)     \
     X(I64,     8)     \
@@ -32,33 +33,34 @@
     X(I8,      1)     \
     X(U8,      1)     \
     X(BOOL,    1)
+/* clang-format on */
 
 typedef enum SafeType {
 #define X(name, bytes) SAFE_##name,
     SAFE_LIST(X)
 #undef X
-    SAFE_COUNT
+        SAFE_COUNT
 } SafeType;
 
 typedef struct SafeTensor {
     const char    *name;
     SafeType       type;
     int            rank;
-    const int64_t *shape;            /* [rank], none negative */
-    const void    *data;             /* may be NULL if n_bytes is 0 */
-    size_t         n_bytes;          /* reading: known; writing: set by safetensors_header */
+    const int64_t *shape;   /* [rank], none negative */
+    const void    *data;    /* may be NULL if n_bytes is 0 */
+    size_t         n_bytes; /* reading: known; writing: set by safetensors_header */
 } SafeTensor;
 
 typedef struct SafeFile {
     const char       *path;
     int               n;
-    const SafeTensor *tensors;       /* sorted by name */
-    const Json       *metadata;      /* an object whose values are texts, or NULL */
+    const SafeTensor *tensors;  /* sorted by name */
+    const Json       *metadata; /* an object whose values are texts, or NULL */
 } SafeFile;
 
 Err safetensors_read(Pool *pool, const char *path, SafeFile *out);
 Err safetensors_parse(Pool *pool, const char *name, const void *bytes, size_t n, SafeFile *out);
-const SafeTensor *safetensors_find(const SafeFile *file, const char *name);   /* NULL: absent */
+const SafeTensor *safetensors_find(const SafeFile *file, const char *name); /* NULL: absent */
 
 /* metadata: key, value, key, value, ..., NULL; or NULL for none. The file depends only on what is
  * given, not on its order: tensors are laid down by element size, large first, then by name. */

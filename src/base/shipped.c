@@ -4,7 +4,9 @@
 #include "base/file.h"
 #include "base/text.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { N_PLACES = 4 };
@@ -56,15 +58,42 @@ static const char *shipped_words(Pool *pool, char **names, int n)
     return text.at;
 }
 
+/* A file of the current folder may come from anywhere, a shipped one not: which one was taken is
+ * said where both could be meant, once. */
+static void shipped_say(Pool *pool, const char *what, const char *taken, const char *const *places,
+                        const char *name, const char *ext)
+{
+    static _Thread_local char said[FILE_PATH_MAX];
+    struct stat               mine, theirs;
+    if (stat(taken, &mine) || !strcmp(said, taken))
+        return;
+    for (int i = 1; i < N_PLACES; i++) {
+        if (stat(pool_print(pool, "%s/%s%s", places[i], name, ext), &theirs))
+            continue;
+        if (mine.st_dev == theirs.st_dev && mine.st_ino == theirs.st_ino)
+            return;
+        fprintf(stderr, "%s: %s of the current folder is taken, not the one that is shipped\n",
+                what, taken);
+        snprintf(said, sizeof said, "%s", taken);
+        return;
+    }
+}
+
 Err shipped_find(Pool *pool, const char *folder, const char *ext, const char *what,
                  const char *name, const char **path)
 {
     const char *places[N_PLACES];
+    *path = name;
+    if (!strcmp(name, "-")) /* the standard input */
+        return OK;
     shipped_places(pool, folder, places);
     for (int i = -1; i < N_PLACES; i++) {
         *path = i < 0 ? name : pool_print(pool, "%s/%s%s", places[i], name, ext);
-        if (file_exists(*path) && !folder_exists(*path))
+        if (file_exists(*path) && !folder_exists(*path)) {
+            if (i <= 0)
+                shipped_say(pool, what, *path, places, name, ext);
             return OK;
+        }
     }
     char **names;
     int    n;
@@ -75,8 +104,10 @@ Err shipped_find(Pool *pool, const char *folder, const char *ext, const char *wh
     if (near)
         return fail(E_USAGE, "there is no %s '%s'; did you mean '%s'?", what, name, near);
     if (!n)
-        return fail(E_USAGE, "there is no file '%s', and no folder with %ss was found: %s/ is "
-                    "looked for here and beside the program", name, what, folder);
+        return fail(E_USAGE,
+                    "there is no file '%s', and no folder with %ss was found: %s/ is "
+                    "looked for here and beside the program",
+                    name, what, folder);
     return fail(E_USAGE, "there is no %s or file '%s'%s", what, name,
                 shipped_words(pool, names, n));
 }

@@ -77,7 +77,7 @@ void print_sentence(FILE *to, const char *fmt, ...)
 
 static char *text_slot(void)
 {
-    static _Thread_local char slots[8][40];
+    static _Thread_local char     slots[8][40];
     static _Thread_local unsigned next;
     return slots[next++ % 8];
 }
@@ -104,9 +104,9 @@ const char *text_word(Pool *pool, const char *path)
 const char *bytes_text(int64_t bytes)
 {
     static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
-    char  *slot = text_slot();
-    double size = (double)bytes;
-    int    u = 0;
+    char                    *slot = text_slot();
+    double                   size = (double)bytes;
+    int                      u = 0;
     while (fabs(size) >= 1023.995 && u < 5) {
         size /= 1024;
         u++;
@@ -148,16 +148,28 @@ const char *span_text(double seconds)
 
 Err bytes_read(const char *text, int64_t whole, int64_t *bytes)
 {
-    static const struct { const char *name; double scale; } unit[] = {
-        { "", 1 }, { "B", 1 },
-        { "K", 1024. }, { "KiB", 1024. }, { "KB", 1e3 },
-        { "M", 1048576. }, { "MiB", 1048576. }, { "MB", 1e6 },
-        { "G", 1073741824. }, { "GiB", 1073741824. }, { "GB", 1e9 },
-        { "T", 1099511627776. }, { "TiB", 1099511627776. }, { "TB", 1e12 },
+    static const struct {
+        const char *name;
+        double      scale;
+    } unit[] = {
+        { "", 1 },
+        { "B", 1 },
+        { "K", 1024. },
+        { "KiB", 1024. },
+        { "KB", 1e3 },
+        { "M", 1048576. },
+        { "MiB", 1048576. },
+        { "MB", 1e6 },
+        { "G", 1073741824. },
+        { "GiB", 1073741824. },
+        { "GB", 1e9 },
+        { "T", 1099511627776. },
+        { "TiB", 1099511627776. },
+        { "TB", 1e12 },
     };
-    char  *end;
+    char *end;
     errno = 0;
-    long double number = strtold(text, &end);        /* every byte count has its 64 bits */
+    long double number = strtold(text, &end); /* every byte count has its 64 bits */
     if (end == text || !isfinite(number) || number < 0 || !isdigit((unsigned char)end[-1]) ||
         strpbrk(text, "xXpP"))
         return fail(E_USAGE, "'%s' is not a size; write 16GiB, 24GB, 512MiB or 80%%", text);
@@ -190,7 +202,7 @@ static int text_distance(const char *a, const char *b)
     enum { MAX_LENGTH = 64 };
     int n = (int)strlen(b), row[MAX_LENGTH + 1];
     if (n > MAX_LENGTH || strlen(a) > MAX_LENGTH)
-        return INT_MAX;                      /* too long to be near anything */
+        return INT_MAX; /* too long to be near anything */
     for (int j = 0; j <= n; j++)
         row[j] = j;
     for (int i = 1; a[i - 1]; i++) {

@@ -13,8 +13,8 @@
 
 typedef struct Text {
     Pool  *pool;
-    char  *at;              /* always ends in '\0' once something was added; NULL before */
-    size_t n, cap;          /* bytes without and with room */
+    char  *at;     /* always ends in '\0' once something was added; NULL before */
+    size_t n, cap; /* bytes without and with room */
 } Text;
 
 void text_add(Text *text, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -24,10 +24,10 @@ void text_addn(Text *text, const char *bytes, size_t n);
  * are the margin. */
 void print_sentence(FILE *to, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-const char *bytes_text(int64_t bytes);       /* "9.31 GiB"; one of 8 static buffers per thread */
-const char *count_text(int64_t count);       /* "204,223,297"; likewise */
-const char *span_text(double seconds);       /* "0:09", "12:34", "2:01:59"; likewise */
-Err bytes_read(const char *text, int64_t whole, int64_t *bytes);  /* whole: what 100% means, or 0 */
+const char *bytes_text(int64_t bytes); /* "9.31 GiB"; one of 8 static buffers per thread */
+const char *count_text(int64_t count); /* "204,223,297"; likewise */
+const char *span_text(double seconds); /* "0:09", "12:34", "2:01:59"; likewise */
+Err bytes_read(const char *text, int64_t whole, int64_t *bytes); /* whole: what 100% means, or 0 */
 
 /* Puts single quotes around the path; one inside it is written as `quote`. */
 const char *text_quoted(Pool *pool, const char *path, const char *quote);

@@ -15,7 +15,7 @@
 
 typedef struct YamlIn {
     JsonBuild   b;
-    const char *at;          /* b.end: no line is left */
+    const char *at; /* b.end: no line is left */
     const char *line_start;
     uint32_t    line;
     int         depth;
@@ -26,10 +26,7 @@ static Err yaml_flow(YamlIn *in, Json *out);
 
 #define YAML_FAIL(in, ...) json_build_fail(&(in)->b, (in)->at, __VA_ARGS__)
 
-static bool yaml_at_end(const YamlIn *in)
-{
-    return in->at == in->b.end;
-}
+static bool yaml_at_end(const YamlIn *in) { return in->at == in->b.end; }
 
 static bool yaml_is(const YamlIn *in, size_t ahead, char c)
 {
@@ -48,10 +45,7 @@ static bool yaml_gap(const YamlIn *in, size_t ahead)
     return yaml_line_ends(in, ahead) || in->at[ahead] == ' ';
 }
 
-static int yaml_column(const YamlIn *in)
-{
-    return (int)(in->at - in->line_start);
-}
+static int yaml_column(const YamlIn *in) { return (int)(in->at - in->line_start); }
 
 /* Spaces, then perhaps a comment; tabs would look like spaces and mean something else elsewhere. */
 static Err yaml_skip_spaces(YamlIn *in)
@@ -89,20 +83,27 @@ static Err yaml_next_line(YamlIn *in)
 {
     TRY(yaml_skip_spaces(in));
     if (!yaml_line_ends(in, 0))
-        return YAML_FAIL(in, "unexpected '%.*s' after the value; write one value to a line, or "
-                         "put the text in quotes", json_utf8(in->at, in->b.end), in->at);
+        return YAML_FAIL(in,
+                         "unexpected '%.*s' after the value; write one value to a line, or "
+                         "put the text in quotes",
+                         json_utf8(in->at, in->b.end), in->at);
     TRY(yaml_next_content(in));
     if (in->at == in->line_start && in->b.end - in->at >= 3 && yaml_gap(in, 3) &&
         (!memcmp(in->at, "---", 3) || !memcmp(in->at, "...", 3)))
-        return YAML_FAIL(in, "'%.3s': a recipe is one document; put further ones into files of "
-                         "their own", in->at);
+        return YAML_FAIL(in,
+                         "'%.3s': a recipe is one document; put further ones into files of "
+                         "their own",
+                         in->at);
     return OK;
 }
 
 /* What YAML has and recipes do not, with what to write instead; OK if none of it is here. */
 static Err yaml_no_extras(const YamlIn *in)
 {
-    static const struct { char c; const char *say; } extras[] = {
+    static const struct {
+        char        c;
+        const char *say;
+    } extras[] = {
         { '&', "anchors (&name) are not read; write the value where it is needed" },
         { '*', "aliases (*name) are not read; write the value itself, or quote a text that starts "
                "with '*'" },
@@ -127,9 +128,9 @@ static Err yaml_no_extras(const YamlIn *in)
 static size_t yaml_digits(const char *p, const char *end, bool underscores)
 {
     const char *start = p;
-    while (p < end && ((*p >= '0' && *p <= '9') ||
-                       (underscores && *p == '_' && p > start && p[-1] != '_' && p + 1 < end &&
-                        p[1] >= '0' && p[1] <= '9')))
+    while (p < end &&
+           ((*p >= '0' && *p <= '9') || (underscores && *p == '_' && p > start && p[-1] != '_' &&
+                                         p + 1 < end && p[1] >= '0' && p[1] <= '9')))
         p++;
     return (size_t)(p - start);
 }
@@ -177,7 +178,7 @@ static Err yaml_plain_value(YamlIn *in, const char *text, size_t n, Json *out)
     static const char *const falses[] = { "false", "False", "FALSE", NULL };
     static const char *const nans[] = { ".nan", ".NaN", ".NAN", NULL };
     static const char *const infinities[] = { ".inf", ".Inf", ".INF", NULL };
-    size_t sign = n && (*text == '-' || *text == '+');
+    size_t                   sign = n && (*text == '-' || *text == '+');
     if (yaml_one_of(text, n, nulls))
         return OK;
     if (yaml_one_of(text, n, trues) || yaml_one_of(text, n, falses)) {
@@ -188,7 +189,8 @@ static Err yaml_plain_value(YamlIn *in, const char *text, size_t n, Json *out)
     if (yaml_one_of(text, n, nans) || yaml_one_of(text + sign, n - sign, infinities)) {
         out->kind = JSON_NUMBER;
         out->number = yaml_one_of(text, n, nans) ? (double)NAN
-                    : *text == '-' ? -(double)INFINITY : (double)INFINITY;
+                      : *text == '-'             ? -(double)INFINITY
+                                                 : (double)INFINITY;
         return OK;
     }
     if (yaml_is_number(text, text + n)) {
@@ -215,7 +217,8 @@ static Err yaml_single_quoted(YamlIn *in, bool is_key, const char **text, uint32
     bool        doubled = false;
     for (;; in->at++) {
         if (yaml_line_ends(in, 0))
-            return json_build_fail(&in->b, open, "this text has no closing quote on its line; "
+            return json_build_fail(&in->b, open,
+                                   "this text has no closing quote on its line; "
                                    "write ' inside it as ''");
         if (*in->at == '\'') {
             if (!yaml_is(in, 1, '\''))
@@ -246,10 +249,7 @@ static Err yaml_quoted(YamlIn *in, bool is_key, const char **text, uint32_t *n)
     return json_build_quoted(&in->b, &in->at, is_key, text, n);
 }
 
-static bool yaml_at_quote(const YamlIn *in)
-{
-    return yaml_is(in, 0, '"') || yaml_is(in, 0, '\'');
-}
+static bool yaml_at_quote(const YamlIn *in) { return yaml_is(in, 0, '"') || yaml_is(in, 0, '\''); }
 
 /* A mark that stands for itself: a gap follows, or, inside a flow collection, one of its marks. */
 static bool yaml_mark(const YamlIn *in, size_t ahead, char mark, bool flow)
@@ -265,7 +265,8 @@ static Err yaml_plain_length(const YamlIn *in, bool flow, size_t *length)
     for (; !yaml_line_ends(in, n) && !yaml_mark(in, n, ':', flow); n++) {
         char c = in->at[n];
         if (c == '\t')
-            return json_build_fail(&in->b, in->at + n, "a tab; write spaces instead, or put the "
+            return json_build_fail(&in->b, in->at + n,
+                                   "a tab; write spaces instead, or put the "
                                    "text in double quotes with \\t");
         if ((flow && strchr(",[]{}", c)) || (c == '#' && n > 0 && in->at[n - 1] == ' '))
             break;
@@ -284,7 +285,7 @@ static Err yaml_plain_start(const YamlIn *in, bool flow)
         return YAML_FAIL(in, "unexpected '%c'; put a text that starts with it in quotes", *in->at);
     if (yaml_mark(in, 0, '-', flow))
         return YAML_FAIL(in, "a list item may not stand here; start it on a line of its own, or "
-                         "write [a, b]");
+                             "write [a, b]");
     if (yaml_mark(in, 0, ':', flow))
         return YAML_FAIL(in, "a key is missing before ':'");
     return OK;
@@ -388,7 +389,7 @@ static Err yaml_scalar(YamlIn *in, bool flow, Json *out)
     in->at += length;
     if (!flow && yaml_is(in, 0, ':'))
         return YAML_FAIL(in, "': ' inside a value; put the text in quotes, or start the mapping "
-                         "on a line of its own");
+                             "on a line of its own");
     return OK;
 }
 
@@ -398,13 +399,10 @@ static Err yaml_flow(YamlIn *in, Json *out)
     if (yaml_at_end(in))
         return YAML_FAIL(in, "expected a value, but the text ends here");
     return yaml_is(in, 0, '[') || yaml_is(in, 0, '{') ? yaml_flow_collection(in, out)
-                                                     : yaml_scalar(in, true, out);
+                                                      : yaml_scalar(in, true, out);
 }
 
-static bool yaml_at_item(const YamlIn *in)
-{
-    return yaml_is(in, 0, '-') && yaml_gap(in, 1);
-}
+static bool yaml_at_item(const YamlIn *in) { return yaml_is(in, 0, '-') && yaml_gap(in, 1); }
 
 /* Whether "key:" stands here. */
 static Err yaml_has_key(YamlIn *in, bool *has)
@@ -456,7 +454,8 @@ static Err yaml_more(const YamlIn *in, int column, bool *more)
 {
     *more = !yaml_at_end(in) && yaml_column(in) == column;
     if (!yaml_at_end(in) && yaml_column(in) > column)
-        return YAML_FAIL(in, "this line is indented by %d, the lines it belongs to by %d; align "
+        return YAML_FAIL(in,
+                         "this line is indented by %d, the lines it belongs to by %d; align "
                          "it, or put a text of several lines on one line in quotes",
                          yaml_column(in), column);
     return OK;
@@ -466,7 +465,7 @@ static Err yaml_mapping(YamlIn *in, int column, Json *out)
 {
     uint32_t first = in->b.n;
     out->kind = JSON_OBJECT;
-    for (bool more = true; more; ) {
+    for (bool more = true; more;) {
         const char *key, *key_at = in->at;
         uint32_t    line = in->line;
         bool        has;
@@ -474,7 +473,7 @@ static Err yaml_mapping(YamlIn *in, int column, Json *out)
         TRY(yaml_no_extras(in));
         if (yaml_at_item(in))
             return YAML_FAIL(in, "a list item where a key is expected; indent it below its key, or "
-                             "write 'key: value'");
+                                 "write 'key: value'");
         TRY(yaml_has_key(in, &has));
         if (!has)
             return YAML_FAIL(in, "expected 'key: value', with a space after the colon");
@@ -492,20 +491,20 @@ static Err yaml_sequence(YamlIn *in, int column, Json *out)
 {
     uint32_t first = in->b.n;
     out->kind = JSON_ARRAY;
-    for (bool more = true; more; ) {
+    for (bool more = true; more;) {
         Json item;
         bool has = false;
         in->at++;
         TRY(yaml_skip_spaces(in));
         if (!yaml_line_ends(in, 0) && !yaml_at_item(in))
             TRY(yaml_has_key(in, &has));
-        if (has || yaml_at_item(in))         /* "- key: value", "- - item": a block on this line */
+        if (has || yaml_at_item(in)) /* "- key: value", "- - item": a block on this line */
             TRY(yaml_block(in, yaml_column(in), &item));
         else
             TRY(yaml_value_after(in, column, false, &item));
         json_build_push(&in->b, NULL, NULL, item);
         TRY(yaml_more(in, column, &more));
-        more = more && yaml_at_item(in);     /* a key in this column is of the mapping around */
+        more = more && yaml_at_item(in); /* a key in this column is of the mapping around */
     }
     return json_build_close(&in->b, first, out);
 }
@@ -535,7 +534,7 @@ static Err yaml_check_bytes(YamlIn *in)
 {
     if (in->b.end - in->at >= 3 && !memcmp(in->at, "\xEF\xBB\xBF", 3))
         return YAML_FAIL(in, "the text starts with a byte order mark; save it as UTF-8 without "
-                         "one");
+                             "one");
     const char *start = in->at;
     while (!yaml_at_end(in)) {
         unsigned char c = (unsigned char)*in->at;
@@ -568,7 +567,7 @@ static Err yaml_document(YamlIn *in, const Json **out)
         TRY(yaml_block(in, yaml_column(in), &root));
     if (!yaml_at_end(in))
         return YAML_FAIL(in, "this line belongs to nothing above it; align it with the first key "
-                         "or item");
+                             "or item");
     *out = json_build_root(&in->b, root);
     return OK;
 }

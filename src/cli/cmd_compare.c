@@ -18,8 +18,10 @@ static struct {
     bool        json;
 } opt;
 
+/* clang-format off */
 static const Option options[] = {
     MODEL_OPTIONS(model),
+    LOSS_OPTION(model),
     { "sweep",      OPT_LIST,   &opt.sweep,      "KEY=A,B,C", "one row for each value of a recipe "
                                                               "key; several: every combination" },
     { "allow",      OPT_TEXT,   &opt.allow,      "LIST",      "which levers a plan may use, see "
@@ -31,11 +33,12 @@ static const Option options[] = {
     { "json",       OPT_FLAG,   &opt.json,       NULL,        "print the table as JSON" },
     { 0 }
 };
+/* clang-format on */
 
 enum { MAX_VALUES = 64, MAX_VARIANTS = 256, SECONDS = 60 };
 
 typedef struct Sweep {
-    const char *settings[MAX_VALUES];       /* "key=value" */
+    const char *settings[MAX_VALUES]; /* "key=value" */
     int         n;
 } Sweep;
 
@@ -64,7 +67,7 @@ static Err sweep_read(Pool *pool, const char *text, Sweep *sweep)
 
 static Err budgets_read(Pool *pool, const Device *device, const char *list, Comparison *c)
 {
-    static const int64_t common[] = { 8, 12, 16, 24, 40, 80 };       /* GiB */
+    static const int64_t common[] = { 8, 12, 16, 24, 40, 80 }; /* GiB */
     int32_t              cap = 0;
     for (size_t i = 0; !list && i < sizeof common / sizeof *common; i++)
         VEC_ADD(pool, c->budgets, c->n_budgets, cap, common[i] << 30);
@@ -109,10 +112,11 @@ static Err cmd_compare_run(Pool *pool, int n_args, char **args)
     Sweep         *sweeps = NEWN(pool, Sweep, opt.sweep.n + 1);
     int64_t        variants = n_args;
     const char    *budgets = model.budget;
-    CompareOptions how = { .allow = ALLOW_DEFAULT, .effort = opt.effort,
+    CompareOptions how = { .allow = ALLOW_DEFAULT,
+                           .effort = opt.effort,
                            .progress = isatty(2) ? show_planning : NULL,
-                           .deadline_s = clock_now() + (opt.time_limit > 0 ? opt.time_limit
-                                                        : SECONDS) };
+                           .deadline_s = clock_now() +
+                                         (opt.time_limit > 0 ? opt.time_limit : SECONDS) };
     Err            last = OK;
     int            good = 0;
 
@@ -130,11 +134,12 @@ static Err cmd_compare_run(Pool *pool, int n_args, char **args)
             return fail(E_USAGE, "%lld variants are more than %d; sweep fewer values at once",
                         (long long)variants, MAX_VARIANTS);
     }
-    TRY(device_open(pool, model.device, &(DeviceOptions){ .threads = (int)model.threads,
-                                                          .backend = model.backend }, &device));
+    TRY(device_open(pool, model.device,
+                    &(DeviceOptions){ .threads = (int)model.threads, .backend = model.backend },
+                    &device));
     TRY(budgets_read(pool, device, budgets, &c));
     c.device = device;
-    model.budget = NULL;                     /* model_open reads one budget, not a list */
+    model.budget = NULL; /* model_open reads one budget, not a list */
     for (int m = 0; m < n_args; m++)
         for (int at = 0; at < variants / n_args; at++) {
             Err err = variant_add(pool, args[m], n_args == 1, sweeps, at, &c, &how);
@@ -156,7 +161,6 @@ static Err cmd_compare_run(Pool *pool, int n_args, char **args)
     return OK;
 }
 
-const Command cmd_compare = {
-    "compare", "MODEL... [--sweep KEY=A,B] [--budget B,B]",
-    "show which variant fits which budget, as one table", options, cmd_compare_run
-};
+const Command cmd_compare = { "compare", "MODEL... [--sweep KEY=A,B] [--budget B,B]",
+                              "show which variant fits which budget, as one table", options,
+                              cmd_compare_run };

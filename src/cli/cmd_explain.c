@@ -16,8 +16,10 @@ static struct {
     bool        json, what_if;
 } opt;
 
+/* clang-format off */
 static const Option options[] = {
     MODEL_OPTIONS(model),
+    LOSS_OPTION(model),
     { "what-if",    OPT_FLAG,   &opt.what_if,    NULL,   "re-plan every lever alone and all "
                                                          "together (on for --html and --md)" },
     { "allow",      OPT_TEXT,   &opt.allow,      "LIST", "which levers a plan may use, see fit" },
@@ -32,6 +34,7 @@ static const Option options[] = {
     { "json",       OPT_FLAG,   &opt.json,       NULL,   "print the whole sheet as JSON" },
     { 0 }
 };
+/* clang-format on */
 
 /* The plan within the budget, or of a file. "Nothing fits" is an answer here, not a failure. */
 static Err explain_plan(Pool *pool, Explained *e, unsigned allow)
@@ -41,10 +44,12 @@ static Err explain_plan(Pool *pool, Explained *e, unsigned allow)
     e->fit = NEW(pool, FitResult);
     if (opt.plan)
         return fit_read(pool, opt.plan, e->recipe, e->device, false, e->fit);
-    FitOptions how = { .budget_bytes = e->budget_bytes > 0 ? e->budget_bytes : 1, .allow = allow,
-                       .effort = opt.effort > 0 ? opt.effort : 0, .time_limit_s = opt.time_limit,
+    FitOptions how = { .budget_bytes = e->budget_bytes > 0 ? e->budget_bytes : 1,
+                       .allow = allow,
+                       .effort = opt.effort > 0 ? opt.effort : 0,
+                       .time_limit_s = opt.time_limit,
                        .progress = isatty(2) ? show_planning : NULL };
-    if (e->budget_bytes < 0)             /* less than the GPU's runtime: a short search will do */
+    if (e->budget_bytes < 0) /* less than the GPU's runtime: a short search will do */
         how.effort = EXPLAIN_EFFORT;
     Err err = e->budget_bytes < 0 ? fit_plan(pool, e->recipe, e->device, &how, e->fit)
                                   : fit_run(pool, e->recipe, e->device, &how, e->fit);
@@ -72,27 +77,28 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
         TRY(allow_read(opt.allow, &allow));
     how.no_split = !(allow & ALLOW_SPLIT);
     Err err = model_open(pool, &model, args[0], NULL, 0, &recipe, &device, &how.budget_bytes);
-    if (err && err != E_BUDGET)              /* E_BUDGET: less than the GPU's runtime, an answer */
+    if (err && err != E_BUDGET) /* E_BUDGET: less than the GPU's runtime, an answer */
         return err;
     if (err && !how.budget_bytes)
-        how.budget_bytes = -1;               /* 0 would mean: no budget given */
+        how.budget_bytes = -1; /* 0 would mean: no budget given */
     how.batches = opt.effort >= 0;
     TRY(explained_sheet(pool, recipe, device, &how, &e));
-    bool early = !opt.json && !opt.plan;             /* a plan file may be refused: print later */
+    bool early = !opt.json && !opt.plan; /* a plan file may be refused: print later */
     if (early) {
         explain_text_sheet(stdout, e, isatty(1));
-        fflush(stdout);                              /* the searches that follow take a while */
+        fflush(stdout); /* the searches that follow take a while */
     }
     TRY(explained_minimum(pool, e, &how));
     TRY(explain_plan(pool, e, allow));
     TRY(explained_plan(pool, e));
     if (opt.what_if || opt.html || opt.md)
-        TRY(whatif_run(pool, e, &(WhatIfOptions){
-            .time_limit_s = opt.time_limit > 0 ? opt.time_limit : WHAT_IF_SECONDS,
-            .effort = opt.effort > 0 ? opt.effort : 0,
-            .allow = opt.allow ? allow : ALLOW_DEFAULT | ALLOW_PRECISION,
-            .curve = opt.html || opt.md,
-            .progress = isatty(2) ? show_planning : NULL }));
+        TRY(whatif_run(
+            pool, e,
+            &(WhatIfOptions){ .time_limit_s = opt.time_limit > 0 ? opt.time_limit : WHAT_IF_SECONDS,
+                              .effort = opt.effort > 0 ? opt.effort : 0,
+                              .allow = opt.allow ? allow : ALLOW_DEFAULT | ALLOW_PRECISION,
+                              .curve = opt.html || opt.md,
+                              .progress = isatty(2) ? show_planning : NULL }));
     if (opt.html)
         TRY(explain_html(opt.html, e));
     if (opt.md) {
@@ -108,7 +114,7 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
     return OK;
 }
 
-const Command cmd_explain = {
-    "explain", "MODEL [--budget B] [--what-if] [--json] [--html F] [--md F]",
-    "show where the memory of one training step goes", options, cmd_explain_run
-};
+const Command cmd_explain = { "explain",
+                              "MODEL [--budget B] [--what-if] [--json] [--html F] [--md F]",
+                              "show where the memory of one training step goes", options,
+                              cmd_explain_run };

@@ -23,6 +23,7 @@ static SearchOptions search;
 
 static const Option options[] = {
     MODEL_OPTIONS(model),
+    LOSS_OPTION(model),
     ALLOW_OPTION(opt.allow),
     { "o", OPT_TEXT, &opt.out, "FILE", "write plan.json here, for train --plan" },
     { "curve", OPT_FLAG, &opt.curve, NULL, "show arena against time, down to the minimum" },
@@ -35,21 +36,22 @@ static const Option options[] = {
     { 0 }
 };
 
-typedef struct Shown {           /* everything to print */
-    const Recipe *recipe;        /* as asked for */
+typedef struct Shown { /* everything to print */
+    Pool         *pool;
+    const Recipe *recipe; /* as asked for */
     FitResult     fit;
     FitPoint     *points;
     int           n_points;
     FitOffer      offers[ALLOW_COUNT];
     int           n_offers;
-    int64_t       budget_bytes;  /* as asked for: on a GPU with the runtime */
-    EngineProof   proof;         /* with --prove */
+    int64_t       budget_bytes; /* as asked for: on a GPU with the runtime */
+    EngineProof   proof;        /* with --prove */
 } Shown;
 
 static double percent(double now, double before)
 {
     double more = before > 0 ? 100 * (now / before - 1) : 0;
-    return fabs(more) < 1e-6 ? 0 : more;             /* no "-0.0" from rounding */
+    return fabs(more) < 1e-6 ? 0 : more; /* no "-0.0" from rounding */
 }
 
 /* ---- as JSON ---- */
@@ -191,6 +193,17 @@ static void show_choice(Pool *pool, const Shown *s)
                    time_text(pool, r->engine));
 }
 
+static void show_plan(Pool *pool, const Shown *s)
+{
+    if (s->fit.fits || opt.curve || opt.what_if || opt.prove)
+        show_choice(pool, s);
+    else
+        show_notes(s);
+    if (!s->fit.fits)
+        print_sentence(stdout, "The smallest plan has its peak where %s.",
+                       sheet_fullest(pool, s->fit.engine));
+}
+
 static void show_proof(Pool *pool, const Shown *s)
 {
     const char *at_all = pool_print(pool, "no plan at all needs less than %s",
@@ -208,16 +221,28 @@ static void show_proof(Pool *pool, const Shown *s)
                        step_text(pool, proof_ns(s)), avoidable(s), at_all);
 }
 
+static void print_point(FILE *to, Pool *pool, const Shown *s, const FitPoint *p)
+{
+    fprintf(to, "  %10s  %+7.1f%%  %5lld x %-4lld %10d%s\n", bytes_text(p->peak_bytes),
+            percent(p->step_ns, s->fit.default_ns), (long long)p->batch, (long long)p->accumulate,
+            p->recomputed, point_text(pool, s->recipe, p));
+}
+
 static void show_curve(Pool *pool, const Shown *s)
 {
     printf("\narena against time: plans that no other plan found beats in both\n"
            "       arena      time  micro-batch  recomputed\n");
-    for (int i = 0; i < s->n_points; i++) {
-        const FitPoint *p = &s->points[i];
-        printf("  %10s  %+7.1f%%  %5lld x %-4lld %10d%s\n", bytes_text(p->peak_bytes),
-               percent(p->step_ns, s->fit.default_ns), (long long)p->batch,
-               (long long)p->accumulate, p->recomputed, point_text(pool, s->recipe, p));
-    }
+    for (int i = 0; i < s->n_points; i++)
+        print_point(stdout, pool, s, &s->points[i]);
+}
+
+/* The curve takes a while: its points go to a terminal as they are found, the best of them to
+ * stdout at the end. */
+static void tell_point(void *arg, const FitPoint *p)
+{
+    Shown *s = arg;
+    fprintf(stderr, "\r");
+    print_point(stderr, s->pool, s, p);
 }
 
 static void show_offers(const Shown *s)
@@ -261,17 +286,28 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
         TRY(file_try(opt.out));
     if (opt.allow)
         TRY(allow_read(opt.allow, &how.allow));
+    const char *of_kept = model.budget && budget_is_of_kept(model.budget) ? model.budget : NULL;
+    model.budget = of_kept ? NULL : model.budget;
     Err none = model_open(pool, &model, args[0], NULL, 0, &recipe, &device, &how.budget_bytes);
     if (none && none != E_BUDGET)
         return none;
     /* Less than the GPU's runtime leaves no arena; the refusal names the minimum all the same. */
     const char *no_room = none ? pool_text(pool, err_text()) : NULL;
+    if (of_kept) { /* of the arena with everything kept */
+        FitResult kept;
+        TRY(fit_run(pool, recipe, device, &how, &kept));
+        TRY(budget_of_kept(of_kept, kept.engine->keep_all_bytes, &how.budget_bytes));
+    }
     if (!no_room && !how.budget_bytes)
-        how.budget_bytes = device->memory_bytes;     /* what the device can give */
+        how.budget_bytes = device->memory_bytes; /* what the device can give */
     s->budget_bytes = how.budget_bytes + device->runtime_bytes;
     how.budget_bytes = no_room ? 1 : how.budget_bytes;
-    if (!opt.json && isatty(2))
+    if (!opt.json && isatty(2)) {
         how.progress = show_planning;
+        how.point = tell_point;
+        how.point_arg = s;
+    }
+    s->pool = pool;
     s->recipe = recipe;
     Err err = fit_run(pool, recipe, device, &how, &s->fit);
     if (err && err != E_BUDGET)
@@ -283,32 +319,27 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
                              (long long)(s->fit.minimum_bytes + device->runtime_bytes));
     if (!err && opt.out)
         TRY(fit_write(opt.out, recipe, &s->fit));
+    if (!opt.json) /* before what takes longer */
+        show_plan(pool, s);
     if (opt.prove)
         TRY(engine_prove(pool, s->fit.engine, how.budget_bytes, opt.prove_limit, &s->proof));
+    if (opt.prove && !opt.json)
+        show_proof(pool, s);
+    fflush(stdout);
     if (opt.curve)
         TRY(fit_curve(pool, recipe, device, &how, &s->fit, &s->points, &s->n_points));
+    if (opt.curve && !opt.json)
+        show_curve(pool, s);
+    fflush(stdout);
     if (opt.what_if) {
         if (how.time_limit_s <= 0)
             how.time_limit_s = WHAT_IF_SECONDS;
         TRY(fit_offers(pool, recipe, device, &how, s->offers, &s->n_offers));
     }
-    if (opt.json) {
+    if (opt.what_if && !opt.json)
+        show_offers(s);
+    if (opt.json)
         TRY(fit_json(s));
-    } else {
-        if (!err || opt.curve || opt.what_if || opt.prove)
-            show_choice(pool, s);
-        else
-            show_notes(s);
-        if (err)
-            print_sentence(stdout, "The smallest plan has its peak where %s.",
-                           sheet_fullest(pool, s->fit.engine));
-        if (opt.prove)
-            show_proof(pool, s);
-        if (opt.curve)
-            show_curve(pool, s);
-        if (opt.what_if)
-            show_offers(s);
-    }
     return err ? fail(err, "%s", refusal) : OK;
 }
 

@@ -5,11 +5,12 @@
 
 #include <string.h>
 
-static struct { bool markdown; } opt;
+static struct {
+    bool markdown;
+} opt;
 
 static const Option options[] = {
-    { "md", OPT_FLAG, &opt.markdown, NULL, "help recipe: as Markdown" },
-    { 0 }
+    { "md", OPT_FLAG, &opt.markdown, NULL, "help recipe: as Markdown" }, { 0 }
 };
 
 static Err help_recipe(Pool *pool, const char *system)

@@ -78,7 +78,7 @@ static Err cmd_layout_run(Pool *pool, int n_args, char **args)
                        (long long)(result.arena_bytes - result.bound_bytes),
                        result.proved ? ", proved minimal" : "", (long long)result.n_nodes, seconds,
                        result.cut ? ", cut off" : "");
-    if (err)  /* again, since layout_check may have replaced the sentence */
+    if (err) /* again, since layout_check may have replaced the sentence */
         return fail(E_BUDGET,
                     "no layout within %lld bytes was found: the smallest found takes %lld, and "
                     "none can take less than %lld%s",

@@ -3,10 +3,12 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/int_math.h"
 #include "base/json_out.h"
 #include "base/text.h"
 #include "plan/prove.h"
 
+#include <string.h>
 #include <unistd.h>
 
 enum { CURVE_POINTS = 20 };
@@ -20,7 +22,7 @@ static SearchOptions search;
 
 static const Option options[] = {
     { "budget", OPT_TEXT, &opt.budget, "BYTES",
-      "bytes the plan may use; 80% is a share of running every node once" },
+      "bytes the plan may use; 80%kept is a share of running every node once" },
     { "o", OPT_TEXT, &opt.out, "FILE", "write plan.json here" },
     { "layout", OPT_FLAG, &opt.layout, NULL,
       "also place every buffer; the budget then limits the arena" },
@@ -183,7 +185,7 @@ static Err plan_find_curve(Pool *pool, const PlanOptions *how, Found *f)
 {
     for (int k = 1; k <= CURVE_POINTS; k++) {
         int64_t peak = f->keep_all_bytes, n = CURVE_POINTS;
-        int64_t bytes = peak / n * k + (peak % n * k + n - 1) / n;       /* ceil(peak * k / n) */
+        int64_t bytes = peak / n * k + ceil_div(peak % n * k, n); /* ceil(peak * k / n) */
         if (bytes >= how->budget_bytes || k == CURVE_POINTS)
             bytes = how->budget_bytes;
         f->budgets[f->n_curve++] = bytes;
@@ -199,12 +201,17 @@ static Err plan_refuse(const Found *f)
     int64_t bound = f->plan->bound_bytes;
     if (f->proved && f->proof.any_bytes > bound)
         bound = f->proof.any_bytes;
+    int64_t     effort = search.effort > 0 ? search.effort : plan_default_effort(f->graph->n_nodes);
+    char        longer[80] = "";
+    const char *advice = f->plan->cut ? "give the search more time, or " : longer;
+    if (plan_peak_bytes(f->plan) > bound)
+        snprintf(longer, sizeof longer, "search with more than --effort %lld, or ",
+                 (long long)effort);
     return fail(E_BUDGET,
                 "no plan within %lld bytes was found%s: the smallest peak found is %lld (no plan "
                 "can do with less than %lld); %sask for that",
                 (long long)f->plan->budget_bytes, f->plan->cut ? " before the time limit" : "",
-                (long long)plan_peak_bytes(f->plan), (long long)bound,
-                f->plan->cut ? "give the search more time, or " : "");
+                (long long)plan_peak_bytes(f->plan), (long long)bound, advice);
 }
 
 /* Where nothing fits, the proof is for the plan with the smallest peak, within what it needs. */
@@ -215,9 +222,22 @@ static Err plan_find_proof(Pool *pool, const PlanOptions *how, Found *f)
                            .lp_path = opt.prove_lp };
     TRY(plan_prove(pool, f->graph, f->plan, &prove, &f->proof));
     f->proved = true;
-    if (f->proof.cheaper && f->fits && !how->layout)     /* better than the search: use it */
+    if (f->proof.cheaper && f->fits && !how->layout) /* better than the search: use it */
         f->plan = f->proof.cheaper;
     return OK;
+}
+
+static Err plan_read_budget(const char *text, int64_t kept_bytes, int64_t *bytes)
+{
+    if (budget_is_of_kept(text))
+        return budget_of_kept(text, kept_bytes, bytes);
+    if (strchr(text, '%'))
+        return fail(E_USAGE,
+                    "--budget %s is a share of a device's memory, and a graph has no device; write "
+                    "%skept for a share of what running every node once needs",
+                    text, text);
+    TRY(bytes_read(text, 0, bytes));
+    return *bytes > 0 ? OK : fail(E_USAGE, "--budget must be more than 0 bytes");
 }
 
 static Err cmd_plan_run(Pool *pool, int n_args, char **args)
@@ -240,10 +260,8 @@ static Err cmd_plan_run(Pool *pool, int n_args, char **args)
     TRY(pgraph_read(pool, args[0], &graph));
     TRY(plan_keep_all(pool, graph, &keep));
     int64_t base = graph->base_peak_bytes ? graph->base_peak_bytes : keep->live_bytes;
-    if (opt.budget)          /* a share of 0 bytes is 1 byte, so that an empty graph fits */
-        TRY(bytes_read(opt.budget, base > 0 ? base : 1, &how.budget_bytes));
-    if (opt.budget && !how.budget_bytes)
-        return fail(E_USAGE, "--budget must be more than 0 bytes");
+    if (opt.budget)
+        TRY(plan_read_budget(opt.budget, base, &how.budget_bytes));
     if (!opt.json && isatty(2))
         how.progress = show_planning;
 
@@ -256,7 +274,7 @@ static Err cmd_plan_run(Pool *pool, int n_args, char **args)
     found.plan = plan;
     found.fits = !err;
     TRY(plan_check(graph, plan, err ? 0 : how.budget_bytes));
-    if (!opt.budget)         /* proof and curve then go up to everything kept */
+    if (!opt.budget) /* proof and curve then go up to everything kept */
         how.budget_bytes = keep->live_bytes;
     if (opt.prove || opt.prove_lp)
         TRY(plan_find_proof(pool, &how, &found));

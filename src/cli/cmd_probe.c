@@ -14,9 +14,9 @@
 static ModelOptions model = { .runs = true };
 static struct {
     const char *out, *take;
-    TextList recipes;
-    bool ops;
-    double seconds;
+    TextList    recipes;
+    bool        ops;
+    double      seconds;
 } opt = { .seconds = 3 };
 
 static const Option options[] = {
@@ -38,7 +38,7 @@ static void show_probing(void *unused, double done, const char *text)
     show_progress("measuring", done, text);
 }
 
-typedef void Progress(void *, double, const char *);
+typedef void     Progress(void *, double, const char *);
 static Progress *probe_progress(void) { return isatty(2) ? show_probing : NULL; }
 
 static Err probe_memory(Pool *pool, const Device *device, Profile *profile)
@@ -129,11 +129,10 @@ static Err probe_recipe(Pool *pool, const char *name, Profile *profile)
     printf("%-20s %5d operators, %4d of them distinct; step %.1f ms, sum of its operators %.1f "
            "ms\n",
            recipe->name, m.nodes, m.calls, m.step_ms, m.nodes_ms);
-    profile->ops_origin =
-        pool_print(pool,
-                   "measured on %s with %s, %d threads: medians inside real steps, scaled to %s",
-                   device->model, device->library, device->threads,
-                   device->kind == DEVICE_CUDA ? "the median of a row of steps" : "the best step");
+    profile->ops_origin = pool_print(
+        pool, "measured on %s with %s, %d threads: medians inside real steps, scaled to %s",
+        device->model, device->library, device->threads,
+        device->kind == DEVICE_CUDA ? "the median of a row of steps" : "the best step");
     return OK;
 }
 
@@ -218,7 +217,7 @@ static Err cmd_probe_run(Pool *pool, int n_args, char **args)
     TRY(probe_look(pool));
     TRY(probe_open(pool, false, &device));
     Profile *profile = probe_earlier(pool, path, device);
-    bool     adds = profile && opt.recipes.n;        /* only adds times to that profile */
+    bool     adds = profile && opt.recipes.n; /* only adds times to that profile */
     if (!profile)
         profile = NEW(pool, Profile);
     if (!adds) {

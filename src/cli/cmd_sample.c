@@ -9,11 +9,16 @@
 
 static ModelOptions model = { .runs = true };
 static struct {
-    const char *out, *input, *prompt;
+    const char *out, *input, *prompt, *loader_memory;
     int64_t     n, seed, steps, checkpoint;
     double      guidance;
     bool        no_ema, quiet, json;
-} opt = { .n = 4, .seed = -1, .steps = -1, .checkpoint = -1, .guidance = NAN };
+} opt = { .n = 4,
+          .seed = -1,
+          .steps = -1,
+          .checkpoint = -1,
+          .guidance = NAN,
+          .loader_memory = LOADER_MEMORY };
 
 static const Option options[] = {
     { "n", OPT_INT, &opt.n, "N", "number of samples; default 4" },
@@ -22,10 +27,11 @@ static const Option options[] = {
     { "prompt", OPT_TEXT, &opt.prompt, "TEXT", "what the results should show, in words" },
     { "seed", OPT_NATURAL, &opt.seed, "N", "seed of the random numbers; default: the run's" },
     { "steps", OPT_NATURAL, &opt.steps, "S", "steps of the sampler" },
-    { "guidance", OPT_NUMBER, &opt.guidance, "W",
-      "strength of classifier-free guidance; 1: none" },
+    { "guidance", OPT_NUMBER, &opt.guidance, "W", "strength of classifier-free guidance; 1: none" },
     { "checkpoint", OPT_NATURAL, &opt.checkpoint, "STEP", "which checkpoint; default: the newest" },
     { "no-ema", OPT_FLAG, &opt.no_ema, NULL, "use the weights themselves, not their average" },
+    { "loader-memory", OPT_TEXT, &opt.loader_memory, "SIZE",
+      "limit of the memory that loads data; default 1GiB" },
     MODEL_OPTIONS(model),
     { "quiet", OPT_FLAG, &opt.quiet, NULL, "no progress" },
     { "json", OPT_FLAG, &opt.json, NULL, "print the result as JSON" },
@@ -58,11 +64,12 @@ static Err cmd_sample_run(Pool *pool, int n_args, char **args)
     SampleReport report;
     const char  *more[2], *path;
     int          n = 0;
-    int64_t      budget;
+    int64_t      budget, loader;
     if (n_args != 1)
         return fail(E_USAGE, "sample takes one run: plimsoll sample RUN -n 4 -o DIR");
     if (opt.n < 1 || opt.n > 4096)
         return fail(E_USAGE, "-n takes 1 to 4096, not %lld", (long long)opt.n);
+    TRY(loader_memory_read(opt.loader_memory, &loader));
     TRY(run_recipe(pool, args[0], &path));
     if (opt.steps >= 0)
         more[n++] = pool_print(pool, "sampler.steps=%lld", (long long)opt.steps);
@@ -77,6 +84,7 @@ static Err cmd_sample_run(Pool *pool, int n_args, char **args)
                         .checkpoint = opt.checkpoint,
                         .raw = opt.no_ema,
                         .budget_bytes = budget,
+                        .loader_bytes = loader,
                         .quiet = opt.quiet || opt.json };
     TRY(sample_run(pool, args[0], recipe, device, &o, &report));
     if (opt.json)
@@ -96,7 +104,6 @@ static Err cmd_sample_run(Pool *pool, int n_args, char **args)
     return OK;
 }
 
-const Command cmd_sample = {
-    "sample", "RUN [-n N] [-o DIR]", "sample images, clips or audio from a trained run", options,
-    cmd_sample_run
-};
+const Command cmd_sample = { "sample", "RUN [-n N] [-o DIR]",
+                             "sample images, clips or audio from a trained run", options,
+                             cmd_sample_run };

@@ -10,11 +10,12 @@
 
 static ModelOptions model = { .runs = true };
 static struct {
-    const char *out, *resume, *init, *given, *data, *plan, *allow;
+    const char *out, *resume, *init, *given, *data, *plan, *allow, *loader_memory;
     int64_t     steps, seed;
     bool        json, init_partial, quiet;
-} opt = { .steps = -1, .seed = -1 };
+} opt = { .steps = -1, .seed = -1, .loader_memory = LOADER_MEMORY };
 
+/* clang-format off */
 static const Option options[] = {
     { "steps",        OPT_NATURAL,&opt.steps,        "N",
       "total number of steps, also with --resume" },
@@ -22,7 +23,7 @@ static const Option options[] = {
       "folder for the recipe, plan, log, checkpoints and samples" },
     { "resume",       OPT_TEXT, &opt.resume,       "RUN",
       "continue from the newest checkpoint of RUN" },
-    { "init",         OPT_TEXT, &opt.init,         "FILE", "starting weights (safetensors)" },
+    { "init",         OPT_TEXT, &opt.init,         "FILE", "starting weights (.safetensors, .pt, .pth, .ckpt)" },
     { "init-partial", OPT_FLAG, &opt.init_partial, NULL,
       "take the tensors of --init that match by name and shape" },
     { "data",         OPT_TEXT, &opt.data,         "DIR",  "folder with the samples" },
@@ -30,20 +31,24 @@ static const Option options[] = {
       "seed of weights, noise and data order" },
     { "given",        OPT_TEXT, &opt.given,        "FILE",
       "take inputs and noise from here (docs/user/FORMATS.md)" },
+    { "loader-memory", OPT_TEXT, &opt.loader_memory, "SIZE",
+      "limit of the memory that loads data; default 1GiB" },
     MODEL_OPTIONS(model),
+    LOSS_OPTION(model),
     { "plan",         OPT_TEXT, &opt.plan,         "FILE", "follow a plan of fit -o exactly" },
     ALLOW_OPTION(opt.allow),
     { "quiet",        OPT_FLAG, &opt.quiet,        NULL,   "no progress" },
     { "json",         OPT_FLAG, &opt.json,         NULL,   "print the result as JSON" },
     { 0 }
 };
+/* clang-format on */
 
 /* The three phases of a sampler, which are neighbours in the enum, are shown as one. */
 static void phases_json(JsonOut *o, const TrainResult *r)
 {
     json_out_array(o, "phases");
     for (int phase = 0, next; phase < PHASE_COUNT; phase = next) {
-        int64_t planned = 0, measured = 0;
+        int64_t     planned = 0, measured = 0;
         const char *name = phase_public_name((Phase)phase);
         for (next = phase; next < PHASE_COUNT && !strcmp(phase_public_name((Phase)next), name);
              next++) {
@@ -82,6 +87,8 @@ static Err train_json(const Recipe *recipe, const TrainResult *r)
         json_out_int(&o, "host_measured_bytes", r->host_measured_bytes);
     }
     json_out_int(&o, "loader_bytes", r->loader_bytes);
+    if (r->loader_limit)
+        json_out_int(&o, "loader_limit_bytes", r->loader_limit);
     json_out_int(&o, "recomputed_nodes", r->recomputed);
     json_out_int(&o, "micro_batch", r->batch);
     json_out_int(&o, "accumulate", r->accumulate);
@@ -104,10 +111,10 @@ static void train_print(Pool *pool, const Recipe *recipe, const TrainResult *r, 
             recipe->name, (long long)r->step, (long long)recipe->steps);
         return;
     }
-    print_sentence(
-        stdout, "%s: %lld steps, loss %.5f -> %.5f, %.1f ms/step, %s planned = %s measured",
-        recipe->name, (long long)r->steps, r->loss_first, r->loss_last, r->step_ms,
-        count_text(r->planned_bytes), count_text(r->measured_bytes));
+    print_sentence(stdout,
+                   "%s: %lld steps, loss %.5f -> %.5f, %.1f ms/step, %s planned = %s measured",
+                   recipe->name, (long long)r->steps, r->loss_first, r->loss_last, r->step_ms,
+                   count_text(r->planned_bytes), count_text(r->measured_bytes));
     if (r->stated_bytes)
         print_sentence(stdout,
                        "predicted %.1f ms/step, by %s; the driver counts %s outside the arena, of "
@@ -141,9 +148,9 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
     Recipe     *recipe;
     Device     *device;
     TrainResult result;
-    const char *more[3];
+    const char *more[4];
     int         n = 0;
-    int64_t     budget;
+    int64_t     budget, loader;
 
     if (opt.resume && opt.out)
         return fail(E_USAGE, "--resume RUN already names the folder; leave out --out");
@@ -157,6 +164,7 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
     if (opt.plan && (model.budget || opt.allow))
         return fail(E_USAGE,
                     "--plan has its own budget and levers; leave out --budget and --allow");
+    TRY(loader_memory_read(opt.loader_memory, &loader));
     if (opt.steps >= 0)
         more[n++] = pool_print(pool, "steps=%lld", (long long)opt.steps);
     if (opt.seed >= 0)
@@ -164,11 +172,15 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
     if (opt.data)
         more[n++] = pool_print(pool, "data.path=%s", text_quoted(pool, opt.data, "''"));
     const char *name = args[0];
-    if (!n_args)
+    bool        file = n_args && strlen(name) > 4 && !strcmp(name + strlen(name) - 4, ".pt2");
+    if (opt.resume && file) /* the run's recipe, with its model from here */
+        more[n++] = pool_print(pool, "model.file=%s", text_quoted(pool, name, "''"));
+    if (!n_args || (opt.resume && file))
         TRY(run_recipe(pool, opt.resume, &name));
     /* A plan holds for one number of threads, and so do the bits of a run. */
-    const char *plan = opt.plan ? opt.plan
-                       : opt.resume ? pool_print(pool, "%s/plan.json", opt.resume) : NULL;
+    const char *plan = opt.plan     ? opt.plan
+                       : opt.resume ? pool_print(pool, "%s/plan.json", opt.resume)
+                                    : NULL;
     if (plan && !model.threads)
         model.threads = fit_threads(pool, plan);
     TRY(model_open(pool, &model, name, more, n, &recipe, &device, &budget));
@@ -179,6 +191,7 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
                          .given = opt.given,
                          .budget_bytes = budget,
                          .plan = opt.plan,
+                         .loader_bytes = loader,
                          .allow = ALLOW_DEFAULT,
                          .quiet = opt.quiet || opt.json };
     if (opt.allow)
@@ -190,6 +203,5 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
     return OK;
 }
 
-const Command cmd_train = {
-    "train", "MODEL [--out RUN | --resume RUN]", "train exactly as planned", options, cmd_train_run
-};
+const Command cmd_train = { "train", "MODEL [--out RUN | --resume RUN]", "train exactly as planned",
+                            options, cmd_train_run };

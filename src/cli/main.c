@@ -7,8 +7,9 @@
 #include <signal.h>
 #include <string.h>
 
-const Command *const commands[] = { &cmd_explain, &cmd_fit,  &cmd_compare, &cmd_train, &cmd_sample,
-                                    &cmd_probe,   &cmd_plan, &cmd_layout,  &cmd_help,  NULL };
+const Command *const commands[] = { &cmd_explain, &cmd_fit,    &cmd_compare, &cmd_train,
+                                    &cmd_sample,  &cmd_export, &cmd_probe,   &cmd_plan,
+                                    &cmd_layout,  &cmd_replay, &cmd_help,    NULL };
 enum { N_COMMANDS = sizeof commands / sizeof *commands - 1 };
 
 const Command *command_find(const char *name)
@@ -68,7 +69,7 @@ static void main_hold_streams(void)
 int main(int argc, char **argv)
 {
     main_hold_streams();
-    signal(SIGXFSZ, SIG_IGN);  /* a file size limit then is an error, like a full disk */
+    signal(SIGXFSZ, SIG_IGN); /* a file size limit then is an error, like a full disk */
     Pool *pool = pool_new(NULL, "process");
     Err   err = main_run(pool, argc, argv);
     if (!err && (fflush(stdout) || ferror(stdout)))

@@ -24,10 +24,40 @@ static int64_t model_launches(const Recipe *recipe)
     return n;
 }
 
+/* --loss KIND[:OUTPUT[:TARGET]] as settings of the recipe. */
+static Err loss_sets(Pool *pool, const char *loss, const char *name, const char **sets, int *n)
+{
+    static const char *const keys[] = { "kind", "output", "target" };
+    size_t                   length = strlen(name);
+    Recipe                  *recipe;
+    if (length < 4 || strcmp(name + length - 4, ".pt2") != 0) {
+        TRY(recipe_read(pool, name, NULL, 0, &recipe));
+        if (!recipe->model->named_inputs)
+            return fail(E_USAGE,
+                        "--loss is for a model of your own (model.pt2); the system %s has its loss",
+                        recipe->model->name);
+    }
+    for (int i = 0; i < 3; i++) {
+        size_t part = i < 2 ? strcspn(loss, ":") : strlen(loss);
+        if (part)
+            sets[(*n)++] = pool_print(pool, "model.loss.%s=%s", keys[i],
+                                      i ? text_quoted(pool, pool_textn(pool, loss, part), "''")
+                                        : pool_textn(pool, loss, part));
+        else if (!i)
+            return fail(E_USAGE, "--loss takes KIND[:OUTPUT[:TARGET]], and KIND is mse, l1 or "
+                                 "cross-entropy");
+        loss += part;
+        if (!*loss)
+            break;
+        loss++;
+    }
+    return OK;
+}
+
 Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *const *more, int n,
                Recipe **recipe, Device **device, int64_t *budget_bytes)
 {
-    const char **sets = NEWN(pool, const char *, o->set.n + n + 2);
+    const char **sets = NEWN(pool, const char *, o->set.n + n + 5);
     int          n_sets = 0;
     for (int i = 0; i < o->set.n; i++)
         sets[n_sets++] = o->set.items[i];
@@ -35,6 +65,8 @@ Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *
         sets[n_sets++] = pool_print(pool, "batch=%lld", (long long)o->batch);
     if (o->precision)
         sets[n_sets++] = pool_print(pool, "precision=%s", o->precision);
+    if (o->loss)
+        TRY(loss_sets(pool, o->loss, name, sets, &n_sets));
     for (int i = 0; i < n; i++)
         sets[n_sets++] = more[i];
     TRY(recipe_read(pool, name, sets, n_sets, recipe));
@@ -51,8 +83,7 @@ Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *
                     "(explain, fit) but not run",
                     (*device)->name);
     if (o->host_budget && (*device)->to_host <= 0)
-        return fail(E_USAGE,
-                    "--host-budget is for GPUs: %s has one memory, which --budget limits",
+        return fail(E_USAGE, "--host-budget is for GPUs: %s has one memory, which --budget limits",
                     (*device)->name);
     if (o->host_budget) {
         int64_t *host = &(*device)->host_bytes;
@@ -62,7 +93,7 @@ Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *
                         "bytes",
                         o->host_budget, (*device)->name);
         TRY(bytes_read(o->host_budget, *host, host));
-        *host = *host > 0 ? *host : 1;               /* 0 would mean no limit */
+        *host = *host > 0 ? *host : 1; /* 0 would mean no limit */
     }
     *budget_bytes = 0;
     if (!o->budget)
@@ -85,7 +116,7 @@ Err run_recipe(Pool *pool, const char *run, const char **path)
     *path = pool_print(pool, "%s/recipe.yaml", run);
     if (file_exists(*path))
         return OK;
-    if (errno != ENOENT && errno != ENOTDIR)         /* it may be a run that cannot be read */
+    if (errno != ENOENT && errno != ENOTDIR) /* it may be a run that cannot be read */
         return file_fail("read", *path, errno);
     return fail(E_USAGE,
                 "%s is not a run: it has no recipe.yaml (plimsoll train MODEL --out RUN makes one)",

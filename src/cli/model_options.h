@@ -7,32 +7,42 @@
 #include "recipe/recipe.h"
 
 typedef struct ModelOptions {
-    const char *device, *precision, *backend, *budget, *host_budget;
-    bool        runs;            /* the command computes: the device must be in this machine */
+    const char *device, *precision, *backend, *budget, *host_budget, *loss;
+    bool        runs; /* the command computes: the device must be in this machine */
     int64_t     batch, threads;
     TextList    set;
 } ModelOptions;
 
 /* Rows of an option table, for a ModelOptions called o. */
-#define MODEL_OPTIONS(o)                                                                         \
-    { "budget", OPT_TEXT, &(o).budget, "B",                                                      \
-      "16GiB, 24GB, 512MiB or 80%; on GPUs the runtime is part of it" },                        \
-    { "host-budget", OPT_TEXT, &(o).host_budget, "B",                                            \
-      "GPUs: host memory for host-resident state and offloaded values" },                       \
-    { "device", OPT_TEXT, &(o).device, "D",                                                      \
-      "cpu, cuda (the GPU here), a profile by name (h200, ...) or by file" },                   \
-    { "batch", OPT_COUNT, &(o).batch, "N", "samples of one micro-batch" },                       \
-    { "precision", OPT_TEXT, &(o).precision, "P", "fp32, bf16, fp16; on GPUs also tf32" },      \
-    { "threads", OPT_COUNT, &(o).threads, "N",                                                   \
-      "threads of every kernel; a plan holds for one number" },                                  \
-    { "backend", OPT_TEXT, &(o).backend, "NAME",                                                 \
-      "onednn or builtin: who computes products and convolutions" },                             \
-    { "set", OPT_LIST, &(o).set, "KEY=VALUE",                                                    \
-      "override a recipe key, e.g. optimizer.lr=1e-3; may be repeated" }
+#define MODEL_OPTIONS(o)                                                                           \
+    { "budget", OPT_TEXT, &(o).budget, "B",                                                        \
+      "16GiB, 24GB, 512MiB or 80%; on GPUs the runtime is part of it" },                           \
+        { "host-budget", OPT_TEXT, &(o).host_budget, "B",                                          \
+          "GPUs: host memory for host-resident state and offloaded values" },                      \
+        { "device", OPT_TEXT, &(o).device, "D",                                                    \
+          "cpu, cuda (the GPU here), a profile by name (h200, ...) or by file" },                  \
+        { "batch", OPT_COUNT, &(o).batch, "N", "samples of one micro-batch" },                     \
+        { "precision", OPT_TEXT, &(o).precision, "P", "fp32, bf16, fp16; on GPUs also tf32" },     \
+        { "threads", OPT_COUNT, &(o).threads, "N",                                                 \
+          "threads of every kernel; a plan holds for one number" },                                \
+        { "backend", OPT_TEXT, &(o).backend, "NAME",                                               \
+          "onednn or builtin: who computes products and convolutions" },                           \
+    {                                                                                              \
+        "set", OPT_LIST, &(o).set, "KEY=VALUE",                                                    \
+            "override a recipe key, e.g. optimizer.lr=1e-3; may be repeated"                       \
+    }
 
-#define ALLOW_OPTION(to)                                                                         \
-    { "allow", OPT_TEXT, &(to), "LIST",                                                          \
-      "none, or of algorithm,chunk,split (default),precision,batchnorm-split" }
+#define LOSS_OPTION(o)                                                                             \
+    {                                                                                              \
+        "loss", OPT_TEXT, &(o).loss, "KIND[:OUTPUT[:TARGET]]",                                     \
+            "of a .pt2 file that returns none: mse, l1 or cross-entropy"                           \
+    }
+
+#define ALLOW_OPTION(to)                                                                           \
+    {                                                                                              \
+        "allow", OPT_TEXT, &(to), "LIST",                                                          \
+            "none, or of algorithm,chunk,split (default),precision,batchnorm-split"                \
+    }
 
 /* Opens the device, and reads the recipe by name or path. Settings apply in this order: --set, the
  * named options, `more` (n of them). *budget_bytes is for the arena, 0 if no budget was given. On a

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include "base/text.h"
+#include "device/memory.h"
 
 #include <errno.h>
 #include <math.h>
@@ -31,22 +32,15 @@ static Err option_unknown(const Command *command, const char *word)
                 command->name);
 }
 
-static const char *dashes(const Option *o)
-{
-    return o->name[1] ? "--" : "-";
-}
+static const char *dashes(const Option *o) { return o->name[1] ? "--" : "-"; }
 
 static Err option_set(const Option *o, const char *value)
 {
     char *end = NULL;
     errno = 0;
     switch (o->kind) {
-    case OPT_FLAG:
-        *(bool *)o->to = true;
-        return OK;
-    case OPT_TEXT:
-        *(const char **)o->to = value;
-        return OK;
+    case OPT_FLAG: *(bool *)o->to = true; return OK;
+    case OPT_TEXT: *(const char **)o->to = value; return OK;
     case OPT_INT:
     case OPT_NATURAL:
     case OPT_COUNT: {
@@ -88,7 +82,7 @@ Err options_read(const Command *command, int argc, char **argv, char **args, int
     *n_args = 0;
     for (int i = 0; i < argc; i++) {
         char *word = argv[i];
-        if (word[0] != '-' || !word[1]) {            /* an argument, as is "-" alone */
+        if (word[0] != '-' || !word[1]) { /* an argument, as is "-" alone */
             args[(*n_args)++] = word;
             continue;
         }
@@ -111,7 +105,7 @@ Err options_read(const Command *command, int argc, char **argv, char **args, int
         if (is_long && name[n] == '=')
             value = name + n + 1;
         else if (!is_long && name[1])
-            value = name + 1;                        /* -ofile */
+            value = name + 1; /* -ofile */
         if (o->kind == OPT_FLAG && value)
             return fail(E_USAGE, "--%s takes no value", o->name);
         if (o->kind != OPT_FLAG && !value) {
@@ -144,6 +138,31 @@ void commands_help(FILE *to)
     fprintf(to, "\n  plimsoll help COMMAND shows its options, plimsoll help recipe every key of a "
                 "recipe.\n"
                 "  Exit codes: 0 done, 1 failed, 2 wrong usage, 3 does not fit the budget.\n");
+}
+
+static const char kept_word[] = "%kept";
+
+bool budget_is_of_kept(const char *text)
+{
+    size_t n = strlen(text), word = sizeof kept_word - 1;
+    return n > word && !strcmp(text + n - word, kept_word);
+}
+
+Err budget_of_kept(const char *text, int64_t kept_bytes, int64_t *bytes)
+{
+    char share[64];
+    if (strlen(text) >= sizeof share)
+        return fail(E_USAGE, "'%s' is not a size", text);
+    snprintf(share, sizeof share, "%.*s%%", (int)(strlen(text) - (sizeof kept_word - 1)), text);
+    TRY(bytes_read(share, kept_bytes > 0 ? kept_bytes : 1, bytes)); /* of 0 bytes: 1 byte */
+    return *bytes > 0 ? OK : fail(E_USAGE, "--budget must be more than 0 bytes");
+}
+
+Err loader_memory_read(const char *text, int64_t *bytes)
+{
+    MemoryLimits limits = memory_limits();
+    TRY(bytes_read(text, limits.total, bytes));
+    return *bytes > 0 ? OK : fail(E_USAGE, "--loader-memory must be more than 0 bytes");
 }
 
 void show_planning(void *unused, double done, const char *text)

@@ -13,6 +13,7 @@
 
 #include "data/wav.h"
 #include "base/audio_levels.h"
+#include "base/int_math.h"
 
 enum { NOT_COUNTED = -100 };
 
@@ -20,12 +21,12 @@ typedef struct AudioFile {
     const char *path;
     WavInfo     info;
     int64_t     first_chunk;
-    double      low, high;           /* range of the whole file; only with carry */
+    double      low, high; /* range of the whole file; only with carry */
 } AudioFile;
 
 typedef struct Audio {
-    int        tokens, target, carry;            /* indices in the spec, or -1 */
-    int64_t    length, channels, frames, rate;   /* steps of a chunk; frames = length / channels */
+    int        tokens, target, carry;          /* indices in the spec, or -1 */
+    int64_t    length, channels, frames, rate; /* steps of a chunk; frames = length / channels */
     Levels     levels;
     bool       keep_rest;
     AudioFile *files;
@@ -78,7 +79,7 @@ static const AudioFile *audio_file(const Audio *a, int64_t id, int64_t *first, i
 static Err audio_steps(const Audio *a, const AudioFile *file, int64_t first, int64_t n, Work *work,
                        float **out)
 {
-    int64_t has = file->info.channels;
+    int64_t        has = file->info.channels;
     unsigned char *raw = work_take(work, (size_t)n * wav_frame_bytes(&file->info));
     float         *all = work_take(work, (size_t)(n * has) * sizeof(float));
     float         *steps = work_take(work, (size_t)(n * a->channels) * sizeof(float));
@@ -89,7 +90,7 @@ static Err audio_steps(const Audio *a, const AudioFile *file, int64_t first, int
             if (has == a->channels)
                 sum = all[i * has + c];
             else
-                for (int64_t k = 0; k < has; k++)        /* the mean of all channels */
+                for (int64_t k = 0; k < has; k++) /* the mean of all channels */
                     sum += all[i * has + k] / (float)has;
             steps[i * a->channels + c] = sum;
         }
@@ -101,11 +102,11 @@ static Err audio_load(const DataSource *source, int64_t id, int64_t draw, void *
                       Work *work)
 {
     (void)draw;
-    const Audio *a = source->own;
-    int64_t      first, n;
-    float       *steps;
+    const Audio     *a = source->own;
+    int64_t          first, n;
+    float           *steps;
     const AudioFile *file = audio_file(a, id, &first, &n);
-    int64_t      before = a->carry >= 0 && first > 0;        /* one frame more, for its last step */
+    int64_t          before = a->carry >= 0 && first > 0; /* one frame more, for its last step */
     TRY(audio_steps(a, file, first - before, n + before, work, &steps));
     const float *begin = steps + before * a->channels;
     audio_tokens(a, a->carry >= 0 ? file : NULL, before ? begin - 1 : NULL, begin, n * a->channels,
@@ -145,11 +146,12 @@ static Err audio_add(Pool *pool, Audio *a, const char *path, int64_t *n_chunks)
                     "model.rate=%lld",
                     path, (long long)info.rate, (long long)a->rate, (long long)info.rate);
     if (a->channels > 1 && info.channels != a->channels && info.channels != 1)
-        return fail(E_FORMAT, "%s has %lld channels, the model %lld; convert the file, or --set "
-                    "model.channels=%lld (1: the mean of all)", path, (long long)info.channels,
-                    (long long)a->channels, (long long)info.channels);
-    int64_t chunks = a->keep_rest ? (info.frames + a->frames - 1) / a->frames
-                                  : info.frames / a->frames;
+        return fail(E_FORMAT,
+                    "%s has %lld channels, the model %lld; convert the file, or --set "
+                    "model.channels=%lld (1: the mean of all)",
+                    path, (long long)info.channels, (long long)a->channels,
+                    (long long)info.channels);
+    int64_t chunks = a->keep_rest ? ceil_div(info.frames, a->frames) : info.frames / a->frames;
     if (chunks)
         VEC_ADD(pool, a->files, a->n, a->cap, (AudioFile){ path, info, *n_chunks });
     *n_chunks += chunks;
@@ -217,7 +219,7 @@ Err audio_open(Pool *pool, const DataSpec *spec, DataSource **out)
     for (int32_t i = 0; i < a->n; i++)
         max_channels = a->files[i].info.channels > max_channels ? a->files[i].info.channels
                                                                 : max_channels;
-    size_t frames = (size_t)(a->frames + 1);  /* with carry, a frame of the previous chunk */
+    size_t frames = (size_t)(a->frames + 1); /* with carry, a frame of the previous chunk */
     size_t file_samples = frames * (size_t)max_channels;
     *out = NEW(pool, DataSource);
     **out = (DataSource){ .n_samples = n_chunks,
@@ -229,6 +231,7 @@ Err audio_open(Pool *pool, const DataSpec *spec, DataSource **out)
                           .work_bytes = work_size(file_samples * WAV_MAX_BYTES) +
                                         work_size(file_samples * sizeof(float)) +
                                         work_size(frames * (size_t)a->channels * sizeof(float)) };
+    TRY(source_fits(spec, *out));
     return audio_ranges(pool, a, (*out)->work_bytes);
 }
 
@@ -240,12 +243,12 @@ static Err tones_load(const DataSource *source, int64_t id, int64_t draw, void *
 {
     (void)draw;
     static const double chord[] = { 1, 1.25, 1.5, 2 };
-    const Audio *a = source->own;
-    Dice         dice = { sample_key(source, "tones", id), 0 };
-    float       *steps = work_take(work, (size_t)a->length * sizeof(float));
-    int          n_notes = 2 + dice_below(&dice, 2);
+    const Audio        *a = source->own;
+    Dice                dice = { sample_key(source, "tones", id), 0 };
+    float              *steps = work_take(work, (size_t)a->length * sizeof(float));
+    int                 n_notes = 2 + dice_below(&dice, 2);
     /* radians a frame */
-    double       base = 6.283185307179586 * (double)dice_range(&dice, 0.02f, 0.05f);
+    double              base = 6.283185307179586 * (double)dice_range(&dice, 0.02f, 0.05f);
     for (int64_t i = 0; i < a->length; i++)
         steps[i] = 0;
     for (int note = 0; note < n_notes; note++) {

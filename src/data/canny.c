@@ -15,8 +15,8 @@ static void canny_smooth(const float *rgb, int64_t h, int64_t w, float *grey, fl
     for (int i = -2; i <= 2; i++)
         sum += taps[i + 2] = expf(-(float)(i * i) / (2 * 1.4f * 1.4f));
     for (int64_t p = 0; p < h * w; p++)
-        grey[p] =
-            rintf(255 * (0.299f * rgb[3 * p] + 0.587f * rgb[3 * p + 1] + 0.114f * rgb[3 * p + 2]));
+        grey[p] = rintf(255 *
+                        (0.299f * rgb[3 * p] + 0.587f * rgb[3 * p + 1] + 0.114f * rgb[3 * p + 2]));
     for (int pass = 0; pass < 2; pass++)
         for (int64_t p = 0; p < h * w; p++) {
             float v = 0;
@@ -40,14 +40,14 @@ static void canny_slopes(const float *x, int64_t h, int64_t w, float *dx, float 
 {
     for (int64_t r = 0; r < h; r++)
         for (int64_t c = 0; c < w; c++) {
-            float right =
-                at(x, h, w, r - 1, c + 1) + 2 * at(x, h, w, r, c + 1) + at(x, h, w, r + 1, c + 1);
-            float left =
-                at(x, h, w, r - 1, c - 1) + 2 * at(x, h, w, r, c - 1) + at(x, h, w, r + 1, c - 1);
-            float below =
-                at(x, h, w, r + 1, c - 1) + 2 * at(x, h, w, r + 1, c) + at(x, h, w, r + 1, c + 1);
-            float above =
-                at(x, h, w, r - 1, c - 1) + 2 * at(x, h, w, r - 1, c) + at(x, h, w, r - 1, c + 1);
+            float right = at(x, h, w, r - 1, c + 1) + 2 * at(x, h, w, r, c + 1) +
+                          at(x, h, w, r + 1, c + 1);
+            float left = at(x, h, w, r - 1, c - 1) + 2 * at(x, h, w, r, c - 1) +
+                         at(x, h, w, r + 1, c - 1);
+            float below = at(x, h, w, r + 1, c - 1) + 2 * at(x, h, w, r + 1, c) +
+                          at(x, h, w, r + 1, c + 1);
+            float above = at(x, h, w, r - 1, c - 1) + 2 * at(x, h, w, r - 1, c) +
+                          at(x, h, w, r - 1, c + 1);
             dx[r * w + c] = right - left;
             dy[r * w + c] = below - above;
             strength[r * w + c] = fabsf(right - left) + fabsf(below - above);
@@ -84,7 +84,7 @@ void canny(const float *rgb, int64_t h, int64_t w, uint8_t *edges, Work *work)
     for (int64_t p = 0; p < h * w; p++) {
         edges[p] = 0;
         if (strength[p] > WEAK && is_ridge(strength, dx[p], dy[p], h, w, p / w, p % w)) {
-            edges[p] = 2;                    /* weak so far */
+            edges[p] = 2; /* weak so far */
             if (strength[p] > STRONG) {
                 edges[p] = 1;
                 stack[n++] = (int32_t)p;

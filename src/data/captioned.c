@@ -21,18 +21,19 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CLIP_MAX 1.001              /* 1, and a margin for rounding */
+enum { CAPTION_MAX = 1 << 20 }; /* bytes */
+#define CLIP_MAX 1.001          /* 1, and a margin for rounding */
 
 typedef struct Captioned {
-    const char  *name, *npy;         /* npy: the clip's file; NULL: it has frames */
+    const char  *name, *npy; /* npy: the clip's file; NULL: it has frames */
     const char **frames;
     int32_t      n_frames;
     const char  *caption;
-    float       *text;               /* embedding; NULL if the feed is absent */
+    float       *text; /* embedding; NULL if the feed is absent */
 } Captioned;
 
 typedef struct CaptionedClips {
-    int        clip, text;           /* indices in the spec, or -1 */
+    int        clip, text; /* indices in the spec, or -1 */
     int64_t    frames, height, width, channels, text_width;
     Captioned *list;
     int32_t    n, cap;
@@ -48,7 +49,7 @@ typedef struct CaptionedClips {
             for (int64_t x_ = 0; x_ < (c)->width; x_++)                                            \
                 for (int64_t ch = 0; ch < (c)->channels; ch++) {                                   \
                     int64_t y = y_ + up_, x = x_ + left_;                                          \
-                    bool in_ = y >= 0 && y < (h) && x >= 0 && x < (w);                             \
+                    bool    in_ = y >= 0 && y < (h) && x >= 0 && x < (w);                          \
                     (out)[(y_ * (c)->width + x_) * (c)->channels + ch] = in_ ? (__VA_ARGS__) : -1; \
                 }                                                                                  \
     } while (0)
@@ -76,10 +77,13 @@ static Err clip_frames(const CaptionedClips *c, const Captioned *item, float *to
 {
     size_t used = work->used;
     for (int64_t f = 0; f < c->frames; f++, work->used = used) {
-        Raster  r;
-        float  *out = to + f * c->height * c->width * c->channels;
-        TRY(image_open(item->frames[f < item->n_frames ? f : item->n_frames - 1], work, &r));
-        float  *all = work_take(work, (size_t)(r.height * r.width * c->channels) * sizeof *all);
+        Raster      r;
+        float      *out = to + f * c->height * c->width * c->channels;
+        const char *path = item->frames[f < item->n_frames ? f : item->n_frames - 1];
+        TRY(image_open(path, work, &r));
+        size_t bytes = (size_t)(r.height * r.width * c->channels) * sizeof(float);
+        TRY(work_left(work, path, work_size(bytes)));
+        float *all = work_take(work, bytes);
         raster_floats(&r, 0, 0, r.height, r.width, c->channels, all);
         PLACE_MIDDLE(c, out, r.height, r.width, all[(y * r.width + x) * c->channels + ch] * 2 - 1);
     }
@@ -115,11 +119,11 @@ static Err caption_read(Pool *pool, const CaptionedClips *c, const char *folder,
     size_t      n;
     if (!file_exists(path))
         return fail(E_FORMAT, "%s/%s has no caption: %s is missing", folder, item->name, path);
-    TRY(file_read(pool, path, &text, &n));
+    TRY(file_read_within(pool, path, CAPTION_MAX, &text, &n));
     size_t good = json_utf8_bytes(text, n);
     if (good < n)
         return fail(E_FORMAT, "%s is not UTF-8 text (byte %zu); save it as UTF-8", path, good);
-    if (!strncmp(text, "\xEF\xBB\xBF", 3))           /* a byte order mark */
+    if (!strncmp(text, "\xEF\xBB\xBF", 3)) /* a byte order mark */
         text += 3, n -= 3;
     while (n && strchr(" \t\r\n", text[n - 1]))
         text[--n] = '\0';
@@ -206,13 +210,15 @@ Err captioned_open(Pool *pool, const DataSpec *spec, DataSource **out)
     for (int i = 0; i < n; i++)
         TRY(captioned_add(pool, c, spec->path, names[i]));
     if (!c->n)
-        return files_none(pool, spec->path, "clips: folders NAME of frames (.png, .jpg) or "
+        return files_none(pool, spec->path,
+                          "clips: folders NAME of frames (.png, .jpg) or "
                           "files NAME.npy, each with a caption NAME.txt");
     *out = NEW(pool, DataSource);
     **out = (DataSource){ .n_samples = c->n,
                           .load = captioned_load,
                           .about = captioned_about,
                           .own = c,
+                          .largest = c->largest.path,
                           .work_bytes = image_open_work(&c->largest) + work_size(c->npy_bytes) +
                                         work_size((size_t)(c->largest.pixels * c->channels) *
                                                   sizeof(float)) };
@@ -239,9 +245,9 @@ static Err captioned_shapes_load(const DataSource *source, int64_t id, int64_t d
     (void)draw;
     (void)work;
     const CaptionedClips *c = source->own;
-    Dice  dice = { sample_key(source, "captioned-shapes", id), 0 };
-    Form  form = (Form)(id / COLOURS % FORM_COUNT);
-    float rgb[3], across = dice_range(&dice, 0.48f, 0.52f);
+    Dice                  dice = { sample_key(source, "captioned-shapes", id), 0 };
+    Form                  form = (Form)(id / COLOURS % FORM_COUNT);
+    float                 rgb[3], across = dice_range(&dice, 0.48f, 0.52f);
     float start = dice_range(&dice, 0.23f, 0.27f), radius = dice_range(&dice, 0.25f, 0.27f);
     radius *= (float)(c->height < c->width ? c->height : c->width);
     draw_hue((float)(id % COLOURS) / COLOURS, rgb);

@@ -17,12 +17,12 @@ typedef struct Sequence {
     const char **frames;
     int32_t      n, cap;
     int64_t      height, width;
-    int64_t      first_clip, first_frame;    /* of the sequence; of its first clip */
+    int64_t      first_clip, first_frame; /* of the sequence; of its first clip */
     bool         range;
 } Sequence;
 
 typedef struct Clips {
-    int       observed, future, mask;        /* indices in the spec, or -1 */
+    int       observed, future, mask; /* indices in the spec, or -1 */
     int64_t   n_observed, n_future, height, width, channels;
     Sequence *sequences;
     int32_t   n, cap;
@@ -55,6 +55,10 @@ static Err range_load(const Clips *c, const char *path, float *to, uint8_t *mask
             n = c->height * c->width;
     if (metres.count != h * w || metres.count > c->npy_pixels)
         return fail(E_IO, "%s has changed since the run began; restart the run", path);
+    TRY(work_left(work, path,
+                  work_size((size_t)metres.count * sizeof(float)) +
+                      work_size((size_t)n * sizeof(float)) + work_size((size_t)metres.count) +
+                      image_resize_work(h, w, 1, c->height, c->width)));
     float *all = work_take(work, (size_t)metres.count * sizeof *all),
           *fit = work_take(work, (size_t)n * sizeof *fit);
     uint8_t *valid = work_take(work, (size_t)metres.count);
@@ -66,7 +70,7 @@ static Err range_load(const Clips *c, const char *path, float *to, uint8_t *mask
     for (int64_t i = 0; i < n; i++) {
         for (int64_t ch = 0; ch < c->channels; ch++)
             to[i * c->channels + ch] = fit[i] < -1 ? -1 : fit[i] > 1 ? 1 : fit[i];
-        if (mask) {                          /* the nearest pixel's */
+        if (mask) { /* the nearest pixel's */
             int64_t y = (2 * (i / c->width) + 1) * h / (2 * c->height);
             int64_t x = (2 * (i % c->width) + 1) * w / (2 * c->width);
             mask[i] = valid[y * w + x];
@@ -86,9 +90,9 @@ static Err clips_load(const DataSource *source, int64_t id, int64_t draw, void *
     (void)draw;
     const Clips    *c = source->own;
     const Sequence *s = clips_sequence(c, id);
-    int64_t length = c->n_observed + c->n_future,
+    int64_t         length = c->n_observed + c->n_future,
             first = s->first_frame + (id - s->first_clip) * length;
-    size_t          used = work->used;
+    size_t used = work->used;
     for (int64_t k = 0; k < length; k++, work->used = used) {
         float   *out = clip_frame(c, k, to);
         uint8_t *mask = clip_mask(c, k, to);
@@ -130,6 +134,7 @@ static Err frame_look(Clips *c, const char *path, bool range, int64_t *height, i
     size_t    bytes;
     if (!range) {
         TRY(image_look(path, &info));
+        info.path = path;
         largest_note(&c->largest, &info);
         *height = info.height;
         *width = info.width;
@@ -179,8 +184,7 @@ static Err clips_walk(Pool *pool, Clips *c, const char *folder, int depth)
         if (folder_within(folder, path)) {
             TRY(folder_deeper(&deeper, path));
             TRY(clips_walk(pool, c, path, deeper));
-        } else if ((image_name(names[i]) || name_ends(names[i], ".npy")) &&
-                   !folder_exists(path)) {
+        } else if ((image_name(names[i]) || name_ends(names[i], ".npy")) && !folder_exists(path)) {
             TRY(sequence_add(pool, c, &s, path));
         }
     }
@@ -281,8 +285,8 @@ Err clips_open(Pool *pool, const DataSpec *spec, DataSource **out)
                           .group = clips_group,
                           .about = clips_about,
                           .own = c,
-                          .work_bytes = image_work(&c->largest, c->height, c->width) +
-                                        range_work };
+                          .largest = c->largest.path,
+                          .work_bytes = image_work(&c->largest, c->height, c->width) + range_work };
     return OK;
 }
 
@@ -290,7 +294,10 @@ Err clips_open(Pool *pool, const DataSpec *spec, DataSource **out)
 
 enum { OBJECTS = 3, STREET_METRES = 60 };
 
-typedef struct MovingObject { float x, y, speed, radius, metres; int form; } MovingObject;
+typedef struct MovingObject {
+    float x, y, speed, radius, metres;
+    int   form;
+} MovingObject;
 
 /* A street that is nearer towards the bottom, and boxes and discs that pass by. 4% of the beams do
  * not return, and none returns from the sky. */
@@ -322,7 +329,7 @@ static Err moving_load(const DataSource *source, int64_t id, int64_t draw, void 
             r = r > STREET_METRES || r < 0 ? STREET_METRES : r;
             for (int i = 0; i < OBJECTS; i++) {
                 float dx = x - objects[i].x - objects[i].speed * (float)k;
-                dx -= w * floorf(dx / w + 0.5f);             /* the view is a full circle */
+                dx -= w * floorf(dx / w + 0.5f); /* the view is a full circle */
                 Form form = objects[i].form ? FORM_BOX : FORM_DISC;
                 if (objects[i].metres < r &&
                     draw_form(form, dx, y - objects[i].y, objects[i].radius) > 0.5f) {

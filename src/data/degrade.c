@@ -54,8 +54,8 @@ void kernel_blur(Dice *dice, float sigma_max, Kernel2 *k)
     /* Probabilities of isotropic and anisotropic Gaussians, and of their generalised and plateau
      * forms. */
     static const float share[] = { 0.45f, 0.25f, 0.12f, 0.03f, 0.12f, 0.03f };
-    float u = dice_unit(dice);
-    int   kind = 0;
+    float              u = dice_unit(dice);
+    int                kind = 0;
     while (kind < 5 && u >= share[kind])
         u -= share[kind++];
     double s1 = (double)dice_range(dice, 0.2f, sigma_max),
@@ -113,7 +113,7 @@ static void add_noise(float *x, int64_t pixels, Dice *dice, float sigma_max, flo
     float     scale = gaussian ? dice_range(dice, 1, sigma_max) / 255
                                : dice_range(dice, 0.05f, poisson_max);
     RandomKey key = dice->key;
-    uint64_t  first = (dice->next + 3) / 4 * 4 + 1024;       /* beyond the numbers for choices */
+    uint64_t  first = (dice->next + 3) / 4 * 4 + 1024; /* beyond the numbers for choices */
     for (int64_t p = 0; p < pixels; p++) {
         float light = 0.299f * x[3 * p] + 0.587f * x[3 * p + 1] + 0.114f * x[3 * p + 2];
         for (int c = 0; c < 3; c++) {
@@ -133,7 +133,7 @@ static float draw_scale(Dice *dice, float up, float down, float min, float max)
     return u < up ? dice_range(dice, 1, max) : u < up + down ? dice_range(dice, min, 1) : 1;
 }
 
-typedef struct DegradeStage {        /* the image so far, and room for the next stage's */
+typedef struct DegradeStage { /* the image so far, and room for the next stage's */
     float  *now, *next;
     int64_t h, w;
     Work   *work;
@@ -169,7 +169,7 @@ static void stage_jpeg(DegradeStage *s, Dice *dice, int min_quality, int max_qua
     jpeg_loss(s->now, s->h, s->w, min_quality + dice_below(dice, max_quality - min_quality + 1));
 }
 
-enum { SMALLER = 4 };                /* the degraded image has 1/4 of the side */
+enum { SMALLER = 4 }; /* the degraded image has 1/4 of the side */
 
 void degrade(const float *good, int64_t h, int64_t w, float *bad, Dice *dice, Work *work)
 {
@@ -180,9 +180,9 @@ void degrade(const float *good, int64_t h, int64_t w, float *bad, Dice *dice, Wo
                        .h = h,
                        .w = w,
                        .work = work };
-    Kernel2 kernel;
+    Kernel2      kernel;
     memcpy(s.now, good, (size_t)(h * w * 3) * sizeof *good);
-    if (dice_unit(dice) >= 0.01f) {          /* 1% are only resized */
+    if (dice_unit(dice) >= 0.01f) { /* 1% are only resized */
         kernel_blur(dice, 3, &kernel);
         stage_blur(&s, &kernel);
         float scale = draw_scale(dice, 0.2f, 0.7f, 0.3f, 1.5f);
@@ -212,7 +212,7 @@ void degrade(const float *good, int64_t h, int64_t w, float *bad, Dice *dice, Wo
     } else
         stage_resize(&s, h / SMALLER, w / SMALLER, RESIZE_CUBIC);
     stage_resize(&s, h, w, RESIZE_CUBIC);
-    for (int64_t i = 0; i < h * w * 3; i++)              /* rounded as if stored in bytes */
+    for (int64_t i = 0; i < h * w * 3; i++) /* rounded as if stored in bytes */
         bad[i] = rintf(clamp01(s.now[i]) * 255) / 255;
     work->used = used;
 }

@@ -10,7 +10,10 @@
 
 enum { KERNEL_MAX = 21 };
 
-typedef struct Kernel2 { int size; float at[KERNEL_MAX * KERNEL_MAX]; } Kernel2;   /* sums to 1 */
+typedef struct Kernel2 {
+    int   size;
+    float at[KERNEL_MAX * KERNEL_MAX];
+} Kernel2; /* sums to 1 */
 
 /* A random blur with deviations up to sigma_max, sometimes an ideal low-pass filter (sinc). */
 void kernel_blur(Dice *dice, float sigma_max, Kernel2 *kernel);

@@ -5,7 +5,7 @@
 
 const char *const form_names[FORM_COUNT] = { "disc", "box", "ring", "cross", "triangle" };
 
-static float coverage(float distance)        /* of a pixel so far outside the edge */
+static float coverage(float distance) /* of a pixel so far outside the edge */
 {
     return distance <= -0.5f ? 1 : distance >= 0.5f ? 0 : 0.5f - distance;
 }
@@ -14,16 +14,12 @@ float draw_form(Form form, float dx, float dy, float radius)
 {
     float far = sqrtf(dx * dx + dy * dy), ax = fabsf(dx), ay = fabsf(dy);
     switch (form) {
-    case FORM_BOX:
-        return coverage(fmaxf(ax, ay) - 0.8f * radius);
-    case FORM_RING:
-        return coverage(fabsf(far - 0.75f * radius) - 0.25f * radius);
-    case FORM_CROSS:
-        return coverage(fmaxf(fminf(ax, ay) - 0.3f * radius, fmaxf(ax, ay) - radius));
-    case FORM_TRIANGLE:                      /* point up */
+    case FORM_BOX: return coverage(fmaxf(ax, ay) - 0.8f * radius);
+    case FORM_RING: return coverage(fabsf(far - 0.75f * radius) - 0.25f * radius);
+    case FORM_CROSS: return coverage(fmaxf(fminf(ax, ay) - 0.3f * radius, fmaxf(ax, ay) - radius));
+    case FORM_TRIANGLE: /* point up */
         return coverage(fmaxf(dy - 0.6f * radius, 0.866f * ax - 0.5f * dy - 0.5f * radius));
-    default:
-        return coverage(far - radius);
+    default: return coverage(far - radius);
     }
 }
 

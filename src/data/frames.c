@@ -7,10 +7,17 @@
 #include <math.h>
 #include <string.h>
 
-float npy_number(const Npy *a, int64_t i)    /* memcpy: numbers need not be aligned */
+float npy_number(const Npy *a, int64_t i) /* memcpy: numbers need not be aligned */
 {
     const char *at = (const char *)a->data + i * (int64_t)npy_type_bytes(a->type);
-    union { double d; float f; uint16_t u2; int16_t i2; int32_t i4; int64_t i8; } x;
+    union {
+        double   d;
+        float    f;
+        uint16_t u2;
+        int16_t  i2;
+        int32_t  i4;
+        int64_t  i8;
+    } x;
     switch (a->type) {
     case NPY_F8: memcpy(&x.d, at, 8); return (float)x.d;
     case NPY_F2: convert_rows(F32, &x.f, F16, memcpy(&x.u2, at, 2), 1); return x.f;
@@ -21,7 +28,7 @@ float npy_number(const Npy *a, int64_t i)    /* memcpy: numbers need not be alig
     case NPY_I1: return (float)*(const int8_t *)at;
     case NPY_U1: return (float)*(const uint8_t *)at;
     case NPY_B1: return (float)(*at != 0);
-    default:     memcpy(&x.f, at, 4); return x.f;
+    default: memcpy(&x.f, at, 4); return x.f;
     }
 }
 
@@ -35,11 +42,10 @@ Err npy_within(const char *path, const Npy *a, double max)
     for (int64_t i = 0; i < a->count; i++) {
         double x = (double)npy_number(a, i);
         if (!(fabs(x) <= max))
-            return isfinite(x)
-                       ? fail(E_FORMAT, "%s holds %g; its numbers must be within -%g..%g", path, x,
-                              floor(max), floor(max))
-                       : fail(E_FORMAT, "%s: number %lld is not finite (%g)", path, (long long)i,
-                              x);
+            return isfinite(x) ? fail(E_FORMAT, "%s holds %g; its numbers must be within -%g..%g",
+                                      path, x, floor(max), floor(max))
+                               : fail(E_FORMAT, "%s: number %lld is not finite (%g)", path,
+                                      (long long)i, x);
     }
     return OK;
 }

@@ -5,7 +5,7 @@
 #include "base/npy.h"
 #include "data/image.h"
 
-float npy_number(const Npy *array, int64_t i);       /* one number of an array of any type */
+float npy_number(const Npy *array, int64_t i); /* one number of an array of any type */
 bool  npy_floats(const Npy *array);
 
 /* E_FORMAT if a number of the array is NaN or outside -max..max. */

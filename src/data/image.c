@@ -2,6 +2,7 @@
 #include "data/image.h"
 
 #include "base/file.h"
+#include "base/int_math.h"
 #include "data/jpeg.h"
 #include "data/png.h"
 
@@ -35,7 +36,7 @@ static int64_t filter_taps(ResizeKind kind, int64_t i, int64_t from, int64_t to,
     double  reach = filter_reach(kind) * wide, sum = 0;
     int64_t first = (int64_t)fmax(floor(centre - reach + 0.5), 0);
     int64_t end = (int64_t)fmin(floor(centre + reach + 0.5), (double)from);
-    if (end <= first) {                      /* a box that contains no pixel's centre */
+    if (end <= first) { /* a box that contains no pixel's centre */
         first = (int64_t)fmin(floor(centre), (double)from - 1);
         end = first + 1;
     }
@@ -60,7 +61,7 @@ void image_resize(const float *from, int64_t h, int64_t w, int64_t channels, flo
                   int64_t to_h, int64_t to_w, ResizeKind kind, Work *work)
 {
     size_t  used = work->used;
-    float  *half = work_take(work, (size_t)(h * to_w * channels) * sizeof(float));  /* (h, to_w) */
+    float  *half = work_take(work, (size_t)(h * to_w * channels) * sizeof(float)); /* (h, to_w) */
     float  *weights = work_take(work, (size_t)(4 * (h + w) + 16) * sizeof(float));
     int64_t n, row = to_w * channels;
     for (int64_t x = 0; x < to_w; x++) {
@@ -95,17 +96,16 @@ Err channels_check(const char *kind, Shape shape)
                       kind, (long long)c);
 }
 
-static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
-
 void largest_note(ImageInfo *max, const ImageInfo *info)
 {
-    *max = (ImageInfo){ .width = (int64_t)larger((size_t)max->width, (size_t)info->width),
-                        .height = (int64_t)larger((size_t)max->height, (size_t)info->height),
-                        .pixels = (int64_t)larger((size_t)max->pixels, (size_t)info->pixels),
+    *max = (ImageInfo){ .width = int_max(max->width, info->width),
+                        .height = int_max(max->height, info->height),
+                        .pixels = int_max(max->pixels, info->pixels),
                         .channels = max->channels > info->channels ? max->channels : info->channels,
                         .depth = max->depth > info->depth ? max->depth : info->depth,
-                        .bytes = larger(max->bytes, info->bytes),
-                        .room = larger(max->room, info->room) };
+                        .bytes = size_max(max->bytes, info->bytes),
+                        .room = size_max(max->room, info->room),
+                        .path = info->pixels > max->pixels ? info->path : max->path };
 }
 
 static const char *const image_endings[] = { ".png", ".jpg", ".jpeg", ".jfif", NULL };
@@ -136,9 +136,7 @@ Err image_look(const char *path, ImageInfo *info)
     bool    jpeg = false;
     Err     err = file_map(pool, path, &file);
     err = err ? err : image_format(path, file.bytes, file.n, &jpeg);
-    err = err    ? err
-          : jpeg ? jpeg_parse(path, file.bytes, file.n, info)
-                 : png_look(path, info);
+    err = err ? err : jpeg ? jpeg_parse(path, file.bytes, file.n, info) : png_look(path, info);
     pool_free(pool);
     return err;
 }
@@ -151,6 +149,7 @@ Err image_list(Pool *pool, const char *path, ImageList *list)
     for (int32_t i = 0; i < files.n; i++) {
         ImageInfo info;
         TRY(image_look(files.paths[i], &info));
+        info.path = files.paths[i];
         largest_note(&list->largest, &info);
     }
     return OK;
@@ -173,14 +172,13 @@ Err image_open(const char *path, Work *work, Raster *out)
 
 size_t image_work(const ImageInfo *largest, int64_t height, int64_t width)
 {
-    size_t max_h = larger((size_t)largest->height, (size_t)height),
-           max_w = larger((size_t)largest->width, (size_t)width);
+    int64_t max_h = int_max(largest->height, height), max_w = int_max(largest->width, width);
     return image_open_work(largest) + work_size((size_t)largest->pixels * 3 * sizeof(float)) +
-           image_resize_work((int64_t)max_h, (int64_t)max_w, 3, height, width);
+           image_resize_work(max_h, max_w, 3, height, width);
 }
 
 Err image_load(const char *path, int64_t height, int64_t width, int64_t channels, float *to,
-                 Work *work)
+               Work *work)
 {
     size_t used = work->used;
     Raster r;
@@ -188,11 +186,15 @@ Err image_load(const char *path, int64_t height, int64_t width, int64_t channels
     if (r.height == height && r.width == width)
         raster_floats(&r, 0, 0, height, width, channels, to);
     else {
-        float *all = work_take(work, (size_t)(r.height * r.width * channels) * sizeof(float));
+        size_t bytes = (size_t)(r.height * r.width * channels) * sizeof(float);
+        TRY(work_left(work, path,
+                      work_size(bytes) +
+                          image_resize_work(r.height, r.width, channels, height, width)));
+        float *all = work_take(work, bytes);
         raster_floats(&r, 0, 0, r.height, r.width, channels, all);
         image_resize(all, r.height, r.width, channels, to, height, width, RESIZE_CUBIC, work);
         for (int64_t i = 0; i < height * width * channels; i++)
-            to[i] = clamp01(to[i]);          /* a cubic filter overshoots */
+            to[i] = clamp01(to[i]); /* a cubic filter overshoots */
     }
     work->used = used;
     return OK;

@@ -7,25 +7,28 @@
 #include "data/raster.h"
 
 #include "base/file.h"
+#include "base/int_math.h"
 
 #include <string.h>
 
 #ifdef HAVE_PNG
-#include <png.h>
+#include "data/png_hooks.h"
 
 const char *const image_ending = ".png";
 
-enum { PNG_LEVEL = 3 };              /* of zlib's 1..9: a training run waits for its images */
-enum {                               /* what libpng and zlib allocate: states and window; rows */
-    WRITER_BYTES = 512 * 1024, WRITER_ROWS = 8, WRITER_ALIGN = 16
+enum { PNG_LEVEL = 3 }; /* of zlib's 1..9: a training run waits for its images */
+enum {                  /* what libpng and zlib allocate: states and window; rows */
+       WRITER_BYTES = 512 * 1024,
+       WRITER_ROWS = 8,
+       WRITER_ALIGN = 16
 };
 
 typedef struct PngWriter {
-    Pool    *pool;
-    char    *block;
-    size_t   used, size;             /* of the block */
-    FileOut *out;                    /* NULL: nothing is written */
-    char     reason[128];            /* why libpng gave up */
+    Pool     *pool;
+    char     *block;
+    size_t    used, size; /* of the block */
+    FileOut  *out;        /* NULL: nothing is written */
+    PngReason reason;
 } PngWriter;
 
 static png_voidp writer_alloc(png_structp png, size_t n)
@@ -34,28 +37,9 @@ static png_voidp writer_alloc(png_structp png, size_t n)
     size_t     at = w->used;
     if (n > w->size - at)
         return pool_alloc(w->pool, n, 1);
-    w->used += (n + WRITER_ALIGN - 1) / WRITER_ALIGN * WRITER_ALIGN;
+    w->used += align_bytes(n, WRITER_ALIGN);
     w->used = w->used < w->size ? w->used : w->size;
     return w->block + at;
-}
-
-static void writer_free(png_structp png, png_voidp at)       /* freed with the pool */
-{
-    (void)png;
-    (void)at;
-}
-
-static void writer_error(png_structp png, png_const_charp text)
-{
-    PngWriter *w = png_get_error_ptr(png);
-    strncpy(w->reason, text, sizeof w->reason - 1);
-    png_longjmp(png, 1);
-}
-
-static void writer_warning(png_structp png, png_const_charp text)
-{
-    (void)png;
-    (void)text;
 }
 
 static void writer_add(png_structp png, png_bytep bytes, size_t n)
@@ -68,12 +52,13 @@ static void writer_add(png_structp png, png_bytep bytes, size_t n)
 static void writer_flush(png_structp png) { (void)png; }
 
 static bool writer_run(PngWriter *w, const unsigned char *pixels, int64_t height, int64_t width,
-                       int channels)         /* false: w->reason says why */
+                       int channels) /* false: w->reason says why */
 {
-    png_structp png = png_create_write_struct_2(PNG_LIBPNG_VER_STRING, w, writer_error,
-                                                writer_warning, w, writer_alloc, writer_free);
+    png_structp png = png_create_write_struct_2(PNG_LIBPNG_VER_STRING, &w->reason, png_give_up,
+                                                png_ignore_warning, w, writer_alloc,
+                                                png_keep_memory);
     if (!png) {
-        strcpy(w->reason, "libpng could not start");
+        strcpy(w->reason.text, "libpng could not start");
         return false;
     }
     if (setjmp(png_jmpbuf(png)))
@@ -100,7 +85,7 @@ static Err image_encode(Pool *pool, const char *path, FileOut *out, const unsign
     return writer_run(&w, pixels, height, width, channels)
                ? OK
                : fail(E_IO, "%s cannot be written as a PNG of %lld x %lld pixels: %s", path,
-                      (long long)width, (long long)height, w.reason);
+                      (long long)width, (long long)height, w.reason.text);
 }
 #else
 const char *const image_ending = ".pnm";
@@ -120,7 +105,7 @@ static Err image_encode(Pool *pool, const char *path, FileOut *out, const unsign
 #endif
 
 Err image_write_in(Pool *parent, const char *path, const unsigned char *pixels, int64_t height,
-                 int64_t width, int channels)
+                   int64_t width, int channels)
 {
     const char *name = path ? path : "an image";
     FileOut     out;
@@ -139,7 +124,7 @@ Err image_write_in(Pool *parent, const char *path, const unsigned char *pixels, 
 }
 
 Err image_write(const char *path, const unsigned char *pixels, int64_t height, int64_t width,
-              int channels)
+                int channels)
 {
     return image_write_in(NULL, path, pixels, height, width, channels);
 }

@@ -8,18 +8,37 @@
  * exist before step 1, and the memory of an image must be guessed, since the library does not say
  * beforehand what it will need. By default it also decodes half of the damaged files that are
  * refused here. Pixels are equal to its own (tests/py/test_jpeg.py). */
+#include "base/int_math.h"
 #include "data/jpeg_int.h"
 
 #include <string.h>
 
-enum {                               /* markers, after their FF */
-    TEM = 0x01, SOF0 = 0xC0, SOF2 = 0xC2, DHT = 0xC4, DAC = 0xCC, SOF15 = 0xCF, RST0 = 0xD0,
-    RST7 = 0xD7, SOI = 0xD8, EOI = 0xD9, SOS = 0xDA, DQT = 0xDB, DNL = 0xDC, DRI = 0xDD,
-    DHP = 0xDE, EXP = 0xDF, APP0 = 0xE0, APP14 = 0xEE
+enum { /* markers, after their FF */
+       TEM = 0x01,
+       SOF0 = 0xC0,
+       SOF2 = 0xC2,
+       DHT = 0xC4,
+       DAC = 0xCC,
+       SOF15 = 0xCF,
+       RST0 = 0xD0,
+       RST7 = 0xD7,
+       SOI = 0xD8,
+       EOI = 0xD9,
+       SOS = 0xDA,
+       DQT = 0xDB,
+       DNL = 0xDC,
+       DRI = 0xDD,
+       DHP = 0xDE,
+       EXP = 0xDF,
+       APP0 = 0xE0,
+       APP14 = 0xEE
 };
 enum { SMALL_BYTES = 64 * 1024, MCU_BLOCKS_MAX = 10 };
 
-typedef struct Segment { const unsigned char *at; size_t n; } Segment;
+typedef struct Segment {
+    const unsigned char *at;
+    size_t               n;
+} Segment;
 
 Err jpeg_damaged(const Jpeg *j, const char *how)
 {
@@ -34,8 +53,10 @@ static Err jpeg_truncated(const Jpeg *j)
 
 static Err jpeg_unsupported(const Jpeg *j, const char *what)
 {
-    return fail(E_FORMAT, "%s is a JPEG with %s, which is not read: convert it to PNG, or to a "
-                "plain JPEG of 8 bits in grey or colour", j->name, what);
+    return fail(E_FORMAT,
+                "%s is a JPEG with %s, which is not read: convert it to PNG, or to a "
+                "plain JPEG of 8 bits in grey or colour",
+                j->name, what);
 }
 
 static int big_endian16(const unsigned char *p) { return p[0] << 8 | p[1]; }
@@ -97,7 +118,7 @@ static Err huffman_tables(Jpeg *j, Segment s)
         memset(h->symbols, 0, sizeof h->symbols);
         memcpy(h->symbols, s.at + 17, n);
         for (size_t i = 0; i < n && !ac; i++)
-            if (h->symbols[i] > 15)          /* a DC symbol is a number of bits */
+            if (h->symbols[i] > 15) /* a DC symbol is a number of bits */
                 return jpeg_damaged(j, "its Huffman tables are malformed");
         if (!huffman_build(h, s.at + 1))
             return jpeg_damaged(j, "a Huffman table has more codes than their lengths allow");
@@ -109,8 +130,6 @@ static Err huffman_tables(Jpeg *j, Segment s)
 
 /* ---- the frame ---- */
 
-static int64_t ceil_div(int64_t x, int64_t by) { return (x + by - 1) / by; }
-
 static Err frame_components(Jpeg *j, const unsigned char *at)
 {
     for (int i = 0; i < j->n_components; i++, at += 3) {
@@ -119,7 +138,7 @@ static Err frame_components(Jpeg *j, const unsigned char *at)
         memset(p->known, -1, sizeof p->known);
         if (p->h < 1 || p->h > 4 || p->v < 1 || p->v > 4 || p->quant_at >= JPEG_TABLES)
             return jpeg_damaged(j, "its frame header is malformed");
-        if (j->n_components == 1)            /* sampling factors mean nothing here */
+        if (j->n_components == 1) /* sampling factors mean nothing here */
             p->h = p->v = 1;
         j->h_max = p->h > j->h_max ? p->h : j->h_max;
         j->v_max = p->v > j->v_max ? p->v : j->v_max;
@@ -142,11 +161,22 @@ static Err frame_components(Jpeg *j, const unsigned char *at)
 
 static Err frame_header(Jpeg *j, int marker, Segment s)
 {
-    static const char *const kinds[16] = {
-        NULL, NULL, NULL, "lossless coding", NULL, "hierarchical coding", "hierarchical coding",
-        "hierarchical coding", "an extension", "arithmetic coding", "arithmetic coding",
-        "arithmetic coding", NULL, "arithmetic coding", "arithmetic coding", "arithmetic coding"
-    };
+    static const char *const kinds[16] = { NULL,
+                                           NULL,
+                                           NULL,
+                                           "lossless coding",
+                                           NULL,
+                                           "hierarchical coding",
+                                           "hierarchical coding",
+                                           "hierarchical coding",
+                                           "an extension",
+                                           "arithmetic coding",
+                                           "arithmetic coding",
+                                           "arithmetic coding",
+                                           NULL,
+                                           "arithmetic coding",
+                                           "arithmetic coding",
+                                           "arithmetic coding" };
     if (kinds[marker & 15])
         return jpeg_unsupported(j, kinds[marker & 15]);
     if (j->n_components || s.n < 6 || s.n != 6 + 3 * (size_t)s.at[5])
@@ -157,8 +187,8 @@ static Err frame_header(Jpeg *j, int marker, Segment s)
         return jpeg_unsupported(j, s.at[0] == 12 ? "12 bits a sample"
                                                  : "samples of neither 8 nor 12 bits");
     if (n != 1 && n != 3)
-        return jpeg_unsupported(j, n == 4 ? "four colours (CMYK)"
-                                          : "neither one component nor three");
+        return jpeg_unsupported(j,
+                                n == 4 ? "four colours (CMYK)" : "neither one component nor three");
     j->height = big_endian16(s.at + 1);
     j->width = big_endian16(s.at + 3);
     if (!j->height)
@@ -212,14 +242,14 @@ static Err segments_read(Jpeg *j, Segment *s)
         if (j->bytes[j->at] != 0xFF)
             return jpeg_damaged(j, "there are stray bytes between its segments");
         int marker = j->bytes[++j->at];
-        if (marker == 0xFF)                  /* fill bytes may precede a marker */
+        if (marker == 0xFF) /* fill bytes may precede a marker */
             continue;
         j->at++;
         *s = (Segment){ 0 };
         if (marker == EOI)
             return j->n_components ? OK : jpeg_damaged(j, "it has no image");
         if (marker == TEM || (marker >= RST0 && marker <= RST7))
-            continue;                        /* no meaning here; some programs write them */
+            continue; /* no meaning here; some programs write them */
         if (marker < SOF0 || marker == SOI)
             return jpeg_damaged(j, "there is a misplaced marker between its segments");
         size_t length = j->n - j->at < 2 ? 0 : (size_t)big_endian16(j->bytes + j->at);
@@ -318,7 +348,7 @@ static Err component_begin(const Jpeg *j, const JpegScan *scan, JpegComponent *p
             return jpeg_damaged(j, "a scan repeats coefficients or refines missing ones");
         p->known[k] = (int8_t)scan->low;
     }
-    if (scan->first || scan->high)           /* not the component's first scan */
+    if (scan->first || scan->high) /* not the component's first scan */
         return OK;
     if (!j->has_quant[p->quant_at])
         return jpeg_damaged(j, "a quantisation table is missing");
@@ -355,7 +385,7 @@ static Err scan_header(Jpeg *j, Segment s, JpegScan *scan)
         scan->ac[scan->n] = &j->ac[at[1] & 15];
         scan->components[scan->n++] = p;
     }
-    if (j->progressive) {                    /* a sequential scan has all coefficients */
+    if (j->progressive) { /* a sequential scan has all coefficients */
         scan->first = rest[0];
         scan->last = rest[1];
         scan->high = rest[2] >> 4;
@@ -382,7 +412,7 @@ static void components_take(Jpeg *j, Work *work)
 {
     for (int i = 0; i < j->n_components; i++) {
         JpegComponent *p = &j->components[i];
-        size_t    samples = (size_t)(p->stride * p->rows) * 64;
+        size_t         samples = (size_t)(p->stride * p->rows) * 64;
         p->plane = work_take(work, samples);
         if (j->progressive) {
             p->blocks = work_take(work, samples * sizeof *p->blocks);
@@ -391,7 +421,7 @@ static void components_take(Jpeg *j, Work *work)
     }
 }
 
-static void component_samples(const JpegComponent *p)        /* of a progressive image */
+static void component_samples(const JpegComponent *p) /* of a progressive image */
 {
     for (int64_t y = 0; y < p->down; y++)
         for (int64_t x = 0; x < p->across; x++)
@@ -419,7 +449,8 @@ Err jpeg_decode(const char *name, const unsigned char *bytes, size_t n, Work *wo
     for (int i = 0; i < j.n_components && j.progressive; i++)
         component_samples(&j.components[i]);
     jpeg_pixels(&j, work, pixels);
-    *out = (Raster){ .height = j.height, .width = j.width, .channels = j.n_components, .depth = 8,
-                     .at = pixels };
+    *out = (Raster){
+        .height = j.height, .width = j.width, .channels = j.n_components, .depth = 8, .at = pixels
+    };
     return OK;
 }

@@ -11,7 +11,7 @@
 
 #include "data/raster.h"
 
-enum { JPEG_FIRST = 0xFF };          /* the first byte of every JPEG file */
+enum { JPEG_FIRST = 0xFF }; /* the first byte of every JPEG file */
 
 Err jpeg_parse(const char *name, const unsigned char *bytes, size_t n, ImageInfo *info);
 Err jpeg_decode(const char *name, const unsigned char *bytes, size_t n, Work *work, Raster *out);

@@ -9,28 +9,28 @@ enum { JPEG_TABLES = 4, JPEG_COMPONENTS = 3, HUFFMAN_FAST = 9 };
 
 typedef struct Huffman {
     bool     present;
-    uint16_t fast[1 << HUFFMAN_FAST];    /* by next bits: length << 8 | symbol; 0: longer code */
-    uint32_t end[17];                    /* by length: the first 16 bits beyond its codes */
-    int32_t  skip[17];                   /* by length: index of a code's symbol, minus the code */
+    uint16_t fast[1 << HUFFMAN_FAST]; /* by next bits: length << 8 | symbol; 0: longer code */
+    uint32_t end[17];                 /* by length: the first 16 bits beyond its codes */
+    int32_t  skip[17];                /* by length: index of a code's symbol, minus the code */
     uint8_t  symbols[256];
 } Huffman;
 
 typedef struct JpegComponent {
-    int      id, h, v;                   /* sampling factors */
+    int      id, h, v; /* sampling factors */
     int      quant_at;
-    uint16_t quant[64];                  /* as of the component's first scan; rows of 8 */
-    int64_t  width, height;              /* samples within the image */
-    int64_t  across, down;               /* blocks that hold them */
-    int64_t  stride, rows;               /* blocks of whole MCUs, as interleaved scans have them */
-    uint8_t *plane;                      /* (8 rows, 8 stride) */
-    int16_t *blocks;                     /* progressive: (rows, stride, 64), rows of 8; else NULL */
-    int8_t   known[64];                  /* by zigzag index: low bits still missing; -1: all */
+    uint16_t quant[64];     /* as of the component's first scan; rows of 8 */
+    int64_t  width, height; /* samples within the image */
+    int64_t  across, down;  /* blocks that hold them */
+    int64_t  stride, rows;  /* blocks of whole MCUs, as interleaved scans have them */
+    uint8_t *plane;         /* (8 rows, 8 stride) */
+    int16_t *blocks;        /* progressive: (rows, stride, 64), rows of 8; else NULL */
+    int8_t   known[64];     /* by zigzag index: low bits still missing; -1: all */
 } JpegComponent;
 
 typedef struct JpegScan {
-    JpegComponent      *components[JPEG_COMPONENTS];
+    JpegComponent *components[JPEG_COMPONENTS];
     const Huffman *dc[JPEG_COMPONENTS], *ac[JPEG_COMPONENTS];
-    int            n, first, last, high, low;    /* T.81 B.2.3: Ss, Se, Ah, Al */
+    int            n, first, last, high, low; /* T.81 B.2.3: Ss, Se, Ah, Al */
 } JpegScan;
 
 typedef struct Jpeg {
@@ -38,17 +38,17 @@ typedef struct Jpeg {
     const unsigned char *bytes;
     size_t               n, at;
     int64_t              width, height, mcus_across, mcus_down;
-    int                  n_components, h_max, v_max;        /* n_parts 0: no frame yet */
+    int                  n_components, h_max, v_max; /* n_parts 0: no frame yet */
     bool                 progressive, jfif;
-    int                  adobe;                  /* Adobe marker's transform; -1: no such marker */
-    int64_t              restart;                /* MCUs between restart markers; 0: none */
+    int                  adobe;   /* Adobe marker's transform; -1: no such marker */
+    int64_t              restart; /* MCUs between restart markers; 0: none */
     bool                 has_quant[JPEG_TABLES];
     uint16_t             quant[JPEG_TABLES][64];
     Huffman              dc[JPEG_TABLES], ac[JPEG_TABLES];
-    JpegComponent             components[JPEG_COMPONENTS];
+    JpegComponent        components[JPEG_COMPONENTS];
 } Jpeg;
 
-extern const uint8_t jpeg_zigzag[64];    /* index in a block's rows, by index in the scan */
+extern const uint8_t jpeg_zigzag[64]; /* index in a block's rows, by index in the scan */
 
 Err jpeg_damaged(const Jpeg *j, const char *how);
 /* Decodes the data at j->at, and moves j->at to the marker that follows them. */

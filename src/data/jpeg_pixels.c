@@ -39,8 +39,7 @@ static void transform(const int32_t *in, int32_t *out, int drop)
         int32_t a = in[56 + i], b = in[40 + i], c = in[24 + i], d = in[8 + i];
         int32_t both = (a + c + b + d) * FIXED(1.175875602);
         int32_t ad = (a + d) * FIXED(0.899976223), bc = (b + c) * FIXED(2.562915447);
-        int32_t ac = both - (a + c) * FIXED(1.961570560),
-                bd = both - (b + d) * FIXED(0.390180644);
+        int32_t ac = both - (a + c) * FIXED(1.961570560), bd = both - (b + d) * FIXED(0.390180644);
         int32_t o3 = a * FIXED(0.298631336) - ad + ac, o2 = b * FIXED(2.053119869) - bc + bd,
                 o1 = c * FIXED(3.072711026) - bc + ac, o0 = d * FIXED(1.501321110) - ad + bd;
         out[i] = (e0 + o0) >> drop;
@@ -69,7 +68,7 @@ void jpeg_block(const int16_t *block, const uint16_t *quant, uint8_t *to, int64_
             to[y * stride + x] = level(b[x * 8 + y] + 128);
 }
 
-void jpeg_flat_block(int dc, uint8_t *to, int64_t stride)    /* the same bits as jpeg_block */
+void jpeg_flat_block(int dc, uint8_t *to, int64_t stride) /* the same bits as jpeg_block */
 {
     int x = level(((bound(dc) + 4) >> 3) + 128);
     for (int y = 0; y < 8; y++)
@@ -80,9 +79,9 @@ void jpeg_flat_block(int dc, uint8_t *to, int64_t stride)    /* the same bits as
 
 typedef struct Upsampling {
     const JpegComponent *component;
-    int                  h, v;       /* factors */
-    uint8_t             *row;        /* an upsampled row (h width); NULL: the plane has full size */
-    int16_t             *sums;       /* (width) */
+    int                  h, v; /* factors */
+    uint8_t             *row;  /* an upsampled row (h width); NULL: the plane has full size */
+    int16_t             *sums; /* (width) */
 } Upsampling;
 
 /* Doubles a row. `left` and `right` are the rounding of the left and the right new sample: they
@@ -115,9 +114,9 @@ static const uint8_t *row_farther(const JpegComponent *p, int64_t near, bool low
 static const uint8_t *row_at(const Upsampling *w, int64_t y)
 {
     const JpegComponent *p = w->component;
-    const uint8_t  *in = p->plane + y / w->v * p->stride * 8,
-                   *far = w->v == 2 ? row_farther(p, y / 2, y % 2) : in;
-    bool            smooth = p->width > 2;           /* as libjpeg: narrower rows are repeated */
+    const uint8_t       *in = p->plane + y / w->v * p->stride * 8,
+                  *far = w->v == 2 ? row_farther(p, y / 2, y % 2) : in;
+    bool smooth = p->width > 2; /* as libjpeg: narrower rows are repeated */
     if (!w->row)
         return in;
     if (w->h == 1 && w->v == 2)

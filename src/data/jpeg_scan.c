@@ -6,11 +6,13 @@
 
 #include <string.h>
 
+/* clang-format off */
 const uint8_t jpeg_zigzag[64] = {
     0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
     41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
     30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63
 };
+/* clang-format on */
 
 /* Reasons, to end the sentence of jpeg_damaged. */
 static const char ends_early[] = "a scan's data end early";
@@ -27,7 +29,7 @@ typedef struct Bits {
     const unsigned char *at, *end;
 } Bits;
 
-static bool any_ff(uint64_t x)       /* whether a byte of ~x is zero (Mycroft 1987) */
+static bool any_ff(uint64_t x) /* whether a byte of ~x is zero (Mycroft 1987) */
 {
     return ((~x - 0x0101010101010101u) & x & 0x8080808080808080u) != 0;
 }
@@ -42,7 +44,7 @@ static void bits_fill(Bits *b)
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
         x = __builtin_bswap64(x);
 #endif
-        if (!any_ff(x)) {            /* bits beyond whole bytes are read again, and are the same */
+        if (!any_ff(x)) { /* bits beyond whole bytes are read again, and are the same */
             int more = (63 - b->n) >> 3;
             b->bits |= x >> b->n;
             b->at += more;
@@ -67,7 +69,7 @@ static inline void bits_need(Bits *b, int n)
         bits_fill(b);
 }
 
-static inline int bits_take(Bits *b, int n)          /* 1 to 16 bits, after bits_need */
+static inline int bits_take(Bits *b, int n) /* 1 to 16 bits, after bits_need */
 {
     int x = (int)(b->bits >> (64 - n));
     b->bits <<= n;
@@ -118,16 +120,16 @@ static inline int symbol_get(Bits *b, const Huffman *h)
 typedef struct ScanDecoder {
     Bits            bits;
     const JpegScan *scan;
-    int             dc[JPEG_COMPONENTS];     /* of the block before */
-    int             run;                     /* end-of-band run (T.81 G.1.2.2) */
+    int             dc[JPEG_COMPONENTS]; /* of the block before */
+    int             run;                 /* end-of-band run (T.81 G.1.2.2) */
 } ScanDecoder;
 
-static const char *dc_next(ScanDecoder *c, int component)    /* to c->dc */
+static const char *dc_next(ScanDecoder *c, int component) /* to c->dc */
 {
     int n = symbol_get(&c->bits, c->scan->dc[component]);
     if (n < 0)
         return no_code;
-    c->dc[component] += bits_signed(&c->bits, n);        /* huffman_tables checked n <= 15 */
+    c->dc[component] += bits_signed(&c->bits, n); /* huffman_tables checked n <= 15 */
     int limit = INT16_MAX >> c->scan->low;
     return c->dc[component] > limit || c->dc[component] < -limit ? too_large : NULL;
 }
@@ -145,7 +147,7 @@ static const char *block_whole(ScanDecoder *c, int component, int16_t *block, in
         int symbol = symbol_get(&c->bits, ac), n = symbol & 15;
         if (symbol < 0)
             return no_code;
-        if (!n && symbol != 0xF0)            /* the rest are zeros */
+        if (!n && symbol != 0xF0) /* the rest are zeros */
             break;
         k += symbol >> 4;
         if (!n)
@@ -181,7 +183,7 @@ static const char *ac_first(ScanDecoder *c, int16_t *block)
         int symbol = symbol_get(&c->bits, s->ac[0]), n = symbol & 15, zeros = symbol >> 4;
         if (symbol < 0)
             return no_code;
-        if (!n && zeros < 15) {              /* ends the band in this block and `run` more */
+        if (!n && zeros < 15) { /* ends the band in this block and `run` more */
             c->run = (1 << zeros) + bits_get(&c->bits, zeros) - 1;
             break;
         }
@@ -191,7 +193,7 @@ static const char *ac_first(ScanDecoder *c, int16_t *block)
         int x = bits_signed(&c->bits, n) * (1 << s->low);
         if (x > INT16_MAX || x < -INT16_MAX)
             return too_large;
-        block[jpeg_zigzag[k]] = (int16_t)x;  /* n 0: the last of sixteen zeros */
+        block[jpeg_zigzag[k]] = (int16_t)x; /* n 0: the last of sixteen zeros */
     }
     return NULL;
 }
@@ -243,7 +245,7 @@ static const char *ac_refine(ScanDecoder *c, int16_t *block)
 static const char *block_next(ScanDecoder *c, int component, int64_t y, int64_t x)
 {
     const JpegScan *s = c->scan;
-    JpegComponent       *p = s->components[component];
+    JpegComponent  *p = s->components[component];
     const char     *why = NULL;
     if (!p->blocks) {
         int16_t  block[64] = { 0 };
@@ -293,7 +295,7 @@ static const char *data_end(ScanDecoder *c)
     Bits *b = &c->bits;
     if (b->n - b->padding >= 8 || b->at == b->end || *b->at != 0xFF || c->run)
         return b->at == b->end ? ends_early : left_over;
-    while (b->end - b->at > 2 && b->at[1] == 0xFF)   /* fill bytes may precede a marker */
+    while (b->end - b->at > 2 && b->at[1] == 0xFF) /* fill bytes may precede a marker */
         b->at++;
     return b->end - b->at < 2 ? ends_early : b->at[1] ? NULL : left_over;
 }
@@ -314,7 +316,7 @@ static const char *restart(ScanDecoder *c, int64_t number)
  * blocks were misread. */
 enum { MAX_STRAY_BYTES = 64 };
 
-static bool is_marker(const unsigned char *at)       /* other than a restart marker */
+static bool is_marker(const unsigned char *at) /* other than a restart marker */
 {
     return at[0] == 0xFF && at[1] && at[1] != 0xFF && (at[1] < 0xD0 || at[1] > 0xD7);
 }
@@ -334,7 +336,7 @@ static const char *scan_mcus(const Jpeg *j, ScanDecoder *c)
 {
     const JpegScan *s = c->scan;
     int64_t         across = s->n == 1 ? s->components[0]->across : j->mcus_across,
-                    down = s->n == 1 ? s->components[0]->down : j->mcus_down;
+            down = s->n == 1 ? s->components[0]->down : j->mcus_down;
     for (int64_t mcu = 0; mcu < across * down; mcu++) {
         const char *why = NULL;
         if (j->restart && mcu && mcu % j->restart == 0)

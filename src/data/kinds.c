@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* clang-format off */
 const DataKind data_kinds[] = {
     { "shapes",           "x",                                     shapes_open,           NULL,
       "drawn images" },
@@ -35,19 +36,29 @@ const DataKind data_kinds[] = {
       "clips with their captions: NAME/*.png (or .jpg) or NAME.npy, and NAME.txt" },
     { "captioned-shapes", "clip text",                             captioned_shapes_open, NULL,
       "drawn moving shapes with their captions" },
+    { "arrays",           "*",                                     arrays_open,
+      "random",
+      "NAME.npy for each input, or .npz or .safetensors files with tensors of these names" },
+    { "random",           "*",                                     random_inputs_open,    NULL,
+      "random numbers, for models whose inputs have their own names" },
 };
+/* clang-format on */
 const int data_kinds_count = sizeof data_kinds / sizeof *data_kinds;
+
+static bool kind_takes_any(const DataKind *kind) { return kind->feeds[0] == '*'; }
 
 static bool kind_has(const DataKind *kind, const char *feed)
 {
     size_t n = strlen(feed);
+    if (kind_takes_any(kind))
+        return true;
     for (const char *at = kind->feeds; (at = strstr(at, feed)); at += n)
         if ((at == kind->feeds || at[-1] == ' ') && (at[n] == ' ' || !at[n]))
             return true;
     return false;
 }
 
-static const char *kind_lacks(const DataKind *kind, const DataSpec *spec)     /* a feed, or NULL */
+static const char *kind_lacks(const DataKind *kind, const DataSpec *spec) /* a feed, or NULL */
 {
     for (int i = 0; i < spec->n_feeds; i++)
         if (!kind_has(kind, spec->feeds[i].name))
@@ -86,13 +97,13 @@ static Err kind_choose(const DataSpec *spec, const DataKind **out)
     if (spec->kind && !(kind = kind_find(spec->kind)))
         return kind_unknown(spec->kind);
     for (int i = 0; !kind && i < data_kinds_count; i++)
-        if (!kind_lacks(&data_kinds[i], spec) && !data_kinds[i].drawn == !spec->path)
+        if (!kind_lacks(&data_kinds[i], spec) && kind_takes_any(&data_kinds[i]) == spec->by_name &&
+            !data_kinds[i].drawn == !spec->path)
             kind = &data_kinds[i];
     if (!kind)
         for (int i = 0; i < data_kinds_count; i++)
-            if (!kind_lacks(&data_kinds[i], spec))
-                return fail(E_USAGE,
-                            "this model needs data from files: name %s with --data DIR",
+            if (!kind_lacks(&data_kinds[i], spec) && !kind_takes_any(&data_kinds[i]))
+                return fail(E_USAGE, "this model needs data from files: name %s with --data DIR",
                             data_kinds[i].help);
     if (!kind)
         return fail(E_USAGE, "no kind of data provides the model's input '%s'",
@@ -124,6 +135,13 @@ Err data_open(Pool *pool, const DataSpec *spec, DataSource **source)
     if (!kind->drawn && spec->samples < 1)
         return fail(E_USAGE, "data.samples must be at least 1");
     TRY(kind->open(pool, spec, source));
+    for (int i = 0; i < spec->n_feeds; i++)
+        if (spec->feeds[i].whole && !(*source)->load_whole)
+            return fail(E_USAGE,
+                        "data kind '%s' gives one row for each sample, and the input '%s' %s is "
+                        "one tensor for all of them; take data.kind arrays",
+                        kind->name, spec->feeds[i].name, shape_text(spec->feeds[i].shape));
+    TRY(source_fits(spec, *source));
     (*source)->name = kind->name;
     (*source)->seed = spec->seed;
     if (spec->path)

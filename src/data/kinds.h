@@ -16,5 +16,7 @@ Err audio_open(Pool *pool, const DataSpec *spec, DataSource **source);
 Err tones_open(Pool *pool, const DataSpec *spec, DataSource **source);
 Err captioned_open(Pool *pool, const DataSpec *spec, DataSource **source);
 Err captioned_shapes_open(Pool *pool, const DataSpec *spec, DataSource **source);
+Err arrays_open(Pool *pool, const DataSpec *spec, DataSource **source);
+Err random_inputs_open(Pool *pool, const DataSpec *spec, DataSource **source);
 
 #endif

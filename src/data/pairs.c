@@ -18,10 +18,10 @@
 #include <string.h>
 
 typedef struct Pairs {
-    int          image, bad, edge, latent, latent_bad;       /* indices in the spec, or -1 */
-    int64_t      side, cells;                                /* sides of an image, of a latent */
+    int          image, bad, edge, latent, latent_bad; /* indices in the spec, or -1 */
+    int64_t      side, cells;                          /* sides of an image, of a latent */
     ImageList    files;
-    const char **latents, **latents_bad;                     /* one for each of files */
+    const char **latents, **latents_bad; /* one for each of files */
     size_t       npy_bytes;
     bool         as_input;
 } Pairs;
@@ -46,7 +46,7 @@ static void put_signed(const float *from, int64_t n, float *to)
 static void pair_make(const Pairs *p, const float *image, Dice *dice, void *const *to, Work *work)
 {
     int64_t n = p->side * p->side * 3;
-    float *good = work_take(work, (size_t)n * sizeof *good),
+    float  *good = work_take(work, (size_t)n * sizeof *good),
           *bad = work_take(work, (size_t)n * sizeof *bad);
     sharpen(image, p->side, p->side, good, work);
     if (p->image >= 0)
@@ -106,10 +106,10 @@ static Err drawn_pairs_load(const DataSource *source, int64_t id, int64_t draw, 
 {
     const Pairs *p = source->own;
     int64_t      side = p->side, n = side * side * 3;
-    Dice dice = { sample_key(source, "pairs", draw), 0 },
+    Dice         dice = { sample_key(source, "pairs", draw), 0 },
          drawing = { sample_key(source, "drawn-pairs", id), 0 };
-    float       *image = work_take(work, (size_t)n * sizeof *image), rgb[3];
-    draw_image(drawing.key, side, side, 3, image);   /* a background for small forms */
+    float *image = work_take(work, (size_t)n * sizeof *image), rgb[3];
+    draw_image(drawing.key, side, side, 3, image); /* a background for small forms */
     drawing.next = 16;
     for (int64_t i = 0; i < n; i++)
         image[i] = image[i] * 0.5f + 0.5f;
@@ -200,6 +200,7 @@ static Err latents_open(Pool *pool, const DataSpec *spec, Pairs *p, DataSource *
     *out = (DataSource){ .n_samples = p->files.n,
                          .load = latents_load,
                          .own = p,
+                         .largest = p->files.largest.path,
                          .work_bytes = image_work(&p->files.largest, p->side, p->side) +
                                        work_size(p->npy_bytes) };
     return OK;
@@ -216,8 +217,8 @@ static const char *pairs_about(const DataSource *source, int64_t id, char *room,
 
 static Err pairs_new(Pool *pool, const DataSpec *spec, const char *kind, Pairs **out)
 {
-    Pairs *p = *out = NEW(pool, Pairs);
-    int   *const places[] = { &p->image, &p->bad, &p->edge };
+    Pairs            *p = *out = NEW(pool, Pairs);
+    int *const        places[] = { &p->image, &p->bad, &p->edge };
     const char *const names[] = { "image", "image_lq", "edge" };
     for (int i = 0; i < 3; i++) {
         TRY(spec_need(spec, kind, names[i], F32, spec_find(spec, names[i]) >= 0 ? 3 : 0,
@@ -260,8 +261,9 @@ Err pairs_open(Pool *pool, const DataSpec *spec, DataSource **out)
                           .load = pairs_load,
                           .about = pairs_about,
                           .own = p,
-                          .work_bytes =
-                              pairs_work(p) + image_work(&p->files.largest, p->side, p->side) };
+                          .largest = p->files.largest.path,
+                          .work_bytes = pairs_work(p) +
+                                        image_work(&p->files.largest, p->side, p->side) };
     return OK;
 }
 

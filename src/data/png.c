@@ -8,16 +8,17 @@
 #include <unistd.h>
 
 enum { SIGNATURE = 8, CHUNK = 12, IHDR = 13 };
-enum { PNG_SMALL = 64 * 1024 };      /* bytes: reading so small a file whole costs no more than
+enum {
+    PNG_SMALL = 64 * 1024
+}; /* bytes: reading so small a file whole costs no more than
                                       * reading its head */
 
-static const unsigned char png_signature[SIGNATURE] = {
-    PNG_FIRST, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'
-};
+static const unsigned char png_signature[SIGNATURE] = { PNG_FIRST, 'P',  'N',  'G',
+                                                        '\r',      '\n', 0x1a, '\n' };
 
-typedef struct PngBytes {            /* a file that is open or in memory */
+typedef struct PngBytes { /* a file that is open or in memory */
     const char          *name;
-    const unsigned char *at;         /* NULL: read from fd */
+    const unsigned char *at; /* NULL: read from fd */
     int                  fd;
     size_t               n;
 } PngBytes;
@@ -114,7 +115,8 @@ Err png_parse(const char *name, const unsigned char *bytes, size_t n, ImageInfo 
 }
 
 #ifdef HAVE_PNG
-#include <png.h>
+#include "data/png_hooks.h"
+
 #include <zlib.h>
 
 typedef struct PngReader {
@@ -124,8 +126,8 @@ typedef struct PngReader {
     Work                *work;
     Raster              *out;
     unsigned char       *pixels;
-    size_t               limit;      /* work->used may grow to here */
-    char                 reason[128];        /* why libpng gave up */
+    size_t               limit; /* work->used may grow to here */
+    PngReason            reason;
 } PngReader;
 
 /* Of the critical chunks, whose names begin with a capital. png_walk has checked the lengths. */
@@ -148,8 +150,8 @@ static Err png_checksums(const char *name, const unsigned char *bytes, size_t n)
 Err png_look(const char *path, ImageInfo *info)
 {
     static _Thread_local unsigned char small[PNG_SMALL];
-    int    fd;
-    size_t n;
+    int                                fd;
+    size_t                             n;
     TRY(file_open_plain(path, &fd, &n));
     PngBytes b = { .name = path, .fd = fd, .n = n };
     Err      err = OK;
@@ -166,27 +168,8 @@ static png_voidp reader_alloc(png_structp png, size_t n)
 {
     PngReader *r = png_get_mem_ptr(png);
     if (n > r->limit || work_start(r->work) > r->limit - n)
-        return NULL;                         /* libpng reports it */
+        return NULL; /* libpng reports it */
     return work_take(r->work, n);
-}
-
-static void reader_free(png_structp png, png_voidp at)      /* freed with the workspace */
-{
-    (void)png;
-    (void)at;
-}
-
-static void reader_error(png_structp png, png_const_charp text)
-{
-    PngReader *r = png_get_error_ptr(png);
-    strncpy(r->reason, text, sizeof r->reason - 1);
-    png_longjmp(png, 1);
-}
-
-static void reader_warning(png_structp png, png_const_charp text)
-{
-    (void)png;
-    (void)text;
 }
 
 static void reader_bytes(png_structp png, png_bytep to, size_t n)
@@ -198,12 +181,13 @@ static void reader_bytes(png_structp png, png_bytep to, size_t n)
     r->used += n;
 }
 
-static bool reader_run(PngReader *r)         /* false: r->reason says why */
+static bool reader_run(PngReader *r) /* false: r->reason says why */
 {
-    png_structp png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, r, reader_error,
-                                               reader_warning, r, reader_alloc, reader_free);
+    png_structp png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &r->reason, png_give_up,
+                                               png_ignore_warning, r, reader_alloc,
+                                               png_keep_memory);
     if (!png) {
-        strcpy(r->reason, "libpng could not start");
+        strcpy(r->reason.text, "libpng could not start");
         return false;
     }
     png_infop info = NULL;
@@ -212,7 +196,7 @@ static bool reader_run(PngReader *r)         /* false: r->reason says why */
     info = png_create_info_struct(png);
     png_set_read_fn(png, r, reader_bytes);
     png_read_info(png, info);
-    png_set_expand(png);                     /* palettes and 1, 2, 4 bits become 8 */
+    png_set_expand(png); /* palettes and 1, 2, 4 bits become 8 */
     png_set_strip_alpha(png);
     if (r->out->depth == 16)
         png_set_swap(png);
@@ -252,9 +236,7 @@ Err png_decode(const char *name, const unsigned char *bytes, size_t n, Work *wor
     ImageInfo info;
     TRY(png_parse(name, bytes, n, &info));
     TRY(raster_room(name, &info, work));
-    PngReader r = {
-        .name = name, .work = work, .out = out, .limit = work_start(work) + info.room
-    };
+    PngReader r = { .name = name, .work = work, .out = out, .limit = work_start(work) + info.room };
     *out = (Raster){
         .height = info.height, .width = info.width, .channels = info.channels, .depth = info.depth
     };
@@ -264,7 +246,7 @@ Err png_decode(const char *name, const unsigned char *bytes, size_t n, Work *wor
     r.n = critical_chunks(bytes, chunks);
     r.at = chunks;
     if (!reader_run(&r))
-        return fail(E_FORMAT, "%s is a damaged PNG: %s", name, r.reason);
+        return fail(E_FORMAT, "%s is a damaged PNG: %s", name, r.reason.text);
     return OK;
 }
 #else

@@ -10,7 +10,7 @@
 
 #include "data/raster.h"
 
-enum { PNG_FIRST = 0x89 };           /* the first byte of every PNG file */
+enum { PNG_FIRST = 0x89 }; /* the first byte of every PNG file */
 
 /* Palettes become 3 channels; alpha is dropped. */
 Err png_look(const char *path, ImageInfo *info);

@@ -18,8 +18,7 @@ Err raster_room(const char *name, const ImageInfo *info, const Work *work)
 {
     size_t start = work_start(work);
     if (start > work->n || info->room > work->n - start)
-        return fail(E_IO,
-                    "%s has grown to %lld x %lld pixels since the run began; restart the run",
+        return fail(E_IO, "%s has grown to %lld x %lld pixels since the run began; restart the run",
                     name, (long long)info->width, (long long)info->height);
     return OK;
 }

@@ -7,15 +7,17 @@
 
 typedef struct ImageInfo {
     int64_t width, height, pixels;
-    int     channels;                /* 1 or 3 */
-    int     depth;                   /* bits of a decoded sample: 8 or 16 */
-    size_t  bytes;                   /* of the file */
-    size_t  room;                    /* workspace for decoding it, without the file's own bytes */
+    int     channels; /* 1 or 3 */
+    int     depth;    /* bits of a decoded sample: 8 or 16 */
+    size_t  bytes;    /* of the file */
+    size_t  room;     /* workspace for decoding it, without the file's own bytes */
+
+    const char *path; /* NULL: not known */
 } ImageInfo;
 
-typedef struct Raster {              /* samples as stored, row by row, channels last */
+typedef struct Raster { /* samples as stored, row by row, channels last */
     int64_t     height, width;
-    int         channels, depth;     /* depth 16: uint16_t */
+    int         channels, depth; /* depth 16: uint16_t */
     const void *at;
 } Raster;
 
@@ -34,9 +36,9 @@ void raster_floats(const Raster *r, int64_t y, int64_t x, int64_t height, int64_
 extern const char *const image_ending;
 /* 1 or 3 channels of 8 bits; the file appears whole or not at all. */
 Err image_write(const char *path, const unsigned char *pixels, int64_t height, int64_t width,
-              int channels);
+                int channels);
 /* The same with its memory from a pool. path NULL: does everything but write the file. */
 Err image_write_in(Pool *pool, const char *path, const unsigned char *pixels, int64_t height,
-                 int64_t width, int channels);
+                   int64_t width, int channels);
 
 #endif

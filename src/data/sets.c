@@ -17,17 +17,17 @@ enum { CIFAR_SIDE = 32, CIFAR_PIXELS = 3 * CIFAR_SIDE * CIFAR_SIDE };
 
 typedef struct ImageClass {
     const char           *name;
-    ImageList             files;     /* of a folder */
-    const unsigned char **records;   /* or CIFAR pixels; else NULL */
-    int32_t               n, cap;    /* records */
+    ImageList             files;   /* of a folder */
+    const unsigned char **records; /* or CIFAR pixels; else NULL */
+    int32_t               n, cap;  /* records */
     int64_t               first_set;
 } ImageClass;
 
 typedef struct Sets {
-    int       feed;
-    int64_t   size, height, width, channels;
-    ImageClass  *classes;
-    int32_t   n, cap;
+    int         feed;
+    int64_t     size, height, width, channels;
+    ImageClass *classes;
+    int32_t     n, cap;
 } Sets;
 
 static int64_t class_count(const ImageClass *c) { return c->records ? c->n : c->files.n; }
@@ -45,8 +45,9 @@ static void record_load(const Sets *s, const unsigned char *planes, float *to, W
         for (int c = 0; c < 3; c++)
             rgb[c] = (float)planes[c * CIFAR_SIDE * CIFAR_SIDE + p] / 255;
         for (int64_t c = 0; c < s->channels; c++)
-            all[p * s->channels + c] =
-                s->channels == 1 ? 0.299f * rgb[0] + 0.587f * rgb[1] + 0.114f * rgb[2] : rgb[c];
+            all[p * s->channels + c] = s->channels == 1
+                                           ? 0.299f * rgb[0] + 0.587f * rgb[1] + 0.114f * rgb[2]
+                                           : rgb[c];
     }
     image_resize(all, CIFAR_SIDE, CIFAR_SIDE, s->channels, to, s->height, s->width, RESIZE_CUBIC,
                  work);
@@ -55,9 +56,9 @@ static void record_load(const Sets *s, const unsigned char *planes, float *to, W
 static Err sets_load(const DataSource *source, int64_t id, int64_t draw, void *const *to,
                      Work *work)
 {
-    const Sets    *s = source->own;
+    const Sets       *s = source->own;
     const ImageClass *c = sets_class(s, id);
-    int64_t        size = s->height * s->width * s->channels, epoch = draw / source->n_samples;
+    int64_t           size = s->height * s->width * s->channels, epoch = draw / source->n_samples;
     for (int64_t k = 0; k < s->size; k++) {
         int64_t at = shuffled(class_count(c), source->seed ^ random_stream(c->name),
                               (uint64_t)epoch, (id - c->first_set) * s->size + k);
@@ -97,12 +98,11 @@ static Err sets_binary(Pool *pool, Sets *s, const char *path)
     TRY(file_read(pool, path, &bytes, &n));
     labels = n % (CIFAR_PIXELS + 1) == 0 ? 1 : 2;
     if (!n || n % (CIFAR_PIXELS + labels))
-        return fail(E_FORMAT,
-                    "%s has %zu bytes, not a multiple of a CIFAR record's %d or %d bytes", path, n,
-                    CIFAR_PIXELS + 1, CIFAR_PIXELS + 2);
+        return fail(E_FORMAT, "%s has %zu bytes, not a multiple of a CIFAR record's %d or %d bytes",
+                    path, n, CIFAR_PIXELS + 1, CIFAR_PIXELS + 2);
     for (size_t at = 0; at < n; at += CIFAR_PIXELS + labels) {
-        ImageClass *c =
-            class_add(pool, s, pool_print(pool, "class %d", (unsigned char)bytes[at + labels - 1]));
+        ImageClass *c = class_add(
+            pool, s, pool_print(pool, "class %d", (unsigned char)bytes[at + labels - 1]));
         VEC_ADD(pool, c->records, c->n, c->cap, (const unsigned char *)bytes + at + labels);
     }
     return OK;
@@ -129,7 +129,7 @@ static Err sets_read(Pool *pool, Sets *s, const char *path, ImageInfo *largest)
         } else if (name_ends(names[i], ".bin"))
             TRY(sets_binary(pool, s, sub));
     }
-    if (!s->n) {                             /* images in no folder of their own: one class */
+    if (!s->n) { /* images in no folder of their own: one class */
         ImageClass *c = class_add(pool, s, path);
         TRY(image_list(pool, path, &c->files));
         largest_note(largest, &c->files.largest);
@@ -153,9 +153,9 @@ static Err sets_new(Pool *pool, const DataSpec *spec, const char *kind, Sets **o
 
 Err sets_open(Pool *pool, const DataSpec *spec, DataSource **out)
 {
-    Sets   *s;
+    Sets     *s;
     ImageInfo largest = { 0 };
-    int64_t n = 0, largest_class = 0, cifar = CIFAR_SIDE * CIFAR_SIDE * 3;
+    int64_t   n = 0, largest_class = 0, cifar = CIFAR_SIDE * CIFAR_SIDE * 3;
     TRY(sets_new(pool, spec, "sets", &s));
     TRY(sets_read(pool, s, spec->path, &largest));
     for (int32_t i = 0; i < s->n; i++) {
@@ -179,10 +179,11 @@ Err sets_open(Pool *pool, const DataSpec *spec, DataSource **out)
                           .load = sets_load,
                           .about = sets_about,
                           .own = s,
-                          .work_bytes =
-                              image_work(&largest, s->height, s->width) +
-                              work_size((size_t)cifar * sizeof(float)) +
-                              image_resize_work(CIFAR_SIDE, CIFAR_SIDE, 3, s->height, s->width) };
+                          .largest = largest.path,
+                          .work_bytes = image_work(&largest, s->height, s->width) +
+                                        work_size((size_t)cifar * sizeof(float)) +
+                                        image_resize_work(CIFAR_SIDE, CIFAR_SIDE, 3, s->height,
+                                                          s->width) };
     return OK;
 }
 

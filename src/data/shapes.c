@@ -17,13 +17,13 @@ static Err shapes_load(const DataSource *source, int64_t id, int64_t draw, void 
     (void)work;
     Shape s = ((const Shapes *)source->own)->shape;
     draw_image((RandomKey){ .seed = source->seed, .stream = 77, .step = (uint32_t)id }, s.dim[0],
-                 s.dim[1], s.dim[2], to[0]);
+               s.dim[1], s.dim[2], to[0]);
     return OK;
 }
 
 /* Resized (bicubic) to the size of the input. */
 static Err images_load(const DataSource *source, int64_t id, int64_t draw, void *const *to,
-                         Work *work)
+                       Work *work)
 {
     (void)draw;
     const Shapes *own = source->own;
@@ -66,7 +66,8 @@ Err images_open(Pool *pool, const DataSpec *spec, DataSource **out)
                           .load = images_load,
                           .about = images_about,
                           .own = own,
+                          .largest = own->files.largest.path,
                           .work_bytes = image_work(&own->files.largest, own->shape.dim[0],
-                                                     own->shape.dim[1]) };
+                                                   own->shape.dim[1]) };
     return OK;
 }

@@ -5,6 +5,7 @@
 #include "data/source.h"
 
 #include "base/file.h"
+#include "base/text.h"
 
 #include <string.h>
 #include <strings.h>
@@ -74,6 +75,30 @@ void *work_take(Work *work, size_t n)
     return work->at + start;
 }
 
+Err work_left(const Work *work, const char *path, size_t n)
+{
+    size_t start = work_start(work);
+    if (start > work->n || n > work->n - start)
+        return fail(E_IO,
+                    "%s has changed since the run began: it needs %zu bytes of memory more, "
+                    "and %zu are left; restart the run",
+                    path, n, start > work->n ? 0 : work->n - start);
+    return OK;
+}
+
+Err source_fits(const DataSpec *spec, const DataSource *source)
+{
+    if (!spec->memory || source->work_bytes <= (size_t)spec->memory)
+        return OK;
+    return fail(
+        E_BUDGET,
+        "loading %s%s takes %s of memory, and %s of --loader-memory are left; allow more, or "
+        "make the %s smaller",
+        source->largest ? "" : "a sample of ", source->largest ? source->largest : spec->path,
+        bytes_text((int64_t)source->work_bytes), bytes_text(spec->memory),
+        source->largest ? "file" : "samples");
+}
+
 Err work_file(Work *work, const char *path, const unsigned char **bytes, size_t *n)
 {
     int    fd;
@@ -81,8 +106,8 @@ Err work_file(Work *work, const char *path, const unsigned char **bytes, size_t 
     TRY(file_open_plain(path, &fd, &size));
     if (start > work->n || size > work->n - start) {
         close(fd);
-        return fail(E_IO, "%s has grown to %zu bytes since the run began; restart the run",
-                    path, size);
+        return fail(E_IO, "%s has grown to %zu bytes since the run began; restart the run", path,
+                    size);
     }
     char *to = work_take(work, size);
     Err   err = file_read_at(fd, path, 0, to, size);
@@ -109,8 +134,10 @@ Err folder_deeper(int *depth, const char *path)
 {
     if (--*depth >= 0)
         return OK;
-    return fail(E_FORMAT, "%s is nested more than %d folders deep; name a folder further down, or "
-                "remove links that form a cycle", path, FOLDERS_DEEP);
+    return fail(E_FORMAT,
+                "%s is nested more than %d folders deep; name a folder further down, or "
+                "remove links that form a cycle",
+                path, FOLDERS_DEEP);
 }
 
 /* Adds the files with one of these endings; the last ending is NULL. */
@@ -151,19 +178,20 @@ Err files_list(Pool *pool, const char *path, const char *const *endings, const c
 
 const char *files_unread(Pool *pool, const char *path)
 {
-    static const char *const endings[] = {
-        ".webp", ".avif", ".heic", ".jxl",  ".jp2", ".bmp", ".gif", ".tif", ".tiff",
-        ".exr",  ".ppm",  ".pgm",  ".mp4",  ".mkv", ".webm", ".mov", ".avi", ".mp3",
-        ".flac", ".ogg",  ".opus", ".m4a",  ".aac", ".aiff", ".aif", ".wma", NULL
-    };
-    Pool       *local = pool_new(NULL, "files_unread");
-    const char *sentence = NULL;
-    PathList    list = { 0 };
+    static const char *const endings[] = { ".webp", ".avif", ".heic", ".jxl", ".jp2", ".bmp",
+                                           ".gif",  ".tif",  ".tiff", ".exr", ".ppm", ".pgm",
+                                           ".mp4",  ".mkv",  ".webm", ".mov", ".avi", ".mp3",
+                                           ".flac", ".ogg",  ".opus", ".m4a", ".aac", ".aiff",
+                                           ".aif",  ".wma",  NULL };
+    Pool                    *local = pool_new(NULL, "files_unread");
+    const char              *sentence = NULL;
+    PathList                 list = { 0 };
     if (folder_exists(path) && !files_walk(local, path, endings, FOLDERS_DEEP, &list) && list.n)
-        sentence = pool_print(pool, "%s%s in a format that is not read: convert images and frames "
-                              "to PNG or JPEG, audio to WAV", list.paths[0],
-                              list.n == 1 ? " is"
-                                          : pool_print(local, " and %d more are", list.n - 1));
+        sentence = pool_print(
+            pool,
+            "%s%s in a format that is not read: convert images and frames "
+            "to PNG or JPEG, audio to WAV",
+            list.paths[0], list.n == 1 ? " is" : pool_print(local, " and %d more are", list.n - 1));
     pool_free(local);
     return sentence;
 }

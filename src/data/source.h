@@ -11,6 +11,7 @@
 #define DATA_SOURCE_H
 
 #include "base/err.h"
+#include "base/int_math.h"
 #include "base/pool.h"
 #include "base/random.h"
 #include "device/type.h"
@@ -18,26 +19,30 @@
 
 #include <stdbool.h>
 
-typedef struct DataFeed {            /* an input of the graph */
+typedef struct DataFeed { /* an input of the graph */
     const char *name;
     Type        type;
-    Shape       shape;               /* of one sample, without the batch axis; channels last */
+    Shape       shape; /* of one sample, without the batch axis; channels last */
+    int32_t     below; /* integers are below this; 0: not known */
+    bool        whole; /* one tensor for all samples: shape is all of it */
 } DataFeed;
 
-typedef struct DataSpec {            /* what a run asks for */
-    const char     *kind;            /* a name of data_kinds; NULL: the first that has all feeds */
-    const char     *path;            /* folder or file; NULL: drawn by the program */
-    int64_t         samples;         /* drawn kinds: how many */
+typedef struct DataSpec {    /* what a run asks for */
+    const char     *kind;    /* a name of data_kinds; NULL: the first that has all feeds */
+    const char     *path;    /* folder or file; NULL: drawn by the program */
+    int64_t         samples; /* drawn kinds: how many */
     uint64_t        seed;
     const DataFeed *feeds;
-    int             n_feeds;
-    bool            as_input;        /* for sampling: an image is an input, not a target */
-    double          range_low, range_high;   /* range images: metres; both 0: from the data */
-    int64_t         levels, channels, rate;  /* audio */
+    int             n_feeds;                /* those that are whole come last */
+    bool            by_name;                /* files are found by the names of the feeds */
+    bool            as_input;               /* for sampling: an image is an input, not a target */
+    double          range_low, range_high;  /* range images: metres; both 0: from the data */
+    int64_t         levels, channels, rate; /* audio */
     bool            mu_law, keep_rest;
+    int64_t         memory; /* bytes that loading may take; more is refused. 0: any */
 } DataSpec;
 
-typedef struct Work {                /* workspace of one load */
+typedef struct Work { /* workspace of one load */
     char  *at;
     size_t n, used;
 } Work;
@@ -47,10 +52,14 @@ struct DataSource {
     const char *name;
     int64_t     n_samples;
     uint64_t    seed;
-    const char *unread;              /* NULL, or a sentence about files that are ignored */
-    size_t      work_bytes;          /* size of the Work that load needs */
-    /* Writes sample `id` to to[i], for every feed i of the spec. */
+    const char *unread;     /* NULL, or a sentence about files that are ignored */
+    const char *note;       /* NULL, or what is trained on, instead of name and number */
+    size_t      work_bytes; /* size of the Work that load needs */
+    const char *largest;    /* the file that needs the most of it; NULL: not known */
+    /* Writes sample `id` to to[i], for every feed i of the spec that is not whole. */
     Err (*load)(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work);
+    /* Writes the feeds that are whole, once, to to[i] of feed i. NULL: it has none. */
+    Err (*load_whole)(const DataSource *source, void *const *to);
     /* How many targets of the sample count in the loss. NULL: the same for all samples. */
     int64_t (*counted)(const DataSource *source, int64_t id);
     /* The first sample of the group (file or sequence) that sample `id` is in. NULL: each sample is
@@ -58,8 +67,11 @@ struct DataSource {
     int64_t (*group)(const DataSource *source, int64_t id);
     /* A description of the sample: its caption or file; `room` may hold it. NULL: there is none. */
     const char *(*about)(const DataSource *source, int64_t id, char *room, size_t n);
-    void       *own;
+    void *own;
 };
+
+/* E_BUDGET if the source needs more memory than the spec allows. */
+Err source_fits(const DataSpec *spec, const DataSource *source);
 
 Err data_open(Pool *pool, const DataSpec *spec, DataSource **source);
 
@@ -70,9 +82,9 @@ int64_t source_order(const DataSource *source, uint64_t seed, int64_t drawn);
 /* ---- for implementing sources ---- */
 
 typedef struct DataKind {
-    const char *name, *feeds;        /* inputs it can provide, separated by ' ' */
-    Err       (*open)(Pool *pool, const DataSpec *spec, DataSource **source);
-    const char *drawn;               /* the kind that draws the same inputs; NULL: this one draws */
+    const char *name, *feeds; /* inputs it can provide, separated by ' '; "*": any, by name */
+    Err (*open)(Pool *pool, const DataSpec *spec, DataSource **source);
+    const char *drawn; /* the kind that draws the same inputs; NULL: this one draws */
     const char *help;
 } DataKind;
 
@@ -92,31 +104,34 @@ Err spec_need(const DataSpec *spec, const char *kind, const char *feed, Type typ
  * work_size. */
 void *work_take(Work *work, size_t n);
 enum { WORK_ALIGN = 64 };
-static inline size_t work_align(size_t n) { return (n + WORK_ALIGN - 1) / WORK_ALIGN * WORK_ALIGN; }
+static inline size_t work_align(size_t n) { return align_bytes(n, WORK_ALIGN); }
 static inline size_t work_size(size_t n) { return work_align(n) + WORK_ALIGN; }
 static inline size_t work_start(const Work *work) { return work_align(work->used); }
+/* E_IO unless n more bytes are left, counted by work_size: the file of that name needs them, and
+ * it is not the one of which the workspace was made. */
+Err                  work_left(const Work *work, const char *path, size_t n);
 /* Reads a whole file into the workspace. E_IO where it has grown beyond what is left of it. */
 Err work_file(Work *work, const char *path, const unsigned char **bytes, size_t *n);
 
 /* Files by their ending, in any letter case: the file itself, or all in a folder and its subfolders
  * in the order of file_name_order. It is an error if there are none. */
-enum { FOLDERS_DEEP = 32 };          /* deeper nesting is an error */
+enum { FOLDERS_DEEP = 32 }; /* deeper nesting is an error */
 
 typedef struct PathList {
     const char **paths;
     int32_t      n, cap;
 } PathList;
 
-bool name_ends(const char *name, const char *ending);
+bool        name_ends(const char *name, const char *ending);
 /* The last ending is NULL; `what` names the files in the message if there are none. */
-Err  files_list(Pool *pool, const char *path, const char *const *endings, const char *what,
-                PathList *list);
-Err  folder_needed(const char *path);
-Err  folder_deeper(int *depth, const char *path);    /* one less; E_FORMAT below 0 */
+Err         files_list(Pool *pool, const char *path, const char *const *endings, const char *what,
+                       PathList *list);
+Err         folder_needed(const char *path);
+Err         folder_deeper(int *depth, const char *path); /* one less; E_FORMAT below 0 */
 /* NULL, or a sentence about images or audio in the folder whose formats are not read. */
 const char *files_unread(Pool *pool, const char *path);
 /* E_FORMAT: the folder has none of `what`; files in other formats are mentioned. */
-Err  files_none(Pool *pool, const char *path, const char *what);
+Err         files_none(Pool *pool, const char *path, const char *what);
 
 /* Which of n items holds sample `id`: the last whose first sample is not after it. The first
  * samples are at `first` and every `stride` bytes from there. */
@@ -129,15 +144,12 @@ static inline RandomKey sample_key(const DataSource *source, const char *what, i
                         (uint32_t)number };
 }
 
-typedef struct Dice {                /* the random numbers of a key, one after another */
+typedef struct Dice { /* the random numbers of a key, one after another */
     RandomKey key;
     uint64_t  next;
 } Dice;
 
-static inline float dice_unit(Dice *d)
-{
-    return random_uniform_at(d->key, d->next++);
-}
+static inline float dice_unit(Dice *d) { return random_uniform_at(d->key, d->next++); }
 static inline float dice_range(Dice *d, float low, float high)
 {
     return low + (high - low) * dice_unit(d);

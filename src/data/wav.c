@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 enum {
-    WAV_HEAD = 64 * 1024,            /* bytes that must hold all chunks before the audio */
+    WAV_HEAD = 64 * 1024, /* bytes that must hold all chunks before the audio */
     FORMAT_PCM = 1,
     FORMAT_FLOAT = 3,
     FORMAT_A_LAW = 6,
@@ -31,7 +31,7 @@ static Err wav_format(const char *name, const unsigned char *f, size_t n, WavInf
     uint32_t format = little16(f), channels = little16(f + 2), rate = little32(f + 4);
     uint32_t align = little16(f + 12), bits = little16(f + 14);
     if (format == FORMAT_EXTENSIBLE && n >= 40)
-        format = little16(f + 24);           /* the sub-format begins with the plain format */
+        format = little16(f + 24); /* the sub-format begins with the plain format */
     bool law = format == FORMAT_A_LAW || format == FORMAT_MU_LAW;
     if (format != FORMAT_PCM && format != FORMAT_FLOAT && !law)
         return fail(E_FORMAT,
@@ -44,7 +44,10 @@ static Err wav_format(const char *name, const unsigned char *f, size_t n, WavInf
         return fail(E_FORMAT,
                     "%s has %s samples of %u bits; integers of 8, 16, 24 and 32 bits, floats of 32 "
                     "and 64, and A-law and mu-law of 8 are read",
-                    name, law ? "A-law or mu-law" : format == FORMAT_FLOAT ? "float" : "integer",
+                    name,
+                    law                      ? "A-law or mu-law"
+                    : format == FORMAT_FLOAT ? "float"
+                                             : "integer",
                     bits);
     if (!channels || channels > MAX_CHANNELS || !rate || rate > 10000000 ||
         align != channels * bits / 8)
@@ -52,10 +55,12 @@ static Err wav_format(const char *name, const unsigned char *f, size_t n, WavInf
                     "%s has a wrong header: %u channels (at most %d), %u frames a second, %u bits, "
                     "%u bytes a frame",
                     name, channels, MAX_CHANNELS, rate, bits, align);
-    *info = (WavInfo){
-        .rate = rate, .channels = channels, .bits = (int)bits, .floats = format == FORMAT_FLOAT,
-        .a_law = format == FORMAT_A_LAW, .mu_law = format == FORMAT_MU_LAW
-    };
+    *info = (WavInfo){ .rate = rate,
+                       .channels = channels,
+                       .bits = (int)bits,
+                       .floats = format == FORMAT_FLOAT,
+                       .a_law = format == FORMAT_A_LAW,
+                       .mu_law = format == FORMAT_MU_LAW };
     return OK;
 }
 
@@ -103,7 +108,7 @@ Err wav_parse(const char *name, const unsigned char *bytes, size_t n, size_t fil
             TRY(wav_format(name, bytes + at, size, info));
             format = true;
         }
-        at += size + size % 2;               /* chunks begin at even offsets */
+        at += size + size % 2; /* chunks begin at even offsets */
     }
 }
 
@@ -133,8 +138,8 @@ static Err wav_same(int fd, const char *path, size_t file_bytes, const WavInfo *
         now.frames == was->frames && now.bits == was->bits && now.floats == was->floats &&
         now.a_law == was->a_law && now.mu_law == was->mu_law && now.offset == was->offset)
         return OK;
-    return fail(E_FORMAT,
-                "%s has changed since the run began; restore it, or restart the run", path);
+    return fail(E_FORMAT, "%s has changed since the run began; restore it, or restart the run",
+                path);
 }
 
 /* ITU-T G.711: a sign, three bits of exponent, four of mantissa; to 16-bit numbers. */
@@ -202,8 +207,8 @@ Err wav_read(const char *path, const WavInfo *info, int64_t first, int64_t n, un
     for (int64_t i = 0; info->floats && i < n * info->channels; i++)
         if (!isfinite(float_at(raw + i * (info->bits / 8), info->bits)))
             return fail(E_FORMAT,
-                        "%s: frame %lld is not a finite number; repair or remove the file",
-                        path, (long long)(first + i / info->channels));
+                        "%s: frame %lld is not a finite number; repair or remove the file", path,
+                        (long long)(first + i / info->channels));
     wav_floats(info, raw, n * info->channels, to);
     return OK;
 }

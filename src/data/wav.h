@@ -11,13 +11,13 @@
 
 #include <stdbool.h>
 
-enum { WAV_MAX_BYTES = 8 };             /* of a sample in a file */
+enum { WAV_MAX_BYTES = 8 }; /* of a sample in a file */
 
 typedef struct WavInfo {
-    int64_t rate, channels, frames;      /* a frame is one sample of every channel */
-    int     bits;                        /* of a sample in the file */
+    int64_t rate, channels, frames; /* a frame is one sample of every channel */
+    int     bits;                   /* of a sample in the file */
     bool    floats, a_law, mu_law;
-    size_t  offset;                      /* of the first frame in the file */
+    size_t  offset; /* of the first frame in the file */
 } WavInfo;
 
 static inline size_t wav_frame_bytes(const WavInfo *info)
@@ -33,8 +33,8 @@ Err wav_look(const char *path, WavInfo *info);
 
 /* Frames first .. first + n - 1 as floats in [-1,1], (n, channels). `raw` has room for n frames.
  * Fails if the file is no longer the one that `info` describes. */
-Err wav_read(const char *path, const WavInfo *info, int64_t first, int64_t n, unsigned char *raw,
-             float *to);
+Err  wav_read(const char *path, const WavInfo *info, int64_t first, int64_t n, unsigned char *raw,
+              float *to);
 void wav_floats(const WavInfo *info, const unsigned char *raw, int64_t n_samples, float *to);
 
 /* 16-bit samples from floats in [-1,1], (frames, channels). */

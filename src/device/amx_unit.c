@@ -21,7 +21,7 @@
 static bool amx_has_tiles(void)
 {
     enum { ASK_PERMISSION = 0x1023, TILE_DATA = 18, TILES = 3 << 17 };
-    enum { HAS_BF16 = 1 << 22, HAS_TILE = 1 << 24 };     /* leaf 7, EDX */
+    enum { HAS_BF16 = 1 << 22, HAS_TILE = 1 << 24 }; /* leaf 7, EDX */
     unsigned eax, ebx, ecx, edx, low, high;
     if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx & bit_OSXSAVE))
         return false;
@@ -34,7 +34,7 @@ static bool amx_has_tiles(void)
 /* On Intel VDPBF16PS takes two cycles, and fp32 is faster: there it is used only on request. */
 static bool amx_has_vectors(bool asked)
 {
-    enum { HAS_BF16 = 1 << 5 };                          /* leaf 7.1, EAX */
+    enum { HAS_BF16 = 1 << 5 }; /* leaf 7.1, EAX */
     unsigned eax, ebx, ecx, edx;
     if (!__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) || !(eax & HAS_BF16))
         return false;
@@ -46,14 +46,13 @@ static AmxUnit amx_find(void)
     if (isa_beyond("amx") != ISA_WITHOUT && amx_has_tiles())
         return AMX_TILES;
     IsaWish vectors = isa_beyond("bf16");
-    return vectors != ISA_WITHOUT && amx_has_vectors(vectors == ISA_ASKED) ? AMX_VECTORS
-                                                                            : AMX_NONE;
+    return vectors != ISA_WITHOUT && amx_has_vectors(vectors == ISA_ASKED) ? AMX_VECTORS : AMX_NONE;
 }
 
 AmxUnit amx_unit(void)
 {
-    static int known;            /* 1 + the unit; every thread finds the same one */
-    int now = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    static int known; /* 1 + the unit; every thread finds the same one */
+    int        now = __atomic_load_n(&known, __ATOMIC_RELAXED);
     if (!now) {
         now = 1 + (int)amx_find();
         __atomic_store_n(&known, now, __ATOMIC_RELAXED);
@@ -92,7 +91,7 @@ void amx_end(void)
 #else
 
 AmxUnit amx_unit(void) { return AMX_NONE; }
-void amx_begin(void) { REQUIRE(amx_ready()); }
-void amx_end(void) { REQUIRE(amx_ready()); }
+void    amx_begin(void) { REQUIRE(amx_ready()); }
+void    amx_end(void) { REQUIRE(amx_ready()); }
 
 #endif

@@ -9,8 +9,8 @@ typedef enum AmxUnit { AMX_NONE, AMX_VECTORS, AMX_TILES } AmxUnit;
 /* The unit that processor, system and this build allow. A thread calls amx_begin before its first
  * product and amx_end after its last. */
 AmxUnit amx_unit(void);
-void amx_begin(void);
-void amx_end(void);
+void    amx_begin(void);
+void    amx_end(void);
 
 static inline bool amx_ready(void) { return amx_unit() != AMX_NONE; }
 

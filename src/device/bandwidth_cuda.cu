@@ -61,9 +61,9 @@ extern "C" Err cuda_bandwidth(const CudaHandle *handle, int64_t bytes, Bandwidth
     double  seconds[PASSES] = { 1, 1, 1 };
     CUDA_TRY(cudaMalloc(&a, (size_t)bytes));
     cudaError_t second = cudaMalloc(&b, (size_t)bytes);
-    Err err = second ? fail(E_DEVICE, "cannot measure the memory bandwidth: %s",
-                            cudaGetErrorString(second))
-                     : OK;
+    Err         err = second ? fail(E_DEVICE, "cannot measure the memory bandwidth: %s",
+                                    cudaGetErrorString(second))
+                             : OK;
     for (int pass = 0; pass < PASSES && !err; pass++)
         err = pass_seconds(handle, (Pass)pass, a, b, bytes / (int64_t)sizeof *a, &seconds[pass]);
     cudaFree(a);

@@ -41,7 +41,7 @@ static uint16_t f32_to_f16(float f)
     bits &= 0x7FFFFFFFu;
     if (bits > 0x7F800000u)
         return (uint16_t)(sign | 0x7E00u | (bits >> 13 & 0x3FFu));
-    if (bits >= 0x477FF000u)                 /* rounds to 65536 or more */
+    if (bits >= 0x477FF000u) /* rounds to 65536 or more */
         return (uint16_t)(sign | 0x7C00u);
     if (bits >= 0x38800000u)
         return (uint16_t)(sign | (bits - 0x38000000u + 0xFFFu + (bits >> 13 & 1u)) >> 13);

@@ -29,7 +29,7 @@ static inline uint16_t bf16_rounded(float f)
     return (uint16_t)((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
 }
 
-static inline uint16_t f32_to_bf16(float f)  /* for any NaN too: a carry must not reach its sign */
+static inline uint16_t f32_to_bf16(float f) /* for any NaN too: a carry must not reach its sign */
 {
     uint32_t bits;
     memcpy(&bits, &f, 4);
@@ -37,7 +37,7 @@ static inline uint16_t f32_to_bf16(float f)  /* for any NaN too: a carry must no
     return (uint16_t)(f != f ? quiet : bf16_rounded(f));
 }
 
-void convert_rows(Type to, void *dst, Type from, const void *src, size_t n);  /* any float pair */
+void convert_rows(Type to, void *dst, Type from, const void *src, size_t n); /* any float pair */
 
 static inline const float *row_load(Type type, const void *p, int64_t first, int64_t n,
                                     float *buffer)

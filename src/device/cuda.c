@@ -28,8 +28,8 @@ static Err cuda_entry(const char *name, void **entry)
 Err device_cuda(Pool *pool, const DeviceOptions *options, Device **out)
 {
     static const DeviceOptions defaults = { 0 };
-    Device   *device = NEW(pool, Device);
-    CudaOpen *entry;
+    Device                    *device = NEW(pool, Device);
+    CudaOpen                  *entry;
     TRY(cuda_entry("plimsoll_cuda_open", (void **)&entry));
     TRY(entry(pool, options ? options : &defaults, device));
     *out = device;

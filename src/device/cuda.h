@@ -12,9 +12,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct CudaHandle {  /* Device.handle; without a stream when planning for a described GPU */
+typedef struct CudaHandle { /* Device.handle; without a stream when planning for a described GPU */
     cudaStream_t stream;
-    cudaStream_t copies[2];      /* by CopyDirection: host transfers beside the kernels */
+    cudaStream_t copies[2]; /* by CopyDirection: host transfers beside the kernels */
     /* multiprocessors: grids of reductions depend on their number, so a plan holds for one */
     int          sms;
     int          capability;     /* 90 for sm_90 */
@@ -23,7 +23,7 @@ typedef struct CudaHandle {  /* Device.handle; without a stream when planning fo
     void        *described;      /* cuDNN's description of a GPU that is not here, or NULL */
 } CudaHandle;
 
-/* Can products and convolutions use the sm_90a kernels? A GPU that is here needs them in this
+/* Can operators use the sm_90a kernels? A GPU that is here needs them in this
  * build. For a described GPU the answer depends on that GPU alone, so that every build makes the
  * same plan. */
 static inline bool cuda_has_sm90a(const CudaHandle *handle)

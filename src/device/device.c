@@ -19,10 +19,7 @@ Err device_read(const Device *device, void *to, const void *from, size_t bytes)
     return OK;
 }
 
-Err device_wait(const Device *device)
-{
-    return device->api ? device->api->wait(device) : OK;
-}
+Err device_wait(const Device *device) { return device->api ? device->api->wait(device) : OK; }
 
 typedef struct DeviceMemory {
     const Device *device;
@@ -32,13 +29,13 @@ typedef struct DeviceMemory {
 static void device_memory_free(void *arg)
 {
     DeviceMemory *memory = arg;
-    memory->device->api->give(memory->device, memory->base);
+    memory->device->api->free(memory->device, memory->base);
 }
 
 static void device_memory_free_host(void *arg)
 {
     DeviceMemory *memory = arg;
-    memory->device->api->give_host(memory->device, memory->base);
+    memory->device->api->free_host(memory->device, memory->base);
 }
 
 Err device_host_bytes(Pool *pool, const Device *device, int64_t bytes, void **base)
@@ -48,7 +45,7 @@ Err device_host_bytes(Pool *pool, const Device *device, int64_t bytes, void **ba
         return OK;
     }
     DeviceMemory *memory = NEW(pool, DeviceMemory);
-    TRY(device->api->take_host(device, bytes, base));
+    TRY(device->api->alloc_host(device, bytes, base));
     *memory = (DeviceMemory){ device, *base };
     pool_at_free(pool, device_memory_free_host, memory);
     return OK;
@@ -59,9 +56,9 @@ Err arena_new(Pool *pool, const Device *device, int64_t bytes, Arena **out)
     if (!device->api)
         return arena_cpu(pool, device, bytes, out);
     DeviceMemory *memory = NEW(pool, DeviceMemory);
-    Arena *arena = NEW(pool, Arena);
-    void  *base;
-    TRY(device->api->take(device, bytes, &base));
+    Arena        *arena = NEW(pool, Arena);
+    void         *base;
+    TRY(device->api->alloc(device, bytes, &base));
     *memory = (DeviceMemory){ device, base };
     pool_at_free(pool, device_memory_free, memory);
     *arena = (Arena){ device, base, bytes };

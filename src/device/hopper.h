@@ -34,7 +34,9 @@ __device__ __forceinline__ void bar_wait(uint64_t *b, int parity)
 {
     asm volatile("{\n .reg .pred p;\n"
                  "WAIT: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
-                 " @p bra DONE;\n bra WAIT;\nDONE:\n}" ::"r"(smem_at(b)), "r"(parity) : "memory");
+                 " @p bra DONE;\n bra WAIT;\nDONE:\n}" ::"r"(smem_at(b)),
+                 "r"(parity)
+                 : "memory");
 }
 
 /* ---- products ---- */

@@ -4,13 +4,14 @@
 #include "device/amx_unit.h"
 
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #ifndef PLIMSOLL_BUILT_FOR
-#define PLIMSOLL_BUILT_FOR "any"  /* one set of kernels, for whatever the compiler chose */
+#define PLIMSOLL_BUILT_FOR "any" /* one set of kernels, for whatever the compiler chose */
 #endif
 #define ISA_VARIABLE "PLIMSOLL_ISA"
 #define ISA_FOLDER   "/glibc-hwcaps/x86-64-"
@@ -40,8 +41,8 @@ const char *isa_name(void)
 /* Runs before main: a wrong value ends the program with the exit code of wrong usage. */
 static void __attribute__((noreturn)) isa_refuse(const char *wanted, const char *why)
 {
-    fprintf(stderr, "plimsoll: " ISA_VARIABLE "=%s: %s; unset it for the best kernels\n",
-            wanted, why);
+    fprintf(stderr, "plimsoll: " ISA_VARIABLE "=%s: %s; unset it for the best kernels\n", wanted,
+            why);
     _exit(2);
 }
 
@@ -64,7 +65,10 @@ static void __attribute__((noreturn)) isa_restart(const char *wanted, char **arg
     if (access(file, R_OK))
         isa_refuse(wanted, "these kernels were not built");
     *name = '\0';
-    snprintf(paths, sizeof paths, "%s%s%s", file, before ? ":" : "", before ? before : "");
+    bool more = before && *before; /* an empty part would mean the current folder */
+    if (snprintf(paths, sizeof paths, "%s%s%s", file, more ? ":" : "", more ? before : "") >=
+        (int)sizeof paths)
+        isa_refuse(wanted, "LD_LIBRARY_PATH is too long");
     setenv("LD_LIBRARY_PATH", paths, 1);
     execv("/proc/self/exe", argv);
     isa_refuse(wanted, "the program could not be started again");
@@ -91,7 +95,7 @@ __attribute__((constructor)) static void isa_obey(int argc, char **argv)
         isa_refuse(wanted, "this processor has no VDPBF16PS, or its kernels were not built");
     if (asked == AMX && (mine != V4 || amx_unit() != AMX_TILES))
         isa_refuse(wanted, "this processor or system has no AMX, or its kernels were not built");
-    if (asked <= V4 && asked > mine)           /* the dynamic linker took the best already */
+    if (asked <= V4 && asked > mine) /* the dynamic linker took the best already */
         isa_refuse(wanted, "this processor or system does not support it, or it was not built");
     if (asked < mine)
         isa_restart(wanted, argv);

@@ -14,7 +14,7 @@
 
 typedef enum IsaWish { ISA_FREE, ISA_ASKED, ISA_WITHOUT } IsaWish;
 
-const char *isa_name(void);      /* "x86-64-v3", "x86-64-v4+amx" */
+const char *isa_name(void); /* "x86-64-v3", "x86-64-v4+amx" */
 
 /* What PLIMSOLL_ISA says about "bf16" or "amx": nothing, use it, or use something else. */
 IsaWish isa_beyond(const char *what);

@@ -31,7 +31,7 @@ static int64_t number_in(const char *path, const char *word)
             continue;
         char     *at = line + n + (n && line[n] == ':');
         long long number = strtoll(at, &end, 10);
-        found = end > at && number >= 0 ? number : -1;       /* "max" is no number */
+        found = end > at && number >= 0 ? number : -1; /* "max" is no number */
         if (!n)
             break;
     }
@@ -53,7 +53,7 @@ static void group_limit(MemoryLimits *limits, const char *folder, const char *li
     char path[PATH_ROOM];
     snprintf(path, sizeof path, "%s/%s", folder, limit);
     int64_t max = number_in(path, NULL);
-    if (max < 0 || max >= (int64_t)1 << 60)    /* version 1 writes a huge number for none */
+    if (max < 0 || max >= (int64_t)1 << 60) /* version 1 writes a huge number for none */
         return;
     snprintf(path, sizeof path, "%s/%s", folder, used);
     int64_t now = number_in(path, NULL);
@@ -98,7 +98,7 @@ MemoryLimits memory_limits_in(const char *proc, const char *cgroups)
 
     snprintf(path, sizeof path, "%s/self/cgroup", proc);
     FILE *file = fopen(path, "r");
-    while (file && fgets(line, sizeof line, file)) {         /* "0::/a/b" or "4:memory:/a/b" */
+    while (file && fgets(line, sizeof line, file)) { /* "0::/a/b" or "4:memory:/a/b" */
         char *names = strchr(line, ':'), *group = names ? strchr(names + 1, ':') : NULL;
         if (!group)
             continue;
@@ -120,10 +120,7 @@ MemoryLimits memory_limits_in(const char *proc, const char *cgroups)
     return limits;
 }
 
-MemoryLimits memory_limits(void)
-{
-    return memory_limits_in("/proc", "/sys/fs/cgroup");
-}
+MemoryLimits memory_limits(void) { return memory_limits_in("/proc", "/sys/fs/cgroup"); }
 
 int64_t memory_left(const MemoryLimits *limits)
 {
@@ -133,9 +130,9 @@ int64_t memory_left(const MemoryLimits *limits)
     return left > 0 ? left : 0;
 }
 
-typedef struct TakeNote {        /* the child's report after each chunk */
+typedef struct TakeNote { /* the child's report after each chunk */
     int64_t bytes;
-    int32_t ended_by;            /* index into take_endings; 0: it goes on */
+    int32_t ended_by; /* index into take_endings; 0: it goes on */
 } TakeNote;
 
 static const char *const take_endings[] = {
@@ -145,7 +142,7 @@ static const char *const take_endings[] = {
     "the system refused more",
     "the time was up",
 };
-enum { MIN_CHUNK = 1 << 20, MAX_CHUNK = 256 << 20, PAGE = 4096 };    /* bytes */
+enum { MIN_CHUNK = 1 << 20, MAX_CHUNK = 256 << 20, PAGE = 4096 }; /* bytes */
 enum { TAKE_KILLED, TAKE_MAX, TAKE_RESERVE, TAKE_REFUSED, TAKE_TIME };
 
 static void take_child(const TakeOptions *o, int pipe)
@@ -153,8 +150,8 @@ static void take_child(const TakeOptions *o, int pipe)
     TakeNote note = { 0 };
     double   end = clock_now() + o->seconds;
     int      score = open("/proc/self/oom_score_adj", O_WRONLY);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);                /* never outlives its parent */
-    if (score >= 0 && write(score, "1000", 4) == 4)  /* killed first if memory runs out */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);               /* never outlives its parent */
+    if (score >= 0 && write(score, "1000", 4) == 4) /* killed first if memory runs out */
         close(score);
     while (!note.ended_by) {
         MemoryLimits limits = memory_limits();
@@ -188,7 +185,7 @@ static void take_child(const TakeOptions *o, int pipe)
 
 Err memory_take(const TakeOptions *options, TakenMemory *taken)
 {
-    int  pipes[2];
+    int pipes[2];
     *taken = (TakenMemory){ 0, take_endings[TAKE_KILLED] };
     if (pipe(pipes))
         return fail(E_DEVICE, "cannot measure the free memory: %s", strerror(errno));

@@ -16,8 +16,8 @@ static void *plugin_try(const char *path, char *why, size_t n_why)
 void *plugin_load(const char *file, char *why, size_t n_why)
 {
     static const char *const places[] = { "", "../lib/plimsoll/" };
-    char    path[4096];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 64);
+    char                     path[4096];
+    ssize_t                  n = readlink("/proc/self/exe", path, sizeof path - 64);
     while (n > 0 && path[n - 1] != '/')
         n--;
     for (int i = 0; n > 0 && i < 2; i++) {

@@ -7,10 +7,10 @@
 
 #include "device/device.h"
 
-enum { PLUGIN_FORM = 2 };        /* changes with PluginHost, Backend, Prim and the descriptions */
+enum { PLUGIN_FORM = 2 }; /* changes with PluginHost, Backend, Prim and the descriptions */
 
 typedef struct PluginHost {
-    int   form;                  /* PLUGIN_FORM of the program */
+    int form; /* PLUGIN_FORM of the program */
     Err (*fail)(Err code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
     void *(*pool_alloc)(Pool *pool, size_t n, size_t size);
     void (*pool_at_free)(Pool *pool, void (*undo)(void *), void *arg);

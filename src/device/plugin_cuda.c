@@ -35,28 +35,28 @@ static Err cuda_fault(const char *doing, cudaError_t err)
                 "this step was kept; go on from the last checkpoint",
                 doing, cudaGetErrorString(err), cudaGetErrorName(err));
 }
-#define GPU_TRY(doing, call)                                        \
-    do {                                                             \
-        cudaError_t gpu_err_ = (call);                              \
-        if (gpu_err_ != cudaSuccess)                                \
-            return cuda_fault(doing, gpu_err_);                     \
+#define GPU_TRY(doing, call)                                                                       \
+    do {                                                                                           \
+        cudaError_t gpu_err_ = (call);                                                             \
+        if (gpu_err_ != cudaSuccess)                                                               \
+            return cuda_fault(doing, gpu_err_);                                                    \
     } while (0)
 
-static Err cuda_take(const Device *device, int64_t bytes, void **base)
+static Err cuda_alloc(const Device *device, int64_t bytes, void **base)
 {
     GPU_TRY("allocating the arena", cudaMalloc(base, (size_t)(bytes ? bytes : 1)));
     GPU_TRY("clearing the arena",
-             cudaMemsetAsync(*base, 0, (size_t)bytes, handle_of(device)->stream));
+            cudaMemsetAsync(*base, 0, (size_t)bytes, handle_of(device)->stream));
     return OK;
 }
 
-static void cuda_give(const Device *device, void *base)
+static void cuda_free(const Device *device, void *base)
 {
     cudaStreamSynchronize(handle_of(device)->stream);
     cudaFree(base);
 }
 
-static Err cuda_take_host(const Device *device, int64_t bytes, void **base)
+static Err cuda_alloc_host(const Device *device, int64_t bytes, void **base)
 {
     (void)device;
     cudaError_t err = cudaMallocHost(base, (size_t)(bytes ? bytes : 1));
@@ -73,7 +73,7 @@ static Err cuda_take_host(const Device *device, int64_t bytes, void **base)
     return OK;
 }
 
-static void cuda_give_host(const Device *device, void *base)
+static void cuda_free_host(const Device *device, void *base)
 {
     cudaStreamSynchronize(handle_of(device)->stream);
     cudaFreeHost(base);
@@ -82,7 +82,10 @@ static void cuda_give_host(const Device *device, void *base)
 /* Small writes (step numbers, learning rates) go through pinned slots, so that the host need not
  * wait for the GPU. */
 enum { SLOTS = 64, SLOT_BYTES = 1024 };
-static struct { char *slots; int next; } small;
+static struct {
+    char *slots;
+    int   next;
+} small;
 
 static Err cuda_write_small(cudaStream_t stream, void *to, const void *from, size_t bytes)
 {
@@ -92,8 +95,7 @@ static Err cuda_write_small(cudaStream_t stream, void *to, const void *from, siz
     }
     char *slot = small.slots + small.next++ * SLOT_BYTES;
     memcpy(slot, from, bytes);
-    GPU_TRY("copying to the GPU",
-             cudaMemcpyAsync(to, slot, bytes, cudaMemcpyHostToDevice, stream));
+    GPU_TRY("copying to the GPU", cudaMemcpyAsync(to, slot, bytes, cudaMemcpyHostToDevice, stream));
     return OK;
 }
 
@@ -102,7 +104,7 @@ static Err cuda_write(const Device *device, void *to, const void *from, size_t b
     if (bytes <= SLOT_BYTES)
         return cuda_write_small(handle_of(device)->stream, to, from, bytes);
     GPU_TRY("copying to the GPU",
-             cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, handle_of(device)->stream));
+            cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, handle_of(device)->stream));
     GPU_TRY("copying to the GPU", cudaStreamSynchronize(handle_of(device)->stream));
     return OK;
 }
@@ -110,7 +112,7 @@ static Err cuda_write(const Device *device, void *to, const void *from, size_t b
 static Err cuda_read(const Device *device, void *to, const void *from, size_t bytes)
 {
     GPU_TRY("reading from the GPU",
-             cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, handle_of(device)->stream));
+            cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, handle_of(device)->stream));
     GPU_TRY("reading from the GPU", cudaStreamSynchronize(handle_of(device)->stream));
     return OK;
 }
@@ -147,9 +149,9 @@ static Err cuda_copy(const Device *device, CopyDirection way, void *to, const vo
     GPU_TRY("starting a host transfer", cudaEventRecord(event, handle->stream));
     GPU_TRY("starting a host transfer", cudaStreamWaitEvent(queue, event, 0));
     GPU_TRY("starting a host transfer",
-             cudaMemcpyAsync(to, from, bytes,
-                             way == COPY_TO_HOST ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice,
-                             queue));
+            cudaMemcpyAsync(to, from, bytes,
+                            way == COPY_TO_HOST ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice,
+                            queue));
     GPU_TRY("starting a host transfer", cudaEventRecord(event, queue));
     return OK;
 }
@@ -172,7 +174,7 @@ static const DeviceQueues queues = {
 static Err cuda_capture_begin(const Device *device)
 {
     GPU_TRY("capturing the step",
-             cudaStreamBeginCapture(handle_of(device)->stream, cudaStreamCaptureModeRelaxed));
+            cudaStreamBeginCapture(handle_of(device)->stream, cudaStreamCaptureModeRelaxed));
     return OK;
 }
 
@@ -189,7 +191,7 @@ static Err cuda_capture_end(const Device *device, void **cuda_graph)
     return OK;
 }
 
-typedef struct CapturePoint {    /* during a capture: what comes next depends on these nodes */
+typedef struct CapturePoint { /* during a capture: what comes next depends on these nodes */
     size_t          n;
     cudaGraphNode_t nodes[];
 } CapturePoint;
@@ -201,7 +203,7 @@ static Err cuda_capture_point(const Device *device, Pool *pool, void **out)
     size_t                       n = 0;
     cudaStream_t                 stream = handle_of(device)->stream;
     GPU_TRY("capturing the step",
-             cudaStreamGetCaptureInfo(stream, &status, NULL, NULL, &nodes, NULL, &n));
+            cudaStreamGetCaptureInfo(stream, &status, NULL, NULL, &nodes, NULL, &n));
     CapturePoint *point = pool_alloc(pool, 1, sizeof *point + n * sizeof *nodes);
     point->n = n;
     memcpy(point->nodes, nodes, n * sizeof *nodes);
@@ -224,16 +226,15 @@ static bool points_have(void *const *points, int n, cudaGraphNode_t node)
 static Err cuda_capture_after(const Device *device, void *const *points, int n)
 {
     cudaStream_t stream = handle_of(device)->stream;
-    GPU_TRY("capturing the step",
-             cudaStreamUpdateCaptureDependencies(stream, NULL, NULL, 0,
-                                                 cudaStreamSetCaptureDependencies));
+    GPU_TRY("capturing the step", cudaStreamUpdateCaptureDependencies(
+                                      stream, NULL, NULL, 0, cudaStreamSetCaptureDependencies));
     for (int p = 0; p < n; p++) {
         CapturePoint *point = points[p];
         for (size_t i = 0; i < point->n; i++)
             if (!points_have(points, p, point->nodes[i]))
                 GPU_TRY("capturing the step",
-                         cudaStreamUpdateCaptureDependencies(stream, &point->nodes[i], NULL, 1,
-                                                             cudaStreamAddCaptureDependencies));
+                        cudaStreamUpdateCaptureDependencies(stream, &point->nodes[i], NULL, 1,
+                                                            cudaStreamAddCaptureDependencies));
     }
     return OK;
 }
@@ -269,13 +270,13 @@ static Err cuda_event_new(const Device *device, void **out)
 
 static Err cuda_event(const Device *device, void *event)
 {
-    cudaStream_t stream = handle_of(device)->stream;
+    cudaStream_t                 stream = handle_of(device)->stream;
     enum cudaStreamCaptureStatus status;
     GPU_TRY("measuring", cudaStreamIsCapturing(stream, &status));
     GPU_TRY("measuring", cudaEventRecordWithFlags(event, stream,
-                                                   status == cudaStreamCaptureStatusNone
-                                                       ? cudaEventRecordDefault
-                                                       : cudaEventRecordExternal));
+                                                  status == cudaStreamCaptureStatusNone
+                                                      ? cudaEventRecordDefault
+                                                      : cudaEventRecordExternal));
     return OK;
 }
 
@@ -317,7 +318,7 @@ static Err cuda_graph_ns(const Device *device, int n, double *ns)
 static Err cuda_measure(const Device *device, int64_t bytes, Bandwidth *bandwidth,
                         double *launch_ns)
 {
-    enum { FEW = 1000, MANY = 2000 };    /* the difference leaves out what every graph costs */
+    enum { FEW = 1000, MANY = 2000 }; /* the difference leaves out what every graph costs */
     double few, many;
     TRY(cuda_graph_ns(device, FEW, &few));
     TRY(cuda_graph_ns(device, MANY, &many));
@@ -326,10 +327,10 @@ static Err cuda_measure(const Device *device, int64_t bytes, Bandwidth *bandwidt
 }
 
 static const DeviceApi api = {
-    .take = cuda_take,
-    .give = cuda_give,
-    .take_host = cuda_take_host,
-    .give_host = cuda_give_host,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .alloc_host = cuda_alloc_host,
+    .free_host = cuda_free_host,
     .write = cuda_write,
     .read = cuda_read,
     .wait = cuda_wait,
@@ -350,14 +351,14 @@ static const DeviceApi api = {
 
 /* Context and handles live as long as the process; opening them twice would count them twice. */
 static struct {
-    bool       open;
-    CudaHandle handle;
+    bool                  open;
+    CudaHandle            handle;
     struct cudaDeviceProp gpu;
 } state;
 
 static Err cuda_gpu(void)
 {
-    int count = 0, driver = 0;
+    int         count = 0, driver = 0;
     cudaError_t err = cudaGetDeviceCount(&count);
     if (err == cudaErrorInsufficientDriver) {
         cudaDriverGetVersion(&driver);
@@ -384,9 +385,9 @@ Err cuda_device_describe(Pool *pool, const DeviceOptions *options, const char *j
                          const CudaParts *parts, Device *device)
 {
     static const DeviceApi planning = { 0 };
-    CudaHandle *handle = pool_alloc(pool, 1, sizeof *handle);
-    const Json *gpu;
-    int64_t     sms, version;
+    CudaHandle            *handle = pool_alloc(pool, 1, sizeof *handle);
+    const Json            *gpu;
+    int64_t                sms, version;
     TRY(json_parse(pool, "the GPU's description", json, strlen(json), 0, &gpu));
     TRY(json_need_int(gpu, "multiProcessorCount", &sms));
     TRY(json_need_int(gpu, "deviceVer", &version));
@@ -422,9 +423,8 @@ Err cuda_device_open(Pool *pool, const DeviceOptions *options, const CudaParts *
         GPU_TRY("opening the GPU",
                 cudaStreamCreateWithFlags(&state.handle.stream, cudaStreamNonBlocking));
         for (int direction = 0; direction < 2; direction++)
-            GPU_TRY("opening the GPU",
-                    cudaStreamCreateWithFlags(&state.handle.copies[direction],
-                                              cudaStreamNonBlocking));
+            GPU_TRY("opening the GPU", cudaStreamCreateWithFlags(&state.handle.copies[direction],
+                                                                 cudaStreamNonBlocking));
         GPU_TRY("opening the GPU", cudaMallocHost((void **)&small.slots, SLOTS * SLOT_BYTES));
         TRY(parts->libraries_open(&state.handle));
         state.handle.sms = state.gpu.multiProcessorCount;

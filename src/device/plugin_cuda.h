@@ -9,11 +9,11 @@
 #include "device/device.h"
 
 typedef struct CudaParts {
-    const struct Kernel *const *kernels;                 /* by operator id */
+    const struct Kernel *const *kernels; /* by operator id */
     /* Make the libraries' handles; or, without a GPU, prepare to plan from its description. */
     Err (*libraries_open)(CudaHandle *handle);
     Err (*libraries_describe)(CudaHandle *handle, const char *json);
-    const char *(*versions)(void);                       /* written into plans */
+    const char *(*versions)(void); /* written into plans */
     const Backend *(*backend)(const CudaHandle *handle);
 } CudaParts;
 

@@ -15,31 +15,31 @@
 #include <unistd.h>
 
 /* NVML's types, declared here so that its header is not needed: a driver keeps each version's. */
-typedef struct NvmlProcess {     /* nvmlProcessInfo_v2_t */
+typedef struct NvmlProcess { /* nvmlProcessInfo_v2_t */
     unsigned           pid;
-    unsigned long long used;     /* all ones: not counted */
+    unsigned long long used; /* all ones: not counted */
     unsigned           instance, compute_instance;
 } NvmlProcess;
 
-typedef struct NvmlMemory {      /* nvmlMemory_t */
+typedef struct NvmlMemory { /* nvmlMemory_t */
     unsigned long long total, free, used;
 } NvmlMemory;
 
 enum { NVML_SUCCESS = 0, NVML_ERROR_INSUFFICIENT_SIZE = 7, PROCESSES = 64 };
 
 static struct {
-    void *gpu;                  /* NULL: no NVML */
+    void *gpu; /* NULL: no NVML */
     int (*processes)(void *gpu, unsigned *n, NvmlProcess *list);
     int (*memory)(void *gpu, NvmlMemory *memory);
-    int64_t before;              /* in use by others when the GPU was opened */
+    int64_t before; /* in use by others when the GPU was opened */
 } nvml;
 
 void gpu_memory_watch(const char *bus)
 {
     int (*init)(void);
     int (*find)(const char *, void **);
-    void       *gpu, *lib = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-    NvmlMemory  now;
+    void      *gpu, *lib = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    NvmlMemory now;
     if (!lib)
         return;
     *(void **)&init = dlsym(lib, "nvmlInit_v2");
@@ -63,7 +63,7 @@ static int64_t memory_of_process(void)
         return -1;
     int err = nvml.processes(nvml.gpu, &n, list);
     if (err == NVML_ERROR_INSUFFICIENT_SIZE) {
-        n += PROCESSES;                      /* processes may have started in between */
+        n += PROCESSES; /* processes may have started in between */
         list = calloc(n, sizeof *list);
         err = list ? nvml.processes(nvml.gpu, &n, list) : err;
     }

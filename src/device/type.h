@@ -6,18 +6,20 @@
 #include <string.h>
 
 /*        name  word    bytes */
+/* clang-format off */
 #define TYPE_LIST(X)        \
     X(F32,  "f32",  4)      \
     X(BF16, "bf16", 2)      \
     X(F16,  "f16",  2)      \
     X(I32,  "i32",  4)      \
     X(U8,   "u8",   1)
+/* clang-format on */
 
 typedef enum Type {
 #define X(name, word, bytes) name,
     TYPE_LIST(X)
 #undef X
-    TYPE_COUNT
+        TYPE_COUNT
 } Type;
 
 static inline int type_bytes(Type type)
@@ -40,9 +42,6 @@ static inline const char *type_name(Type type)
     return names[type];
 }
 
-static inline int type_is_float(Type type)
-{
-    return type <= F16;
-}
+static inline int type_is_float(Type type) { return type <= F16; }
 
 #endif

@@ -8,28 +8,28 @@
 
 #include "exec/lanes.h"
 
-#define HOST_OFFSET ((int64_t)1 << 61)       /* beyond every arena */
+#define HOST_OFFSET ((int64_t)1 << 61) /* beyond every arena */
 
 typedef struct Copy {
-    CopyDirection     way;
-    void       *to;
-    const void *from;
-    size_t      bytes;
-    void       *event;               /* set when the copy has finished */
-    int32_t     begun, joined;       /* indices of launches */
-    int64_t     host_end;            /* end of its bytes in the host arena */
-    Extent      touches[2];          /* in the arena; in the host arena, from HOST_OFFSET on */
+    CopyDirection way;
+    void         *to;
+    const void   *from;
+    size_t        bytes;
+    void         *event;         /* set when the copy has finished */
+    int32_t       begun, joined; /* indices of launches */
+    int64_t       host_end;      /* end of its bytes in the host arena */
+    Extent        touches[2];    /* in the arena; in the host arena, from HOST_OFFSET on */
 } Copy;
 
-typedef struct Copies {              /* of one session */
+typedef struct Copies { /* of one session */
     Pool         *pool;
     const Device *device;
-    void        **events;            /* one per copied value: at most one copy of it is pending */
+    void        **events; /* one per copied value: at most one copy of it is pending */
     int32_t       n_events, cap_events;
-    int64_t       measured;          /* largest host_end of all copies begun */
+    int64_t       measured; /* largest host_end of all copies begun */
 } Copies;
 
-Err  copies_new_event(Copies *copies, void **event);         /* freed by copies_done */
+Err  copies_new_event(Copies *copies, void **event); /* freed by copies_done */
 void copies_done(Copies *copies);
 Err  copies_begin(Copies *copies, const Copy *copy);
 /* from: the first launch of the phase; copies begun before it were joined at the end of theirs. */

@@ -2,12 +2,12 @@
 #include "exec/lanes.h"
 
 /* Rough times of an H200. They only decide whether a second lane pays. */
-static const double cross_ns = 1500; /* cost of an edge between lanes, beyond one within a lane */
-static const double behind_ns = 80000;   /* a launch may start this much later in LANE_ASIDE */
+static const double cross_ns = 1500;   /* cost of an edge between lanes, beyond one within a lane */
+static const double behind_ns = 80000; /* a launch may start this much later in LANE_ASIDE */
 
 enum {
-    LOOK_BACK = 256,                     /* launches; older kernels count as conflicting */
-    LOOK_AHEAD = 64,                     /* later launches that one launch may delay */
+    LOOK_BACK = 256, /* launches; older kernels count as conflicting */
+    LOOK_AHEAD = 64, /* later launches that one launch may delay */
 };
 
 static bool items_conflict(const LaneItem *a, const LaneItem *b)
@@ -19,23 +19,23 @@ static bool items_conflict(const LaneItem *a, const LaneItem *b)
     return false;
 }
 
-typedef struct LaneClock {               /* per lane: its last launch that has finished, or -1 */
+typedef struct LaneClock { /* per lane: its last launch that has finished, or -1 */
     int32_t of[LANES];
 } LaneClock;
 
 static const LaneClock clock_none = { { -1, -1, -1, -1 } };
 
-typedef struct LaneSchedule {            /* while assigning */
+typedef struct LaneSchedule { /* while assigning */
     const LaneItem *items;
-    double          free[LANES];         /* time when each lane becomes free */
-    double         *ends;                /* per launch: time when it ends */
-    int32_t         last[LANES];         /* the last launch of each lane */
-    int32_t        *before;              /* per launch: the previous launch of its lane */
-    LaneClock       known[LANES];        /* what each lane has already waited for */
-    LaneClock      *clocks;              /* per launch: what has finished when it ends */
+    double          free[LANES];  /* time when each lane becomes free */
+    double         *ends;         /* per launch: time when it ends */
+    int32_t         last[LANES];  /* the last launch of each lane */
+    int32_t        *before;       /* per launch: the previous launch of its lane */
+    LaneClock       known[LANES]; /* what each lane has already waited for */
+    LaneClock      *clocks;       /* per launch: what has finished when it ends */
 } LaneSchedule;
 
-typedef struct LaneStart {               /* of a launch, in one lane */
+typedef struct LaneStart { /* of a launch, in one lane */
     LanePlace place;
     double    at;
 } LaneStart;
@@ -120,10 +120,11 @@ static bool goes_aside(const double *left, int32_t n, int32_t i)
 
 void lanes_assign(Pool *pool, const LaneItem *items, int32_t n, LanePlace *places)
 {
-    Pool        *work = pool_new(pool, "lanes");
-    LaneSchedule schedule = { .items = items, .ends = NEWN(work, double, n + 1),
-                              .before = NEWN(work, int32_t, n + 1),
-                              .clocks = NEWN(work, LaneClock, n + 1) };
+    Pool         *work = pool_new(pool, "lanes");
+    LaneSchedule  schedule = { .items = items,
+                               .ends = NEWN(work, double, n + 1),
+                               .before = NEWN(work, int32_t, n + 1),
+                               .clocks = NEWN(work, LaneClock, n + 1) };
     const double *left = paths_left(work, items, n);
     for (int32_t lane = 0; lane < LANES; lane++) {
         schedule.last[lane] = -1;
@@ -184,8 +185,8 @@ static void check_ended(const LanePlace *places, int32_t (*ended)[LANES], int32_
 
 Err lanes_check(const LaneItem *items, int32_t n, const LanePlace *places)
 {
-    Pool    *pool = pool_new(NULL, "lanes check");
-    int32_t (*ended)[LANES] = pool_alloc(pool, (size_t)n + 1, sizeof *ended);
+    Pool *pool = pool_new(NULL, "lanes check");
+    int32_t(*ended)[LANES] = pool_alloc(pool, (size_t)n + 1, sizeof *ended);
     int32_t *previous = NEWN(pool, int32_t, n + 1), last[LANES] = { -1, -1, -1, -1 };
     Err      err = OK;
     for (int32_t i = 0; i < n && !err; i++) {
@@ -216,11 +217,13 @@ Err lanes_check(const LaneItem *items, int32_t n, const LanePlace *places)
 
 /* --- in a CUDA graph --- */
 
-LaneCapture lane_capture_begin(Pool *pool, const Device *device, const LanePlace *places,
-                               int32_t n)
+LaneCapture lane_capture_begin(Pool *pool, const Device *device, const LanePlace *places, int32_t n)
 {
-    return (LaneCapture){ .device = device, .pool = pool, .places = places,
-                          .points = NEWN(pool, void *, n + 1), .last = { -1, -1, -1, -1 } };
+    return (LaneCapture){ .device = device,
+                          .pool = pool,
+                          .places = places,
+                          .points = NEWN(pool, void *, n + 1),
+                          .last = { -1, -1, -1, -1 } };
 }
 
 /* What is captured next follows `previous`, the last launch of its lane (or -1), and `after`, those

@@ -19,7 +19,7 @@
 
 #include "device/device.h"
 
-typedef struct Extent {          /* bytes of the arena that a launch is given */
+typedef struct Extent { /* bytes of the arena that a launch is given */
     int64_t offset, bytes;
     bool    written;
 } Extent;
@@ -32,21 +32,21 @@ static inline bool extents_meet(const Extent *a, const Extent *b)
 }
 
 enum {
-    LANE_ASIDE = 1,              /* beside lane 0: launches off the critical path */
-    LANE_COPIES = 2,             /* and 3: one lane for each CopyDirection */
+    LANE_ASIDE = 1,  /* beside lane 0: launches off the critical path */
+    LANE_COPIES = 2, /* and 3: one lane for each CopyDirection */
     LANES = 4
 };
 
-typedef struct LaneItem {        /* a launch, a group of launches that run as one, or a copy */
+typedef struct LaneItem { /* a launch, a group of launches that run as one, or a copy */
     const Extent *extents;
     int32_t       n_extents;
-    double        ns;            /* expected time when it runs alone */
+    double        ns;   /* expected time when it runs alone */
     int32_t       lane; /* required lane; 0: lane 0 or LANE_ASIDE, as the schedule decides */
 } LaneItem;
 
 typedef struct LanePlace {
     int32_t lane;
-    int32_t after[LANES];        /* per other lane: the launch to wait for; -1: none, or this lane
+    int32_t after[LANES]; /* per other lane: the launch to wait for; -1: none, or this lane
                                   * has waited for it already */
 } LanePlace;
 
@@ -61,17 +61,17 @@ Err lanes_check(const LaneItem *items, int32_t n, const LanePlace *places);
  * lane_capture_after around each launch, and lane_capture_join at the end. */
 typedef struct LaneCapture {
     const Device    *device;
-    Pool            *pool;       /* lives until the capture ends */
+    Pool            *pool; /* lives until the capture ends */
     const LanePlace *places;
-    void           **points;     /* per launch: its point in the CUDA graph */
-    int32_t          last[LANES];        /* launch of each lane, or -1 */
-    int32_t          lane;       /* current lane */
+    void           **points;      /* per launch: its point in the CUDA graph */
+    int32_t          last[LANES]; /* launch of each lane, or -1 */
+    int32_t          lane;        /* current lane */
 } LaneCapture;
 
 LaneCapture lane_capture_begin(Pool *pool, const Device *device, const LanePlace *places,
                                int32_t n);
-Err lane_capture_before(LaneCapture *capture, int32_t launch);
-Err lane_capture_after(LaneCapture *capture, int32_t launch);
-Err lane_capture_join(LaneCapture *capture);
+Err         lane_capture_before(LaneCapture *capture, int32_t launch);
+Err         lane_capture_after(LaneCapture *capture, int32_t launch);
+Err         lane_capture_join(LaneCapture *capture);
 
 #endif

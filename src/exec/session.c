@@ -52,10 +52,7 @@ Err session_write(Session *session, int32_t value, const void *from)
                         (size_t)value_at(session->engine->graph, value)->bytes);
 }
 
-bool session_has_host_buffer(const Session *session)
-{
-    return session->host_buffer != NULL;
-}
+bool session_has_host_buffer(const Session *session) { return session->host_buffer != NULL; }
 
 void *session_host_buffer(Session *session, int32_t value)
 {
@@ -63,7 +60,7 @@ void *session_host_buffer(Session *session, int32_t value)
 }
 
 static Err session_feed_matching(Session *session, bool all, Phase phase, const char *name,
-                              const void *data)
+                                 const void *data)
 {
     bool found = false;
     for (int32_t i = 0; i < session->n_feeds; i++)
@@ -263,15 +260,15 @@ static Err session_assign_lanes(Session *session, Phase phase, Pool *pool, LaneC
             continue;
         if (copy) {
             bool out = copy->way == COPY_TO_HOST;
-            items[n++] = (LaneItem){ .extents = copy->touches, .n_extents = 2,
-                                     .ns = (double)copy->bytes /
-                                           (out ? session->device->to_host
-                                                : session->device->to_device),
+            items[n++] = (LaneItem){ .extents = copy->touches,
+                                     .n_extents = 2,
+                                     .ns = (double)copy->bytes / (out ? session->device->to_host
+                                                                      : session->device->to_device),
                                      .lane = LANE_COPIES + (int32_t)copy->way };
             continue;
         }
-        Extent  *extents = NULL;
-        int32_t  cap = 0;
+        Extent *extents = NULL;
+        int32_t cap = 0;
         items[n] = (LaneItem){ .lane = launch->feed >= 0 ? LANE_ASIDE : 0 };
         for (int32_t g = 0; g < group; g++) {
             items[n].ns += session->engine->node_ns[launch[g].call.node->id];
@@ -292,24 +289,21 @@ static Err session_capture(Session *session, Phase phase)
     const Device *device = session->engine->device;
     bool          branches = device->api->capture_after && !session->one_lane;
     Pool         *pool = pool_new(session->pool, "capture");
-    LaneCapture         lanes;
+    LaneCapture   lanes;
     if (branches)
         TRY(session_assign_lanes(session, phase, pool, &lanes));
     TRY(device->api->capture_begin(device));
     Err err = session_launches(session, phase, branches ? &lanes : NULL);
     Err ended = device->api->capture_end(device, &session->cuda_graph[phase]);
     pool_free(pool);
-    if (err && session->cuda_graph[phase]) {   /* an incomplete graph must never be launched */
+    if (err && session->cuda_graph[phase]) { /* an incomplete graph must never be launched */
         device->api->graph_free(device, session->cuda_graph[phase]);
         session->cuda_graph[phase] = NULL;
     }
     return err ? err : ended;
 }
 
-void session_one_lane(Session *session)
-{
-    session->one_lane = true;
-}
+void session_one_lane(Session *session) { session->one_lane = true; }
 
 /* Guards and watches act between launches, which a CUDA graph does not allow. */
 static bool session_captures(const Session *session, Phase phase)
@@ -385,15 +379,14 @@ int64_t session_measured_bytes(const Session *session, Phase phase)
     return session->measured[phase];
 }
 
-int64_t session_measured_host_bytes(const Session *session)
-{
-    return session->copies.measured;
-}
+int64_t session_measured_host_bytes(const Session *session) { return session->copies.measured; }
 
 int64_t session_planned_bytes(const Session *session, Phase phase)
 {
     return session->engine->phase_bytes[phase];
 }
 
+/* clang-format off */
 const Arena  *session_arena(const Session *session)  { return session->arena; }
 const Engine *session_engine(const Session *session) { return session->engine; }
+/* clang-format on */

@@ -27,35 +27,35 @@ Err session_put_param(Session *session, int32_t param, int32_t value, const void
 Err session_get_param(Session *session, int32_t param, int32_t value, float *disk);
 
 /* All bytes of a persistent value. */
-Err    session_read(Session *session, int32_t value, void *to);
-Err    session_write(Session *session, int32_t value, const void *from);
+Err   session_read(Session *session, int32_t value, void *to);
+Err   session_write(Session *session, int32_t value, const void *from);
 /* The value's bytes themselves; only where the arena is in host memory. */
-void  *session_bytes(Session *session, int32_t value);
+void *session_bytes(Session *session, int32_t value);
 /* Host bytes of an input, owned by the caller: for one phase, or for every phase with an input of
  * that name. */
-Err    session_feed_phase(Session *session, Phase phase, const char *name, const void *data);
-Err    session_feed(Session *session, const char *name, const void *data);
+Err   session_feed_phase(Session *session, Phase phase, const char *name, const void *data);
+Err   session_feed(Session *session, const char *name, const void *data);
 
 /* Captures every phase whose inputs are all set, before any of them has run, so that the device's
  * memory is in use and can be counted. Does nothing on a device without CUDA graphs. */
-Err    session_prepare(Session *session);
+Err session_prepare(Session *session);
 
 /* Stages the phase's inputs now instead of when it runs. An earlier run may still be under way, and
  * the host need not wait for it. */
-Err    session_stage(Session *session, Phase phase);
+Err session_stage(Session *session, Phase phase);
 
 /* Runs one phase. Where micro and update are one program (gradients not accumulated), run both, in
  * this order: the plan may put some updates before the last gradients. */
-Err    session_run(Session *session, Phase phase);
+Err session_run(Session *session, Phase phase);
 
 /* Benchmarks and tests: captures without branches, every launch after the one before it. The
  * results are the same to the bit. */
-void   session_one_lane(Session *session);
+void session_one_lane(Session *session);
 
 /* Bytes of a graph output (ir/graph.h) on the host, valid after its phase has run and until the
  * next run. NULL if the graph has no output of that name or the device failed. */
 const void *session_output(Session *session, const char *name);
-const void *session_output_at(Session *session, int32_t output);     /* by its index in the graph */
+const void *session_output_at(Session *session, int32_t output); /* by its index in the graph */
 
 /* Runs the phase once and writes the time of each node, by the device's clock where it has one. A
  * recomputed node has the time of its last run. For benchmarks and profiles. */
@@ -68,14 +68,14 @@ Err session_copy_wait_ns(Session *session, Phase phase, double *ns);
 const char *session_first_nonfinite(Session *session, Phase phase);
 
 /* The highest end given to a kernel; 0: the phase never ran. */
-int64_t session_measured_bytes(const Session *session, Phase phase);
-int64_t session_planned_bytes(const Session *session, Phase phase);  /* by the layout */
+int64_t       session_measured_bytes(const Session *session, Phase phase);
+int64_t       session_planned_bytes(const Session *session, Phase phase); /* by the layout */
 /* The same for the host arena, over all phases. */
-int64_t session_measured_host_bytes(const Session *session);
+int64_t       session_measured_host_bytes(const Session *session);
 const Arena  *session_arena(const Session *session);
 const Engine *session_engine(const Session *session);
 
 /* Tests: from now on, copies the value's bytes out right after every node that produces it. */
-Err    session_watch(Session *session, int32_t value, void *copy);
+Err session_watch(Session *session, int32_t value, void *copy);
 
 #endif

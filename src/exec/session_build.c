@@ -17,15 +17,15 @@ static void session_note_extent(Session *session, int64_t offset, int64_t bytes,
             (Extent){ offset, bytes, written });
 }
 
-typedef struct ValuePlaces {          /* during the walk: where each pgraph value is now */
+typedef struct ValuePlaces { /* during the walk: where each pgraph value is now */
     const Program *program;
-    int32_t       *buffer;       /* per pgraph value: current buffer, or -1 */
-    int32_t       *index;        /* per graph value: pgraph value of its root, or -1 */
+    int32_t       *buffer; /* per pgraph value: current buffer, or -1 */
+    int32_t       *index;  /* per graph value: pgraph value of its root, or -1 */
     int32_t        next_range;
-    int32_t       *slot;         /* per pgraph value: current slot on the host, or -1 */
+    int32_t       *slot; /* per pgraph value: current slot on the host, or -1 */
     int32_t        next_slot;
-    Copy         **pending;      /* per pgraph value */
-    void         **event;        /* per pgraph value: of its copies; NULL: never copied */
+    Copy         **pending; /* per pgraph value */
+    void         **event;   /* per pgraph value: of its copies; NULL: never copied */
 } ValuePlaces;
 
 static void *place_of(Session *session, const ValuePlaces *places, int32_t value, bool written)
@@ -72,8 +72,8 @@ static void places_open(Session *session, ValuePlaces *places, int32_t step, Cal
             places->buffer[range->value] = range->buffer;
         } else {
             const Buffer *buffer = &buffers->buffers[range->buffer];
-            int64_t guard = engine->guards ? GUARD_BYTES : 0;
-            int64_t at = engine->persistent_bytes + buffer->offset + guard;
+            int64_t       guard = engine->guards ? GUARD_BYTES : 0;
+            int64_t       at = engine->persistent_bytes + buffer->offset + guard;
             call->workspace = session->arena->base + at;
             session_note_extent(session, at, buffer->size - 2 * guard, true);
         }
@@ -192,12 +192,12 @@ static void session_group_launches(const Session *session, Launch *launches, int
 static Err session_build_program(Session *session, const Program *program)
 {
     const Graph *graph = session->engine->graph;
-    ValuePlaces places = { .program = program,
-                      .buffer = NEWN(session->pool, int32_t, program->pgraph->n_values),
-                      .index = NEWN(session->pool, int32_t, graph->n_values),
-                      .slot = NEWN(session->pool, int32_t, program->pgraph->n_values),
-                      .pending = NEWN(session->pool, Copy *, program->pgraph->n_values),
-                      .event = NEWN(session->pool, void *, program->pgraph->n_values) };
+    ValuePlaces  places = { .program = program,
+                            .buffer = NEWN(session->pool, int32_t, program->pgraph->n_values),
+                            .index = NEWN(session->pool, int32_t, graph->n_values),
+                            .slot = NEWN(session->pool, int32_t, program->pgraph->n_values),
+                            .pending = NEWN(session->pool, Copy *, program->pgraph->n_values),
+                            .event = NEWN(session->pool, void *, program->pgraph->n_values) };
     for (int32_t i = 0; i < graph->n_values; i++)
         places.index[i] = -1;
     for (int32_t i = 0; i < program->pgraph->n_values; i++) {
@@ -206,7 +206,7 @@ static Err session_build_program(Session *session, const Program *program)
     }
     Launch      *launches = NEWN(session->pool, Launch, program->plan->n_steps);
     const Call **calls = NEWN(session->pool, const Call *, program->plan->n_steps);
-    int32_t n = 0, first_update = -1;
+    int32_t      n = 0, first_update = -1;
     for (int32_t s = 0; s < program->plan->n_steps; s++) {
         Step step = program->plan->steps[s];
         if (step.kind == STEP_DROP || step.kind == STEP_FREE_HOST)
@@ -311,4 +311,3 @@ Err session_new(Pool *pool, const Engine *engine, Session **out)
     *out = session;
     return OK;
 }
-

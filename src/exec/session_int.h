@@ -8,22 +8,22 @@
 #include "exec/session.h"
 #include "ir/op.h"
 
-typedef struct Launch {          /* one step of a plan: a run, the begin of a copy, or its wait */
-    Err   (*run)(const Call *);  /* NULL: not a run */
-    Err   (*run_all)(const Call *const *, int n);    /* several calls as one; NULL: not possible */
+typedef struct Launch {       /* one step of a plan: a run, the start of a copy, or its wait */
+    Err (*run)(const Call *); /* NULL: not a run */
+    Err (*run_all)(const Call *const *, int n); /* several calls as one; NULL: not possible */
     Call    call;
-    Copy   *copy;                /* NULL: a run */
-    bool    joins;               /* the copy's wait */
+    Copy   *copy;  /* NULL: a run */
+    bool    joins; /* the copy's wait */
     Phase   phase;
-    int32_t feed;                /* index into feeds, or -1 */
-    int32_t first_extent, n_extents;     /* into extents: the bytes given to this launch */
+    int32_t feed;                    /* index into feeds, or -1 */
+    int32_t first_extent, n_extents; /* into extents: the bytes given to this launch */
 } Launch;
 
 typedef struct Feed {
     const char *name;
     Phase       phase;
     const void *data;
-    void       *staged;          /* copied to the device from here: a CUDA graph needs a fixed
+    void       *staged; /* copied to the device from here: a CUDA graph needs a fixed
                                   * address */
     int64_t     bytes;
 } Feed;
@@ -39,8 +39,8 @@ struct Session {
     /* the engine's device: the engine's pool may be freed before the session's */
     const Device *device;
     Arena        *arena;
-    Launch       *launches[PHASE_COUNT];      /* of the phase's program, in plan order */
-    const Call  **calls[PHASE_COUNT];         /* their calls as an array, for run_all */
+    Launch       *launches[PHASE_COUNT]; /* of the phase's program, in plan order */
+    const Call  **calls[PHASE_COUNT];    /* their calls as an array, for run_all */
     /* the launches of the phase: see session_build_program */
     int32_t       from[PHASE_COUNT], to[PHASE_COUNT];
     Extent       *extents;
@@ -49,18 +49,18 @@ struct Session {
     int32_t       n_feeds, cap_feeds;
     Watch        *watches;
     int32_t       n_watches, cap_watches;
-    void        **outputs;       /* per graph output */
+    void        **outputs; /* per graph output */
     /* on devices whose memory the host cannot read, else NULL: */
-    void        **read;          /* per graph output: its copy on the host */
-    void         *host_buffer;   /* large enough for any persistent value, on its way in or out */
+    void        **read;        /* per graph output: its copy on the host */
+    void         *host_buffer; /* large enough for any persistent value, on its way in or out */
     void         *cuda_graph[PHASE_COUNT];
-    bool          one_lane;      /* in CUDA graphs captured from now on */
+    bool          one_lane; /* in CUDA graphs captured from now on */
     /* launch after which the staged feeds have been read, or -1 */
     int32_t       last_feed[PHASE_COUNT];
-    void         *read_feeds[PHASE_COUNT];    /* event set after last_feed, or NULL */
-    bool          staged[PHASE_COUNT];        /* by session_stage, for the next run */
+    void         *read_feeds[PHASE_COUNT]; /* event set after last_feed, or NULL */
+    bool          staged[PHASE_COUNT];     /* by session_stage, for the next run */
     int64_t       measured[PHASE_COUNT];
-    char         *host;          /* the host arena, or NULL */
+    char         *host; /* the host arena, or NULL */
     Copies        copies;
 };
 

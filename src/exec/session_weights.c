@@ -4,6 +4,7 @@
  * taps first, output channels last). Everything outside the arena uses the file's order. */
 #include "exec/session_int.h"
 
+#include "base/int_math.h"
 #include "base/random.h"
 #include "device/convert.h"
 #include "ops/optimizer/optim.h"
@@ -15,20 +16,20 @@
  * copied in runs along the arena's last axis, the runs in the file's order: each cache line of the
  * arena is accessed once, and each of the file is completed before the next. */
 typedef struct ParamOrders {
-    int64_t width, step;         /* the arena's last axis: its length, its stride in the file */
-    int64_t run;                 /* elements of a run; the last run of the axis may be shorter */
-    int64_t n, n_rest;           /* runs in all, and per position on the last axis */
-    int     rank;                /* the other axes, in the file's order, fastest first */
+    int64_t width, step; /* the arena's last axis: its length, its stride in the file */
+    int64_t run;         /* elements of a run; the last run of the axis may be shorter */
+    int64_t n, n_rest;   /* runs in all, and per position on the last axis */
+    int     rank;        /* the other axes, in the file's order, fastest first */
     int64_t dim[MAX_RANK], arena[MAX_RANK], disk[MAX_RANK];
 } ParamOrders;
 
 typedef struct ParamRun {
-    int64_t arena, disk, n;      /* its first element in both orders, its length */
+    int64_t arena, disk, n; /* its first element in both orders, its length */
 } ParamRun;
 
 enum {
-    RUN_ACROSS = 16,             /* elements: a cache line of fp32 */
-    RUN_ALONG = 4096             /* elements, where they are contiguous in the file too */
+    RUN_ACROSS = 16, /* elements: a cache line of fp32 */
+    RUN_ALONG = 4096 /* elements, where they are contiguous in the file too */
 };
 
 /* The arena's axes, neighbours joined, slowest first, each with the first file axis it stands
@@ -49,14 +50,14 @@ static int orders_axes(const Param *param, Shape shape, int64_t *dim, int *disk_
 
 static ParamOrders orders_of(const Param *param, Shape shape)
 {
-    ParamOrders  o = { .width = 1, .step = 1 };
-    int64_t dim[MAX_RANK], arena[MAX_RANK], arena_stride = 1, disk_stride = 1;
-    int     disk_axis[MAX_RANK], n = orders_axes(param, shape, dim, disk_axis);
+    ParamOrders o = { .width = 1, .step = 1 };
+    int64_t     dim[MAX_RANK], arena[MAX_RANK], arena_stride = 1, disk_stride = 1;
+    int         disk_axis[MAX_RANK], n = orders_axes(param, shape, dim, disk_axis);
     for (int a = n - 1; a >= 0; a--) {
         arena[a] = arena_stride;
         arena_stride *= dim[a];
     }
-    for (int at = shape.rank - 1; at >= 0; at--)         /* the file's axes, fastest first */
+    for (int at = shape.rank - 1; at >= 0; at--) /* the file's axes, fastest first */
         for (int a = 0; a < n; a++) {
             if (disk_axis[a] != at)
                 continue;
@@ -72,13 +73,13 @@ static ParamOrders orders_of(const Param *param, Shape shape)
         }
     o.run = o.step == 1 ? RUN_ALONG : RUN_ACROSS;
     o.n_rest = o.width ? shape_count(shape) / o.width : 0;
-    o.n = (o.width + o.run - 1) / o.run * o.n_rest;
+    o.n = ceil_div(o.width, o.run) * o.n_rest;
     return o;
 }
 
 static ParamRun orders_run(const ParamOrders *o, int64_t i)
 {
-    int64_t place = i / o->n_rest * o->run, rest = i % o->n_rest;
+    int64_t  place = i / o->n_rest * o->run, rest = i % o->n_rest;
     ParamRun r = { place, place * o->step, o->width - place < o->run ? o->width - place : o->run };
     for (int a = 0; a < o->rank; a++) {
         int64_t index = rest % o->dim[a];
@@ -96,11 +97,11 @@ static Err weights_put(Session *session, const Param *param, int32_t id, const v
 {
     const Value *value = value_at(session_engine(session)->graph, id);
     void        *to = session_host_buffer(session, id);
-    ParamOrders       o = orders_of(param, value->shape);
-#pragma omp parallel for schedule(static)     /* no "if": that would allocate another team */
+    ParamOrders  o = orders_of(param, value->shape);
+#pragma omp parallel for schedule(static) /* no "if": that would allocate another team */
     for (int64_t i = 0; i < o.n; i++) {
-        ParamRun         r = orders_run(&o, i);
-        float       row[RUN_ALONG];          /* the file's bytes need not be aligned */
+        ParamRun    r = orders_run(&o, i);
+        float       row[RUN_ALONG]; /* the file's bytes need not be aligned */
         const char *from = (const char *)disk + r.disk * (int64_t)sizeof *row;
         if (o.step == 1)
             memcpy(row, from, (size_t)r.n * sizeof *row);
@@ -133,13 +134,13 @@ Err session_get_param(Session *session, int32_t index, int32_t id, float *disk)
     const Param *param = &graph->params[index];
     const Value *value = value_at(graph, id);
     void        *from = session_host_buffer(session, id);
-    ParamOrders       o = orders_of(param, value->shape);
+    ParamOrders  o = orders_of(param, value->shape);
 
     if (session_has_host_buffer(session))
         TRY(session_read(session, id, from));
-#pragma omp parallel for schedule(static)     /* no "if": that would allocate another team */
+#pragma omp parallel for schedule(static) /* no "if": that would allocate another team */
     for (int64_t i = 0; i < o.n; i++) {
-        ParamRun          r = orders_run(&o, i);
+        ParamRun     r = orders_run(&o, i);
         float        buffer[RUN_ALONG];
         const float *row = row_load(value->type, from, r.arena, r.n, buffer);
         if (o.step == 1)
@@ -175,21 +176,15 @@ static void init_fill(const Param *param, uint64_t seed, float *data)
 {
     int64_t count = shape_count(param->disk);
     switch (param->init.kind) {
-    case INIT_ZEROS:
-        memset(data, 0, (size_t)count * sizeof *data);
-        break;
+    case INIT_ZEROS: memset(data, 0, (size_t)count * sizeof *data); break;
     case INIT_ONES:
     case INIT_CONSTANT:
         for (int64_t i = 0; i < count; i++)
             data[i] = param->init.kind == INIT_ONES ? 1 : param->init.scale;
         break;
     case INIT_UNIFORM:
-    case INIT_NORMAL:
-        init_random(param, seed, data);
-        break;
-    case INIT_CUSTOM:
-        param->init.custom(data, param->disk, seed, param->init.arg);
-        break;
+    case INIT_NORMAL: init_random(param, seed, data); break;
+    case INIT_CUSTOM: param->init.custom(data, param->disk, seed, param->init.arg); break;
     }
 }
 
@@ -229,7 +224,7 @@ Err session_init(Session *session, uint64_t seed)
                         (long long)shape_count(param->disk), param->name);
         init_fill(param, seed, data);
         Err err = session_set_param(session, i, data);
-        if (!err && param->ema >= 0)         /* the EMA starts as a copy */
+        if (!err && param->ema >= 0) /* the EMA starts as a copy */
             err = session_put_param(session, i, param->ema, data);
         free(data);
         TRY(err);

@@ -25,12 +25,12 @@ void avoided_find(Pool *pool, const Graph *graph, Avoided **list, int32_t *n)
     *list = NULL;
     *n = 0;
     for (int32_t i = 0; i < graph->n_nodes; i++) {
-        const Node *node = &graph->nodes[i];
+        const Node        *node = &graph->nodes[i];
         const NeverStored *rule = &node->op->never_stored;
         int64_t            bytes = rule->what && node->phase == PHASE_MICRO && !node->backward
                                        ? rule->bytes(node)
                                        : 0;
-        int32_t same = 0;
+        int32_t            same = 0;
         if (!bytes)
             continue;
         while (same < *n && !((*list)[same].bytes == bytes && (*list)[same].reason == rule->reason))
@@ -38,10 +38,10 @@ void avoided_find(Pool *pool, const Graph *graph, Avoided **list, int32_t *n)
         if (same < *n)
             (*list)[same].count++;
         else
-            VEC_ADD(pool, *list, *n, cap, (Avoided){
-                rule->what, avoided_where(graph, node),
-                pool_print(pool, "%s of %s", rule->what, avoided_where(graph, node)),
-                rule->reason, bytes, 1 });
+            VEC_ADD(pool, *list, *n, cap,
+                    (Avoided){ rule->what, avoided_where(graph, node),
+                               pool_print(pool, "%s of %s", rule->what, avoided_where(graph, node)),
+                               rule->reason, bytes, 1 });
     }
     if (*n)
         qsort(*list, (size_t)*n, sizeof **list, avoided_order);

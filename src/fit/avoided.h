@@ -4,11 +4,11 @@
 
 #include "ir/graph.h"
 
-typedef struct Avoided {         /* tensors of one kind and size */
-    const char *what, *where;    /* "Cauchy matrix"; the module of the first one */
-    const char *name;            /* "WHAT of WHERE" */
+typedef struct Avoided {      /* tensors of one kind and size */
+    const char *what, *where; /* "Cauchy matrix"; the module of the first one */
+    const char *name;         /* "WHAT of WHERE" */
     const char *reason;
-    int64_t     bytes;           /* of one */
+    int64_t     bytes; /* of one */
     int32_t     count;
 } Avoided;
 

@@ -8,14 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool bottleneck_is_state(Class mem_class)
-{
-    return mem_class <= CLASS_CONSTANTS;
-}
+static bool bottleneck_is_state(Class mem_class) { return mem_class <= CLASS_CONSTANTS; }
 
 typedef struct BottleneckKey {
     const LiveBuffer *live;
-    const Value      *value;             /* NULL: a workspace */
+    const Value      *value; /* NULL: a workspace */
 } BottleneckKey;
 
 static int bottleneck_key_order(const void *a, const void *b)
@@ -47,7 +44,7 @@ static int bottleneck_order(const void *a, const void *b)
 static int32_t module_above(const Graph *graph, int32_t a, int32_t b)
 {
     while (a != b)
-        if (a > b)                           /* children come after their parents */
+        if (a > b) /* children come after their parents */
             a = graph->modules[a].parent;
         else
             b = graph->modules[b].parent;
@@ -63,7 +60,8 @@ void bottlenecks_find(Pool *pool, const Sheet *sheet, Bottleneck **list, int32_t
     *n = 0;
     for (int32_t i = 0; i < sheet->n_live; i++)
         by_key[i] = (BottleneckKey){ &sheet->live[i], sheet->live[i].value >= 0
-                                     ? value_at(graph, sheet->live[i].value) : NULL };
+                                                          ? value_at(graph, sheet->live[i].value)
+                                                          : NULL };
     qsort(by_key, (size_t)sheet->n_live, sizeof *by_key, bottleneck_key_order);
     for (int32_t i = 0; i < sheet->n_live; i++) {
         const LiveBuffer *b = by_key[i].live;
@@ -74,8 +72,8 @@ void bottlenecks_find(Pool *pool, const Sheet *sheet, Bottleneck **list, int32_t
             if (!state && value)
                 what = pool_print(pool, "%s %s %s", what, shape_text(value->shape),
                                   type_name(value->type));
-            VEC_ADD(pool, *list, *n, cap, (Bottleneck){ .what = what,
-                                                        .each = state ? 0 : b->bytes });
+            VEC_ADD(pool, *list, *n, cap,
+                    (Bottleneck){ .what = what, .each = state ? 0 : b->bytes });
             module = b->module;
         }
         Bottleneck *row = &(*list)[*n - 1];

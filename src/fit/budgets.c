@@ -6,15 +6,16 @@
  * and the next larger batch was seen to fail. Re-planned, the answer was placed, but a longer
  * search may find a larger one.
  */
+#include "base/int_math.h"
 #include "fit/explained.h"
 
 #include "base/clock.h"
 
 const char *const verdict_words[] = { "fits", "replanned", "no", "unknown" };
 
-static const int64_t budget_sizes[] = { 8, 12, 16, 24, 40, 80 };     /* GiB */
+static const int64_t budget_sizes[] = { 8, 12, 16, 24, 40, 80 }; /* GiB */
 
-enum { BATCH_MAX = 1 << 20, TRIES = 128 };  /* a million samples: more than any real batch */
+enum { BATCH_MAX = 1 << 20, TRIES = 128 }; /* a million samples: more than any real batch */
 
 typedef struct Tried {
     int64_t batch, peak_bytes;
@@ -22,8 +23,8 @@ typedef struct Tried {
 
 typedef struct Batches {
     const Explained *e;
-    double           deadline_s;     /* of clock_now; 0: everything kept, without a search */
-    int              tries;          /* per budget */
+    double           deadline_s; /* of clock_now; 0: everything kept, without a search */
+    int              tries;      /* per budget */
     Tried            list[TRIES];
     int              n;
 } Batches;
@@ -45,13 +46,14 @@ static int64_t batch_peak(Batches *b, int64_t batch)
     recipe->batch = batch;
     if (b->deadline_s > 0) {
         recipe->levers.host = b->e->whole_host;
-        how = (FitOptions){ .budget_bytes = 1, .effort = EXPLAIN_EFFORT,
+        how = (FitOptions){ .budget_bytes = 1,
+                            .effort = EXPLAIN_EFFORT,
                             .time_limit_s = b->deadline_s - clock_now() };
     }
     Err err = fit_plan(pool, recipe, b->e->device, &how, result);
-    if ((!err || err == E_BUDGET) && result->engine)     /* NULL: the host has no room for state */
+    if ((!err || err == E_BUDGET) && result->engine) /* NULL: the host has no room for state */
         peak = result->engine->arena_bytes;
-    if (b->n < TRIES && !batch_late(b))      /* a search that was cut off proves nothing */
+    if (b->n < TRIES && !batch_late(b)) /* a search that was cut off proves nothing */
         b->list[b->n++] = (Tried){ batch, peak };
     pool_free(pool);
     return peak;
@@ -70,9 +72,9 @@ static int64_t batch_guess(int64_t budget, Tried below, Tried low, Tried high, i
     double slope = !open ? slope_of(low, high) : low.batch ? slope_of(below, low) : 0;
     double guess = slope > 0 ? (double)low.batch + (double)(budget - low.peak_bytes) / slope
                              : 2.0 * (double)low.batch + 1;
-    if (tries > 4 && !open)                              /* not linear: bisect */
+    if (tries > 4 && !open) /* not linear: bisect */
         guess = 0.5 * (double)(low.batch + high.batch);
-    return guess >= (double)high.batch ? high.batch - 1
+    return guess >= (double)high.batch     ? high.batch - 1
            : guess < (double)low.batch + 1 ? low.batch + 1
                                            : (int64_t)guess;
 }
@@ -81,9 +83,11 @@ static int64_t batch_guess(int64_t budget, Tried below, Tried low, Tried high, i
  * this budget free, is then no answer. */
 static int64_t batch_largest(Batches *b, int64_t budget)
 {
-    Tried below = { 0, b->e->sheet->engine->persistent_bytes }, low = below;
-    Tried high = { BATCH_MAX + 1, INT64_MAX };
-    bool  found = false, late = false;
+    Tried         below = { 0, b->e->sheet->engine->persistent_bytes }, low = below;
+    const Recipe *recipe = b->e->recipe;
+    int64_t most = recipe->model->max_batch ? recipe->model->max_batch(recipe->config) : BATCH_MAX;
+    Tried   high = { int_min(most, BATCH_MAX) + 1, INT64_MAX };
+    bool    found = false, late = false;
     if (low.peak_bytes >= budget && b->deadline_s <= 0)
         return 0;
     for (int i = 0; i < b->n; i++) {
@@ -134,10 +138,10 @@ void budgets_find(Pool *pool, Explained *e, bool batches)
     for (int i = 0; i < n; i++)
         e->budgets[e->n_budgets++].asked_bytes = budget_sizes[i] << 30;
     /* The budget that was asked for; on a GPU without one, all of its memory. */
-    int64_t asked = e->budget_bytes                  ? e->budget_bytes + e->device->runtime_bytes
-                    : e->device->kind == DEVICE_CUDA ? e->device->memory_bytes +
-                                                           e->device->runtime_bytes
-                                                     : 0;
+    int64_t asked = e->budget_bytes ? e->budget_bytes + e->device->runtime_bytes
+                    : e->device->kind == DEVICE_CUDA
+                        ? e->device->memory_bytes + e->device->runtime_bytes
+                        : 0;
     for (int i = 0; i < n; i++)
         asked = asked == e->budgets[i].asked_bytes ? 0 : asked;
     if (asked)

@@ -33,12 +33,18 @@ Err fit_build(Pool *pool, const Recipe *recipe, const Device *device, const FitO
 bool fit_late(const Fit *fit)
 {
     double limit_s = fit->options->time_limit_s;
-    return limit_s > 0 && clock_now() > fit->deadline_s + limit_s;
+    return limit_s > 0 && clock_now() > fit->deadline_s + (fit->first.engine ? 0 : limit_s);
+}
+
+bool fit_late_to_build(const Fit *fit)
+{
+    double half_s = fit->options->time_limit_s / 2;
+    return fit_late(fit) || (fit->first.engine && clock_now() > fit->deadline_s - half_s);
 }
 
 Err fit_add(Fit *fit, const Recipe *recipe, bool twin)
 {
-    if (fit->n > 0 && fit_late(fit))
+    if (fit->n > 0 && fit_late_to_build(fit))
         fit->cut = true;
     if (fit->n == MAX_CANDIDATES || fit->cut)
         return OK;
@@ -46,17 +52,17 @@ Err fit_add(Fit *fit, const Recipe *recipe, bool twin)
     *c =
         (Candidate){ .pool = pool_new(fit->pool, "candidate"), .twin = twin, .asked = fit->n == 0 };
     c->recipe = recipe_for(c->pool, recipe, fit->device);
-    Err err = fit_build(c->pool, c->recipe, fit->device, fit->options, &(EngineOptions){ 0 },
-                        &c->graph, &c->kept);
+    Err  err = fit_build(c->pool, c->recipe, fit->device, fit->options, &(EngineOptions){ 0 },
+                         &c->graph, &c->kept);
     bool no_room = err == E_BUDGET && recipe->levers.host; /* the host is too small for the state */
     if (err && !no_room)
         return err;
     bool chunks = recipe->levers.sample_chunks > 1 || recipe->levers.loss_chunks > 1;
     if (no_room || (recipe->levers.max_workspace && !c->kept->leaner && !c->asked) ||
         (chunks && !c->graph.chunked))
-        pool_free(c->pool);                  /* impossible, or the lever changes nothing */
+        pool_free(c->pool); /* impossible, or the lever changes nothing */
     else
-        fit->n++;
+        return fit_first(fit, &fit->list[fit->n++]);
     return OK;
 }
 
@@ -71,7 +77,7 @@ static Err fit_add_both(Fit *fit, Recipe *recipe)
     recipe->levers.release = true;
     Err err = fit_add(fit, recipe, false);
     recipe->levers.release = false;
-    if (both > 0 && fit->n == both)          /* release was not added: search this one itself */
+    if (both > 0 && fit->n == both) /* release was not added: search this one itself */
         fit->list[both - 1].twin = false;
     return err;
 }
@@ -144,7 +150,7 @@ Err fit_candidates(Fit *fit, FitResult *r)
     const Recipe *asked = fit->recipe;
     bool          down = allow & ALLOW_PRECISION && recipe_type(asked) == F32;
     bool          split = allow & ALLOW_SPLIT && asked->batch > 1 && !fit->options->given_noise;
-    bool lean = allow & ALLOW_ALGORITHM && fit->device->kind == DEVICE_CPU;
+    bool          lean = allow & ALLOW_ALGORITHM && fit->device->kind == DEVICE_CPU;
     const char   *why_not = recipe_no_release(asked);
     TRY(fit_add_all(fit, recipe_copy(fit->pool, asked)));
     if (split && graph_has(fit->list[0].graph.graph, &op_batchnorm) &&
@@ -175,7 +181,7 @@ Err fit_candidates(Fit *fit, FitResult *r)
                 if (low)
                     recipe->precision = PRECISION_BF16;
                 recipe->levers.max_workspace = workspace[leaner];
-                if (leaner || low || n_split > 1)     /* else it was added first */
+                if (leaner || low || n_split > 1) /* else it was added first */
                     TRY(fit_add_all(fit, recipe));
                 if (n_split == 1 && !leaner)
                     TRY(fit_add_inside(fit, recipe));
@@ -186,27 +192,24 @@ Err fit_candidates(Fit *fit, FitResult *r)
 static int candidate_order(const void *a, const void *b)
 {
     const Candidate *x = a, *y = b;
-    int64_t x_ns = llround(x->kept->keep_all_ns), y_ns = llround(y->kept->keep_all_ns);
+    int64_t          x_ns = llround(x->kept->keep_all_ns), y_ns = llround(y->kept->keep_all_ns);
     if (x_ns != y_ns)
         return x_ns < y_ns ? -1 : 1;
     /* The same cost: prefer what is nearest to the recipe. */
     const Levers *p = &x->recipe->levers, *q = &y->recipe->levers;
-    int64_t apart[] = { (p->max_workspace > 0) - (q->max_workspace > 0),
-                        q->max_workspace - p->max_workspace,
-                        p->stored_attention - q->stored_attention,
-                        p->split - q->split,
-                        p->loss_chunks - q->loss_chunks,
-                        p->sample_chunks - q->sample_chunks,
-                        p->host - q->host,
-                        p->release - q->release,
-                        x->recipe->precision - y->recipe->precision };
+    int64_t       apart[] = { (p->max_workspace > 0) - (q->max_workspace > 0),
+                              q->max_workspace - p->max_workspace,
+                              p->stored_attention - q->stored_attention,
+                              p->split - q->split,
+                              p->loss_chunks - q->loss_chunks,
+                              p->sample_chunks - q->sample_chunks,
+                              p->host - q->host,
+                              p->release - q->release,
+                              x->recipe->precision - y->recipe->precision };
     for (size_t i = 0; i < sizeof apart / sizeof *apart; i++)
         if (apart[i])
             return apart[i] < 0 ? -1 : 1;
     return 0;
 }
 
-void fit_order(Fit *fit)
-{
-    qsort(fit->list, (size_t)fit->n, sizeof *fit->list, candidate_order);
-}
+void fit_order(Fit *fit) { qsort(fit->list, (size_t)fit->n, sizeof *fit->list, candidate_order); }

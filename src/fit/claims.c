@@ -3,7 +3,7 @@
 
 #include "base/text.h"
 
-typedef struct ClaimSums {       /* one variant of the recipe with everything kept */
+typedef struct ClaimSums { /* one variant of the recipe with everything kept */
     int64_t peak_bytes, state_bytes, classes[CLASS_COUNT];
 } ClaimSums;
 
@@ -58,9 +58,11 @@ Err beliefs_find(Pool *pool, Explained *e)
                           count_text(more.classes[CLASS_GRADIENTS]), (long long)r->accumulate,
                           count_text(more.peak_bytes - one.peak_bytes)));
     belief_add(pool, e, &cap, "Gradients take two or three times the model.",
-               pool_print(pool, "A trained weight has one gradient of four bytes: %s bytes for %s "
-                                "trained weights, %.2f times the "
-                          "parameters' bytes.", count_text(trained), count_text(e->sheet->trained),
+               pool_print(pool,
+                          "A trained weight has one gradient of four bytes: %s bytes for %s "
+                          "trained weights, %.2f times the "
+                          "parameters' bytes.",
+                          count_text(trained), count_text(e->sheet->trained),
                           (double)trained / (double)e->sheet->parameter_bytes));
     if (recipe_type(asked) == F32) {
         r = recipe_copy(pool, asked);

@@ -24,7 +24,9 @@ static Err compare_cell(const Explained *e, int64_t asked_bytes, const CompareOp
         return OK;
     Pool      *pool = pool_new(NULL, "cell");
     FitResult *result = NEW(pool, FitResult);
-    FitOptions how = { .budget_bytes = budget, .allow = options->allow, .time_limit_s = left,
+    FitOptions how = { .budget_bytes = budget,
+                       .allow = options->allow,
+                       .time_limit_s = left,
                        .effort = options->effort ? options->effort : SHORT_EFFORT };
     Err        err = fit_run(pool, e->recipe, e->device, &how, result);
     if (!err)
@@ -42,11 +44,11 @@ static Err compare_row(Pool *pool, Comparison *c, const Recipe *recipe, const De
     Pool      *own = pool_new(NULL, "row");
     Explained *e;
     double     left = options->deadline_s - clock_now();
-    Err err = explained_new(own, recipe, device,
-                            &(ExplainOptions){ .effort = left > 0 ? options->effort : -1,
-                                               .time_limit_s = left,
-                                               .no_split = !(options->allow & ALLOW_SPLIT) },
-                            &e);
+    Err        err = explained_new(own, recipe, device,
+                                   &(ExplainOptions){ .effort = left > 0 ? options->effort : -1,
+                                                      .time_limit_s = left,
+                                                      .no_split = !(options->allow & ALLOW_SPLIT) },
+                                   &e);
     row->cells = NEWN(pool, CompareCell, c->n_budgets + 1);
     if (!err) {
         row->parameters = e->sheet->parameters;

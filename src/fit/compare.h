@@ -4,27 +4,27 @@
 
 #include "fit/explained.h"
 
-typedef struct CompareCell {     /* one variant within one budget */
+typedef struct CompareCell { /* one variant within one budget */
     Verdict verdict;
-    bool    planned;             /* a plan for exactly this budget was searched for: */
+    bool    planned; /* a plan for exactly this budget was searched for: */
     int64_t peak_bytes;
-    double  slowdown;            /* against everything kept */
-    bool    cut;                 /* the time limit ended that search */
+    double  slowdown; /* against everything kept */
+    bool    cut;      /* the time limit ended that search */
 } CompareCell;
 
 typedef struct CompareRow {
-    const char  *name;           /* what distinguishes it */
-    const char  *error;          /* why it could not be built, or NULL */
+    const char  *name;  /* what distinguishes it */
+    const char  *error; /* why it could not be built, or NULL */
     int64_t      parameters, trained, batch, accumulate;
     const char  *precision;
     int64_t      peak_bytes, minimum_bytes, state_bytes;
     double       step_ms;
-    CompareCell *cells;          /* one per budget */
+    CompareCell *cells; /* one per budget */
 } CompareRow;
 
 typedef struct Comparison {
     const Device *device;
-    int64_t      *budgets;       /* as asked for: the runtime included */
+    int64_t      *budgets; /* as asked for: the runtime included */
     CompareRow   *rows;
     int32_t       n_budgets, n_rows, cap_rows;
     const char   *time_source;
@@ -32,10 +32,10 @@ typedef struct Comparison {
 
 typedef struct CompareOptions {
     unsigned allow;
-    int64_t  effort;             /* of one search; 0: short */
-    double   deadline_s;         /* of clock_now: no search begins later */
-    void   (*progress)(void *arg, double done, const char *text);
-    void    *progress_arg;
+    int64_t  effort;     /* of one search; 0: short */
+    double   deadline_s; /* of clock_now: no search begins later */
+    void (*progress)(void *arg, double done, const char *text);
+    void *progress_arg;
 } CompareOptions;
 
 /* Explains the recipe and adds its row. read_err: the recipe could not be read; the row shows the

@@ -11,16 +11,16 @@ static void explain_batch(Pool *pool, Explained *e)
     BatchRest    rest[BATCH_REST_MAX];
     int32_t      cap = 0;
     int          n_rest = e->recipe->model->batch_rest
-                        ? e->recipe->model->batch_rest(e->recipe->config, e->recipe->batch,
-                                                       rest) : 0;
+                              ? e->recipe->model->batch_rest(e->recipe->config, e->recipe->batch, rest)
+                              : 0;
     REQUIRE(n_rest <= BATCH_REST_MAX);
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const Node *node = &graph->nodes[i];
         if (node->op != &op_feed || node->phase != PHASE_MICRO)
             continue;
         const Value *v = value_at(graph, node->out[0]);
-        VEC_ADD(pool, e->batch, e->n_batch, cap, (BatchItem){ v->name, v->type, v->shape, v->bytes,
-            NULL, true });
+        VEC_ADD(pool, e->batch, e->n_batch, cap,
+                (BatchItem){ v->name, v->type, v->shape, v->bytes, NULL, true });
     }
     for (int i = 0; i < n_rest; i++)
         VEC_ADD(pool, e->batch, e->n_batch, cap,
@@ -47,18 +47,17 @@ static void explain_numeric(Pool *pool, Explained *e)
     const Engine *engine = e->sheet->engine;
     int32_t       cap = 0;
     numeric_add(pool, e, &cap, "precision", recipe_precisions[e->recipe->precision]);
-    numeric_add(pool, e, &cap, "micro-batch", pool_print(pool, "%lld x %lld",
-                                                         (long long)e->recipe->batch,
-                                                         (long long)e->recipe->accumulate));
+    numeric_add(pool, e, &cap, "micro-batch",
+                pool_print(pool, "%lld x %lld", (long long)e->recipe->batch,
+                           (long long)e->recipe->accumulate));
     e->numeric[0].nodes = e->numeric[1].nodes = 0;
     for (int32_t i = 0; i < engine->graph->n_nodes; i++) {
         const OpDef *op = engine->graph->nodes[i].op;
         const char  *name = engine->choices[i].name;
-        if (op == &op_attention || op == &op_attention_grad)
-            numeric_add(pool, e, &cap, op->name, pool_print(pool, "tiles (%s)",
-                name ? name : "builtin"));
-        else if (op == &op_attention_stored || op == &op_attention_stored_grad)
-            numeric_add(pool, e, &cap, op->name, "stored scores");
+        const char  *kernel = name ? name : "builtin";
+        if (op->algorithm)
+            numeric_add(pool, e, &cap, op->name,
+                        pool_print(pool, "%s (%s)", op->algorithm, kernel));
         else if (name)
             numeric_add(pool, e, &cap, op->name, name);
     }
@@ -146,6 +145,48 @@ static Err explain_minimum(Pool *pool, Explained *e, const ExplainOptions *optio
     return minimum_host_resident(pool, e, split, options);
 }
 
+static void note_add(Pool *pool, Explained *e, int32_t *cap, const char *text)
+{
+    if (text)
+        VEC_ADD(pool, e->notes, e->n_notes, *cap, text);
+}
+
+/* "frozen: 3 tensors with 1,024 numbers (a.weight, a.bias and 1 more)" */
+static const char *note_frozen(Pool *pool, const Graph *graph)
+{
+    enum { NAMED = 3 };
+    Text    names = { .pool = pool };
+    int64_t numbers = 0, n = 0;
+    for (int32_t i = 0; i < graph->n_params; i++) {
+        const Param *p = &graph->params[i];
+        if (!p->frozen)
+            continue;
+        numbers += shape_count(p->disk);
+        if (n++ < NAMED)
+            text_add(&names, "%s%s", n > 1 ? ", " : "", p->name);
+    }
+    if (n > NAMED)
+        text_add(&names, " and %s more", count_text(n - NAMED));
+    return n ? pool_print(pool, "frozen: %s tensor%s with %s numbers (%s)", count_text(n),
+                          n == 1 ? "" : "s", count_text(numbers), names.at)
+             : NULL;
+}
+
+/* What the user of a model that was read from a file cannot see in it. */
+static void explain_notes(Pool *pool, Explained *e, const Graph *graph)
+{
+    const Recipe *recipe = e->recipe;
+    const char   *whole = recipe_no_split(recipe);
+    int32_t       cap = 0;
+    if (!recipe->model->named_inputs)
+        return;
+    note_add(pool, e, &cap, note_frozen(pool, graph));
+    if (whole)
+        note_add(pool, e, &cap, pool_print(pool, "a micro-batch is not split: %s", whole));
+    if (recipe->model->note)
+        note_add(pool, e, &cap, recipe->model->note(pool, recipe->config));
+}
+
 Err explained_sheet(Pool *pool, const Recipe *recipe, const Device *device,
                     const ExplainOptions *options, Explained **out)
 {
@@ -163,6 +204,7 @@ Err explained_sheet(Pool *pool, const Recipe *recipe, const Device *device,
     avoided_find(pool, graph.graph, &e->avoided, &e->n_avoided);
     explain_batch(pool, e);
     explain_numeric(pool, e);
+    explain_notes(pool, e, graph.graph);
     phases_find(pool, recipe, engine, &e->phases, &e->n_phases);
     bottlenecks_find(pool, e->sheet, &e->bottlenecks, &e->n_bottlenecks);
     *out = e;
@@ -199,9 +241,9 @@ Err explained_plan(Pool *pool, Explained *e)
 const char *live_name(const Sheet *sheet, const LiveBuffer *buffer)
 {
     const Graph *graph = sheet->engine->graph;
-    return buffer->value >= 0 ? value_text(graph, buffer->value)
-                              : pool_print(graph->pool, "%s (workspace)",
-                                           node_text(graph, buffer->node));
+    return buffer->value >= 0
+               ? value_text(graph, buffer->value)
+               : pool_print(graph->pool, "%s (workspace)", node_text(graph, buffer->node));
 }
 
 const char *live_until(const Sheet *sheet, const LiveBuffer *buffer)

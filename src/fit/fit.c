@@ -9,6 +9,9 @@
  *   otherwise                 the planner searches, with a share of the effort that does not depend
  *                             on the budget
  *
+ * Under a time limit each candidate is first tried with a short search as it is built, until one
+ * fits: a plan that was found is never lost.
+ *
  * More memory never gives a slower plan: neither the list of candidates nor their effort depends on
  * the budget, and the plans of one candidate only get faster with more of it. */
 #include "fit/fit_int.h"
@@ -23,7 +26,7 @@ const char *const allow_words[] = {
 #define X(name, word, text) word,
     ALLOW_LIST(X)
 #undef X
-    NULL
+        NULL
 };
 
 Err allow_read(const char *text, unsigned *allow)
@@ -110,8 +113,8 @@ static void fit_say_changes(Pool *pool, const Recipe *asked, FitResult *r)
     if (now->levers.host != asked->levers.host)
         fit_change(r, true, "placement", fit_host_words[asked->levers.host],
                    fit_host_words[now->levers.host]);
-    if (r->engine->moved)
-        fit_change(r, true, "host transfers", "0", pool_print(pool, "%d", r->engine->moved));
+    if (r->engine->offloaded)
+        fit_change(r, true, "host transfers", "0", pool_print(pool, "%d", r->engine->offloaded));
     if (r->engine->recomputed)
         fit_change(r, true, "recompute", "nothing",
                    pool_print(pool, "%d nodes", r->engine->recomputed));
@@ -155,7 +158,7 @@ static Err fit_search(Fit *fit, Candidate *c, int64_t budget, TrainingGraph *gra
     if (fit->options->time_limit_s > 0) {
         how.time_limit_s = fit->deadline_s - clock_now();
         if (how.time_limit_s < 0.01)
-            how.time_limit_s = 0.01;         /* the seeds alone */
+            how.time_limit_s = 0.01; /* the seeds alone */
     }
     return fit_build(c->pool, c->recipe, fit->device, fit->options, &how, graph, engine);
 }
@@ -168,9 +171,37 @@ static void fit_take(FitResult *r, const Candidate *c, const TrainingGraph *grap
     r->step_ns = engine_step_ns(engine, c->recipe->accumulate);
 }
 
-static bool fit_faster(double a_ns, double b_ns)     /* by more than rounding of a sum explains */
+static bool fit_faster(double a_ns, double b_ns) /* by more than rounding of a sum explains */
 {
     return a_ns < b_ns * (1 - 1e-9);
+}
+
+/* The share of the time limit that one candidate gets while none fits, and its effort: hardly more
+ * than the solvers that do not search. */
+static const double first_share = 0.2;
+enum { FIRST_EFFORT = 2000 };
+
+Err fit_first(Fit *fit, Candidate *c)
+{
+    int64_t       budget = fit->options->budget_bytes;
+    TrainingGraph graph = c->graph;
+    Engine       *engine = c->kept;
+    if (!fit->hasty || !budget || fit->first.engine || c->kept->bound_bytes > budget)
+        return OK;
+    if (c->kept->keep_all_bytes > budget) {
+        if (c->twin)
+            return OK;
+        EngineOptions how = { .budget_bytes = budget,
+                              .effort = FIRST_EFFORT,
+                              .time_limit_s = first_share * fit->options->time_limit_s,
+                              .seed = fit->options->seed };
+        Err err = fit_build(c->pool, c->recipe, fit->device, fit->options, &how, &graph, &engine);
+        if (err && err != E_BUDGET)
+            return err;
+    }
+    if (engine_fits(engine, budget))
+        fit_take(&fit->first, c, &graph, engine);
+    return OK;
 }
 
 /* Tries one candidate. A faster plan becomes the result; while nothing fits, a smaller one does. */
@@ -207,15 +238,14 @@ static Err fit_try(Fit *fit, Candidate *c, FitResult *r)
 static Err fit_refuse(const FitResult *r, const FitOptions *options)
 {
     const Program *peak = &r->engine->programs[r->engine->peak_program];
-    int64_t        runtime = r->engine->device->runtime_bytes;   /* part of a GPU's budget */
+    int64_t        runtime = r->engine->device->runtime_bytes; /* part of a GPU's budget */
     int64_t        budget = options->budget_bytes + runtime, minimum = r->minimum_bytes + runtime;
-    if (r->cut)                      /* the true minimum may be far lower: name what was found */
+    if (r->cut) /* the true minimum may be far lower: name what was found */
         return fail(E_BUDGET,
                     "the time limit came before a plan within %s (%lld bytes) was found: the "
                     "smallest found so far needs %s (%lld bytes). Give the search more time, or "
                     "ask for that",
-                    bytes_text(budget), (long long)budget, bytes_text(minimum),
-                    (long long)minimum);
+                    bytes_text(budget), (long long)budget, bytes_text(minimum), (long long)minimum);
     if (!program_in_step(peak))
         return fail(E_BUDGET,
                     "no plan fits %s (%lld bytes): phase %s needs at least %s (%lld bytes) with "
@@ -267,12 +297,19 @@ static Err fit_choose(Fit *fit, bool refine, FitResult *r)
             asked = &fit->list[i];
     r->default_bytes = asked->kept->keep_all_bytes;
     r->default_ns = asked->kept->keep_all_ns;
+    if (fit->first.engine) {
+        r->recipe = fit->first.recipe;
+        r->graph = fit->first.graph;
+        r->engine = fit->first.engine;
+        r->step_ns = fit->first.step_ns;
+        r->fits = true;
+    }
     for (int i = 0; i < fit->n; i++) {
         int64_t bound = fit->list[i].kept->bound_bytes;
         r->bound_bytes = i == 0 || bound < r->bound_bytes ? bound : r->bound_bytes;
         TRY(fit_try(fit, &fit->list[i], r));
     }
-    if (fit->cut)                    /* some candidates were not built, so there is no bound */
+    if (fit->cut) /* some candidates were not built, so there is no bound */
         r->bound_bytes = 0;
     if (refine && !r->fits)
         TRY(fit_minimum(fit, r));
@@ -281,7 +318,7 @@ static Err fit_choose(Fit *fit, bool refine, FitResult *r)
         if (fit->list[i].recipe != r->recipe)
             pool_free(fit->list[i].pool);
     if (r->fits) {
-        r->n_notes = r->n_changes ? r->n_notes : 0;      /* no lever was needed */
+        r->n_notes = r->n_changes ? r->n_notes : 0; /* no lever was needed */
         return OK;
     }
     r->minimum_bytes = r->engine->arena_bytes;
@@ -291,7 +328,10 @@ static Err fit_choose(Fit *fit, bool refine, FitResult *r)
 static void fit_begin(Pool *pool, const Recipe *recipe, const Device *device,
                       const FitOptions *options, Fit *fit)
 {
-    *fit = (Fit){ .pool = pool, .recipe = recipe, .device = device, .options = options,
+    *fit = (Fit){ .pool = pool,
+                  .recipe = recipe,
+                  .device = device,
+                  .options = options,
                   .deadline_s = clock_now() + options->time_limit_s };
 }
 
@@ -301,6 +341,7 @@ Err fit_run(Pool *pool, const Recipe *recipe, const Device *device, const FitOpt
     Fit *fit = NEW(pool, Fit);
     *r = (FitResult){ 0 };
     fit_begin(pool, recipe, device, options, fit);
+    fit->hasty = options->time_limit_s > 0;
     if (options->budget_bytes) {
         TRY(fit_candidates(fit, r));
     } else {
@@ -316,11 +357,10 @@ Err fit_plan(Pool *pool, const Recipe *recipe, const Device *device, const FitOp
     *r = (FitResult){ 0 };
     fit_begin(pool, recipe, device, options, fit);
     TRY(fit_add(fit, recipe, false));
-    if (!fit->n)                           /* fit_add added none: r->engine stays NULL */
-        return fail(E_BUDGET,
-                    "the host has no room for the state of this model; give it more with "
-                    "--host-budget");
-    return fit_choose(fit, false, r);      /* one of several tries: no refining */
+    if (!fit->n) /* fit_add added none: r->engine stays NULL */
+        return fail(E_BUDGET, "the host has no room for the state of this model; give it more with "
+                              "--host-budget");
+    return fit_choose(fit, false, r); /* one of several tries: no refining */
 }
 
 /* ---- budget against time ---- */
@@ -358,7 +398,7 @@ static FitPoint point_known(const FitResult *known)
     const Engine *engine = known->engine;
     FitPoint      p = point_as(known->recipe, engine->arena_bytes, engine->cost_ns, known->step_ns);
     p.recomputed = engine->recomputed;
-    p.offloaded = engine->moved;
+    p.offloaded = engine->offloaded;
     return p;
 }
 
@@ -368,9 +408,9 @@ static Err curve_add(Fit *fit, const Candidate *c, FitPoint *points, int *n)
 {
     Engine  *kept = c->kept;
     Program *main = &kept->programs[kept->peak_program];
-    int64_t budgets[CURVE_POINTS], others = 0, low = plan_bound_bytes(main->pgraph),
+    int64_t  budgets[CURVE_POINTS], others = 0, low = plan_bound_bytes(main->pgraph),
                                    high = main->meter.live_bytes;
-    Plan    *plans[CURVE_POINTS];
+    Plan *plans[CURVE_POINTS];
     points[(*n)++] = point_of(c, kept->arena_bytes, kept->cost_ns);
     if (c->twin)
         return OK;
@@ -397,15 +437,30 @@ static Err curve_add(Fit *fit, const Candidate *c, FitPoint *points, int *n)
         TRY(engine_place(c->pool, kept, &one, 0, NULL, NULL));
         if (kept->device->host_bytes && one.host_bytes > kept->device->host_bytes)
             continue;
-        double more = program_in_step(main)
-                          ? (double)main->repeat * (one.meter.cost - main->meter.cost)
-                          : 0;
+        double    more = program_in_step(main)
+                             ? (double)main->repeat * (one.meter.cost - main->meter.cost)
+                             : 0;
         FitPoint *p = &points[(*n)++];
         *p = point_of(c, one.arena_bytes > others ? one.arena_bytes : others, kept->cost_ns + more);
         p->recomputed = one.meter.n_recomputes;
         p->offloaded = one.slots.n_ranges;
     }
     return OK;
+}
+
+/* Hands on what was found since, unless an earlier point is at least as good in both. */
+static void curve_tell(const FitOptions *options, const FitPoint *points, int from, int n)
+{
+    for (int i = from; options->point && i < n; i++) {
+        bool beaten = false;
+        for (int k = 0; k < n && !beaten; k++)
+            beaten = k != i && points[k].peak_bytes <= points[i].peak_bytes &&
+                     points[k].sum_ns <= points[i].sum_ns &&
+                     (k < i || points[k].peak_bytes < points[i].peak_bytes ||
+                      points[k].sum_ns < points[i].sum_ns);
+        if (!beaten)
+            options->point(options->point_arg, &points[i]);
+    }
 }
 
 Err fit_curve(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options,
@@ -419,8 +474,11 @@ Err fit_curve(Pool *pool, const Recipe *recipe, const Device *device, const FitO
     Err       err;
     fit_begin(own, recipe, device, options, fit);
     err = fit_candidates(fit, &unused);
-    for (int i = 0; i < fit->n && !err && !fit_late(fit); i++)
+    for (int i = 0; i < fit->n && !err && !fit_late(fit); i++) {
+        int before = n;
         err = curve_add(fit, &fit->list[i], points, &n);
+        curve_tell(options, points, before, n);
+    }
     pool_free(own);
     TRY(err);
     if (known)
@@ -434,7 +492,7 @@ Err fit_curve(Pool *pool, const Recipe *recipe, const Device *device, const FitO
         if (!kept || points[i].sum_ns < front[kept - 1].sum_ns) {
             if (kept > 1 && (points[i].peak_bytes - front[kept - 2].peak_bytes < apart ||
                              points[i].peak_bytes - front[kept - 1].peak_bytes < apart / 4))
-                kept--;                      /* never the smallest itself */
+                kept--; /* never the smallest itself */
             front[kept++] = points[i];
         }
     for (int i = 0; i < kept / 2; i++) {

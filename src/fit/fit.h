@@ -25,46 +25,52 @@ typedef enum AllowBit {
 #define X(name, word, text) name##_BIT,
     ALLOW_LIST(X)
 #undef X
-    ALLOW_COUNT
+        ALLOW_COUNT
 } AllowBit;
 
 enum {
 #define X(name, word, text) name = 1 << name##_BIT,
     ALLOW_LIST(X)
 #undef X
-    ALLOW_NONE = 0, ALLOW_DEFAULT = ALLOW_ALGORITHM | ALLOW_CHUNK | ALLOW_SPLIT,
+        ALLOW_NONE = 0,
+    ALLOW_DEFAULT = ALLOW_ALGORITHM | ALLOW_CHUNK | ALLOW_SPLIT,
 };
 
-extern const char *const allow_words[];              /* by AllowBit, NULL at the end */
-Err allow_read(const char *text, unsigned *allow);   /* "none", or words separated by commas */
+extern const char *const allow_words[];            /* by AllowBit, NULL at the end */
+Err allow_read(const char *text, unsigned *allow); /* "none", or words separated by commas */
+
+typedef struct FitPoint FitPoint; /* below */
 
 typedef struct FitOptions {
-    int64_t  budget_bytes;       /* of the arena; 0: keep everything */
-    unsigned allow;              /* ALLOW_... */
-    int64_t  effort;             /* search moves for one candidate, see fit_share; 0: the default */
-    double   time_limit_s;       /* for all candidates together; 0: none */
+    int64_t  budget_bytes; /* of the arena; 0: keep everything */
+    unsigned allow;        /* ALLOW_... */
+    int64_t  effort;       /* search moves for one candidate, see fit_share; 0: the default */
+    double   time_limit_s; /* for all candidates together; 0: none */
     uint64_t seed;
     bool     given_noise;
-    void   (*progress)(void *arg, double done, const char *text);
-    void    *progress_arg;
+    void (*progress)(void *arg, double done, const char *text);
+    void *progress_arg;
+    /* fit_curve: called with each point that none before it beats in both, as it is found */
+    void (*point)(void *arg, const FitPoint *point);
+    void *point_arg;
 } FitOptions;
 
-typedef struct FitChange {       /* one lever that differs from the recipe */
+typedef struct FitChange { /* one lever that differs from the recipe */
     const char *what, *from, *to;
     bool        exact;
 } FitChange;
 
 typedef struct FitResult {
     bool          fits;
-    const Recipe *recipe;        /* as it will be run: batch, accumulate, precision, levers */
+    const Recipe *recipe; /* as it will be run: batch, accumulate, precision, levers */
     TrainingGraph graph;
-    Engine       *engine;        /* the plan; where nothing fits, the one with the smallest arena */
+    Engine       *engine; /* the plan; where nothing fits, the one with the smallest arena */
     FitChange     changes[12];
     int           n_changes;
-    const char   *notes[8];      /* sentences: what could not be used and why */
+    const char   *notes[8]; /* sentences: what could not be used and why */
     int           n_notes;
-    double        step_ns;       /* predicted time of a step, as train and explain predict it */
-    double        default_ns;    /* the same, with everything kept and every lever at its default */
+    double        step_ns;    /* predicted time of a step, as train and explain predict it */
+    double        default_ns; /* the same, with everything kept and every lever at its default */
     int64_t       default_bytes;
     int64_t       minimum_bytes; /* the smallest arena found; set only where nothing fits */
     int64_t       bound_bytes;   /* no plan with what is allowed needs less; 0: not known */
@@ -87,16 +93,16 @@ Err recipe_split(Recipe *recipe, int64_t split);
 
 /* Arena against time, from the fastest plan on: peaks fall and times rise. Every point's plan was
  * placed. `known` (or NULL) is a plan that was found before: no point is worse than it in both. */
-typedef struct FitPoint {
+struct FitPoint {
     int64_t peak_bytes;
-    double  sum_ns;              /* sum of the nodes' times, by which points are compared */
-    double  step_ns;             /* predicted time of a step */
-    int32_t recomputed;          /* nodes */
-    int32_t offloaded;           /* values copied to the host and back */
+    double  sum_ns;     /* sum of the nodes' times, by which points are compared */
+    double  step_ns;    /* predicted time of a step */
+    int32_t recomputed; /* nodes */
+    int32_t offloaded;  /* values copied to the host and back */
     int64_t batch, accumulate;
     int     precision;
     Levers  levers;
-} FitPoint;
+};
 
 Err fit_curve(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options,
               const FitResult *known, FitPoint **points, int *n_points);
@@ -104,8 +110,8 @@ Err fit_curve(Pool *pool, const Recipe *recipe, const Device *device, const FitO
 /* "If you also allow X": one row for each lever that options->allow does not name. */
 typedef struct FitOffer {
     AllowBit  allow;
-    bool      possible;          /* something would change */
-    FitResult result;            /* planned again with it */
+    bool      possible; /* something would change */
+    FitResult result;   /* planned again with it */
 } FitOffer;
 
 Err fit_offers(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options,
@@ -113,13 +119,13 @@ Err fit_offers(Pool *pool, const Recipe *recipe, const Device *device, const Fit
 
 /* plan.json of a training step. Reading gives the same steps and offsets, verified by both checkers
  * again. A plan for another graph, library, device or number of threads is refused (E_PLAN). */
-void fit_write_changes(JsonOut *o, const FitResult *result);     /* members `numeric` and `exact` */
-Err fit_write(const char *path, const Recipe *asked, const FitResult *result);
-Err fit_read(Pool *pool, const char *path, const Recipe *recipe, const Device *device,
-             bool given_noise, FitResult *result);
+void    fit_write_changes(JsonOut *o, const FitResult *result); /* members `numeric` and `exact` */
+Err     fit_write(const char *path, const Recipe *asked, const FitResult *result);
+Err     fit_read(Pool *pool, const char *path, const Recipe *recipe, const Device *device,
+                 bool given_noise, FitResult *result);
 /* The number of threads that a plan file for the CPU was made for; 0: not known. */
 int64_t fit_threads(Pool *pool, const char *path);
-Err fit_from_json(Pool *pool, const Json *root, const Recipe *recipe, const Device *device,
-                  bool given_noise, FitResult *result);
+Err     fit_from_json(Pool *pool, const Json *root, const Recipe *recipe, const Device *device,
+                      bool given_noise, FitResult *result);
 
 #endif

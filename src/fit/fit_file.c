@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static const char *const host_words[] = { "none", "ema", "state", NULL };     /* by HostState */
+static const char *const host_words[] = { "none", "ema", "state", NULL }; /* by HostState */
 
 static void write_changes(JsonOut *o, const char *key, const FitResult *r, bool exact)
 {
@@ -186,7 +186,7 @@ Err fit_from_json(Pool *pool, const Json *root, const Recipe *asked, const Devic
     r->fits = true;
     r->recipe = recipe;
     r->step_ns = engine_step_ns(r->engine, recipe->accumulate);
-    TRY(json_need_number(root, "default_cost", &r->default_ns));     /* for reports only */
+    TRY(json_need_number(root, "default_cost", &r->default_ns)); /* for reports only */
     TRY(json_need_int(root, "default_bytes", &r->default_bytes));
     r->bound_bytes = r->engine->bound_bytes;
     r->cut = r->engine->cut;

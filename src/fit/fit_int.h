@@ -10,10 +10,10 @@ typedef struct Candidate {
     Pool         *pool;
     Recipe       *recipe;
     TrainingGraph graph;
-    Engine       *kept;          /* everything kept */
-    bool          twin;          /* the next candidate is the same with gradient release, which
+    Engine       *kept;  /* everything kept */
+    bool          twin;  /* the next candidate is the same with gradient release, which
                                   * needs no more memory: only that one is searched */
-    bool          asked;         /* every lever as the recipe has it */
+    bool          asked; /* every lever as the recipe has it */
 } Candidate;
 
 typedef struct Fit {
@@ -22,7 +22,9 @@ typedef struct Fit {
     const Device     *device;
     const FitOptions *options;
     double            deadline_s;
-    bool              cut;           /* the time limit came before all candidates were built */
+    bool              cut;   /* the time limit came before all candidates were built */
+    bool              hasty; /* under a time limit: candidates are tried as they are built */
+    FitResult         first; /* the first plan that fits, then; engine NULL: none yet */
     Candidate         list[MAX_CANDIDATES];
     int               n;
 } Fit;
@@ -31,9 +33,13 @@ typedef struct Fit {
 Err fit_build(Pool *pool, const Recipe *recipe, const Device *device, const FitOptions *options,
               const EngineOptions *how, TrainingGraph *graph, Engine **engine);
 
-/* A time limit ends searches. Building candidates takes time too: after twice the limit, no more
- * are built and no more are tried. */
+/* A time limit ends searches. Building candidates takes time too. Once a plan fits, half of the limit
+ * is for building; while none fits, candidates are built and tried until twice the limit. */
 bool fit_late(const Fit *fit);
+bool fit_late_to_build(const Fit *fit);
+
+/* Under a time limit: a short search, until one candidate fits. What is found is not lost. */
+Err fit_first(Fit *fit, Candidate *candidate);
 
 /* Can this state be host-resident: has the device its own memory, and the recipe such state? */
 bool fit_can_host(const Fit *fit, int host);
@@ -42,6 +48,6 @@ bool fit_can_host(const Fit *fit, int host);
 Err  fit_add(Fit *fit, const Recipe *recipe, bool twin);
 /* Adds everything that options->allow allows; the result gets notes on what could not be used. */
 Err  fit_candidates(Fit *fit, FitResult *result);
-void fit_order(Fit *fit);            /* cheapest first, then nearest to the recipe */
+void fit_order(Fit *fit); /* cheapest first, then nearest to the recipe */
 
 #endif

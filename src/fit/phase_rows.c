@@ -42,7 +42,7 @@ static void phase_measure(Pool *pool, const Engine *engine, const Program *p,
     for (int32_t s = 0; s < p->plan->n_steps; s++) {
         StepKind kind = p->plan->steps[s].kind;
         if (phase_of[s] != phase || (kind != STEP_RUN && kind != STEP_LOAD))
-            continue;                        /* other steps add no bytes */
+            continue; /* other steps add no bytes */
         row->steps += kind == STEP_RUN;
         if (p->meter.curve[s] + elsewhere > row->live_bytes) {
             row->live_bytes = p->meter.curve[s] + elsewhere;
@@ -71,8 +71,8 @@ void phases_find(Pool *pool, const Recipe *recipe, const Engine *engine, PhaseRo
                                : validate         ? recipe->validate.every
                                                   : recipe->sample.every;
         int64_t        repeat = p->phases[PHASE_MICRO] ? recipe->accumulate
-                                : validate           ? recipe->validate.batches
-                                                     : 1;
+                                : validate             ? recipe->validate.batches
+                                                       : 1;
         uint8_t       *phase_of = NEWN(own, uint8_t, p->plan->n_steps + 1);
         phases_listed(engine, p, phase_of);
         for (int phase = 0; phase < PHASE_COUNT; phase++)
@@ -80,11 +80,14 @@ void phases_find(Pool *pool, const Recipe *recipe, const Engine *engine, PhaseRo
                 phase_measure(own, engine, p, phase_of, (Phase)phase,
                               phase_named(phases, n,
                                           (PhaseRow){ .name = phase_public_name((Phase)phase),
-                                                      .repeat = repeat, .every = every }));
+                                                      .repeat = repeat,
+                                                      .every = every }));
     }
     /* A checkpoint is written from the persistent values; its host buffer is outside the arena. */
-    PhaseRow *save = phase_named(phases, n, (PhaseRow){ .name = "save", .every = recipe->save.every,
-                                                        .peak_bytes = engine->persistent_bytes });
+    PhaseRow *save = phase_named(phases, n,
+                                 (PhaseRow){ .name = "save",
+                                             .every = recipe->save.every,
+                                             .peak_bytes = engine->persistent_bytes });
     for (int32_t i = 0; i < engine->graph->n_values; i++)
         if (engine->offset[i] >= 0) {
             save->classes[value_at(engine->graph, i)->mem_class] +=

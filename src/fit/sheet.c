@@ -84,7 +84,7 @@ static void sheet_modules(Pool *pool, Sheet *sheet)
         rows[sheet->live[i].module].bytes += sheet->live[i].bytes;
         rows[sheet->live[i].module].n++;
     }
-    for (int32_t i = graph->n_modules - 1; i >= 0; i--) {  /* children come after their parents */
+    for (int32_t i = graph->n_modules - 1; i >= 0; i--) { /* children come after their parents */
         rows[i].total += rows[i].bytes;
         if (graph->modules[i].parent >= 0)
             rows[graph->modules[i].parent].total += rows[i].total;
@@ -99,9 +99,9 @@ static void sheet_modules(Pool *pool, Sheet *sheet)
 static int source_order(const void *a, const void *b)
 {
     const LiveBuffer *x = *(const LiveBuffer *const *)a, *y = *(const LiveBuffer *const *)b;
-    const char *fx = x->source.file ? x->source.file : "",
+    const char       *fx = x->source.file ? x->source.file : "",
                *fy = y->source.file ? y->source.file : "";
-    int               order = strcmp(fx, fy);
+    int order = strcmp(fx, fy);
     return order ? order : (x->source.line > y->source.line) - (x->source.line < y->source.line);
 }
 
@@ -126,11 +126,11 @@ static void sheet_lines(Pool *pool, Sheet *sheet)
 
 Err sheet_new(Pool *pool, const Engine *engine, Sheet **out)
 {
-    Sheet         *sheet = NEW(pool, Sheet);
+    Sheet *sheet = NEW(pool, Sheet);
     REQUIRE(engine->n_programs > 0);
     const Program *peak = &engine->programs[engine->peak_program];
     sheet_at(pool, engine, peak, peak->meter.peak_step, sheet);
-    int32_t at = sheet->step;                /* a load belongs to the run that follows it */
+    int32_t at = sheet->step; /* a load belongs to the run that follows it */
     while (at + 1 < peak->plan->n_steps && peak->plan->steps[at].kind != STEP_RUN)
         at++;
     while (sheet->program->plan->steps[at].kind != STEP_RUN)
@@ -139,7 +139,7 @@ Err sheet_new(Pool *pool, const Engine *engine, Sheet **out)
     sheet->phase = engine->graph->nodes[sheet->node].phase;
     sheet->peak_bytes = engine->arena_bytes;
     sheet->gap_bytes = sheet->peak_bytes - sheet->live_bytes;
-    REQUIRE(sheet->live_bytes == sheet->program->live_bytes);    /* both counts agree */
+    REQUIRE(sheet->live_bytes == sheet->program->live_bytes); /* both counts agree */
     qsort(sheet->live, (size_t)sheet->n_live, sizeof *sheet->live, live_order);
     sheet_modules(pool, sheet);
     sheet_lines(pool, sheet);
@@ -168,12 +168,12 @@ const char *sheet_fullest(Pool *pool, const Engine *engine)
     int32_t      n = 0, more = 0;
     int64_t      more_bytes = 0;
     REQUIRE(sheet_new(pool, engine, &sheet) == OK);
-    const Node  *node = &graph->nodes[sheet->node];
+    const Node *node = &graph->nodes[sheet->node];
     text_add(&text, "%s of %s runs with", node->op->name, sheet_place(graph, node->module));
     for (int32_t i = 0; i < sheet->n_live; i++) {
         const LiveBuffer *b = &sheet->live[i];
         if (b->value >= 0 && engine->offset[b->value] >= 0)
-            continue;                        /* parameters and state are named as one sum */
+            continue; /* parameters and state are named as one sum */
         if (n == LARGEST) {
             more++;
             more_bytes += b->bytes;

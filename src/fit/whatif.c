@@ -35,13 +35,15 @@ static Err run_plan(WhatIfRun *run, WhatIf *row, const Recipe *recipe, WhatIfSea
     }
     Pool      *pool = pool_new(NULL, "what-if");
     FitResult *result = NEW(pool, FitResult);
-    FitOptions how = { .budget_bytes = search == SEARCH_HALF ? run->half_bytes : search ? 1 : 0,
+    FitOptions how = { .budget_bytes = search == SEARCH_HALF ? run->half_bytes
+                                       : search              ? 1
+                                                             : 0,
                        .allow = run->options->allow,
                        .time_limit_s = search == SEARCH_ALL ? left / 2 : left,
                        .effort = run->options->effort ? run->options->effort : SHORT_EFFORT };
     Err        err = search == SEARCH_ALL ? fit_run(pool, recipe, run->e->device, &how, result)
                                           : fit_plan(pool, recipe, run->e->device, &how, result);
-    if (err && (err != E_BUDGET || !result->engine)) {   /* NULL: the host has no room for state */
+    if (err && (err != E_BUDGET || !result->engine)) { /* NULL: the host has no room for state */
         row->failed = true;
         row->note = pool_text(run->pool, err_text());
     } else {
@@ -87,8 +89,9 @@ static Err run_precision(WhatIfRun *run)
     if (recipe_type(r) != F32)
         return OK;
     r->precision = PRECISION_BF16;
-    return run_row(run, (WhatIf){ .name = "bf16 storage, fp32 master weights",
-                                  .how = "--precision bf16" }, r, SEARCH_NONE);
+    return run_row(
+        run, (WhatIf){ .name = "bf16 storage, fp32 master weights", .how = "--precision bf16" }, r,
+        SEARCH_NONE);
 }
 
 /* Micro-batches of half the size, and of one sample; the effective batch stays. */
@@ -103,12 +106,13 @@ static Err run_split(WhatIfRun *run)
         TRY(recipe_split(r, split));
         bool        norm = graph_has(run->e->sheet->engine->graph, &op_batchnorm);
         const char *note = norm ? "batch norm then takes its statistics from fewer samples" : NULL;
-        TRY(run_row(run, (WhatIf){
-            .note = note,
-            .name = pool_print(run->pool, "micro-batches of %lld, effective batch kept",
-                               (long long)r->batch),
-            .how = pool_print(run->pool, "--batch %lld --set accumulate=%lld", (long long)r->batch,
-                              (long long)r->accumulate) },
+        TRY(run_row(
+            run,
+            (WhatIf){ .note = note,
+                      .name = pool_print(run->pool, "micro-batches of %lld, effective batch kept",
+                                         (long long)r->batch),
+                      .how = pool_print(run->pool, "--batch %lld --set accumulate=%lld",
+                                        (long long)r->batch, (long long)r->accumulate) },
             r, SEARCH_NONE));
     }
     return OK;
@@ -133,7 +137,8 @@ static Err run_release(WhatIfRun *run)
     Recipe     *r = recipe_copy(run->pool, run->e->recipe);
     const char *why_not = recipe_no_release(r);
     WhatIf      row = { .name = "gradients released as they become final",
-                        .how = "fit, within a budget", .exact = true };
+                        .how = "fit, within a budget",
+                        .exact = true };
     if (why_not) {
         run_refuse(run, row, why_not);
         return OK;
@@ -146,8 +151,10 @@ static Err run_workspace(WhatIfRun *run)
 {
     Recipe *r = recipe_copy(run->pool, run->e->recipe);
     r->levers.max_workspace = 1;
-    return run_row(run, (WhatIf){ .name = "algorithms with the smallest workspace",
-                                  .how = "fit --allow algorithm" }, r, SEARCH_NONE);
+    return run_row(run,
+                   (WhatIf){ .name = "algorithms with the smallest workspace",
+                             .how = "fit --allow algorithm" },
+                   r, SEARCH_NONE);
 }
 
 /* Adds the row if its chunks apply to any node, else the reason why not. */
@@ -183,11 +190,12 @@ static Err run_sample_chunks(WhatIfRun *run)
     r->levers.sample_chunks = recipe_max_chunks(r);
     if (r->levers.sample_chunks < 2)
         return OK;
-    return run_chunks(run, (WhatIf){ .name = r->levers.sample_chunks == r->batch
-                                               ? "one sample at a time, except in batch norm"
-                                               : "chunks of samples, except in batch norm",
-                                   .how = "fit --allow split, within a budget" }, r,
-                    "no sequence of per-sample operators keeps more bytes than it passes on");
+    return run_chunks(run,
+                      (WhatIf){ .name = r->levers.sample_chunks == r->batch
+                                            ? "one sample at a time, except in batch norm"
+                                            : "chunks of samples, except in batch norm",
+                                .how = "fit --allow split, within a budget" },
+                      r, "no sequence of per-sample operators keeps more bytes than it passes on");
 }
 
 static Err run_host_resident(WhatIfRun *run, HostState host, const char *name)
@@ -208,8 +216,10 @@ static Err run_state(WhatIfRun *run)
     Recipe *r = recipe_copy(run->pool, run->e->recipe);
     if (r->ema.rule != EMA_NONE) {
         r->ema.rule = EMA_NONE;
-        TRY(run_row(run, (WhatIf){ .name = "no average of the weights (EMA)",
-                                   .how = "--set ema.rule=none", .effort = EFFORT_SHORT },
+        TRY(run_row(run,
+                    (WhatIf){ .name = "no average of the weights (EMA)",
+                              .how = "--set ema.rule=none",
+                              .effort = EFFORT_SHORT },
                     r, SEARCH_NONE));
         TRY(run_host_resident(run, HOST_EMA, "EMA on the host"));
     }
@@ -217,13 +227,17 @@ static Err run_state(WhatIfRun *run)
     r = recipe_copy(run->pool, run->e->recipe);
     if (r->optimizer.kind != OPTIMIZER_SGD) {
         r->optimizer.kind = OPTIMIZER_SGD;
-        TRY(run_row(run, (WhatIf){ .name = "SGD with momentum: one state per weight",
-                                   .how = "--set optimizer.kind=sgd",
-                                   .effort = EFFORT_SHORT }, r, SEARCH_NONE));
+        TRY(run_row(run,
+                    (WhatIf){ .name = "SGD with momentum: one state per weight",
+                              .how = "--set optimizer.kind=sgd",
+                              .effort = EFFORT_SHORT },
+                    r, SEARCH_NONE));
         r->optimizer.beta1 = 0;
-        TRY(run_row(run, (WhatIf){ .name = "SGD without momentum: no state",
-                                   .how = "--set optimizer.kind=sgd --set optimizer.beta1=0",
-                                   .effort = EFFORT_SHORT }, r, SEARCH_NONE));
+        TRY(run_row(run,
+                    (WhatIf){ .name = "SGD without momentum: no state",
+                              .how = "--set optimizer.kind=sgd --set optimizer.beta1=0",
+                              .effort = EFFORT_SHORT },
+                    r, SEARCH_NONE));
     }
     return OK;
 }
@@ -247,8 +261,10 @@ static Err run_recompute(WhatIfRun *run)
         return OK;
     minimum->how = recompute_words(run, minimum->peak_bytes);
     run->half_bytes = minimum->peak_bytes + minimum->saved_bytes / 2;
-    return run_row(run, (WhatIf){ .name = "recompute for half of that", .exact = true,
-                                  .how = recompute_words(run, run->half_bytes) },
+    return run_row(run,
+                   (WhatIf){ .name = "recompute for half of that",
+                             .exact = true,
+                             .how = recompute_words(run, run->half_bytes) },
                    run->e->recipe, SEARCH_HALF);
 }
 
@@ -284,7 +300,8 @@ static const char *together_levers(const WhatIfRun *run, Recipe *r, bool host)
 static Err run_curve(WhatIfRun *run)
 {
     double     left = run_left_s(run);
-    FitOptions how = { .budget_bytes = 1, .allow = ALLOW_DEFAULT & run->options->allow,
+    FitOptions how = { .budget_bytes = 1,
+                       .allow = ALLOW_DEFAULT & run->options->allow,
                        .time_limit_s = left / 4,
                        .effort = run->options->effort ? run->options->effort : SHORT_EFFORT };
     if (left <= 0 || !run->options->curve)
@@ -304,7 +321,7 @@ static Err run_together(WhatIfRun *run)
     Recipe      *r = recipe_copy(run->pool, run->e->recipe);
     const char  *levers = together_levers(run, r, host);
     TRY(run_row(run, name, r, SEARCH_MINIMUM));
-    if (host && run->rows[run->n - 1].failed && run_left_s(run) > 0) {   /* no room on the host */
+    if (host && run->rows[run->n - 1].failed && run_left_s(run) > 0) { /* no room on the host */
         run->n--;
         r = recipe_copy(run->pool, run->e->recipe);
         levers = together_levers(run, r, false);
@@ -313,8 +330,7 @@ static Err run_together(WhatIfRun *run)
     WhatIf *row = &run->rows[run->n - 1], other = *row;
     if (row->failed)
         return OK;
-    row->note = pool_print(run->pool, "%s%s", levers,
-                           row->note ? row->note : "nothing recomputed");
+    row->note = pool_print(run->pool, "%s%s", levers, row->note ? row->note : "nothing recomputed");
     budgets_replan(run->e, fmin(run_left_s(run), run->options->time_limit_s / 4));
     TRY(run_curve(run));
     if (run_left_s(run) <= 0)
@@ -337,9 +353,12 @@ static int row_order(const void *a, const void *b)
 
 Err whatif_run(Pool *pool, Explained *e, const WhatIfOptions *options)
 {
-    WhatIfRun run = { .pool = pool, .e = e, .options = options, .start_s = clock_now(),
-                .rows = NEWN(pool, WhatIf, MAX_ROWS),
-                .expected = 20 };
+    WhatIfRun run = { .pool = pool,
+                      .e = e,
+                      .options = options,
+                      .start_s = clock_now(),
+                      .rows = NEWN(pool, WhatIf, MAX_ROWS),
+                      .expected = 20 };
     TRY(run_precision(&run));
     TRY(run_split(&run));
     TRY(run_attention(&run));

@@ -11,11 +11,11 @@
 static int64_t scaled(SizeFactor factor, int64_t v)
 {
     switch (factor) {
-    case SIZE_HALF:           return v / 2;
-    case SIZE_HALF_UP:        return (v + 1) / 2;
-    case SIZE_TWICE:          return 2 * v;
+    case SIZE_HALF: return v / 2;
+    case SIZE_HALF_UP: return (v + 1) / 2;
+    case SIZE_TWICE: return 2 * v;
     case SIZE_THREE_QUARTERS: return v * 3 / 4;
-    case SIZE_TWO_THIRDS:     return v * 2 / 3;
+    case SIZE_TWO_THIRDS: return v * 2 / 3;
     }
     return v;
 }
@@ -31,8 +31,8 @@ static const char *scaled_setting(Pool *pool, const Recipe *recipe, const char *
     const void *at = (const char *)recipe->config + f->offset;
     if (f->kind == FIELD_INT) {
         int64_t was = *(const int64_t *)at, now = scaled(factor, was);
-        return now == was || now < 1 ? NULL : pool_print(pool, "model.%s=%lld", f->key,
-                                                         (long long)now);
+        return now == was || now < 1 ? NULL
+                                     : pool_print(pool, "model.%s=%lld", f->key, (long long)now);
     }
     Text text = { .pool = pool };
     for (int i = 0; i < ((const Ints *)at)->n; i++)
@@ -75,8 +75,9 @@ Err run_changes(WhatIfRun *run)
     r->batch /= 2;
     if (r->batch < 1)
         return OK;
-    return run_row(run, (WhatIf){ .name = "half the batch, and half the effective batch",
-                                  .effort = EFFORT_LONG,
-                                  .how = pool_print(run->pool, "--batch %lld",
-                                                    (long long)r->batch) }, r, SEARCH_NONE);
+    return run_row(run,
+                   (WhatIf){ .name = "half the batch, and half the effective batch",
+                             .effort = EFFORT_LONG,
+                             .how = pool_print(run->pool, "--batch %lld", (long long)r->batch) },
+                   r, SEARCH_NONE);
 }

@@ -1,9 +1,11 @@
 /* grad.c -- what a gradient rule may ask and give (ir/op.h); called by autodiff/. */
 #include "ir/op.h"
 
+/* clang-format off */
 Tensor grad_in(const Grad *g, int i)  { return (Tensor){ g->graph, g->node->in[i] }; }
 Tensor grad_out(const Grad *g, int i) { return (Tensor){ g->graph, g->node->out[i] }; }
 Tensor grad_dy(const Grad *g, int i)  { return g->dy[i]; }
+/* clang-format on */
 
 bool grad_wants(const Grad *g, int i)
 {

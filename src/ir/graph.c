@@ -22,7 +22,7 @@ static const char *const phase_names[] = {
 };
 
 const char *class_name(Class mem_class) { return class_names[mem_class]; }
-const char *phase_name(Phase phase)    { return phase_names[phase]; }
+const char *phase_name(Phase phase) { return phase_names[phase]; }
 
 const char *phase_public_name(Phase phase)
 {
@@ -50,7 +50,7 @@ Graph *graph_new(Pool *pool, Type compute)
 
 Tensor graph_poison(Graph *graph, Err code, const char *fmt, ...)
 {
-    if (!graph->error) {                     /* only the first cause is reported */
+    if (!graph->error) { /* only the first cause is reported */
         va_list args;
         char    what[384];
         va_start(args, fmt);
@@ -142,7 +142,8 @@ static const char *graph_full_name(Graph *graph, const char *name)
 {
     const char *path = graph->modules[graph->module].path;
     return *path && *name ? pool_print(graph->pool, "%s.%s", path, name)
-         : *path          ? path : pool_text(graph->pool, name);
+           : *path        ? path
+                          : pool_text(graph->pool, name);
 }
 
 Param *param_find(Graph *graph, const char *name)
@@ -215,7 +216,7 @@ static Tensor constant_new(Graph *graph, const char *name, Type type, Shape shap
     const char *full = graph_full_name(graph, name);
     uint64_t    hash = hash_text(HASH_EMPTY, full);
     bool        apart = false;
-    for (int32_t i = 0; i < graph->n_constants; i++) {   /* asked for again: the same one */
+    for (int32_t i = 0; i < graph->n_constants; i++) { /* asked for again: the same one */
         Value *old = value_at(graph, graph->constants[i].value);
         if (graph->constants[i].hash == hash && !strcmp(old->name, full)) {
             bool same = shape_same(old->shape, shape) && old->type == type;
@@ -223,7 +224,7 @@ static Tensor constant_new(Graph *graph, const char *name, Type type, Shape shap
                 full = pool_print(graph->pool, "%s/%s", phase_name(graph->phase), full);
                 hash = hash_text(HASH_EMPTY, full);
                 apart = true;
-                i = -1;                      /* look for that one, from the start */
+                i = -1; /* look for that one, from the start */
                 continue;
             }
             if (!same)
@@ -305,10 +306,20 @@ Tensor node_add(Graph *graph, const OpDef *op, const void *attr, const Tensor *i
                             op->n_in < 0 ? -op->n_in : op->n_in, n_in);
 
     Node node = {
-        .graph = graph, .op = op, .n_in = n_in, .n_out = op->n_out, .id = graph->n_nodes,
-        .module = graph->module, .source = graph->source, .phase = graph->phase,
-        .backward = graph->backward, .once = op->once, .inplace = -1, .chunk = graph->chunk,
-        .in = NEWN(graph->pool, int32_t, n_in), .out = NEWN(graph->pool, int32_t, op->n_out),
+        .graph = graph,
+        .op = op,
+        .n_in = n_in,
+        .n_out = op->n_out,
+        .id = graph->n_nodes,
+        .module = graph->module,
+        .source = graph->source,
+        .phase = graph->phase,
+        .backward = graph->backward,
+        .once = op->once,
+        .inplace = -1,
+        .chunk = graph->chunk,
+        .in = NEWN(graph->pool, int32_t, n_in),
+        .out = NEWN(graph->pool, int32_t, op->n_out),
     };
     if (op->attr_bytes) {
         node.attr = pool_alloc(graph->pool, (size_t)op->attr_bytes, 1);
@@ -325,10 +336,10 @@ Tensor node_add(Graph *graph, const OpDef *op, const void *attr, const Tensor *i
         graph->n_nodes--;
         return graph_poison(graph, err, "%s", err_text());
     }
-    if (graph->error)                        /* an output of more bytes than can be counted */
+    if (graph->error) /* an output of more bytes than can be counted */
         return poisoned;
     for (int i = 0; i < op->n_out; i++) {
-        int32_t id = node.out[i];            /* the array is shared with the stored node */
+        int32_t id = node.out[i]; /* the array is shared with the stored node */
         REQUIRE(id >= 0 || id == TENSOR_NONE);
         if (id >= 0 && !shape_filled(graph->values[id].shape))
             return graph_poison(graph, E_SHAPE, "%s would give an empty tensor %s", op->name,
@@ -350,10 +361,7 @@ Shape tensor_shape(Tensor t)
     return shape;
 }
 
-Type tensor_type(Tensor t)
-{
-    return tensor_ok(t) ? value_at(t.graph, t.id)->type : F32;
-}
+Type tensor_type(Tensor t) { return tensor_ok(t) ? value_at(t.graph, t.id)->type : F32; }
 
 Tensor tensor_class(Tensor t, Class mem_class)
 {
@@ -386,7 +394,7 @@ const char *value_text(const Graph *graph, int32_t id)
     if (value->name)
         return value->name;
     const Node *node = &graph->nodes[value->producer];
-    int i = 0;
+    int         i = 0;
     while (node->out[i] != id)
         i++;
     return i ? pool_print(graph->pool, "%s:%d", node_text(graph, node->id), i)
@@ -399,6 +407,12 @@ void graph_output(Tensor t, const char *name)
     if (tensor_ok(t))
         VEC_ADD(graph->pool, graph->outputs, graph->n_outputs, graph->cap_outputs,
                 (Output){ pool_text(graph->pool, name), t.id, graph->phase });
+}
+
+static bool may_take_input(const Node *node, int input)
+{
+    return node->op->inplace == IN_PLACE_OF(input) ||
+           (node->op->may_take && node->op->may_take(node, input));
 }
 
 void graph_take_inplace(Graph *graph)
@@ -418,16 +432,17 @@ void graph_take_inplace(Graph *graph)
         shared[value_at(graph, graph->outputs[i].value)->root] = true;
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         Node *node = &graph->nodes[i];
-        int   from = node->op->inplace - 1;
-        if (from < 0 || from >= node->n_in || node->in[from] < 0 || node->out[0] < 0)
-            continue;
-        const Value *x = value_at(graph, node->in[from]), *y = value_at(graph, node->out[0]);
-        /* Same phase only: what another phase reads must not be overwritten. */
-        bool alone = readers[x->root] == 1 && !shared[x->root] && x->root == node->in[from];
-        if (alone && !x->persistent && !y->persistent && y->root == node->out[0] &&
-            x->bytes == y->bytes && x->producer >= 0 &&
-            graph->nodes[x->producer].phase == node->phase && !graph->nodes[x->producer].once)
-            node->inplace = from;
+        for (int from = 0; from < node->n_in && node->inplace < 0; from++) {
+            if (node->in[from] < 0 || node->out[0] < 0 || !may_take_input(node, from))
+                continue;
+            const Value *x = value_at(graph, node->in[from]), *y = value_at(graph, node->out[0]);
+            /* Same phase only: what another phase reads must not be overwritten. */
+            bool alone = readers[x->root] == 1 && !shared[x->root] && x->root == node->in[from];
+            if (alone && !x->persistent && !y->persistent && y->root == node->out[0] &&
+                x->bytes == y->bytes && x->producer >= 0 &&
+                graph->nodes[x->producer].phase == node->phase && !graph->nodes[x->producer].once)
+                node->inplace = from;
+        }
     }
 }
 

@@ -46,7 +46,7 @@ void out_is_input(Node *n, int i, int input)
 
 void out_view(Node *n, int64_t offset_bytes, Type type, Shape shape)
 {
-    Value *seen = value_at(n->graph, n->in[0]);
+    Value  *seen = value_at(n->graph, n->in[0]);
     int32_t root = seen->root;
     int64_t offset = seen->offset + offset_bytes;
     Class   mem_class = seen->mem_class;
@@ -72,11 +72,13 @@ void in_class(Node *n, int i, Class mem_class)
         root->mem_class = value->mem_class = mem_class;
 }
 
+/* clang-format off */
 Shape  in_shape(const Node *n, int i)  { return value_at(n->graph, n->in[i])->shape; }
 Type   in_type(const Node *n, int i)   { return value_at(n->graph, n->in[i])->type; }
 Shape  out_shape(const Node *n, int i) { return value_at(n->graph, n->out[i])->shape; }
 Type   out_type(const Node *n, int i)  { return value_at(n->graph, n->out[i])->type; }
 bool   in_given(const Node *n, int i)  { return i < n->n_in && n->in[i] >= 0; }
+/* clang-format on */
 double in_bytes(const Node *n, int i)
 {
     return in_given(n, i) ? (double)value_at(n->graph, n->in[i])->bytes : 0;

@@ -84,10 +84,10 @@ Shape shape_drop(Shape shape, int axis)
 
 const char *shape_text(Shape shape)
 {
-    static _Thread_local char slots[8][128];
+    static _Thread_local char     slots[8][128];
     static _Thread_local unsigned next;
-    char *slot = slots[next++ % 8];
-    int   n = snprintf(slot, 128, "(");
+    char                         *slot = slots[next++ % 8];
+    int                           n = snprintf(slot, 128, "(");
     for (int i = 0; i < shape.rank; i++)
         n += snprintf(slot + n, (size_t)(128 - n), "%s%lld", i ? "," : "", (long long)shape.dim[i]);
     snprintf(slot + n, (size_t)(128 - n), ")");

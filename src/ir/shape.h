@@ -19,14 +19,14 @@ typedef struct Shape {
 
 Shape       shape_of(const int64_t *dims, int rank);
 int64_t     dim(Shape shape, int axis);
-int64_t     shape_count(Shape shape);               /* number of elements; 1 for rank 0 */
-int64_t     shape_rows(Shape shape);                /* product of all axes but the last */
+int64_t     shape_count(Shape shape); /* number of elements; 1 for rank 0 */
+int64_t     shape_rows(Shape shape);  /* product of all axes but the last */
 bool        shape_same(Shape a, Shape b);
-bool        shape_filled(Shape shape);              /* every axis is 1 or more */
+bool        shape_filled(Shape shape); /* every axis is 1 or more */
 /* false: the number of bytes overflows int64_t */
 bool        shape_bytes(Shape shape, int64_t element_bytes, int64_t *bytes);
-Shape       shape_with(Shape shape, int axis, int64_t extent);   /* one axis changed */
-Shape       shape_drop(Shape shape, int axis);      /* one axis removed */
-const char *shape_text(Shape shape);                /* "(2,64,64,3)"; one of 8 buffers per thread */
+Shape       shape_with(Shape shape, int axis, int64_t extent); /* one axis changed */
+Shape       shape_drop(Shape shape, int axis);                 /* one axis removed */
+const char *shape_text(Shape shape); /* "(2,64,64,3)"; one of 8 buffers per thread */
 
 #endif

@@ -12,11 +12,14 @@
 
 enum {
     CLIMB_ROUNDS = 32,
-    CLIMB_STEP   = 20,               /* a buffer above the goal moves forward by 1/20 of all
+    CLIMB_STEP = 20, /* a buffer above the goal moves forward by 1/20 of all
                                       * ranks */
 };
 
-typedef struct Claim { int64_t key; int32_t item; } Claim;
+typedef struct Claim {
+    int64_t key;
+    int32_t item;
+} Claim;
 
 static int climb_compare(const void *a, const void *b)
 {

@@ -7,7 +7,10 @@
 
 #include <stdlib.h>
 
-typedef struct Moment { int64_t time; int32_t buffer; } Moment;
+typedef struct Moment {
+    int64_t time;
+    int32_t buffer;
+} Moment;
 
 static int components_compare(const void *a, const void *b)
 {
@@ -33,11 +36,12 @@ static Err components_validate(const Buffer *buffers, int n, int64_t *shared_ali
     *shared_align = 0;
     for (int i = 0; i < n; i++) {
         const Buffer *b = &buffers[i];
-        int64_t width;
+        int64_t       width;
         if (b->lower >= b->upper || __builtin_sub_overflow(b->upper, b->lower, &width))
-            return fail(E_FORMAT, "buffer %d is alive from %lld to %lld: it must live for at "
-                        "least one and less than 2^63 units of time", i, (long long)b->lower,
-                        (long long)b->upper);
+            return fail(E_FORMAT,
+                        "buffer %d is alive from %lld to %lld: it must live for at "
+                        "least one and less than 2^63 units of time",
+                        i, (long long)b->lower, (long long)b->upper);
         if (b->size <= 0 || b->size > max_bytes)
             return fail(E_FORMAT, "buffer %d has %lld bytes; a size is 1 to 2^62", i,
                         (long long)b->size);
@@ -46,12 +50,15 @@ static Err components_validate(const Buffer *buffers, int n, int64_t *shared_ali
                         (long long)b->align);
         if (b->fixed &&
             (b->offset < 0 || b->offset > max_bytes || (b->align && b->offset % b->align)))
-            return fail(E_FORMAT, "buffer %d is fixed at offset %lld, which is not a multiple of "
-                        "%lld from 0 to 2^62", i, (long long)b->offset,
-                        (long long)(b->align ? b->align : 1));
+            return fail(E_FORMAT,
+                        "buffer %d is fixed at offset %lld, which is not a multiple of "
+                        "%lld from 0 to 2^62",
+                        i, (long long)b->offset, (long long)(b->align ? b->align : 1));
         if (b->fixed && b->offset > INT64_MAX - b->size)
-            return fail(E_FORMAT, "buffer %d is fixed at offset %lld with %lld bytes: its end is "
-                        "beyond 2^63", i, (long long)b->offset, (long long)b->size);
+            return fail(E_FORMAT,
+                        "buffer %d is fixed at offset %lld with %lld bytes: its end is "
+                        "beyond 2^63",
+                        i, (long long)b->offset, (long long)b->size);
         *shared_align = components_divisor(*shared_align, b->align ? b->align : 1);
     }
     return OK;
@@ -86,14 +93,14 @@ static void components_finish(Pool *pool, Component *component)
 Err components_build(Pool *pool, const Buffer *buffers, int n, Component **components,
                      int *n_components)
 {
-    int64_t  shared, live = 0;
-    Moment  *births = NEWN(pool, Moment, n), *deaths = NEWN(pool, Moment, n);
-    Item    *items = NEWN(pool, Item, n);
-    int32_t *item_of = NEWN(pool, int32_t, n);
-    int64_t *load = NEWN(pool, int64_t, n), *slack = NEWN(pool, int64_t, n);
-    int64_t *offset = NEWN(pool, int64_t, n);
-    Component    *list = NULL;
-    int      n_list = 0, cap = 0;
+    int64_t    shared, live = 0;
+    Moment    *births = NEWN(pool, Moment, n), *deaths = NEWN(pool, Moment, n);
+    Item      *items = NEWN(pool, Item, n);
+    int32_t   *item_of = NEWN(pool, int32_t, n);
+    int64_t   *load = NEWN(pool, int64_t, n), *slack = NEWN(pool, int64_t, n);
+    int64_t   *offset = NEWN(pool, int64_t, n);
+    Component *list = NULL;
+    int        n_list = 0, cap = 0;
 
     TRY(components_validate(buffers, n, &shared));
     for (int32_t i = 0; i < n; i++) {
@@ -103,17 +110,21 @@ Err components_build(Pool *pool, const Buffer *buffers, int n, Component **compo
     qsort(births, (size_t)n, sizeof *births, components_compare);
     qsort(deaths, (size_t)n, sizeof *deaths, components_compare);
 
-    Component    component = { 0 };
-    int32_t born = 0, first_item = 0, sections = 0, first_section = 0;
-    bool    grew = false;
+    Component component = { 0 };
+    int32_t   born = 0, first_item = 0, sections = 0, first_section = 0;
+    bool      grew = false;
     for (int32_t dead = 0; dead < n; dead++) {
         for (; born < n && births[born].time < deaths[dead].time; born++) {
             const Buffer *b = &buffers[births[born].buffer];
-            int64_t align = b->align ? b->align : 1;
-            int64_t span = b->size % shared ? b->size + (shared - b->size % shared) : b->size;
-            items[born] = (Item){ .first = sections - first_section, .buffer = births[born].buffer,
-                .size = b->size, .span = span, .align = align, .fixed = b->fixed ? b->offset : -1,
-                .width = b->upper - b->lower };
+            int64_t       align = b->align ? b->align : 1;
+            int64_t       span = layout_align(b->size, shared);
+            items[born] = (Item){ .first = sections - first_section,
+                                  .buffer = births[born].buffer,
+                                  .size = b->size,
+                                  .span = span,
+                                  .align = align,
+                                  .fixed = b->fixed ? b->offset : -1,
+                                  .width = b->upper - b->lower };
             item_of[births[born].buffer] = born;
             grew = true;
             if (__builtin_add_overflow(live, span, &live))
@@ -126,7 +137,7 @@ Err components_build(Pool *pool, const Buffer *buffers, int n, Component **compo
         Item *item = &items[item_of[deaths[dead].buffer]];
         item->end = sections - first_section;
         live -= item->span;
-        if (live == 0) {                         /* nothing is live: the component ends here */
+        if (live == 0) { /* nothing is live: the component ends here */
             component = (Component){ .items = items + first_item,
                                      .load = load + first_section,
                                      .slack = slack + first_section,

@@ -16,13 +16,13 @@
 
 enum { ID, LOWER, UPPER, SIZE, ALIGN, OFFSET, N_COLUMNS };
 
-static const char *const csv_columns[N_COLUMNS] = { "id", "lower", "upper", "size", "align",
-    "offset" };
+static const char *const csv_columns[N_COLUMNS] = { "id",   "lower", "upper",
+                                                    "size", "align", "offset" };
 
 typedef struct Csv {
     Pool       *pool;
     const char *at, *end;
-    long        line;            /* of `at`, from 1 */
+    long        line; /* of `at`, from 1 */
 } Csv;
 
 typedef struct Row {
@@ -47,14 +47,16 @@ static Err csv_quoted(Csv *csv, char **cell)
 
     char *out = *cell = NEWN(csv->pool, char, close - csv->at);
     for (csv->at++; csv->at < close; csv->at++) {
-        csv->at += *csv->at == '"';                      /* the second of two quotes */
+        csv->at += *csv->at == '"'; /* the second of two quotes */
         csv->line += *csv->at == '\n';
         *out++ = *csv->at;
     }
     csv->at++;
     if (csv->at < csv->end && *csv->at != ',' && !csv_at_break(csv))
-        return fail(E_FORMAT, "line %ld: a quoted cell is followed by more text; write \"\" for a "
-                    "quote inside quotes", csv->line);
+        return fail(E_FORMAT,
+                    "line %ld: a quoted cell is followed by more text; write \"\" for a "
+                    "quote inside quotes",
+                    csv->line);
     return OK;
 }
 
@@ -104,15 +106,18 @@ static Err csv_header(Csv *csv, int column_of[N_COLUMNS], int *n_cells)
         while (c < N_COLUMNS && strcmp(row.cell[i], csv_columns[c]))
             c++;
         if (c == N_COLUMNS)
-            return fail(E_FORMAT, "line 1: '%.60s' is not a column; the columns are id, lower, "
-                        "upper, size and, if wanted, align and offset", row.cell[i]);
+            return fail(E_FORMAT,
+                        "line 1: '%.60s' is not a column; the columns are id, lower, "
+                        "upper, size and, if wanted, align and offset",
+                        row.cell[i]);
         if (column_of[c] >= 0)
             return fail(E_FORMAT, "line 1 names the column %s twice", csv_columns[c]);
         column_of[c] = i;
     }
     for (int c = ID; c <= SIZE; c++)
         if (column_of[c] < 0)
-            return fail(E_FORMAT, "line 1 lacks the column %s; it must name id, lower, upper and "
+            return fail(E_FORMAT,
+                        "line 1 lacks the column %s; it must name id, lower, upper and "
                         "size",
                         csv_columns[c]);
     *n_cells = row.n;
@@ -140,7 +145,7 @@ static Err csv_number(const Row *row, int cell, int column, int64_t min, int64_t
 static Err csv_buffer(const Row *row, const int column_of[N_COLUMNS], Buffer *b)
 {
     const int64_t max = (int64_t)1 << 62;
-    int align = column_of[ALIGN], offset = column_of[OFFSET];
+    int           align = column_of[ALIGN], offset = column_of[OFFSET];
     *b = (Buffer){ .align = 1 };
     if (!*row->cell[column_of[ID]])
         return fail(E_FORMAT, "line %ld, column id: it is empty", row->line);
@@ -159,12 +164,15 @@ static Err csv_buffer(const Row *row, const int column_of[N_COLUMNS], Buffer *b)
     return OK;
 }
 
-typedef struct Named { const char *id; long line; } Named;
+typedef struct Named {
+    const char *id;
+    long        line;
+} Named;
 
 static int csv_compare(const void *a, const void *b)
 {
     const Named *x = a, *y = b;
-    int order = strcmp(x->id, y->id);
+    int          order = strcmp(x->id, y->id);
     return order ? order : x->line < y->line ? -1 : x->line > y->line;
 }
 
@@ -181,7 +189,7 @@ static Err csv_unique(Named *named, int n)
 
 Err layout_parse(Pool *pool, const char *text, size_t n, LayoutFile *file)
 {
-    static const char mark[] = "\xef\xbb\xbf";           /* the byte order mark of some
+    static const char mark[] = "\xef\xbb\xbf"; /* the byte order mark of some
                                                           * spreadsheets */
     if (n >= 3 && !memcmp(text, mark, 3)) {
         text += 3;
@@ -204,7 +212,7 @@ Err layout_parse(Pool *pool, const char *text, size_t n, LayoutFile *file)
     TRY(csv_header(&csv, column_of, &n_cells));
     while (csv.at < csv.end) {
         Row row;
-        if (csv_at_break(&csv)) {                        /* empty lines may only end the file */
+        if (csv_at_break(&csv)) { /* empty lines may only end the file */
             long line = csv.line;
             while (csv.at < csv.end && (*csv.at == '\n' || *csv.at == '\r'))
                 csv.at++;
@@ -214,8 +222,8 @@ Err layout_parse(Pool *pool, const char *text, size_t n, LayoutFile *file)
         }
         TRY(csv_row(&csv, &row));
         if (row.n != n_cells)
-            return fail(E_FORMAT, "line %ld has %d cells, the first line has %d", row.line,
-                        row.n, n_cells);
+            return fail(E_FORMAT, "line %ld has %d cells, the first line has %d", row.line, row.n,
+                        n_cells);
         if (file->n == INT32_MAX / 2)
             return fail(E_FORMAT, "line %ld: more than %d buffers", row.line, file->n);
         Buffer buffer;

@@ -19,9 +19,16 @@
 
 #include <stdlib.h>
 
-typedef struct GreedyEntry { int64_t height; int32_t key; } GreedyEntry;     /* heap entry, lowest
+typedef struct GreedyEntry {
+    int64_t height;
+    int32_t key;
+} GreedyEntry; /* heap entry, lowest
                                                                               * first */
-typedef struct Heap { GreedyEntry *at; int32_t n, cap; Pool *pool; } Heap;
+typedef struct Heap {
+    GreedyEntry *at;
+    int32_t      n, cap;
+    Pool        *pool;
+} Heap;
 
 static bool greedy_entry_before(GreedyEntry a, GreedyEntry b)
 {
@@ -39,8 +46,8 @@ static void heap_add(Heap *heap, GreedyEntry entry)
 
 static GreedyEntry heap_take(Heap *heap)
 {
-    GreedyEntry   first = heap->at[0], last = heap->at[--heap->n];
-    int32_t at = 0;
+    GreedyEntry first = heap->at[0], last = heap->at[--heap->n];
+    int32_t     at = 0;
     for (int32_t child; (child = 2 * at + 1) < heap->n; at = child) {
         if (child + 1 < heap->n && greedy_entry_before(heap->at[child + 1], heap->at[child]))
             child++;
@@ -54,8 +61,13 @@ static GreedyEntry heap_take(Heap *heap)
 
 /* A tree over the items, which are in order of `first`: for each tree node the best rank below it,
  * where that buffer ends, and the smallest end of all. */
-typedef struct Best { int32_t rank, rank_end, min_end; } Best;
-typedef struct Waiting { Best *node; int32_t n; } Waiting;           /* n leaves, a power of two */
+typedef struct Best {
+    int32_t rank, rank_end, min_end;
+} Best;
+typedef struct Waiting {
+    Best   *node;
+    int32_t n;
+} Waiting; /* n leaves, a power of two */
 
 static const Best best_none = { INT32_MAX, INT32_MAX, INT32_MAX };
 
@@ -71,8 +83,8 @@ static void waiting_set(Waiting *waiting, int32_t item, Best best)
 }
 
 /* The smallest rank among items [a,z) that end by `end`, if below best; `node` covers [lo,hi). */
-static int32_t waiting_find(const Waiting *waiting, int32_t node, int32_t lo, int32_t hi,
-                            int32_t a, int32_t z, int32_t end, int32_t best)
+static int32_t waiting_find(const Waiting *waiting, int32_t node, int32_t lo, int32_t hi, int32_t a,
+                            int32_t z, int32_t end, int32_t best)
 {
     const Best *b = &waiting->node[node];
     if (hi <= a || z <= lo || b->min_end > end || b->rank >= best)
@@ -85,21 +97,26 @@ static int32_t waiting_find(const Waiting *waiting, int32_t node, int32_t lo, in
 }
 
 /* The skyline: stretches of equal height, found by their first section. */
-typedef struct Stretch { int64_t height; int32_t end, before; bool here; } Stretch;
+typedef struct Stretch {
+    int64_t height;
+    int32_t end, before;
+    bool    here;
+} Stretch;
 
 typedef struct Greedy {
-    const Component    *component;
-    const int32_t *by_rank;
-    Stretch       *stretch;          /* [n_sections] */
-    int32_t       *items_from;       /* [n_sections + 1] items whose first section is below this */
-    Waiting        waiting;
+    const Component *component;
+    const int32_t   *by_rank;
+    Stretch         *stretch;    /* [n_sections] */
+    int32_t         *items_from; /* [n_sections + 1] items whose first section is below this */
+    Waiting          waiting;
     /* (height, first section); stale if the stretch has changed */
-    Heap           valleys;
-    Heap           aside;            /* (lowest offset clear of fixed buffers, rank) */
-    const Item   **obstacles;            /* fixed items, in order of offset */
-    int32_t        n_obstacles;
+    Heap             valleys;
+    Heap             aside;     /* (lowest offset clear of fixed buffers, rank) */
+    const Item     **obstacles; /* fixed items, in order of offset */
+    int32_t          n_obstacles;
 } Greedy;
 
+/* Saturates at INT64_MAX: a fixed buffer may end near the top of the range. */
 static int64_t greedy_align(int64_t low, int64_t align)
 {
     int64_t over = low % align;
@@ -173,11 +190,14 @@ static void greedy_init(Greedy *g, Pool *pool, const Component *component, const
     int32_t leaves = 1;
     while (leaves < component->n)
         leaves *= 2;
-    *g = (Greedy){ .component = component, .by_rank = by_rank,
-        .stretch = NEWN(pool, Stretch, component->n_sections),
-        .items_from = NEWN(pool, int32_t, component->n_sections + 1), .valleys.pool = pool,
-        .waiting = { NEWN(pool, Best, 2 * leaves), leaves }, .aside.pool = pool,
-        .obstacles = NEWN(pool, const Item *, component->n_fixed) };
+    *g = (Greedy){ .component = component,
+                   .by_rank = by_rank,
+                   .stretch = NEWN(pool, Stretch, component->n_sections),
+                   .items_from = NEWN(pool, int32_t, component->n_sections + 1),
+                   .valleys.pool = pool,
+                   .waiting = { NEWN(pool, Best, 2 * leaves), leaves },
+                   .aside.pool = pool,
+                   .obstacles = NEWN(pool, const Item *, component->n_fixed) };
     for (int32_t i = 0; i < 2 * leaves; i++)
         g->waiting.node[i] = best_none;
     for (int32_t i = 0; i < component->n; i++) {
@@ -210,15 +230,15 @@ int64_t greedy_place(Pool *pool, const Component *component, const int32_t *by_r
                                                              : offset[i] + component->items[i].size;
         }
     while (left && top < INT64_MAX) {
-        GreedyEntry   lowest = heap_take(&g.valleys);
-        Stretch valley = g.stretch[lowest.key];
-        if (!valley.here || valley.height != lowest.height)      /* stale */
+        GreedyEntry lowest = heap_take(&g.valleys);
+        Stretch     valley = g.stretch[lowest.key];
+        if (!valley.here || valley.height != lowest.height) /* stale */
             continue;
         while (g.aside.n && g.aside.at[0].height <= valley.height)
             greedy_wait(&g, heap_take(&g.aside).key, true);
         int32_t rank = waiting_find(&g.waiting, 1, 0, g.waiting.n, g.items_from[lowest.key],
                                     g.items_from[valley.end], valley.end, INT32_MAX);
-        if (rank == INT32_MAX) {                 /* fill the valley up to the lower wall */
+        if (rank == INT32_MAX) { /* fill the valley up to the lower wall */
             int64_t height = g.aside.n ? g.aside.at[0].height : INT64_MAX;
             if (valley.before >= 0 && g.stretch[valley.before].height < height)
                 height = g.stretch[valley.before].height;

@@ -23,32 +23,32 @@
 #include <stdint.h>
 
 typedef struct Buffer {
-    int64_t lower, upper;    /* live in [lower, upper); lower < upper */
-    int64_t size;            /* bytes, > 0 */
-    int64_t align;           /* offset is a multiple of this; 0 or 1: any */
-    int64_t offset;          /* result; with fixed: given */
-    bool    fixed;           /* keep the given offset */
+    int64_t lower, upper; /* live in [lower, upper); lower < upper */
+    int64_t size;         /* bytes, > 0 */
+    int64_t align;        /* offset is a multiple of this; 0 or 1: any */
+    int64_t offset;       /* result; with fixed: given */
+    bool    fixed;        /* keep the given offset */
 } Buffer;
 
 typedef struct LayoutOptions {
-    int64_t  capacity;       /* stop once the arena is this small; 0: as small as possible */
-    int64_t  max_nodes;      /* placements tried after the greedy ones; 0: the default effort, about
+    int64_t  capacity;     /* stop once the arena is this small; 0: as small as possible */
+    int64_t  max_nodes;    /* placements tried after the greedy ones; 0: the default effort, about
                               * ten seconds; < 0: greedy only (for a planner's inner loop) */
-    double   time_limit_s;   /* cuts the search; 0: no limit. Effort, not time, decides the
+    double   time_limit_s; /* cuts the search; 0: no limit. Effort, not time, decides the
                               * result */
-    uint64_t seed;           /* 0: the preorders as they are; else varied, for another attempt */
-    bool     remember;       /* reuse results of earlier searches in this process: for planning,
+    uint64_t seed;         /* 0: the preorders as they are; else varied, for another attempt */
+    bool     remember;     /* reuse results of earlier searches in this process: for planning,
                               * which places the same plan many times */
 } LayoutOptions;
 
 typedef struct LayoutResult {
-    int64_t arena_bytes;     /* highest end of any buffer */
-    int64_t bound_bytes;     /* no arena can be smaller: the largest live sum, with the padding that
+    int64_t arena_bytes; /* highest end of any buffer */
+    int64_t bound_bytes; /* no arena can be smaller: the largest live sum, with the padding that
                               * a common alignment forces, or the end of a fixed buffer */
-    int64_t n_nodes;         /* placements tried after the greedy ones */
-    bool    proved;          /* no smaller arena exists: it equals the bound, or the search was
+    int64_t n_nodes;     /* placements tried after the greedy ones */
+    bool    proved;      /* no smaller arena exists: it equals the bound, or the search was
                               * exhaustive */
-    bool    cut;             /* the time limit ended the search */
+    bool    cut;         /* the time limit ended the search */
 } LayoutResult;
 
 /* Always fills in a valid layout, even if the capacity is not reached: then it returns E_BUDGET,

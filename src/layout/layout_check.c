@@ -22,11 +22,11 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#define CHECK_ORDER(name, key)                                                                   \
-    static int name(const void *a, const void *b)                                                \
-    {                                                                                            \
-        const Buffer *x = *(const Buffer *const *)a, *y = *(const Buffer *const *)b;             \
-        return x->key < y->key ? -1 : x->key > y->key;                                           \
+#define CHECK_ORDER(name, key)                                                                     \
+    static int name(const void *a, const void *b)                                                  \
+    {                                                                                              \
+        const Buffer *x = *(const Buffer *const *)a, *y = *(const Buffer *const *)b;               \
+        return x->key < y->key ? -1 : x->key > y->key;                                             \
     }
 CHECK_ORDER(by_birth, lower)
 CHECK_ORDER(by_death, upper)
@@ -40,8 +40,10 @@ static Err check_alone(const Buffer *b, int i, int64_t capacity)
     if (b->offset < 0)
         return fail(E_PLAN, "buffer %d lies at offset %lld, below 0", i, (long long)b->offset);
     if (b->align > 1 && b->offset % b->align != 0)
-        return fail(E_PLAN, "buffer %d lies at offset %lld, which is not a multiple of its "
-                    "alignment %lld", i, (long long)b->offset, (long long)b->align);
+        return fail(E_PLAN,
+                    "buffer %d lies at offset %lld, which is not a multiple of its "
+                    "alignment %lld",
+                    i, (long long)b->offset, (long long)b->align);
     if (b->offset > INT64_MAX - b->size)
         return fail(E_PLAN, "buffer %d lies at offset %lld with %lld bytes: it ends beyond 2^63", i,
                     (long long)b->offset, (long long)b->size);
@@ -53,21 +55,23 @@ static Err check_alone(const Buffer *b, int i, int64_t capacity)
 
 static Err check_pair(const Buffer *buffers, const Buffer *a, const Buffer *b)
 {
-    if (a->lower >= b->upper || b->lower >= a->upper ||
-        a->offset >= b->offset + b->size || b->offset >= a->offset + a->size)
+    if (a->lower >= b->upper || b->lower >= a->upper || a->offset >= b->offset + b->size ||
+        b->offset >= a->offset + a->size)
         return OK;
     int i = (int)(a - buffers), j = (int)(b - buffers);
-    return fail(E_PLAN, "buffers %d and %d overlap: %d takes bytes [%lld, %lld) in times [%lld, "
-                "%lld), %d takes bytes [%lld, %lld) in times [%lld, %lld)", i, j,
-                i, (long long)a->offset, (long long)(a->offset + a->size),
-                (long long)a->lower, (long long)a->upper,
-                j, (long long)b->offset, (long long)(b->offset + b->size),
-                (long long)b->lower, (long long)b->upper);
+    return fail(E_PLAN,
+                "buffers %d and %d overlap: %d takes bytes [%lld, %lld) in times [%lld, "
+                "%lld), %d takes bytes [%lld, %lld) in times [%lld, %lld)",
+                i, j, i, (long long)a->offset, (long long)(a->offset + a->size),
+                (long long)a->lower, (long long)a->upper, j, (long long)b->offset,
+                (long long)(b->offset + b->size), (long long)b->lower, (long long)b->upper);
 }
 
 /* The live buffers, as a set of places in the order of offsets: a bit for each place, and above it,
  * level by level, a bit for each word that is not 0. */
-enum { LIVE_SET_LEVELS = 6 };                     /* each level divides by 64: enough for every
+enum {
+    LIVE_SET_LEVELS = 6
+}; /* each level divides by 64: enough for every
                                                    * int */
 
 typedef struct LiveSet {
@@ -117,15 +121,15 @@ static int live_set_next(const LiveSet *t, int at, bool up)
     return -1;
 }
 
-typedef struct CheckOrders {                  /* all buffers, in three orders */
+typedef struct CheckOrders { /* all buffers, in three orders */
     const Buffer **born, **dying, **placed;
-    int           *place;                /* [buffer] its index in `placed` */
+    int           *place; /* [buffer] its index in `placed` */
 } CheckOrders;
 
 static CheckOrders check_orders_new(Pool *pool, const Buffer *buffers, int n)
 {
     CheckOrders o = { NEWN(pool, const Buffer *, n), NEWN(pool, const Buffer *, n),
-                 NEWN(pool, const Buffer *, n), NEWN(pool, int, n) };
+                      NEWN(pool, const Buffer *, n), NEWN(pool, int, n) };
     for (int i = 0; i < n; i++)
         o.born[i] = o.dying[i] = o.placed[i] = &buffers[i];
     qsort(o.born, (size_t)n, sizeof *o.born, by_birth);
@@ -141,10 +145,10 @@ Err layout_check(const Buffer *buffers, int n, int64_t capacity)
     for (int i = 0; i < n; i++)
         TRY(check_alone(&buffers[i], i, capacity));
 
-    Pool  *pool = pool_new(NULL, "layout check");
+    Pool       *pool = pool_new(NULL, "layout check");
     CheckOrders o = check_orders_new(pool, buffers, n);
-    LiveSet  live = live_set_new(pool, n);
-    Err    err = OK;
+    LiveSet     live = live_set_new(pool, n);
+    Err         err = OK;
     for (int i = 0, dead = 0; i < n && !err; i++) {
         const Buffer *b = o.born[i];
         int           at = o.place[b - buffers];

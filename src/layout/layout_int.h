@@ -14,32 +14,33 @@
 #ifndef LAYOUT_LAYOUT_INT_H
 #define LAYOUT_LAYOUT_INT_H
 
+#include "base/int_math.h"
 #include "layout/layout.h"
 
 /* Above this the sum of two offsets could overflow: greedy placement only, no search. */
 #define LAYOUT_SEARCH_BYTES ((int64_t)1 << 60)
 
-typedef struct Item {            /* one buffer, as its component sees it */
-    int32_t first, end;          /* its sections [first, end), counted from the component's first */
-    int32_t buffer;              /* index into the caller's array */
-    int64_t size;                /* bytes */
-    int64_t span;                /* size rounded up to the alignment that all buffers share */
-    int64_t align;               /* >= 1 */
-    int64_t fixed;               /* given offset, or -1 */
-    int64_t width;               /* its lifetime */
-    int64_t load;                /* the largest live sum of its sections */
+typedef struct Item {   /* one buffer, as its component sees it */
+    int32_t first, end; /* its sections [first, end), counted from the component's first */
+    int32_t buffer;     /* index into the caller's array */
+    int64_t size;       /* bytes */
+    int64_t span;       /* size rounded up to the alignment that all buffers share */
+    int64_t align;      /* >= 1 */
+    int64_t fixed;      /* given offset, or -1 */
+    int64_t width;      /* its lifetime */
+    int64_t load;       /* the largest live sum of its sections */
 } Item;
 
 typedef struct Component {
-    Item    *items;              /* [n], in order of (first, buffer) */
-    int64_t *load;               /* [n_sections] sum of spans */
-    int64_t *slack;              /* [n_sections] padding that the topmost buffer may save */
+    Item    *items; /* [n], in order of (first, buffer) */
+    int64_t *load;  /* [n_sections] sum of spans */
+    int64_t *slack; /* [n_sections] padding that the topmost buffer may save */
     int32_t  n, n_sections, n_fixed;
-    int64_t  members;            /* sum of live counts over the sections */
-    int64_t  bound;              /* no smaller arena can hold this component */
-    int64_t  top;                /* smallest arena found so far */
-    int64_t *offset;             /* [n] the layout that has it */
-    int      order;              /* preorder of the best greedy placement */
+    int64_t  members; /* sum of live counts over the sections */
+    int64_t  bound;   /* no smaller arena can hold this component */
+    int64_t  top;     /* smallest arena found so far */
+    int64_t *offset;  /* [n] the layout that has it */
+    int      order;   /* preorder of the best greedy placement */
 } Component;
 
 /* components.c: what to solve. */
@@ -49,7 +50,7 @@ Err components_build(Pool *pool, const Buffer *buffers, int n, Component **compo
 /* layout_order.c: preorders such as "TWA": sort by these keys, largest first. Fills in items by
  * rank. */
 extern const char *const order_names[];
-enum { ORDER_COUNT = 6, ORDER_SEARCH = 3 };  /* the search also uses the first few */
+enum { ORDER_COUNT = 6, ORDER_SEARCH = 3 }; /* the search also uses the first few */
 void order_build(const Component *component, const char *keys, uint64_t seed, int32_t *by_rank);
 
 /* greedy.c: lowest offset first, ties by rank. Fills in offset and returns the arena, or INT64_MAX
@@ -63,8 +64,10 @@ int64_t climb_improve(Pool *pool, Component *component, uint64_t seed, int64_t g
                       int64_t max_nodes, double deadline);
 
 /* memo.c: results of earlier searches in this process. */
-enum { MEMO_BUFFERS = 1 << 14 };     /* results for more buffers are not kept */
-typedef struct MemoKey { uint64_t a, b; } MemoKey;
+enum { MEMO_BUFFERS = 1 << 14 }; /* results for more buffers are not kept */
+typedef struct MemoKey {
+    uint64_t a, b;
+} MemoKey;
 MemoKey memo_key(const Buffer *buffers, int n, const LayoutOptions *options);
 bool    memo_find(MemoKey key, Buffer *buffers, int n, LayoutResult *result);
 void    memo_keep(MemoKey key, const Buffer *buffers, int n, const LayoutResult *result);
@@ -74,27 +77,28 @@ void    memo_keep(MemoKey key, const Buffer *buffers, int n, const LayoutResult 
 enum { SEARCH_ITEMS = 4096 };
 typedef enum SearchEnd { SEARCH_FOUND, SEARCH_NONE, SEARCH_LIMIT, SEARCH_CUT } SearchEnd;
 typedef struct LayoutSearch LayoutSearch;
-LayoutSearch   *search_new(Pool *pool, const Component *component, const int32_t *by_rank);
+LayoutSearch *search_new(Pool *pool, const Component *component, const int32_t *by_rank);
 SearchEnd search_run(LayoutSearch *search, int64_t capacity, int64_t max_nodes, double deadline);
-int64_t   search_nodes(const LayoutSearch *search);    /* nodes of the last run */
+int64_t   search_nodes(const LayoutSearch *search); /* nodes of the last run */
 int64_t
-search_minimum(const LayoutSearch *search); /* after SEARCH_NONE: no arena below this exists */
-void      search_get(const LayoutSearch *search, int64_t *offset);   /* after SEARCH_FOUND */
+     search_minimum(const LayoutSearch *search); /* after SEARCH_NONE: no arena below this exists */
+void search_get(const LayoutSearch *search, int64_t *offset); /* after SEARCH_FOUND */
 
 /* skyline.c: a height for each section; ranges can be raised and queried for their maximum. */
 typedef struct Skyline {
-    int64_t *high;               /* [2 * n] maximum below this tree node */
-    int64_t *all;                /* [2 * n] every leaf below is at least this */
-    int32_t  n;                  /* leaves, a power of two */
+    int64_t *high; /* [2 * n] maximum below this tree node */
+    int64_t *all;  /* [2 * n] every leaf below is at least this */
+    int32_t  n;    /* leaves, a power of two */
 } Skyline;
 Skyline skyline_new(Pool *pool, int32_t n);
 void    skyline_raise(Skyline *skyline, int32_t first, int32_t end, int64_t height);
 int64_t skyline_high(const Skyline *skyline, int32_t first, int32_t end);
 
-static inline int64_t align_up(int64_t x, int64_t align)    /* x <= 2^61, align <= 2^62 */
+/* Most items of a search have an alignment of 1, which needs no division. x <= 2^61,
+ * align <= 2^62. */
+static inline int64_t layout_align(int64_t x, int64_t align)
 {
-    int64_t over = align == 1 ? 0 : x % align;
-    return over ? x + (align - over) : x;
+    return align == 1 ? x : align_up(x, align);
 }
 
 #endif

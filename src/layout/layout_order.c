@@ -12,7 +12,10 @@
 const char *const order_names[ORDER_COUNT] = { "TWA", "TAW", "WAT", "AW", "SW", "WS" };
 
 enum { ORDER_KEYS = 3 };
-typedef struct OrderKeys { double key[ORDER_KEYS]; int32_t item; } OrderKeys;
+typedef struct OrderKeys {
+    double  key[ORDER_KEYS];
+    int32_t item;
+} OrderKeys;
 
 static int order_compare(const void *a, const void *b)
 {
@@ -29,7 +32,7 @@ static double order_key(const Item *item, char letter)
     case 'W': return (double)item->width;
     case 'A': return (double)item->width * (double)item->size;
     case 'T': return (double)item->load;
-    default:  return (double)item->size;
+    default: return (double)item->size;
     }
 }
 
@@ -42,7 +45,7 @@ static double order_vary(uint64_t seed, int32_t item, int k)
 
 void order_build(const Component *component, const char *keys, uint64_t seed, int32_t *by_rank)
 {
-    Pool  *temp = pool_new(NULL, "order");
+    Pool      *temp = pool_new(NULL, "order");
     OrderKeys *list = NEWN(temp, OrderKeys, component->n);
     for (int32_t i = 0; i < component->n; i++) {
         list[i].item = i;

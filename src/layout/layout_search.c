@@ -32,41 +32,45 @@
 
 #include <string.h>
 
-typedef struct TrailEntry { int64_t low; int32_t rank; bool placed, loose; } TrailEntry;
+typedef struct TrailEntry {
+    int64_t low;
+    int32_t rank;
+    bool    placed, loose;
+} TrailEntry;
 typedef struct SearchRange {
     int32_t a, z, lo, hi;
 } SearchRange; /* list[a,z) waits in sections [lo,hi) */
 
 struct LayoutSearch {
     const Component *component;
-    int32_t  n, n_sections;
+    int32_t          n, n_sections;
     /* by rank */
-    int32_t *first, *end, *item;
-    int64_t *size, *span, *align, *fixed;
-    int64_t *low;                /* lowest possible offset while waiting; its offset once placed */
-    bool    *loose;              /* low is only a bound, nothing placed ends there: not a
+    int32_t         *first, *end, *item;
+    int64_t         *size, *span, *align, *fixed;
+    int64_t         *low;   /* lowest possible offset while waiting; its offset once placed */
+    bool            *loose; /* low is only a bound, nothing placed ends there: not a
                                   * candidate */
     /* by section */
     /* waiting buffers in both this section and the one before */
-    int32_t *crossing;
-    int64_t *top;                /* for rule 3 */
+    int32_t         *crossing;
+    int64_t         *top; /* for rule 3 */
     /* the search */
     /* a stack of lists of waiting ranks, each in order of (low, rank) */
-    int32_t *list;
-    int32_t *raised;             /* ranks just raised */
-    TrailEntry  *trail;              /* what to undo: old values of `low`, and placements */
-    int64_t  n_trail, cap_trail;
-    Pool    *pool;
-    int64_t  capacity, min_needed, n_nodes, max_nodes;
-    double   deadline;
-    SearchEnd ending;
-    bool     stopped;
+    int32_t         *list;
+    int32_t         *raised; /* ranks just raised */
+    TrailEntry      *trail;  /* what to undo: old values of `low`, and placements */
+    int64_t          n_trail, cap_trail;
+    Pool            *pool;
+    int64_t          capacity, min_needed, n_nodes, max_nodes;
+    double           deadline;
+    SearchEnd        ending;
+    bool             stopped;
 };
 
 LayoutSearch *search_new(Pool *pool, const Component *component, const int32_t *by_rank)
 {
     LayoutSearch *s = NEW(pool, LayoutSearch);
-    size_t  n = (size_t)component->n, m = (size_t)component->n_sections;
+    size_t        n = (size_t)component->n, m = (size_t)component->n_sections;
     REQUIRE(component->n <= SEARCH_ITEMS);
     *s = (LayoutSearch){ .n = component->n,
                          .n_sections = component->n_sections,
@@ -100,15 +104,9 @@ LayoutSearch *search_new(Pool *pool, const Component *component, const int32_t *
     return s;
 }
 
-int64_t search_nodes(const LayoutSearch *s)
-{
-    return s->n_nodes;
-}
+int64_t search_nodes(const LayoutSearch *s) { return s->n_nodes; }
 
-int64_t search_minimum(const LayoutSearch *s)
-{
-    return s->min_needed;
-}
+int64_t search_minimum(const LayoutSearch *s) { return s->min_needed; }
 
 void search_get(const LayoutSearch *s, int64_t *offset)
 {
@@ -131,7 +129,7 @@ static bool search_stacks(LayoutSearch *s, SearchRange range, int64_t at)
 {
     int64_t *restrict top = s->top;
     const int64_t *slack = s->component->slack;
-    int64_t  highest = 0;
+    int64_t        highest = 0;
     for (int32_t k = range.lo; k < range.hi; k++)
         top[k] = at;
     for (int32_t i = range.a; i < range.z; i++) {
@@ -180,9 +178,9 @@ static void search_undo(LayoutSearch *s, int64_t n_trail)
 /* Sets low[u] and inserts u into `raised`, in order; false if it now ends beyond the capacity. */
 static bool search_raise(LayoutSearch *s, int32_t u, int64_t low, bool loose, int32_t *n_raised)
 {
-    int32_t j = (*n_raised)++;           /* usually all are equally low, and the ranks decide */
+    int32_t j = (*n_raised)++; /* usually all are equally low, and the ranks decide */
     search_note(s, u, false);
-    s->low[u] = align_up(low, s->align[u]);
+    s->low[u] = layout_align(low, s->align[u]);
     s->loose[u] = loose;
     for (; j && search_before(s, u, s->raised[j - 1]); j--)
         s->raised[j] = s->raised[j - 1];
@@ -219,7 +217,8 @@ static bool search_place(LayoutSearch *s, SearchRange range, int32_t r, SearchRa
             continue;
         bool meet = s->first[u] < s->end[r] && s->first[r] < s->end[u];
         *meets |= meet;
-        if (meet && (s->low[u] < end || (s->loose[u] && s->low[u] == align_up(end, s->align[u]))))
+        if (meet &&
+            (s->low[u] < end || (s->loose[u] && s->low[u] == layout_align(end, s->align[u]))))
             fits &= search_raise(s, u, end, false, &n_raised);
         else
             out[n_out++] = u;
@@ -227,7 +226,7 @@ static bool search_place(LayoutSearch *s, SearchRange range, int32_t r, SearchRa
     *below = (SearchRange){ range.z, range.z + n_out + n_raised, range.lo, range.hi };
     if (!fits)
         return false;
-    while (n_low < n_out && search_before(s, out[n_low], r))     /* rule 6 */
+    while (n_low < n_out && search_before(s, out[n_low], r)) /* rule 6 */
         n_low++;
     for (int32_t i = 0; i < n_low && fits; i++) {
         /* those before it are among the raised */
@@ -239,7 +238,7 @@ static bool search_place(LayoutSearch *s, SearchRange range, int32_t r, SearchRa
         return false;
     n_out -= n_low;
     memmove(out, out + n_low, sizeof *out * (size_t)n_out);
-    for (int32_t to = n_out + n_raised; n_raised;)       /* merge, from the back */
+    for (int32_t to = n_out + n_raised; n_raised;) /* merge, from the back */
         if (n_out && search_before(s, s->raised[n_raised - 1], out[n_out - 1])) {
             int32_t u = out[--n_out];
             out[--to] = u;
@@ -259,7 +258,7 @@ static bool search_split(LayoutSearch *s, SearchRange range, int32_t r)
         bool last = k == s->end[r];
         if (!last && s->crossing[k])
             continue;
-        if (last && lo == range.lo)              /* no border found: the list can be used as it
+        if (last && lo == range.lo) /* no border found: the list can be used as it
                                                   * is */
             return search_range(s, range, s->low[r], r);
         SearchRange run = { range.z, range.z, lo, last ? range.hi : k };
@@ -289,20 +288,20 @@ static bool search_stops(LayoutSearch *s)
  * if that cannot be done. */
 static bool search_range(LayoutSearch *s, SearchRange range, int64_t at, int32_t rank)
 {
-    int64_t height = INT64_MAX;          /* rule 2 */
+    int64_t height = INT64_MAX; /* rule 2 */
     for (int32_t i = range.a; i < range.z; i++) {
         int64_t end = s->low[s->list[i]] + s->size[s->list[i]];
         height = end < height ? end : height;
     }
     for (int32_t i = range.a; i < range.z && s->low[s->list[i]] < height; i++) {
-        int32_t r = s->list[i];
-        int64_t n_trail = s->n_trail;
-        bool    meets;
-        SearchRange   below;
-        if (s->loose[r] || s->low[r] < at || (s->low[r] == at && r < rank))     /* rules 1 and 6 */
+        int32_t     r = s->list[i];
+        int64_t     n_trail = s->n_trail;
+        bool        meets;
+        SearchRange below;
+        if (s->loose[r] || s->low[r] < at || (s->low[r] == at && r < rank)) /* rules 1 and 6 */
             continue;
         if (s->low[r] > at && i > range.a && !search_stacks(s, range, s->low[r]))
-            return false;                /* later candidates lie even higher */
+            return false; /* later candidates lie even higher */
         if (search_stops(s))
             return false;
         at = s->low[r];
@@ -332,7 +331,7 @@ SearchEnd search_run(LayoutSearch *s, int64_t capacity, int64_t max_nodes, doubl
         s->low[r] = s->fixed[r] >= 0 ? s->fixed[r] : 0;
         s->loose[r] = false;
         search_cross(s, r, 1);
-        int32_t j = r;                   /* fixed buffers may start higher: keep the order */
+        int32_t j = r; /* fixed buffers may start higher: keep the order */
         for (; j && search_before(s, r, s->list[j - 1]); j--)
             s->list[j] = s->list[j - 1];
         s->list[j] = r;

@@ -11,18 +11,20 @@
 
 #include <string.h>
 
-enum { SOLVE_FIRST_NODES = 1 << 13 };    /* of the first try; doubled after each round of all
+enum {
+    SOLVE_FIRST_NODES = 1 << 13
+}; /* of the first try; doubled after each round of all
                                           * preorders */
 
 typedef struct LayoutSolve {
-    Pool    *pool;
-    Component    *components;
-    int      n_components;
-    int64_t  capacity;                   /* 0: as small as possible */
-    int64_t  nodes, max_nodes;           /* 0: the default for each component */
-    double   deadline;                   /* 0: none */
-    uint64_t seed;
-    bool     cut;
+    Pool      *pool;
+    Component *components;
+    int        n_components;
+    int64_t    capacity;         /* 0: as small as possible */
+    int64_t    nodes, max_nodes; /* 0: the default for each component */
+    double     deadline;         /* 0: none */
+    uint64_t   seed;
+    bool       cut;
 } LayoutSolve;
 
 static void solve_greedy(LayoutSolve *solve, Component *component, int64_t goal)
@@ -76,14 +78,14 @@ static SearchEnd solve_ask(LayoutSolve *solve, Component *component, LayoutSearc
  * found. */
 static void solve_search(LayoutSolve *solve, Component *component, int64_t goal, int64_t nodes)
 {
-    Pool    *temp = pool_new(solve->pool, "search");
-    int32_t *by_rank = NEWN(temp, int32_t, component->n);
-    LayoutSearch  *search[ORDER_SEARCH];
+    Pool         *temp = pool_new(solve->pool, "search");
+    int32_t      *by_rank = NEWN(temp, int32_t, component->n);
+    LayoutSearch *search[ORDER_SEARCH];
     for (int i = 0; i < ORDER_SEARCH; i++) {
         order_build(component, order_names[i], solve->seed, by_rank);
         search[i] = search_new(temp, component, by_rank);
     }
-    int64_t low = goal, ask = goal;                  /* low: the smallest capacity still worth
+    int64_t low = goal, ask = goal; /* low: the smallest capacity still worth
                                                       * trying */
     int64_t share = solve->capacity ? nodes - nodes / 8 : nodes / 2;
     while (low < component->top && share > 0 && !solve->cut) {
@@ -122,7 +124,8 @@ static Err solve_check_fixed(const Component *component)
             const Item *a = &component->items[i], *b = &component->items[j];
             if (b->fixed >= 0 && a->first < b->end && b->first < a->end &&
                 a->fixed < b->fixed + b->size && b->fixed < a->fixed + a->size)
-                return fail(E_PLAN, "buffers %d and %d are alive together and both fixed, at "
+                return fail(E_PLAN,
+                            "buffers %d and %d are alive together and both fixed, at "
                             "offset %lld "
                             "with %lld bytes and at offset %lld with %lld bytes: they overlap",
                             a->buffer, b->buffer, (long long)a->fixed, (long long)a->size,
@@ -154,7 +157,7 @@ static Err solve_all(LayoutSolve *solve, Buffer *buffers, int n, LayoutResult *r
         if (component->top > goal && solve->max_nodes >= 0 && !hopeless)
             solve_component(solve, component, goal);
         if (goal < component->top)
-            goal = component->top;                    /* the others need not do better than this
+            goal = component->top; /* the others need not do better than this
                                                        * one */
         if (bound < component->bound)
             bound = component->bound;
@@ -181,10 +184,12 @@ Err layout_solve(Pool *pool, Buffer *buffers, int n, const LayoutOptions *option
                  LayoutResult *result)
 {
     static const LayoutOptions defaults = { 0 };
-    const LayoutOptions *opt = options ? options : &defaults;
-    LayoutSolve solve = { .pool = pool_new(pool, "layout"), .max_nodes = opt->max_nodes,
-        .seed = opt->seed, .capacity = opt->capacity,
-        .deadline = opt->time_limit_s > 0 ? clock_now() + opt->time_limit_s : 0 };
+    const LayoutOptions       *opt = options ? options : &defaults;
+    LayoutSolve                solve = { .pool = pool_new(pool, "layout"),
+                                         .max_nodes = opt->max_nodes,
+                                         .seed = opt->seed,
+                                         .capacity = opt->capacity,
+                                         .deadline = opt->time_limit_s > 0 ? clock_now() + opt->time_limit_s : 0 };
     bool    remember = opt->remember && opt->time_limit_s <= 0 && n <= MEMO_BUFFERS;
     MemoKey key = remember ? memo_key(buffers, n, opt) : (MemoKey){ 0 };
     Err     err = OK;
@@ -193,7 +198,7 @@ Err layout_solve(Pool *pool, Buffer *buffers, int n, const LayoutOptions *option
         err = solve_all(&solve, buffers, n, result);
         result->n_nodes = solve.nodes;
         result->cut = solve.cut;
-        if (!err && remember && solve.nodes)     /* greedy answers are quick anyway */
+        if (!err && remember && solve.nodes) /* greedy answers are quick anyway */
             memo_keep(key, buffers, n, result);
     }
     pool_free(solve.pool);
@@ -229,7 +234,6 @@ Err layout_within(Pool *pool, Buffer *buffers, int n, const LayoutOptions *optio
             result->n_nodes += nodes;
         }
     }
-    return result->arena_bytes <= options->capacity
-               ? OK
-               : solve_refuse(n, options->capacity, result);
+    return result->arena_bytes <= options->capacity ? OK
+                                                    : solve_refuse(n, options->capacity, result);
 }

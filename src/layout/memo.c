@@ -11,18 +11,18 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-enum { MEMO_ENTRIES = 64 };      /* at most 8 MiB of offsets */
+enum { MEMO_ENTRIES = 64 }; /* at most 8 MiB of offsets */
 
 typedef struct Memo {
     MemoKey      key;
     int          n;
-    int64_t     *offset;         /* NULL: free */
+    int64_t     *offset; /* NULL: free */
     LayoutResult result;
 } Memo;
 
 static pthread_mutex_t memo_lock = PTHREAD_MUTEX_INITIALIZER;
 static Memo            memos[MEMO_ENTRIES];
-static int             memo_next;                        /* the oldest entry, replaced next */
+static int             memo_next; /* the oldest entry, replaced next */
 
 MemoKey memo_key(const Buffer *buffers, int n, const LayoutOptions *options)
 {
@@ -67,7 +67,7 @@ void memo_keep(MemoKey key, const Buffer *buffers, int n, const LayoutResult *re
 {
     int64_t *offset = malloc(sizeof *offset * (size_t)n);
     if (!offset)
-        return;                  /* it will be searched again */
+        return; /* it will be searched again */
     for (int i = 0; i < n; i++)
         offset[i] = buffers[i].offset;
     pthread_mutex_lock(&memo_lock);

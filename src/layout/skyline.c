@@ -14,31 +14,26 @@ Skyline skyline_new(Pool *pool, int32_t n)
     return (Skyline){ NEWN(pool, int64_t, n_nodes), NEWN(pool, int64_t, n_nodes), leaves };
 }
 
-static int64_t skyline_larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 void skyline_raise(Skyline *skyline, int32_t first, int32_t end, int64_t height)
 {
     int64_t *high = skyline->high, *all = skyline->all;
     int32_t  left = first + skyline->n, right = end + skyline->n;
     for (int32_t l = left, r = right; l < r; l /= 2, r /= 2) {
         if (l & 1) {
-            all[l] = skyline_larger(all[l], height);
-            high[l] = skyline_larger(high[l], height);
+            all[l] = int_max(all[l], height);
+            high[l] = int_max(high[l], height);
             l++;
         }
         if (r & 1) {
             r--;
-            all[r] = skyline_larger(all[r], height);
-            high[r] = skyline_larger(high[r], height);
+            all[r] = int_max(all[r], height);
+            high[r] = int_max(high[r], height);
         }
     }
     for (int32_t i = left / 2; i; i /= 2)
-        high[i] = skyline_larger(high[i], height);
+        high[i] = int_max(high[i], height);
     for (int32_t i = (right - 1) / 2; i; i /= 2)
-        high[i] = skyline_larger(high[i], height);
+        high[i] = int_max(high[i], height);
 }
 
 int64_t skyline_high(const Skyline *skyline, int32_t first, int32_t end)
@@ -48,13 +43,13 @@ int64_t skyline_high(const Skyline *skyline, int32_t first, int32_t end)
     int64_t        height = 0;
     for (int32_t l = left, r = right; l < r; l /= 2, r /= 2) {
         if (l & 1)
-            height = skyline_larger(height, high[l++]);
+            height = int_max(height, high[l++]);
         if (r & 1)
-            height = skyline_larger(height, high[--r]);
+            height = int_max(height, high[--r]);
     }
     for (int32_t i = left / 2; i; i /= 2)
-        height = skyline_larger(height, all[i]);
+        height = int_max(height, all[i]);
     for (int32_t i = (right - 1) / 2; i; i /= 2)
-        height = skyline_larger(height, all[i]);
+        height = int_max(height, all[i]);
     return height;
 }

@@ -10,12 +10,12 @@
 
 #include <stdlib.h>
 
-enum { SPREAD_MAX = 30000 };            /* buffers; the time is quadratic */
+enum { SPREAD_MAX = 30000 }; /* buffers; the time is quadratic */
 
 typedef struct Spread {
     Buffer  *buffers;
-    int     *order;                      /* by offset */
-    int64_t *reach;                      /* per buffer: for how long before and after its lifetime
+    int     *order; /* by offset */
+    int64_t *reach; /* per buffer: for how long before and after its lifetime
                                           * its place is unused; 0: not moved */
     int      n;
 } Spread;
@@ -34,12 +34,11 @@ static int64_t spread_place(const Spread *s, int at, int64_t reach, int64_t aren
     for (int i = 0; i < s->n; i++) {
         const Buffer *other = &s->buffers[s->order[i]];
         int64_t       apart = reach > s->reach[s->order[i]] ? reach : s->reach[s->order[i]];
-        if (other == b || other->offset + other->size <= place ||
-            time_between(b, other) >= apart)
+        if (other == b || other->offset + other->size <= place || time_between(b, other) >= apart)
             continue;
         if (other->offset >= place + b->size)
             break;
-        place = align_up(other->offset + other->size, b->align > 1 ? b->align : 1);
+        place = layout_align(other->offset + other->size, b->align > 1 ? b->align : 1);
     }
     return place + b->size <= arena_bytes ? place : -1;
 }
@@ -58,7 +57,10 @@ static void spread_move(Spread *s, int at, int64_t offset)
     s->buffers[at].offset = offset;
 }
 
-typedef struct SpreadKey { int64_t at; int index; } SpreadKey;
+typedef struct SpreadKey {
+    int64_t at;
+    int     index;
+} SpreadKey;
 
 static int by_key(const void *a, const void *b)
 {
@@ -73,10 +75,12 @@ void layout_spread(Pool *pool, Buffer *buffers, int n, int64_t arena_bytes)
     static const int64_t reaches[] = { 128, 32, 8 };
     if (n > SPREAD_MAX)
         return;
-    Pool  *temp = pool_new(pool, "spread");
-    SpreadKey   *keys = NEWN(temp, SpreadKey, n + 1), *times = NEWN(temp, SpreadKey, n + 1);
-    Spread s = { .buffers = buffers, .order = NEWN(temp, int, n + 1),
-                 .reach = NEWN(temp, int64_t, n + 1), .n = n };
+    Pool      *temp = pool_new(pool, "spread");
+    SpreadKey *keys = NEWN(temp, SpreadKey, n + 1), *times = NEWN(temp, SpreadKey, n + 1);
+    Spread     s = { .buffers = buffers,
+                     .order = NEWN(temp, int, n + 1),
+                     .reach = NEWN(temp, int64_t, n + 1),
+                     .n = n };
     for (int i = 0; i < n; i++) {
         keys[i] = (SpreadKey){ buffers[i].offset, i };
         times[i] = (SpreadKey){ buffers[i].lower, i };

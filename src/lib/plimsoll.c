@@ -19,6 +19,8 @@ plimsoll_status lib_status(Err err, plimsoll_error *error)
     return (plimsoll_status)err_exit_code(err);
 }
 
+Err lib_no_memory(void) { return fail(E_DEVICE, "out of memory"); }
+
 static Err lib_limits(int64_t effort, int64_t min, double time_limit_s)
 {
     if (effort < min)
@@ -46,15 +48,20 @@ static Err place(Pool *pool, plimsoll_buffer *buffers, size_t n,
                     (long long)options->capacity);
     Buffer *of = NEWN(pool, Buffer, n + 1);
     for (size_t i = 0; i < n; i++)
-        of[i] = (Buffer){ .lower = buffers[i].lower, .upper = buffers[i].upper,
-                          .size = buffers[i].size, .align = buffers[i].align,
-                          .offset = buffers[i].offset, .fixed = buffers[i].fixed };
-    LayoutOptions how = { .capacity = options->capacity, .max_nodes = options->effort,
-                          .time_limit_s = options->time_limit_s, .seed = options->seed };
-    Err err = layout_within(pool, of, (int)n, &how, &result);
+        of[i] = (Buffer){ .lower = buffers[i].lower,
+                          .upper = buffers[i].upper,
+                          .size = buffers[i].size,
+                          .align = buffers[i].align,
+                          .offset = buffers[i].offset,
+                          .fixed = buffers[i].fixed };
+    LayoutOptions how = { .capacity = options->capacity,
+                          .max_nodes = options->effort,
+                          .time_limit_s = options->time_limit_s,
+                          .seed = options->seed };
+    Err           err = layout_within(pool, of, (int)n, &how, &result);
     if (err && err != E_BUDGET)
         return err;
-    const char *refusal = pool_text(pool, err_text());       /* before the checker can replace it */
+    const char *refusal = pool_text(pool, err_text()); /* before the checker can replace it */
     TRY(layout_check(of, (int)n, result.arena_bytes));
     for (size_t i = 0; i < n; i++)
         buffers[i].offset = of[i].offset;
@@ -66,35 +73,46 @@ plimsoll_status plimsoll_place(plimsoll_buffer *buffers, size_t n,
                                const plimsoll_place_options *options, plimsoll_arena *arena,
                                plimsoll_error *error)
 {
-    Pool          *pool = pool_new(NULL, "plimsoll_place");
-    plimsoll_arena none;
-    Err            err = place(pool, buffers, n, options ? options : &(plimsoll_place_options){ 0 },
-                               arena ? arena : &none);
+    plimsoll_place_options defaults = { 0 };
+    Pool                  *pool = pool_try("plimsoll_place");
+    plimsoll_arena         none;
+    PoolGuard              guard;
+    Err                    err;
+    if (!pool)
+        return lib_status(lib_no_memory(), error);
+    pool_guard(&guard, pool);
+    if (!setjmp(guard.at))
+        err = place(pool, buffers, n, options ? options : &defaults, arena ? arena : &none);
+    else
+        err = lib_no_memory();
+    pool_unguard(&guard);
     pool_free(pool);
     return lib_status(err, error);
 }
 
 /* ---- plans ---- */
 
-typedef struct LibPlan {         /* public fields first: plimsoll_plan_free gets their address */
+typedef struct LibPlan { /* public fields first: plimsoll_plan_free gets their address */
     plimsoll_plan of;
     Pool         *pool;
 } LibPlan;
 
 _Static_assert((int)STEP_RUN == PLIMSOLL_RUN && (int)STEP_DROP == PLIMSOLL_DROP &&
-               (int)STEP_SAVE == PLIMSOLL_SAVE && (int)STEP_LOAD == PLIMSOLL_LOAD &&
-               (int)STEP_WAIT == PLIMSOLL_WAIT && (int)STEP_FREE_HOST == PLIMSOLL_FREE_HOST &&
-               STEP_KINDS == 6, "steps are numbered as plimsoll.h has them");
+                   (int)STEP_SAVE == PLIMSOLL_SAVE && (int)STEP_LOAD == PLIMSOLL_LOAD &&
+                   (int)STEP_WAIT == PLIMSOLL_WAIT && (int)STEP_FREE_HOST == PLIMSOLL_FREE_HOST &&
+                   STEP_KINDS == 6,
+               "steps are numbered as plimsoll.h has them");
 
 static Err plan_live_ranges(const PGraph *graph, const Plan *found, LibPlan *plan)
 {
-    PlacedRange  *placed;
-    int32_t n;
+    PlacedRange *placed;
+    int32_t      n;
     TRY(plan_placed_ranges(plan->pool, graph, found, &placed, &n));
     plimsoll_live_range *ranges = NEWN(plan->pool, plimsoll_live_range, n + 1);
     for (int32_t i = 0; i < n; i++)
-        ranges[i] = (plimsoll_live_range){ placed[i].value, placed[i].node, placed[i].first_step,
-                                    placed[i].last_step, placed[i].offset, placed[i].bytes };
+        ranges[i] = (plimsoll_live_range){ placed[i].value,      placed[i].node,
+                                           placed[i].first_step, placed[i].last_step,
+                                           placed[i].offset,     placed[i].bytes };
     plan->of.live_ranges = ranges;
     plan->of.n_live_ranges = (size_t)n;
     return OK;
@@ -103,7 +121,7 @@ static Err plan_live_ranges(const PGraph *graph, const Plan *found, LibPlan *pla
 static Err find_plan(const plimsoll_graph *graph, const plimsoll_plan_options *options,
                      LibPlan *plan)
 {
-    Plan         *found;
+    Plan *found;
     if (!graph)
         return fail(E_USAGE, "the graph is NULL: see whether it could be read");
     const PGraph *of = &graph->of;
@@ -120,7 +138,7 @@ static Err find_plan(const plimsoll_graph *graph, const plimsoll_plan_options *o
                         .time_limit_s = options->time_limit_s,
                         .seed = options->seed,
                         .layout = options->place };
-    Err err = plan_solve(plan->pool, of, &how, &found);
+    Err         err = plan_solve(plan->pool, of, &how, &found);
     if (err && err != E_BUDGET)
         return err;
     const char    *refusal = pool_text(plan->pool, err_text());
@@ -142,19 +160,32 @@ static Err find_plan(const plimsoll_graph *graph, const plimsoll_plan_options *o
     return err ? fail(err, "%s", refusal) : OK;
 }
 
-plimsoll_status plimsoll_find_plan(const plimsoll_graph *graph,
+plimsoll_status plimsoll_find_plan(const plimsoll_graph        *graph,
                                    const plimsoll_plan_options *options, plimsoll_plan **plan,
                                    plimsoll_error *error)
 {
     if (!plan)
         return lib_status(fail(E_USAGE, "there is nowhere to put the plan: the pointer for it is "
-                               "NULL"), error);
-    Pool    *pool = pool_new(NULL, "plimsoll_plan");
-    LibPlan *found = NEW(pool, LibPlan);
-    found->pool = pool;
-    Err err = find_plan(graph, options ? options : &(plimsoll_plan_options){ 0 }, found);
+                                        "NULL"),
+                          error);
+    *plan = NULL;
+    Pool *pool = pool_try("plimsoll_plan");
+    if (!pool)
+        return lib_status(lib_no_memory(), error);
+    PoolGuard guard;
+    Err       err;
+    pool_guard(&guard, pool);
+    if (!setjmp(guard.at)) {
+        LibPlan *found = NEW(pool, LibPlan);
+        found->pool = pool;
+        err = find_plan(graph, options ? options : &(plimsoll_plan_options){ 0 }, found);
+        if (!err || err == E_BUDGET)
+            *plan = &found->of;
+    } else {
+        err = lib_no_memory();
+    }
+    pool_unguard(&guard);
     plimsoll_status status = lib_status(err, error);
-    *plan = err && err != E_BUDGET ? NULL : &found->of;
     if (!*plan)
         pool_free(pool);
     return status;

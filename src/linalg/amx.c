@@ -9,8 +9,8 @@ void amx_transpose(uint32_t *dst, int64_t width, const uint32_t *src, int64_t ld
     const float *rows[AMX_NR];
     for (int64_t r = 0; r < width; r++)
         rows[r] = (const float *)(const void *)(src + r * ld);
-    for (int64_t r = 0; r < width; r += GEMM_NR) {       /* 32-bit words are moved as floats */
-        int64_t count = gemm_min(GEMM_NR, width - r);
+    for (int64_t r = 0; r < width; r += GEMM_NR) { /* 32-bit words are moved as floats */
+        int64_t count = int_min(GEMM_NR, width - r);
         gemm_interleave((float *)(void *)dst + r, width, rows + r, count, 16);
     }
 }
@@ -178,9 +178,9 @@ static void vectors_product(const AmxProduct *p)
 
 WITH_TILES static void tiles_product(const AmxProduct *p)
 {
-    int64_t         next = ceil_div(p->k, AMX_K) * AMX_TILE;   /* to the next row of tiles */
+    int64_t         next = ceil_div(p->k, AMX_K) * AMX_TILE; /* to the next row of tiles */
     const uint16_t *a = p->a;
-    for (int64_t i = 0; i < p->m; ) {
+    for (int64_t i = 0; i < p->m;) {
         float *c = p->c + i * p->ldc;
         bool   two = p->m - i > 16;
         if (!two)

@@ -21,11 +21,11 @@
 
 enum { AMX_ROWS = 16, AMX_K = 32, AMX_NR = 32, AMX_TILE = AMX_ROWS * AMX_K };
 
-typedef struct AmxProduct {      /* C = A B (+ C if add): whole tiles of C are written */
+typedef struct AmxProduct { /* C = A B (+ C if add): whole tiles of C are written */
     const uint16_t *a;
-    const uint32_t *b;           /* one panel */
+    const uint32_t *b; /* one panel */
     float          *c;
-    int64_t         m, n, k;     /* n: columns that are used, at most AMX_NR */
+    int64_t         m, n, k; /* n: columns that are used, at most AMX_NR */
     int64_t         ldc;
     bool            add;
 } AmxProduct;
@@ -36,8 +36,7 @@ void amx_product(const AmxProduct *p);
  * AMX_K. */
 static inline int64_t amx_tile_at(int64_t i, int64_t k, int64_t depth)
 {
-    return (i / AMX_ROWS * ceil_div(depth, AMX_K) + k / AMX_K) * AMX_TILE +
-           i % AMX_ROWS * AMX_K;
+    return (i / AMX_ROWS * ceil_div(depth, AMX_K) + k / AMX_K) * AMX_TILE + i % AMX_ROWS * AMX_K;
 }
 
 /* pairs[x] = (low[x], high[x]); high may be NULL, for zeros. */

@@ -18,13 +18,18 @@ static void builtin_matmul_run(const BuiltinPrim *prim, const PrimArgs *args)
 {
     const BuiltinMatmul *matmul = (const BuiltinMatmul *)prim;
     const MatmulDesc    *d = &matmul->desc;
-    GemmSide a = gemm_matrix(d->trans_a, d->type_a, args->a, d->lda);
-    GemmSide b = gemm_matrix(!d->trans_b, d->type_b, args->b, d->ldb);
+    GemmSide             a = gemm_matrix(d->trans_a, d->type_a, args->a, d->lda);
+    GemmSide             b = gemm_matrix(!d->trans_b, d->type_b, args->b, d->ldb);
     a.batch_stride = d->stride_a;
     b.batch_stride = d->stride_b;
-    GemmOut  c = { .data = args->c, .type = d->type_c, .ld = d->ldc, .batch_stride = d->stride_c,
-                   .bias = d->bias ? args->bias : NULL, .type_bias = d->type_bias,
-                   .accumulate = d->accumulate, .swapped = matmul->swapped };
+    GemmOut c = { .data = args->c,
+                  .type = d->type_c,
+                  .ld = d->ldc,
+                  .batch_stride = d->stride_c,
+                  .bias = d->bias ? args->bias : NULL,
+                  .type_bias = d->type_bias,
+                  .accumulate = d->accumulate,
+                  .swapped = matmul->swapped };
     gemm_run(&matmul->plan, matmul->swapped ? &b : &a, matmul->swapped ? &a : &b, &c,
              args->workspace);
 }
@@ -43,14 +48,16 @@ static Err builtin_matmul(Pool *pool, const MatmulDesc *desc, int threads, Prim 
 {
     MatmulDesc d = *desc;
     if (d.batch < 1 || d.m < 1 || d.n < 1 || d.k < 0 || threads < 1)
-        return fail(E_SHAPE, "matrix product of %lld x (%lld x %lld x %lld) with %d threads: every "
-                    "extent must be at least 1", (long long)d.batch, (long long)d.m, (long long)d.n,
-                    (long long)d.k, threads);
+        return fail(E_SHAPE,
+                    "matrix product of %lld x (%lld x %lld x %lld) with %d threads: every "
+                    "extent must be at least 1",
+                    (long long)d.batch, (long long)d.m, (long long)d.n, (long long)d.k, threads);
     if (d.lda < (d.trans_a ? d.m : d.k) || d.ldb < (d.trans_b ? d.k : d.n) || d.ldc < d.n)
         return fail(E_SHAPE,
                     "matrix product %lld x %lld x %lld: rows of %lld, %lld and %lld elements "
-                    "are too short", (long long)d.m, (long long)d.n, (long long)d.k,
-                    (long long)d.lda, (long long)d.ldb, (long long)d.ldc);
+                    "are too short",
+                    (long long)d.m, (long long)d.n, (long long)d.k, (long long)d.lda,
+                    (long long)d.ldb, (long long)d.ldc);
     if (!type_is_float(d.type_a) || !type_is_float(d.type_b) || !type_is_float(d.type_c) ||
         (d.bias && !type_is_float(d.type_bias)))
         return fail(E_SHAPE, "matrix product: operands must be f32, bf16 or f16");
@@ -74,8 +81,8 @@ static Err builtin_matmul(Pool *pool, const MatmulDesc *desc, int threads, Prim 
         gemm_plan(&matmul->plan, d.batch, m, n, d.k, threads, direct);
     matmul->prim = (BuiltinPrim){ .head = { .backend = backend_builtin(),
                                             .workspace_bytes = matmul->plan.workspace_bytes,
-                                            .impl = amx ? amx_word("own:bf16", "own:amx")
-                                                        : "own:gemm" },
+                                            .impl = amx ? amx_word("builtin:bf16", "builtin:amx")
+                                                        : "builtin:gemm" },
                                   .run = builtin_matmul_run };
     *prim = &matmul->prim.head;
     return OK;
@@ -89,13 +96,13 @@ bool builtin_pays_matmul(const MatmulDesc *d)
 
 bool builtin_pays_conv(const ConvDesc *d)
 {
-    return d->kind == CONV_BACKWARD_WEIGHTS && d->type_x == F32 && d->type_y == F32 &&
-           d->stride[2] > 1 && d->kernel[2] > 1 && d->ci >= 128 && d->co >= 128;
+    return conv_is_plain(d) && d->kind == CONV_BACKWARD_WEIGHTS && d->type_x == F32 &&
+           d->type_y == F32 && d->stride[2] > 1 && d->kernel[2] > 1 && d->ci >= 128 && d->co >= 128;
 }
 
 void builtin_jobs(const BuiltinPrim *prim, const PrimArgs *args, int threads, BuiltinJob *job_run)
 {
-    if (threads == 1) {                      /* no parallel region: see gemm_run */
+    if (threads == 1) { /* no parallel region: see gemm_run */
         job_run(prim, args, 0);
         return;
     }
@@ -113,8 +120,12 @@ static Err builtin_run(const Prim *prim, const PrimArgs *args)
 
 const Backend *backend_builtin(void)
 {
-    static const Backend builtin = { .name = "builtin", .version = "1", .bf16_pays = true,
-                              .matmul = builtin_matmul, .conv = conv_builtin, .run = builtin_run };
+    static const Backend builtin = { .name = "builtin",
+                                     .version = "1",
+                                     .bf16_pays = true,
+                                     .matmul = builtin_matmul,
+                                     .conv = conv_builtin,
+                                     .run = builtin_run };
     return &builtin;
 }
 

@@ -14,22 +14,28 @@ static const uint16_t conv_zeros[GEMM_ROOM_K];
 static void conv_copy(uint16_t *dst, int64_t ld, const uint16_t *src, int64_t apart, int64_t n,
                       int64_t rows)
 {
-#define HALVES(bytes)                                                                           \
-    for (int64_t r = 0; r < rows; r++, dst += ld, src += apart) {                               \
-        typedef uint16_t Half __attribute__((vector_size(bytes), aligned(2), may_alias));       \
-        Half lo = *(const Half *)src, hi = *(const Half *)(src + n - bytes / 2);                \
-        *(Half *)dst = lo;                                                                      \
-        *(Half *)(dst + n - bytes / 2) = hi;                                                    \
+#define HALVES(bytes)                                                                              \
+    for (int64_t r = 0; r < rows; r++, dst += ld, src += apart) {                                  \
+        typedef uint16_t Half __attribute__((vector_size(bytes), aligned(2), may_alias));          \
+        Half             lo = *(const Half *)src, hi = *(const Half *)(src + n - bytes / 2);       \
+        *(Half *)dst = lo;                                                                         \
+        *(Half *)(dst + n - bytes / 2) = hi;                                                       \
     }
     if (n > 64)
         for (int64_t r = 0; r < rows; r++, dst += ld, src += apart)
             memcpy(dst, src, (size_t)n * 2);
-    else if (n >= 32) HALVES(64)
-    else if (n >= 16) HALVES(32)
-    else if (n >= 8)  HALVES(16)
-    else if (n >= 4)  HALVES(8)
-    else if (n >= 2)  HALVES(4)
-    else              HALVES(2)
+    else if (n >= 32)
+        HALVES(64)
+    else if (n >= 16)
+        HALVES(32)
+    else if (n >= 8)
+        HALVES(16)
+    else if (n >= 4)
+        HALVES(8)
+    else if (n >= 2)
+        HALVES(4)
+    else
+        HALVES(2)
 #undef HALVES
 }
 
@@ -37,15 +43,16 @@ static void conv_copy(uint16_t *dst, int64_t ld, const uint16_t *src, int64_t ap
 static void conv_see(const GemmSide *side, const ConvWindow *w, Origin o, int64_t count,
                      WindowSegment l, uint16_t *to, int64_t ld)
 {
-    int64_t width = w->source[2] * w->channels, apart = w->step[2] * w->channels;
+    int64_t width = w->width, apart = w->step[2] * w->pixel;
     for (int64_t run; count > 0; count -= run, to += run * ld) {
         int64_t row, from;
         bool    there = conv_find(w, &o, l, &row, &from);
         run = conv_run(w, &o, count);
         /* positions [first, last) of the run see all of it inside the image */
-        int64_t first = from >= 0 ? 0 : gemm_min((apart - 1 - from) / apart, run);
-        int64_t last = from + l.n > width ? first
-                     : gemm_max(first, gemm_min((width - l.n - from) / apart + 1, run));
+        int64_t         first = from >= 0 ? 0 : int_min((apart - 1 - from) / apart, run);
+        int64_t         last = from + l.n > width
+                                   ? first
+                                   : int_max(first, int_min((width - l.n - from) / apart + 1, run));
         const uint16_t *src = (const uint16_t *)side->data + row;
         if (!there)
             first = last = 0;
@@ -80,7 +87,7 @@ static void conv_gather(const GemmSide *side, const ConvWindow *w, Origin o, int
 static const uint16_t *conv_in_place(const GemmSide *side, const ConvWindow *w, const Origin *o,
                                      WindowSegment l, int64_t count, int64_t *ld)
 {
-    int64_t row, from, apart = w->step[2] * w->channels;
+    int64_t row, from, apart = w->step[2] * w->pixel;
     if (conv_run(w, o, count) < count)
         return NULL;
     *ld = apart;
@@ -88,7 +95,7 @@ static const uint16_t *conv_in_place(const GemmSide *side, const ConvWindow *w, 
         *ld = 0;
         return l.n <= GEMM_ROOM_K ? conv_zeros : NULL;
     }
-    if (from < 0 || from + (count - 1) * apart + l.n > w->source[2] * w->channels)
+    if (from < 0 || from + (count - 1) * apart + l.n > w->width)
         return NULL;
     return (const uint16_t *)side->data + row + from;
 }
@@ -98,8 +105,8 @@ const uint16_t *conv_block_positions(const GemmSide *side, GemmRange i, int64_t 
                                      uint16_t *room, int64_t *ld)
 {
     const ConvWindow *w = side->shape;
-    Origin        o = conv_origin(w, i.lo);
-    WindowSegment          l = conv_segment(w, k0, k0 + *nk);
+    Origin            o = conv_origin(w, i.lo);
+    WindowSegment     l = conv_segment(w, k0, k0 + *nk);
     if (l.n == *nk || l.n >= AMX_K) {
         l.n = l.n == *nk ? l.n : l.n / AMX_K * AMX_K;
         const uint16_t *there = conv_in_place(side, w, &o, l, i.hi - i.lo, ld);
@@ -108,7 +115,7 @@ const uint16_t *conv_block_positions(const GemmSide *side, GemmRange i, int64_t 
             return there;
         }
     }
-    *nk = gemm_min(*nk, GEMM_ROOM_K);
+    *nk = int_min(*nk, GEMM_ROOM_K);
     *ld = align_up(*nk, AMX_K);
     conv_gather(side, w, o, i.hi - i.lo, (GemmRange){ k0, k0 + *nk }, room, *ld);
     return room;
@@ -119,8 +126,8 @@ const uint16_t *conv_block_elements(const GemmSide *side, GemmRange i, int64_t k
                                     uint16_t *room, int64_t *ld)
 {
     const ConvWindow *w = side->shape;
-    Origin        o = conv_origin(w, k0);
-    WindowSegment          l = conv_segment(w, i.lo, i.hi);
+    Origin            o = conv_origin(w, k0);
+    WindowSegment     l = conv_segment(w, i.lo, i.hi);
     if (l.n == i.hi - i.lo) {
         const uint16_t *there = conv_in_place(side, w, &o, l, *nk, ld);
         if (there)
@@ -131,26 +138,27 @@ const uint16_t *conv_block_elements(const GemmSide *side, GemmRange i, int64_t k
     return room;
 }
 
-/* X[i][k]: i is an input channel, k a (tap of this residue, output channel); w is
- * (KD,KH,KW,I,O). */
+/* X[i][k]: i is an input channel, k a (tap of this residue, output channel), both of one group; w is
+ * (KD,KH,KW,I/groups,O). */
 const uint16_t *conv_block_weights(const GemmSide *side, GemmRange i, int64_t k0, int64_t *nk,
                                    uint16_t *room, int64_t *ld)
 {
-    const ConvWindow   *w = side->shape;
-    const ConvDesc *c = w->desc;
-    const uint16_t *data = side->data;
-    int64_t         o = k0 % c->co, run = gemm_min(c->co - o, *nk);
+    const ConvWindow *w = side->shape;
+    const ConvDesc   *c = w->desc;
+    const uint16_t   *data = side->data;
+    int64_t           ci = c->ci / c->groups, co = c->co / c->groups;
+    int64_t           o = k0 % co, run = int_min(co - o, *nk);
     if (run == *nk || run >= AMX_K) {
         *nk = run == *nk ? run : run / AMX_K * AMX_K;
         *ld = c->co;
-        return data + (conv_tap(w, k0) * c->ci + i.lo) * c->co + o;
+        return data + (conv_tap(w, k0) * ci + i.lo) * c->co + o;
     }
-    *nk = gemm_min(*nk, GEMM_ROOM_K);
+    *nk = int_min(*nk, GEMM_ROOM_K);
     *ld = align_up(*nk, AMX_K);
     for (int64_t k = 0; k < *nk; k += run) {
-        o = (k0 + k) % c->co;
-        run = gemm_min(c->co - o, *nk - k);
-        const uint16_t *at = data + (conv_tap(w, k0 + k) * c->ci + i.lo) * c->co + o;
+        o = (k0 + k) % co;
+        run = int_min(co - o, *nk - k);
+        const uint16_t *at = data + (conv_tap(w, k0 + k) * ci + i.lo) * c->co + o;
         conv_copy(room + k, *ld, at, c->co, run, i.hi - i.lo);
     }
     return room;

@@ -17,9 +17,9 @@ enum { WIDEN_CHANNELS = 16, WIDEN_BYTES = 1 << 20, WIDEN_RUN = 4096 };
 typedef struct WidenConv {
     Prim        head;
     ConvDesc    desc;
-    const Prim *inner;           /* the same convolution of `images` images in fp32 */
+    const Prim *inner; /* the same convolution of `images` images in fp32 */
     int64_t     images;
-    int64_t     x_count, y_count, w_count;   /* elements: of one image; of all weights */
+    int64_t     x_count, y_count, w_count; /* elements: of one image; of all weights */
     int         threads;
     size_t      w_at, y_at, bias_at, inner_at;
 } WidenConv;
@@ -28,8 +28,9 @@ static int64_t widen_places(const int64_t axes[3]) { return axes[0] * axes[1] * 
 
 bool conv_widen_fits(const ConvDesc *d)
 {
-    return d->type_x == BF16 && d->type_y == BF16 && (d->type_w == BF16 || d->type_w == F32) &&
-           d->ci <= WIDEN_CHANNELS && d->co <= WIDEN_CHANNELS && d->n > 0;
+    return conv_is_plain(d) && d->type_x == BF16 && d->type_y == BF16 &&
+           (d->type_w == BF16 || d->type_w == F32) && d->ci <= WIDEN_CHANNELS &&
+           d->co <= WIDEN_CHANNELS && d->n > 0;
 }
 
 ConvDesc conv_widened(const ConvDesc *d)
@@ -58,14 +59,15 @@ static Err widen_run(const Prim *prim, const PrimArgs *args)
 {
     const WidenConv *c = (const WidenConv *)prim;
     const ConvDesc  *d = &c->desc;
-    char    *workspace = args->workspace;
-    float   *w = (float *)(workspace + c->w_at), *y = (float *)(workspace + c->y_at);
-    float   *x = (float *)workspace, *bias = (float *)(workspace + c->bias_at);
-    bool     weights = d->kind == CONV_BACKWARD_WEIGHTS;
-    int64_t  nx = c->images * c->x_count, ny = c->images * c->y_count;
-    PrimArgs inner = { .a = x, .b = w, .c = y, .bias = d->bias ? bias : NULL,
-                       .workspace = workspace + c->inner_at };
-    float   *sum = w + (d->n > c->images ? c->w_count : 0);      /* of all images, if in groups */
+    char            *workspace = args->workspace;
+    float           *w = (float *)(workspace + c->w_at), *y = (float *)(workspace + c->y_at);
+    float           *x = (float *)workspace, *bias = (float *)(workspace + c->bias_at);
+    bool             weights = d->kind == CONV_BACKWARD_WEIGHTS;
+    int64_t          nx = c->images * c->x_count, ny = c->images * c->y_count;
+    PrimArgs         inner = {
+                .a = x, .b = w, .c = y, .bias = d->bias ? bias : NULL, .workspace = workspace + c->inner_at
+    };
+    float *sum = w + (d->n > c->images ? c->w_count : 0); /* of all images, if in groups */
     if (!weights)
         widen_convert(c, F32, w, d->type_w, args->b, c->w_count);
     if (d->bias)
@@ -92,21 +94,25 @@ static Err widen_run(const Prim *prim, const PrimArgs *args)
 
 const Backend *conv_widen_backend(void)
 {
-    static const Backend widen = { .name = "builtin", .version = "1", .bf16_pays = true,
-                                .run = widen_run };
+    static const Backend widen = {
+        .name = "builtin", .version = "1", .bf16_pays = true, .run = widen_run
+    };
     return &widen;
 }
 
 Prim *conv_widen(Pool *pool, const ConvDesc *d, const Prim *inner, int threads)
 {
     WidenConv *c = NEW(pool, WidenConv);
-    *c = (WidenConv){ .desc = *d, .inner = inner, .images = conv_widened(d).n, .threads = threads,
+    *c = (WidenConv){ .desc = *d,
+                      .inner = inner,
+                      .images = conv_widened(d).n,
+                      .threads = threads,
                       .x_count = widen_places(d->in) * d->ci,
                       .y_count = widen_places(d->out) * d->co,
                       .w_count = widen_places(d->kernel) * d->ci * d->co };
-    size_t sums = d->kind == CONV_BACKWARD_WEIGHTS && d->n > c->images ? 2 : 1;
-    size_t parts[] = { (size_t)(c->images * c->x_count), sums * (size_t)c->w_count,
-                       (size_t)(c->images * c->y_count), (size_t)d->co };
+    size_t  sums = d->kind == CONV_BACKWARD_WEIGHTS && d->n > c->images ? 2 : 1;
+    size_t  parts[] = { (size_t)(c->images * c->x_count), sums * (size_t)c->w_count,
+                        (size_t)(c->images * c->y_count), (size_t)d->co };
     size_t *ends[] = { &c->w_at, &c->y_at, &c->bias_at, &c->inner_at }, at = 0;
     for (int i = 0; i < 4; i++)
         *ends[i] = at += align_bytes(4 * parts[i], 64);

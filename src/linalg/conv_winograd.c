@@ -19,41 +19,41 @@
 #include <string.h>
 
 #if defined __GNUC__ && !defined __clang__
-#pragma GCC diagnostic ignored "-Wpsabi"     /* vectors pass between inlined functions only */
+#pragma GCC diagnostic           ignored "-Wpsabi" /* vectors pass between inlined functions only */
 #endif
 
 typedef float Vec __attribute__((vector_size(4 * GEMM_LANES), aligned(4), may_alias));
 
 enum {
-    PLACES = 16,                     /* positions of a transformed tile */
-    MIN_CHANNELS = 32,               /* with fewer, transforms cost what the products save */
-    MIN_TILES = 64,                  /* with fewer, so does the transform of the weights */
-    MAX_WEIGHTS = 4 << 20,           /* transformed, floats: read again for every block of tiles */
-    BLOCK_FLOATS = 224 << 10,        /* of both sides of a block of tiles */
-    DW_BLOCK = 128,                  /* channels of either side in a block of a weight gradient, */
-    MIN_DW_BLOCK = 32,               /* or a smaller power of two */
-    DW_TILES = 48,                   /* tiles at once; every block of dw transforms them again */
-    MIN_WIDTH = 64,                  /* with fewer channels of either side that costs too much */
-    APART = 16,                      /* extra floats per row: keeps rows out of one cache set */
+    PLACES = 16,              /* positions of a transformed tile */
+    MIN_CHANNELS = 32,        /* with fewer, transforms cost what the products save */
+    MIN_TILES = 64,           /* with fewer, so does the transform of the weights */
+    MAX_WEIGHTS = 4 << 20,    /* transformed, floats: read again for every block of tiles */
+    BLOCK_FLOATS = 224 << 10, /* of both sides of a block of tiles */
+    DW_BLOCK = 128,           /* channels of either side in a block of a weight gradient, */
+    MIN_DW_BLOCK = 32,        /* or a smaller power of two */
+    DW_TILES = 48,            /* tiles at once; every block of dw transforms them again */
+    MIN_WIDTH = 64,           /* with fewer channels of either side that costs too much */
+    APART = 16,               /* extra floats per row: keeps rows out of one cache set */
 };
 
 typedef struct Wino {
     BuiltinPrim prim;
-    ConvDesc desc;
-    int      threads;
-    int64_t  rows, width, channels;              /* of the result; of dy for the weights */
-    int64_t  from_rows, from_width, from_channels;
-    int64_t  pad[2];                             /* before, as the transforms see it */
-    int64_t  tiles_wide, tiles;                  /* of an image */
-    int64_t  panels, block, ld_from, ld_to;
-    int64_t  dw_block;                           /* weights: channels of a block of dw, */
-    int64_t  dw_blocks_i, dw_blocks_o;           /* and blocks along x's and dy's channels */
-    size_t   w_floats, job_floats;
+    ConvDesc    desc;
+    int         threads;
+    int64_t     rows, width, channels; /* of the result; of dy for the weights */
+    int64_t     from_rows, from_width, from_channels;
+    int64_t     pad[2];            /* before, as the transforms see it */
+    int64_t     tiles_wide, tiles; /* of an image */
+    int64_t     panels, block, ld_from, ld_to;
+    int64_t     dw_block;                 /* weights: channels of a block of dw, */
+    int64_t     dw_blocks_i, dw_blocks_o; /* and blocks along x's and dy's channels */
+    size_t      w_floats, job_floats;
 } Wino;
 
 /* --- transforms: n channels of one tile; positions are `step` apart --- */
 
-static inline Vec load(const float *x) { return *(const Vec *)x; }
+static inline Vec  load(const float *x) { return *(const Vec *)x; }
 static inline void store(float *x, Vec v) { *(Vec *)x = v; }
 
 /* B' d B. */
@@ -153,7 +153,9 @@ static void tile_gradient(const float *p, int64_t step, int64_t n, float *dw, in
 
 /* --- where tiles lie --- */
 
-typedef struct Spot { int64_t image, y, x; } Spot;       /* first position of a tile */
+typedef struct Spot {
+    int64_t image, y, x;
+} Spot; /* first position of a tile */
 
 static Spot wino_spot(const Wino *w, int64_t tile)
 {
@@ -162,8 +164,8 @@ static Spot wino_spot(const Wino *w, int64_t tile)
 }
 
 /* The 4 x 4 positions that a tile sees, from channel c on; zeros outside the image. */
-static void wino_sees(const Wino *w, const float *from, int64_t tile, int64_t c,
-                      const float *zeros, const float *d[PLACES])
+static void wino_sees(const Wino *w, const float *from, int64_t tile, int64_t c, const float *zeros,
+                      const float *d[PLACES])
 {
     Spot s = wino_spot(w, tile);
     for (int64_t i = 0; i < PLACES; i++) {
@@ -179,8 +181,8 @@ static int64_t wino_place(const Wino *w, int64_t tile, int i)
 {
     Spot    s = wino_spot(w, tile);
     int64_t y = s.y + i / 2, x = s.x + i % 2;
-    return y < w->rows && x < w->width
-               ? ((s.image * w->rows + y) * w->width + x) * w->channels : -1;
+    return y < w->rows && x < w->width ? ((s.image * w->rows + y) * w->width + x) * w->channels
+                                       : -1;
 }
 
 /* --- forward, and the data gradient as a convolution with transposed weights --- */
@@ -196,9 +198,9 @@ static float *wino_panel(const Wino *w, float *u, int64_t place, int64_t panel)
 static void wino_weights(const Wino *w, const float *weights, int64_t panel, float *u, float *room)
 {
     const ConvDesc *d = &w->desc;
-    int64_t tap = d->ci * d->co, k_end = w->from_channels;
-    int64_t first = panel * GEMM_NR, have = gemm_min(GEMM_NR, w->channels - first);
-    int64_t step = w->panels * k_end * GEMM_NR;          /* between positions of u */
+    int64_t         tap = d->ci * d->co, k_end = w->from_channels;
+    int64_t         first = panel * GEMM_NR, have = int_min(GEMM_NR, w->channels - first);
+    int64_t         step = w->panels * k_end * GEMM_NR; /* between positions of u */
     if (d->kind == CONV_FORWARD) {
         for (int64_t k = 0; k < k_end; k++)
             tile_weights(weights + k * d->co + first, tap, have,
@@ -214,7 +216,7 @@ static void wino_weights(const Wino *w, const float *weights, int64_t panel, flo
             for (int64_t r = 0; r < have; r++)
                 rows[r] = room + (place * GEMM_NR + r) * k_end + k;
             gemm_interleave(wino_panel(w, u, place, panel) + k * GEMM_NR, GEMM_NR, rows, have,
-                            gemm_min(GEMM_KC, k_end - k));
+                            int_min(GEMM_KC, k_end - k));
         }
 }
 
@@ -232,12 +234,15 @@ static void wino_block(const Wino *w, const float *from, float *to, const float 
     for (int64_t place = 0; place < PLACES; place++)
         for (int64_t p = 0; p < w->panels; p++)
             for (int64_t r = 0; r < count; r += GEMM_MR)
-                gemm_kernel(gemm_min(GEMM_MR, count - r),
+                gemm_kernel(int_min(GEMM_MR, count - r),
                             w->channels - p * GEMM_NR > GEMM_LANES ? 2 : 1,
-                            &(GemmTile){ .k = w->from_channels, .lda = w->ld_from,
-                                         .b_step = GEMM_NR, .ldc = w->ld_to,
+                            &(GemmTile){ .k = w->from_channels,
+                                         .lda = w->ld_from,
+                                         .b_step = GEMM_NR,
+                                         .ldc = w->ld_to,
                                          .a = v + place * step_v + r * w->ld_from,
-                                         .b = wino_panel(w, u, place, p), .init = no_init,
+                                         .b = wino_panel(w, u, place, p),
+                                         .init = no_init,
                                          .c = m + place * step_m + r * w->ld_to + p * GEMM_NR,
                                          .alpha = 1 });
     for (int64_t t = 0; t < count; t++) {
@@ -265,28 +270,30 @@ static void wino_weights_job(const BuiltinPrim *prim, const PrimArgs *args, int 
 static void wino_tiles_job(const BuiltinPrim *prim, const PrimArgs *args, int job)
 {
     const Wino *w = (const Wino *)prim;
-    bool    back = w->desc.kind == CONV_BACKWARD_DATA;
-    float  *room = wino_room(w, args, job);
-    int64_t all = w->desc.n * w->tiles, end = all * (job + 1) / w->threads;
+    bool        back = w->desc.kind == CONV_BACKWARD_DATA;
+    float      *room = wino_room(w, args, job);
+    int64_t     all = w->desc.n * w->tiles, end = all * (job + 1) / w->threads;
     memset(room, 0, (size_t)w->from_channels * sizeof *room);
     for (int64_t lo = all * job / w->threads; lo < end; lo += w->block)
         wino_block(w, back ? args->c : args->a, back ? args->a : args->c,
                    w->desc.bias ? args->bias : NULL, args->workspace,
-                   (GemmRange){ lo, gemm_min(lo + w->block, end) }, room);
+                   (GemmRange){ lo, int_min(lo + w->block, end) }, room);
 }
 
 /* --- weights --- */
 
-typedef struct DwBlock {             /* of dw: some of x's channels by some of dy's */
-    int64_t i, o, n_i, n_o;          /* first channel and number of channels, of x and dy */
+typedef struct DwBlock {    /* of dw: some of x's channels by some of dy's */
+    int64_t i, o, n_i, n_o; /* first channel and number of channels, of x and dy */
     float  *zeros, *a, *v, *z, *p;
 } DwBlock;
 
 static DwBlock wino_dw_block(const Wino *w, int64_t number, float *room)
 {
     int64_t i = number / w->dw_blocks_o * w->dw_block, o = number % w->dw_blocks_o * w->dw_block;
-    DwBlock   p = { .i = i, .o = o, .n_i = gemm_min(w->dw_block, w->desc.ci - i),
-                  .n_o = gemm_min(w->dw_block, w->desc.co - o) };
+    DwBlock p = { .i = i,
+                  .o = o,
+                  .n_i = int_min(w->dw_block, w->desc.ci - i),
+                  .n_o = int_min(w->dw_block, w->desc.co - o) };
     p.zeros = room;
     p.a = p.zeros + w->dw_block;
     p.v = p.a + DW_TILES * GEMM_MR + GEMM_LANES;
@@ -296,7 +303,7 @@ static DwBlock wino_dw_block(const Wino *w, int64_t number, float *room)
 }
 
 static void dw_block_add(const Wino *w, const DwBlock *p, const float *x, const float *dy,
-                        GemmRange tiles, bool add)
+                         GemmRange tiles, bool add)
 {
     int64_t count = tiles.hi - tiles.lo, step_v = DW_TILES * w->dw_block;
     int64_t step_z = DW_TILES * w->ld_to, step_p = w->dw_block * w->ld_to;
@@ -312,30 +319,35 @@ static void dw_block_add(const Wino *w, const DwBlock *p, const float *x, const 
     }
     for (int64_t place = 0; place < PLACES; place++)
         for (int64_t i = 0; i < p->n_i; i += GEMM_MR) {
-            int64_t  rows = gemm_min(GEMM_MR, p->n_i - i);
+            int64_t  rows = int_min(GEMM_MR, p->n_i - i);
             GemmSide side = gemm_matrix(true, F32, p->v + place * step_v, w->dw_block);
             gemm_pack_along_i(&side, i, rows, rows, 0, count, p->a);
             for (int64_t o = 0; o < p->n_o; o += GEMM_NR)
                 gemm_kernel(rows, p->n_o - o > GEMM_LANES ? 2 : 1,
-                            &(GemmTile){ .k = count, .b_step = w->ld_to, .ldc = w->ld_to,
-                                         .a = p->a, .b = p->z + place * step_z + o,
-                                         .init = no_init, .alpha = 1, .add = add,
+                            &(GemmTile){ .k = count,
+                                         .b_step = w->ld_to,
+                                         .ldc = w->ld_to,
+                                         .a = p->a,
+                                         .b = p->z + place * step_z + o,
+                                         .init = no_init,
+                                         .alpha = 1,
+                                         .add = add,
                                          .c = p->p + place * step_p + i * w->ld_to + o });
         }
 }
 
 static void wino_dw_job(const BuiltinPrim *prim, const PrimArgs *args, int job)
 {
-    const Wino *w = (const Wino *)prim;
+    const Wino     *w = (const Wino *)prim;
     const ConvDesc *d = &w->desc;
-    float  *room = wino_room(w, args, job), *dw = args->b;
-    int64_t all = w->dw_blocks_i * w->dw_blocks_o, tiles = d->n * w->tiles;
+    float          *room = wino_room(w, args, job), *dw = args->b;
+    int64_t         all = w->dw_blocks_i * w->dw_blocks_o, tiles = d->n * w->tiles;
     memset(room, 0, (size_t)w->dw_block * sizeof *room);
     for (int64_t n = all * job / w->threads; n < all * (job + 1) / w->threads; n++) {
         DwBlock p = wino_dw_block(w, n, room);
         for (int64_t lo = 0; lo < tiles; lo += DW_TILES)
-            dw_block_add(w, &p, args->a, args->c,
-                        (GemmRange){ lo, gemm_min(lo + DW_TILES, tiles) }, lo > 0);
+            dw_block_add(w, &p, args->a, args->c, (GemmRange){ lo, int_min(lo + DW_TILES, tiles) },
+                         lo > 0);
         for (int64_t i = 0; i < p.n_i; i++)
             tile_gradient(p.p + i * w->ld_to, w->dw_block * w->ld_to, p.n_o,
                           dw + (p.i + i) * d->co + p.o, d->ci * d->co);
@@ -373,11 +385,11 @@ bool conv_wino_fits(const ConvDesc *d, int threads)
     bool fp32 = d->type_x == F32 && d->type_w == F32 && d->type_y == F32 &&
                 (!d->bias || d->type_bias == F32);
     const int64_t *to = d->kind == CONV_BACKWARD_DATA ? d->in : d->out;
-    return plain && fp32 && d->ci >= MIN_CHANNELS && d->co >= MIN_CHANNELS &&
+    return plain && conv_is_plain(d) && fp32 && d->ci >= MIN_CHANNELS && d->co >= MIN_CHANNELS &&
            d->ci % 16 == 0 && d->co % 16 == 0 && d->ci * d->co * PLACES <= MAX_WEIGHTS &&
            d->n * ceil_div(to[1], 2) * ceil_div(to[2], 2) >= MIN_TILES &&
            (d->kind != CONV_BACKWARD_WEIGHTS ||
-            (gemm_min(d->ci, d->co) >= MIN_WIDTH && wino_dw_block_size(d, threads)));
+            (int_min(d->ci, d->co) >= MIN_WIDTH && wino_dw_block_size(d, threads)));
 }
 
 static void wino_plan_dw(Wino *w)
@@ -396,18 +408,18 @@ static void wino_plan_tiles(Wino *w)
     w->panels = ceil_div(w->channels, GEMM_NR);
     w->ld_from = w->from_channels + APART, w->ld_to = w->panels * GEMM_NR + APART;
     int64_t fit = BLOCK_FLOATS / (PLACES * (w->ld_from + w->ld_to)) / GEMM_MR * GEMM_MR;
-    w->block = gemm_max(fit, GEMM_MR);
+    w->block = int_max(fit, GEMM_MR);
     w->w_floats = (size_t)(PLACES * w->panels * GEMM_NR * w->from_channels);
     int64_t floats = w->from_channels + PLACES * w->block * (w->ld_from + w->ld_to);
     if (w->desc.kind == CONV_BACKWARD_DATA)
-        floats = gemm_max(floats, PLACES * GEMM_NR * w->from_channels);
+        floats = int_max(floats, PLACES * GEMM_NR * w->from_channels);
     w->job_floats = (size_t)floats;
 }
 
 Prim *conv_wino(Pool *pool, const ConvDesc *d, int threads)
 {
-    Wino *w = NEW(pool, Wino);
-    bool  back = d->kind == CONV_BACKWARD_DATA;
+    Wino          *w = NEW(pool, Wino);
+    bool           back = d->kind == CONV_BACKWARD_DATA;
     const int64_t *to = back ? d->in : d->out, *from = back ? d->out : d->in;
     w->desc = *d;
     w->threads = threads;
@@ -423,9 +435,11 @@ Prim *conv_wino(Pool *pool, const ConvDesc *d, int threads)
         wino_plan_tiles(w);
     w->job_floats = align_bytes(w->job_floats, 16);
     w->w_floats = align_bytes(w->w_floats, 16);
-    w->prim = (BuiltinPrim){ .head = { .backend = backend_builtin(), .impl = "own:winograd",
-                                   .workspace_bytes = sizeof(float) * (w->w_floats +
-                                                    (size_t)threads * w->job_floats) },
-                         .run = wino_run };
+    w->prim = (BuiltinPrim){ .head = { .backend = backend_builtin(),
+                                       .impl = "builtin:winograd",
+                                       .workspace_bytes = sizeof(float) *
+                                                          (w->w_floats +
+                                                           (size_t)threads * w->job_floats) },
+                             .run = wino_run };
     return &w->prim.head;
 }

@@ -19,24 +19,24 @@
 /* The plan of a convolution: depends on the description and the number of multiprocessors only. */
 typedef struct DirectConv {
     ConvDesc desc;
-    int      columns;            /* of a tile of the product: 64, 128, 192 or 256 */
-    bool     transposed;             /* weights: rows are output channels */
-    bool     joined;             /* transposed: the columns of all taps are one matrix */
-    int      box[4], blocks[4];  /* positions of a box, and boxes, along N, D, H, W */
-    int      tiles_m, tiles_n;   /* tiles along rows and columns; weights: of one tap, or joined */
-    int      steps, splits;      /* of the sum: fetches, and split-K parts */
+    int      columns;           /* of a tile of the product: 64, 128, 192 or 256 */
+    bool     transposed;        /* weights: rows are output channels */
+    bool     joined;            /* transposed: the columns of all taps are one matrix */
+    int      box[4], blocks[4]; /* positions of a box, and boxes, along N, D, H, W */
+    int      tiles_m, tiles_n;  /* tiles along rows and columns; weights: of one tap, or joined */
+    int      steps, splits;     /* of the sum: fetches, and split-K parts */
 } DirectConv;
 
 /* false: this convolution needs another method */
 bool   direct_conv_plan(const CudaHandle *handle, const ConvDesc *desc, DirectConv *conv);
 size_t direct_conv_workspace(const DirectConv *conv);
 
-typedef struct DirectArgs {      /* the kind says which of x, w, y is written */
+typedef struct DirectArgs { /* the kind says which of x, w, y is written */
     void        *x, *w, *y, *workspace;
-    const void  *bias;           /* forward, or NULL */
-    const float *before;         /* weights: dw = before + the gradient, or NULL */
-    float       *sums;           /* weights: column sums of dy, or NULL; */
-    const float *sums_before;    /* these are added to them, unless NULL */
+    const void  *bias;        /* forward, or NULL */
+    const float *before;      /* weights: dw = before + the gradient, or NULL */
+    float       *sums;        /* weights: column sums of dy, or NULL; */
+    const float *sums_before; /* these are added to them, unless NULL */
 } DirectArgs;
 
 Err direct_conv_run(const CudaHandle *handle, const DirectConv *conv, const DirectArgs *args);

@@ -10,8 +10,8 @@ static double plan_us(const DirectConv *conv, int64_t tiles, int64_t result, int
 {
     /* us per step of 64, 128, 192 and 256 columns; of 64 and 128 without a second block */
     static const double step[] = { 0.30, 0.335, 0.43, 0.59 }, alone[] = { 0.25, 0.40 };
-    bool   pairs = conv->columns <= 128;
-    int    wide = conv->columns / 64 - 1;
+    bool                pairs = conv->columns <= 128;
+    int                 wide = conv->columns / 64 - 1;
     double load = (double)ceil_div(tiles * conv->splits, sms), around = load * (pairs ? 2 : 6);
     double us = load * (double)ceil_div(conv->steps, conv->splits) *
                 (pairs && load < 2 ? alone[wide] : step[wide]);
@@ -23,7 +23,7 @@ static double plan_us(const DirectConv *conv, int64_t tiles, int64_t result, int
 
 extern "C" bool direct_conv_plan(const CudaHandle *handle, const ConvDesc *c, DirectConv *out)
 {
-    bool       weights = c->kind == CONV_BACKWARD_WEIGHTS, data = c->kind == CONV_BACKWARD_DATA;
+    bool    weights = c->kind == CONV_BACKWARD_WEIGHTS, data = c->kind == CONV_BACKWARD_DATA;
     int64_t extent[4] = { c->n, 0, 0, 0 }, taps = product3(c->kernel),
             channels = data ? c->ci : c->co;
     DirectConv conv = { .desc = *c };
@@ -62,7 +62,7 @@ extern "C" bool direct_conv_plan(const CudaHandle *handle, const ConvDesc *c, Di
                                         conv.splits * result > MAX_PARTIAL_BYTES / 4))
                     break;
                 double us = plan_us(&conv, tiles, result, handle->sms);
-                if (us <= best) {                /* of equals the last, joined one is faster */
+                if (us <= best) { /* of equals the last, joined one is faster */
                     best = us;
                     *out = conv;
                 }
@@ -96,7 +96,7 @@ static int64_t direct_col_sum_rows(const DirectConv *conv)
 extern "C" size_t direct_conv_workspace(const DirectConv *conv)
 {
     const ConvDesc *c = &conv->desc;
-    int64_t sum_rows = c->kind == CONV_BACKWARD_WEIGHTS ? direct_col_sum_rows(conv) : 0;
+    int64_t         sum_rows = c->kind == CONV_BACKWARD_WEIGHTS ? direct_col_sum_rows(conv) : 0;
     return (size_t)(direct_partials(conv) + sum_rows * c->co) * sizeof(float);
 }
 
@@ -160,7 +160,7 @@ static Err kernel_run(const CudaHandle *handle, const DirectConv *conv, const CU
 
 template <int KIND, class T>
 static Err tile_run(const CudaHandle *handle, const DirectConv *conv, const CUtensorMap *maps,
-                       const DirectJob *job)
+                    const DirectJob *job)
 {
     return conv->columns == 256   ? kernel_run<KIND, 256, T>(handle, conv, maps, job)
            : conv->columns == 192 ? kernel_run<KIND, 192, T>(handle, conv, maps, job)
@@ -173,21 +173,21 @@ static Err direct_run(const CudaHandle *handle, const DirectConv *conv, const Di
 {
     const ConvDesc *c = &conv->desc;
     void           *x = args->x, *w = args->w, *y = args->y;
-    int64_t taps = product3(c->kernel), weight[3] = { c->co, c->ci, taps };
-    bool    weights = c->kind == CONV_BACKWARD_WEIGHTS, data = c->kind == CONV_BACKWARD_DATA;
+    int64_t         taps = product3(c->kernel), weight[3] = { c->co, c->ci, taps };
+    bool           weights = c->kind == CONV_BACKWARD_WEIGHTS, data = c->kind == CONV_BACKWARD_DATA;
     const int64_t *space = data ? c->in : c->out, close[3] = { 1, 1, 1 };
     CUtensorMap    maps[3] = {};
-    DirectJob job = { .tap_sign = data ? -1 : 1,
-                .tiles_n = conv->tiles_n,
-                .tiles_m = conv->tiles_m,
-                .steps = conv->steps,
-                .per_split = (int)ceil_div(conv->steps, conv->splits),
-                .transposed = conv->transposed,
-                .joined = conv->joined,
-                .direct = conv->splits == 1,
-                .result = direct_result(conv),
-                .bias = args->bias,
-                .bias_type = c->type_bias };
+    DirectJob      job = { .tap_sign = data ? -1 : 1,
+                           .tiles_n = conv->tiles_n,
+                           .tiles_m = conv->tiles_m,
+                           .steps = conv->steps,
+                           .per_split = (int)ceil_div(conv->steps, conv->splits),
+                           .transposed = conv->transposed,
+                           .joined = conv->joined,
+                           .direct = conv->splits == 1,
+                           .result = direct_result(conv),
+                           .bias = args->bias,
+                           .bias_type = c->type_bias };
     job.extent[0] = (int)c->n;
     for (int i = 0; i < 4; i++) {
         job.box[i] = conv->box[i], job.blocks[i] = conv->blocks[i];
@@ -199,10 +199,10 @@ static Err direct_run(const CudaHandle *handle, const DirectConv *conv, const Di
     }
     job.deep_blocks = (int)ceil_div(data ? c->co : c->ci, DEEP);
     job.rows = (int)(conv->transposed ? c->co : c->ci);
-    job.columns = (int)(conv->joined   ? taps * c->ci
+    job.columns = (int)(conv->joined       ? taps * c->ci
                         : conv->transposed ? c->ci
-                        : data         ? c->ci
-                                       : c->co);
+                        : data             ? c->ci
+                                           : c->co);
     void *out = weights ? w : data ? x : y;
     job.out = job.direct ? (float *)out : (float *)args->workspace;
     job.before = job.direct ? args->before : NULL;

@@ -23,25 +23,27 @@ template <int N> struct Tile {
     enum {
         B_BYTES = N / 64 * BOX,
         STAGE = A_BYTES + B_BYTES,
-        STAGES = N == 192 ? 5 : N == 128 ? 3 : 4,
+        STAGES = N == 192   ? 5
+                 : N == 128 ? 3
+                            : 4,
         BLOCKS = N <= 128 ? 2 : 1,
         BYTES = STAGE * STAGES + 1024
     };
 };
 
 struct DirectJob {
-    int     extent[4], box[4], blocks[4];    /* of the positions, along N, D, H, W */
-    int     kernel[3], stride[3], shift[3], tap_sign;
+    int          extent[4], box[4], blocks[4]; /* of the positions, along N, D, H, W */
+    int          kernel[3], stride[3], shift[3], tap_sign;
     /* a tap's position: stride * p + shift + tap_sign * tap */
-    int     rows, columns;                   /* weights: channels along either side */
-    int     tiles_n, tiles_m, steps, per_split, deep_blocks;     /* deep_blocks: of channels */
-    bool    transposed, joined, direct;      /* direct: not split, writes the result itself */
-    int64_t result;                          /* elements of it */
+    int          rows, columns; /* weights: channels along either side */
+    int          tiles_n, tiles_m, steps, per_split, deep_blocks; /* deep_blocks: of channels */
+    bool         transposed, joined, direct; /* direct: not split, writes the result itself */
+    int64_t      result;                     /* elements of it */
     const void  *bias;
     int          bias_type;
     const float *before;
-    float       *out;                        /* partial sums; or dw itself */
-    float       *sums;  /* weights: partial column sums of dy, per split and tap; or NULL */
+    float       *out;  /* partial sums; or dw itself */
+    float       *sums; /* weights: partial column sums of dy, per split and tap; or NULL */
     const float *sums_before;
 };
 
@@ -56,11 +58,8 @@ inline __device__ __nv_bfloat162 narrow2(float x, float y, __nv_bfloat16)
 {
     return __floats2bfloat162_rn(x, y);
 }
-inline __device__ __half2 narrow2(float x, float y, __half)
-{
-    return __floats2half2_rn(x, y);
-}
-inline __device__ float2 wide2(const void *p, __nv_bfloat16)
+inline __device__ __half2 narrow2(float x, float y, __half) { return __floats2half2_rn(x, y); }
+inline __device__ float2  wide2(const void *p, __nv_bfloat16)
 {
     return __bfloat1622float2(*(const __nv_bfloat162 *)p);
 }
@@ -71,7 +70,7 @@ inline __device__ float2 wide2(const void *p, __half)
 
 /* Adds `n` partial column sums in a fixed order: one warp per column. */
 static __device__ __forceinline__ void col_sums_add(const DirectJob &job, int n, int columns,
-                                                 float *sums)
+                                                    float *sums)
 {
     int   k = (int)(blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = (int)threadIdx.x % 32;
     float all = 0;
@@ -88,7 +87,9 @@ static __device__ __forceinline__ void col_sums_add(const DirectJob &job, int n,
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-struct At { int n, d, h, w; };
+struct At {
+    int n, d, h, w;
+};
 
 static __device__ __forceinline__ At block_at(const DirectJob &job, int i)
 {
@@ -202,15 +203,14 @@ fetch_positions(const CUtensorMap *map_a, const CUtensorMap *map_b, const Direct
 }
 
 template <int N>
-static __device__ __forceinline__ void fetch_weights(const CUtensorMap *map_a,
-                                                     const CUtensorMap *map_b, const DirectJob &job,
-                                                     char *stages, Ring<N> &ring, int m, int n,
-                                                     int tap, int from, int to)
+static __device__ __forceinline__ void
+fetch_weights(const CUtensorMap *map_a, const CUtensorMap *map_b, const DirectJob &job,
+              char *stages, Ring<N> &ring, int m, int n, int tap, int from, int to)
 {
     At  p = block_at(job, from), taps[N / 64];
     int c[N / 64];
 #pragma unroll
-    for (int i = 0; i < N / 64; i++) {       /* beyond the last tap: fetched, but not used */
+    for (int i = 0; i < N / 64; i++) { /* beyond the last tap: fetched, but not used */
         int box = n * (N / 64) + i, t = job.joined ? box / job.deep_blocks : 0;
         c[i] = (box - t * job.deep_blocks) * 64;
         taps[i] = tap_of(job, tap + t);
@@ -234,9 +234,9 @@ static __device__ __forceinline__ void fetch_weights(const CUtensorMap *map_a,
  * columns) read the same boxes, so they divide the boxes among them: one block alone would make all
  * others wait. A thread adds two neighbouring columns of some of the rows. */
 struct DyColSums {
-    bool   wanted;                           /* does this block compute some? */
-    int at, width, rows; /* offset of dy in a stage; its columns there; rows per thread */
-    int next, every;     /* steps until the next box to add; steps between two such boxes */
+    bool   wanted;          /* does this block compute some? */
+    int    at, width, rows; /* offset of dy in a stage; its columns there; rows per thread */
+    int    next, every;     /* steps until the next box to add; steps between two such boxes */
     float2 sum;
 
     __device__ __forceinline__ int pair() const { return (int)threadIdx.x % (width / 2); }
@@ -290,9 +290,10 @@ static __device__ __forceinline__ void multiply_all(float (&c)[N / 2], char *sta
         uint64_t b = factor_at(stages + stage * Tile<N>::STAGE + A_BYTES, BOX);
         products_begin();
 #pragma unroll
-        for (int k = 0; k < DEEP / 16; k++)      /* 16 rows of 128 bytes down, or 32 bytes along */
+        for (int k = 0; k < DEEP / 16; k++) /* 16 rows of 128 bytes down, or 32 bytes along */
             product<N, TRANSPOSE_A, TRANSPOSE_B>(c, a + (uint64_t)(TRANSPOSE_A ? 128 * k : 2 * k),
-                                       b + (uint64_t)(TRANSPOSE_B ? 128 * k : 2 * k), T());
+                                                 b + (uint64_t)(TRANSPOSE_B ? 128 * k : 2 * k),
+                                                 T());
         products_commit();
         if (KIND == CONV_BACKWARD_WEIGHTS && sums.wanted && sums.next-- == 0) {
             sums.next = sums.every - 1;
@@ -324,7 +325,7 @@ static __device__ __forceinline__ void weights_out(const DirectJob &job, const f
     float       *out = job.out + (int64_t)split * job.result + first;
     const float *before = job.before ? job.before + first : NULL;
 #pragma unroll
-    for (int i = 0; i < N / 4; i++) {        /* two columns beside each other */
+    for (int i = 0; i < N / 4; i++) { /* two columns beside each other */
         int r = row + i % 2 * 8, k = column + i / 2 * 8;
         if (r >= job.rows || k >= job.columns)
             continue;
@@ -353,21 +354,21 @@ static __device__ __forceinline__ void positions_out(const DirectJob &job, const
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         int r = group * 64 + warp * 16 + lane / 4 + half * 8;
-        At p = { tile.n + r / (job.box[3] * job.box[2] * job.box[1]),
-                 tile.d + r / (job.box[3] * job.box[2]) % job.box[1],
-                 tile.h + r / job.box[3] % job.box[2], tile.w + r % job.box[3] };
+        At  p = { tile.n + r / (job.box[3] * job.box[2] * job.box[1]),
+                  tile.d + r / (job.box[3] * job.box[2]) % job.box[1],
+                  tile.h + r / job.box[3] % job.box[2], tile.w + r % job.box[3] };
         if (p.n >= job.extent[0] || p.d >= job.extent[1] || p.h >= job.extent[2] ||
             p.w >= job.extent[3])
             continue;
-        float *to =
-            out +
-            (((int64_t)(p.n * job.extent[1] + p.d) * job.extent[2] + p.h) * job.extent[3] + p.w) *
-                job.columns;
+        float *to = out +
+                    (((int64_t)(p.n * job.extent[1] + p.d) * job.extent[2] + p.h) * job.extent[3] +
+                     p.w) *
+                        job.columns;
 #pragma unroll
         for (int j = 0; j < N / 8; j++)
             if (column + 8 * j < job.columns)
-                *(float2 *)(to + column + 8 * j) =
-                    make_float2(c[4 * j + 2 * half], c[4 * j + 2 * half + 1]);
+                *(float2 *)(to + column + 8 * j) = make_float2(c[4 * j + 2 * half],
+                                                               c[4 * j + 2 * half + 1]);
     }
 }
 
@@ -416,8 +417,8 @@ static __global__ void __launch_bounds__(THREADS, Tile<N>::BLOCKS)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ char raw[];
     __shared__ Ring<N> ring;
-    char *stages = raw + (1024 - (smem_at(raw) & 1023)) % 1024;
-    int   group = (int)threadIdx.x / 128, tile = (int)blockIdx.x, split = (int)blockIdx.y;
+    char              *stages = raw + (1024 - (smem_at(raw) & 1023)) % 1024;
+    int group = (int)threadIdx.x / 128, tile = (int)blockIdx.x, split = (int)blockIdx.y;
     int n = tile % job.tiles_n, m = tile / job.tiles_n % job.tiles_m,
         tap = tile / job.tiles_n / job.tiles_m;
     int from = split * job.per_split,
@@ -429,13 +430,16 @@ static __global__ void __launch_bounds__(THREADS, Tile<N>::BLOCKS)
         else if (threadIdx.x == 256)
             fetch_positions<KIND, N>(&map_a, &map_b, job, stages, ring, m, n, from, to);
     } else {
-        float c[N / 2];
-        int width = job.transposed ? ROWS : N, shares = 512 / width;  /* 2 columns each */
-        int  taps = job.kernel[0] * job.kernel[1] * job.kernel[2];
-        int  mine = job.joined ? n : tap;
+        float     c[N / 2];
+        int       width = job.transposed ? ROWS : N, shares = 512 / width; /* 2 columns each */
+        int       taps = job.kernel[0] * job.kernel[1] * job.kernel[2];
+        int       mine = job.joined ? n : tap;
         DyColSums sums = { job.sums && (job.joined || (job.transposed ? n : m) == 0),
-                      job.transposed ? 0 : A_BYTES, width, DEEP / shares, mine,
-                      job.joined ? job.tiles_n : taps };
+                           job.transposed ? 0 : A_BYTES,
+                           width,
+                           DEEP / shares,
+                           mine,
+                           job.joined ? job.tiles_n : taps };
         multiply_all<KIND, N, T>(c, stages, ring, group, to - from, sums);
         if (KIND == CONV_BACKWARD_WEIGHTS) {
             weights_out<N>(job, c, m, n, tap, split, group);
@@ -460,7 +464,7 @@ static __global__ void __launch_bounds__(THREADS, Tile<N>::BLOCKS)
 /* y or dx = the partial sums in order + bias; four neighbours per thread. */
 template <class T>
 static __global__ void partials_kernel(const float4 *partials, int splits,
-                                     const __grid_constant__ DirectJob job, T *y)
+                                       const __grid_constant__ DirectJob job, T *y)
 {
     int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, count = job.result / 4;
     if (i >= count)
@@ -473,8 +477,8 @@ static __global__ void partials_kernel(const float4 *partials, int splits,
     float sum[4] = { s.x, s.y, s.z, s.w };
 #pragma unroll
     for (int j = 0; j < 4; j++)
-        y[4 * i + j] =
-            (T)(job.bias ? sum[j] + bias_at(job, (int)((4 * i + j) % job.columns)) : sum[j]);
+        y[4 * i + j] = (T)(job.bias ? sum[j] + bias_at(job, (int)((4 * i + j) % job.columns))
+                                    : sum[j]);
 }
 
 #endif

@@ -23,7 +23,7 @@ static double gemm_cost(const GemmPlan *p, int64_t b, int64_t m, int64_t n, int6
 {
     double batch = (double)ceil_div(p->batch, b), rows = (double)ceil_div(p->m, m);
     double cols = (double)align_up(ceil_div(p->n, n), GEMM_LANES),
-        depth = (double)ceil_div(p->k, k);
+           depth = (double)ceil_div(p->k, k);
     double cost = rows * cols * depth * (double)p->product + (double)p->pack_a * rows * depth +
                   (double)p->pack_b * cols * depth;
     if (k > 1)
@@ -35,10 +35,10 @@ void gemm_plan_parts(GemmPlan *p)
 {
     int64_t threads = p->threads, n_panels = ceil_div(p->n, GEMM_NR);
     double  best = gemm_cost(p, 1, 1, 1, 1);
-    for (int64_t b = 1; b <= gemm_min(threads, p->batch); b++)
-        for (int64_t m = 1; m <= gemm_min(threads / b, p->m); m++)
-            for (int64_t n = 1; n <= gemm_min(threads / (b * m), n_panels); n++)
-                for (int64_t k = 1; k <= gemm_min(threads / (b * m * n), p->k); k++) {
+    for (int64_t b = 1; b <= int_min(threads, p->batch); b++)
+        for (int64_t m = 1; m <= int_min(threads / b, p->m); m++)
+            for (int64_t n = 1; n <= int_min(threads / (b * m), n_panels); n++)
+                for (int64_t k = 1; k <= int_min(threads / (b * m * n), p->k); k++) {
                     if (k > 1 && p->batch > 1)
                         break;
                     double cost = gemm_cost(p, b, m, n, k);
@@ -52,22 +52,32 @@ void gemm_plan_parts(GemmPlan *p)
 void gemm_plan(GemmPlan *plan, int64_t batch, int64_t m, int64_t n, int64_t k, int threads,
                bool direct)
 {
-    *plan = (GemmPlan){ .batch = batch, .m = m, .n = n, .k = k, .threads = threads,
-                        .direct = direct, .product = 0.5f / GEMM_LANES, .pack_a = 0.4f,
-                        .pack_b = 0.3f, .parts_b = 1, .parts_m = 1, .parts_n = 1, .parts_k = 1 };
+    *plan = (GemmPlan){ .batch = batch,
+                        .m = m,
+                        .n = n,
+                        .k = k,
+                        .threads = threads,
+                        .direct = direct,
+                        .product = 0.5f / GEMM_LANES,
+                        .pack_a = 0.4f,
+                        .pack_b = 0.3f,
+                        .parts_b = 1,
+                        .parts_m = 1,
+                        .parts_n = 1,
+                        .parts_k = 1 };
     gemm_plan_parts(plan);
     int64_t job_m = gemm_ceil_part(m, plan->parts_m, 1);
     int64_t job_n = gemm_ceil_part(n, plan->parts_n, GEMM_NR),
-        job_k = gemm_ceil_part(k, plan->parts_k, 1);
+            job_k = gemm_ceil_part(k, plan->parts_k, 1);
     plan->nc = gemm_even(job_n, direct ? GEMM_NC_DIRECT : GEMM_NC, GEMM_NR);
     int64_t min_kc = job_k <= GEMM_KC_ONCE ? GEMM_KC_ONCE : GEMM_KC_MIN;
-    plan->kc = gemm_even(job_k, gemm_max(min_kc, GEMM_B_FLOATS / plan->nc), 1);
+    plan->kc = gemm_even(job_k, int_max(min_kc, GEMM_B_FLOATS / plan->nc), 1);
     bool aside = !direct && plan->parts_k == 1;
-    plan->mb = aside ? gemm_even(job_m, GEMM_TILE_ROWS, 1) : gemm_max(job_m, 1);
-    plan->mc = gemm_even(plan->mb, gemm_max(GEMM_A_FLOATS / plan->kc / GEMM_MR, 1) * GEMM_MR,
+    plan->mb = aside ? gemm_even(job_m, GEMM_TILE_ROWS, 1) : int_max(job_m, 1);
+    plan->mc = gemm_even(plan->mb, int_max(GEMM_A_FLOATS / plan->kc / GEMM_MR, 1) * GEMM_MR,
                          GEMM_MR);
 
-    int64_t b_cols = align_up(gemm_min(plan->nc, job_n), GEMM_LANES);
+    int64_t b_cols = align_up(int_min(plan->nc, job_n), GEMM_LANES);
     plan->a_floats = (size_t)align_up(plan->mc * plan->kc + GEMM_LANES, 16);
     plan->b_floats = (size_t)align_up(b_cols * plan->kc + GEMM_LANES, 16);
     plan->tile_floats = aside ? (size_t)align_up(plan->mb * b_cols, 16) : 0;
@@ -121,7 +131,7 @@ static void gemm_transpose(const float *sums, int64_t ld, int64_t rows, int64_t 
 {
     const float *from[GEMM_NR];
     for (int64_t x = 0; x < n; x += GEMM_NR) {
-        int64_t count = gemm_min(GEMM_NR, n - x);
+        int64_t count = int_min(GEMM_NR, n - x);
         for (int64_t r = 0; r < count; r++)
             from[r] = sums + (x + r) * ld;
         gemm_interleave(transposed + x, GEMM_NC, from, count, rows);
@@ -132,18 +142,18 @@ static void gemm_transpose(const float *sums, int64_t ld, int64_t rows, int64_t 
  * product as computed; if swapped, C[j][i] and bias[i]. sums points at (i.lo, j.lo). */
 static void gemm_finish(const GemmOut *c, const float *sums, int64_t ld, GemmRange i, GemmRange j)
 {
-    float   bias[GEMM_NC], transposed[GEMM_LANES * GEMM_NC];
-    GemmRange   row = c->swapped ? j : i, col = c->swapped ? i : j;
-    int64_t group = c->swapped ? GEMM_LANES : 1;
+    float     bias[GEMM_NC], transposed[GEMM_LANES * GEMM_NC];
+    GemmRange row = c->swapped ? j : i, col = c->swapped ? i : j;
+    int64_t   group = c->swapped ? GEMM_LANES : 1;
     for (int64_t at = col.lo; at < col.hi; at += GEMM_NC) {
-        int64_t n = gemm_min(GEMM_NC, col.hi - at);
+        int64_t n = int_min(GEMM_NC, col.hi - at);
         for (int64_t x = 0; x < n; x++)
             bias[x] = 0.0f;
         if (c->bias)
             convert_rows(F32, bias, c->type_bias,
                          (const char *)c->bias + at * type_bytes(c->type_bias), (size_t)n);
         for (int64_t y = row.lo; y < row.hi; y += group) {
-            int64_t      rows = gemm_min(group, row.hi - y);
+            int64_t      rows = int_min(group, row.hi - y);
             const float *src = sums + (y - row.lo) * ld + at - col.lo;
             if (c->swapped) {
                 gemm_transpose(sums + (at - col.lo) * ld + y - row.lo, ld, rows, n, transposed);
@@ -151,7 +161,7 @@ static void gemm_finish(const GemmOut *c, const float *sums, int64_t ld, GemmRan
             }
             for (int64_t r = 0; r < rows; r++)
                 gemm_store_row(c, (c->row ? c->row(c->shape, y + r) : (y + r) * c->ld) + at, n,
-                               src + r * GEMM_NC, bias);   /* rows > 1: transposed */
+                               src + r * GEMM_NC, bias); /* rows > 1: transposed */
         }
     }
 }
@@ -182,7 +192,7 @@ static void gemm_pack_panel(const GemmSide *side, GemmRange i, int64_t width, in
                             int64_t run, float *dst)
 {
     for (int64_t x = 0; x < run; x += GEMM_KC)
-        side->pack(side, i.lo, i.hi - i.lo, width, k + x, gemm_min(GEMM_KC, run - x),
+        side->pack(side, i.lo, i.hi - i.lo, width, k + x, int_min(GEMM_KC, run - x),
                    dst + x * width);
 }
 
@@ -196,11 +206,10 @@ static void gemm_pack_a(const GemmSide *a, GemmRange m, int64_t k0, int64_t kk, 
     for (int64_t k = 0; k < kk; k += run) {
         float *panel = dst;
         for (int64_t p = 0; p < panels; p++) {
-            GemmRange   r = gemm_part(rows, panels, p, 1);
-            int64_t width = r.hi - r.lo;
+            GemmRange r = gemm_part(rows, panels, p, 1);
+            int64_t   width = r.hi - r.lo;
             gemm_pack_panel(a, (GemmRange){ m.lo + r.lo, m.lo + r.hi }, width, k0 + k,
-                            gemm_min(run, kk - k),
-                            panel + k * width);
+                            int_min(run, kk - k), panel + k * width);
             panel += width * kk;
         }
     }
@@ -212,9 +221,9 @@ static void gemm_pack_b(const GemmSide *b, GemmRange n, int64_t k0, int64_t kk, 
     for (int64_t k = 0; k < kk; k += run) {
         float *panel = dst;
         for (int64_t j = n.lo; j < n.hi; j += GEMM_NR) {
-            GemmRange   cols = { j, gemm_min(j + GEMM_NR, n.hi) };
-            int64_t width = gemm_panel_width(cols.hi - cols.lo);
-            gemm_pack_panel(b, cols, width, k0 + k, gemm_min(run, kk - k), panel + k * width);
+            GemmRange cols = { j, int_min(j + GEMM_NR, n.hi) };
+            int64_t   width = gemm_panel_width(cols.hi - cols.lo);
+            gemm_pack_panel(b, cols, width, k0 + k, int_min(run, kk - k), panel + k * width);
             panel += width * kk;
         }
     }
@@ -222,11 +231,11 @@ static void gemm_pack_b(const GemmSide *b, GemmRange n, int64_t k0, int64_t kk, 
 
 /* What a block of k reads: panels of A and B, or the operands in place. */
 typedef struct GemmBlock {
-    const float *a, *b;          /* packed; or rows of A from m.lo on, if lda is set */
+    const float *a, *b; /* packed; or rows of A from m.lo on, if lda is set */
     int64_t      lda, kk;
-    const float *b_there;        /* B in place for columns below `in_place`, rows ldb apart */
+    const float *b_there; /* B in place for columns below `in_place`, rows ldb apart */
     int64_t      ldb, in_place;
-    const float *init;           /* for columns n */
+    const float *init; /* for columns n */
     bool         add;
 } GemmBlock;
 
@@ -237,16 +246,18 @@ static void gemm_rows(const GemmSums *s, const GemmBlock *block, GemmRange m, Ge
     int64_t      rows = m.hi - m.lo, panels = ceil_div(rows, GEMM_MR);
     const float *a = block->a;
     for (int64_t p = 0; p < panels; p++) {
-        GemmRange        r = gemm_part(rows, panels, p, 1);
+        GemmRange    r = gemm_part(rows, panels, p, 1);
         const float *b = block->b;
         for (int64_t j = n.lo; j < n.hi; j += GEMM_NR) {
-            GemmRange    cols = { j, gemm_min(j + GEMM_NR, n.hi) };
-            bool     there = j < block->in_place;
-            int64_t  width = gemm_panel_width(cols.hi - cols.lo);
-            GemmTile tile = { .k = block->kk, .a = a, .lda = block->lda,
-                              .b = there ? block->b_there + (j - n.lo) : b,
-                              .b_step = there ? block->ldb : width,
-                              .init = block->init + (j - n.lo) };
+            GemmRange cols = { j, int_min(j + GEMM_NR, n.hi) };
+            bool      there = j < block->in_place;
+            int64_t   width = gemm_panel_width(cols.hi - cols.lo);
+            GemmTile  tile = { .k = block->kk,
+                               .a = a,
+                               .lda = block->lda,
+                               .b = there ? block->b_there + (j - n.lo) : b,
+                               .b_step = there ? block->ldb : width,
+                               .init = block->init + (j - n.lo) };
             gemm_one_tile(s, &tile, m.lo + r.lo, r.hi - r.lo, cols, block->add);
             b += there ? 0 : width * block->kk;
         }
@@ -264,30 +275,34 @@ static void gemm_block(const GemmPlan *p, const GemmSide *a, const GemmSide *b, 
     bool    few = m.hi - m.lo <= GEMM_FEW_ROWS && b->pack == gemm_pack_along_i && b->type == F32;
     int64_t in_place = few ? n.lo + (n.hi - n.lo) / GEMM_NR * GEMM_NR : n.lo;
     bool    a_in_place = n.hi - n.lo <= GEMM_FEW_COLS && a->pack == gemm_pack_along_k &&
-                         a->type == F32;
-    float   init[GEMM_NC_DIRECT + GEMM_NR] = { 0 };
+                      a->type == F32;
+    float init[GEMM_NC_DIRECT + GEMM_NR] = { 0 };
     if (s->bias)
         convert_rows(F32, init, s->type_bias,
                      (const char *)s->bias + n.lo * type_bytes(s->type_bias),
                      (size_t)(n.hi - n.lo));
     int64_t k0 = k.lo;
-    do {                                     /* also for k = 0: the result is the bias */
-        GemmBlock block = { .kk = gemm_min(p->kc, k.hi - k0), .b = b_panels, .ldb = b->ld,
-                        .in_place = in_place, .lda = a_in_place ? a->ld : 0, .init = init,
-                        .add = s->add || k0 > k.lo };
+    do { /* also for k = 0: the result is the bias */
+        GemmBlock block = { .kk = int_min(p->kc, k.hi - k0),
+                            .b = b_panels,
+                            .ldb = b->ld,
+                            .in_place = in_place,
+                            .lda = a_in_place ? a->ld : 0,
+                            .init = init,
+                            .add = s->add || k0 > k.lo };
         if (few)
             block.b_there = (const float *)b->data + k0 * b->ld + n.lo;
         if (!b_packed)
             gemm_pack_b(b, (GemmRange){ in_place, n.hi }, k0, block.kk, b_panels);
         for (int64_t i0 = m.lo; i0 < m.hi; i0 += p->mc) {
-            GemmRange rows = { i0, gemm_min(i0 + p->mc, m.hi) };
+            GemmRange rows = { i0, int_min(i0 + p->mc, m.hi) };
             block.a = a_in_place ? (const float *)a->data + i0 * a->ld + k0 : a_panels;
             if (!a_in_place)
                 gemm_pack_a(a, rows, k0, block.kk, a_panels);
             gemm_rows(s, &block, rows, n);
         }
         for (int64_t x = 0; s->bias && x < n.hi - n.lo; x++)
-            init[x] = 0.0f;                  /* the bias is added once */
+            init[x] = 0.0f; /* the bias is added once */
         k0 += p->kc;
     } while (k0 < k.hi);
 }
@@ -297,14 +312,14 @@ static void gemm_job(const GemmPlan *p, const GemmSide *a, const GemmSide *b, co
                      GemmRange m, GemmRange n, GemmRange k, char *mine, float *partial)
 {
     float *a_panels = (float *)mine, *b_panels = a_panels + p->a_floats,
-        *tile = b_panels + p->b_floats;
-    bool   aside = !p->direct && !partial;
+          *tile = b_panels + p->b_floats;
+    bool aside = !p->direct && !partial;
     for (int64_t j = n.lo; j < n.hi; j += p->nc) {
-        GemmRange   cols = { j, gemm_min(j + p->nc, n.hi) };
-        int64_t tile_ld = align_up(cols.hi - cols.lo, GEMM_LANES);
+        GemmRange cols = { j, int_min(j + p->nc, n.hi) };
+        int64_t   tile_ld = align_up(cols.hi - cols.lo, GEMM_LANES);
         for (int64_t i = m.lo; i < m.hi; i += p->mb) {
-            GemmRange rows = { i, gemm_min(i + p->mb, m.hi) };
-            bool  b_packed = i > m.lo && (p->b_whole || k.hi - k.lo <= p->kc);
+            GemmRange rows = { i, int_min(i + p->mb, m.hi) };
+            bool      b_packed = i > m.lo && (p->b_whole || k.hi - k.lo <= p->kc);
             GemmSums  s = { .alpha = 1.0f };
             if (partial)
                 s.data = partial, s.ld = align_up(p->n, 16), s.padded = true;
@@ -346,10 +361,10 @@ static const void *gemm_advance(const void *data, Type type, int64_t elements)
 static void gemm_run_job(const GemmPlan *p, const GemmSide *a, const GemmSide *b, const GemmOut *c,
                          int64_t job, char *workspace, float *partial)
 {
-    int64_t rest = job;
-    int64_t unit_m = p->amx ? AMX_ROWS : 1, unit_k = p->amx ? AMX_K : 1;
-    GemmRange   k = gemm_part(p->k, p->parts_k, rest % p->parts_k, unit_k);
-    float  *mine = partial ? partial + rest % p->parts_k * (int64_t)p->partial_floats : NULL;
+    int64_t   rest = job;
+    int64_t   unit_m = p->amx ? AMX_ROWS : 1, unit_k = p->amx ? AMX_K : 1;
+    GemmRange k = gemm_part(p->k, p->parts_k, rest % p->parts_k, unit_k);
+    float    *mine = partial ? partial + rest % p->parts_k * (int64_t)p->partial_floats : NULL;
     rest /= p->parts_k;
     GemmRange m = gemm_part(p->m, p->parts_m, rest % p->parts_m, unit_m);
     rest /= p->parts_m;
@@ -401,8 +416,8 @@ size_t gemm_tile_workspace(int64_t m, int64_t n, int64_t k)
 }
 
 void gemm_tile(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
-               const float *a, int64_t lda, const float *b, int64_t ldb,
-               float beta, float *c, int64_t ldc, void *workspace)
+               const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,
+               int64_t ldc, void *workspace)
 {
     GemmPlan plan;
     gemm_plan(&plan, 1, m, n, k, 1, true);
@@ -412,10 +427,10 @@ void gemm_tile(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, floa
                 c[i * ldc + j] *= beta;
     GemmSide sa = gemm_matrix(trans_a, F32, a, lda);
     GemmSide sb = gemm_matrix(!trans_b, F32, b, ldb);
-    GemmSums     s = { .data = c, .ld = ldc, .add = beta != 0.0f, .alpha = alpha };
+    GemmSums s = { .data = c, .ld = ldc, .add = beta != 0.0f, .alpha = alpha };
     float   *a_panels = workspace, *b_panels = a_panels + plan.a_floats;
     for (int64_t j = 0; j < n; j += plan.nc)
         gemm_block(&plan, &sa, &sb, &s, (GemmRange){ 0, m },
-                   (GemmRange){ j, gemm_min(j + plan.nc, n) }, (GemmRange){ 0, k }, a_panels,
+                   (GemmRange){ j, int_min(j + plan.nc, n) }, (GemmRange){ 0, k }, a_panels,
                    b_panels, false);
 }

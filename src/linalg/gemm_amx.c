@@ -6,15 +6,16 @@
 #include "linalg/gemm_int.h"
 
 enum {
-    AMX_KC = 512,                            /* a panel of B, 64 bytes per k, stays in L1 */
-    AMX_B_WHOLE = 512 << 10,                 /* elements of B packed over all of k: fits L2 */
-    AMX_MC = 256,                            /* rows of A packed at once */
-    AMX_SUMS = 64 << 10,                     /* sums in workspace, if B stays packed */
-    AMX_SUMS_LONG = 256 << 10,               /* the same, if every block of rows packs B again */
+    AMX_KC = 512,              /* a panel of B, 64 bytes per k, stays in L1 */
+    AMX_B_WHOLE = 512 << 10,   /* elements of B packed over all of k: fits L2 */
+    AMX_MC = 256,              /* rows of A packed at once */
+    AMX_SUMS = 64 << 10,       /* sums in workspace, if B stays packed */
+    AMX_SUMS_LONG = 256 << 10, /* the same, if every block of rows packs B again */
 };
 
 /* Measured cycles per element, roughly; only comparisons matter. */
-static const float amx_pack_cost[2][2] = {   /* [B?][along_i?] */
+static const float amx_pack_cost[2][2] = {
+    /* [B?][along_i?] */
     { 0.08f, 0.25f },
     { 0.20f, 0.12f },
 };
@@ -24,30 +25,38 @@ bool gemm_swap_amx(int64_t m, int64_t n, int64_t k, bool a_along_i, bool b_along
     double plain = (double)m * (double)amx_pack_cost[0][a_along_i] +
                    (double)n * (double)amx_pack_cost[1][b_along_i];
     double transposed = (double)n * (double)amx_pack_cost[0][b_along_i] +
-                    (double)m * (double)amx_pack_cost[1][a_along_i];
+                        (double)m * (double)amx_pack_cost[1][a_along_i];
     return transposed * (double)k + 0.5 * (double)m * (double)n < plain * (double)k;
 }
 
 void gemm_plan_amx(GemmPlan *plan, int64_t batch, int64_t m, int64_t n, int64_t k, int threads,
                    bool direct, bool a_along_i, bool b_along_i)
 {
-    *plan = (GemmPlan){ .batch = batch, .m = m, .n = n, .k = k, .threads = threads,
-                        .direct = direct, .amx = true,
+    *plan = (GemmPlan){ .batch = batch,
+                        .m = m,
+                        .n = n,
+                        .k = k,
+                        .threads = threads,
+                        .direct = direct,
+                        .amx = true,
                         .product = amx_unit() == AMX_TILES ? 1.0f / 400 : 1.0f / 64,
                         .pack_a = amx_pack_cost[0][a_along_i],
                         .pack_b = amx_pack_cost[1][b_along_i],
-                        .parts_b = 1, .parts_m = 1, .parts_n = 1, .parts_k = 1 };
+                        .parts_b = 1,
+                        .parts_m = 1,
+                        .parts_n = 1,
+                        .parts_k = 1 };
     gemm_plan_parts(plan);
     int64_t job_m = align_up(gemm_ceil_part(m, plan->parts_m, AMX_ROWS), AMX_ROWS);
     int64_t job_n = align_up(gemm_ceil_part(n, plan->parts_n, AMX_NR), AMX_NR);
-    int64_t job_k = gemm_max(align_up(gemm_ceil_part(k, plan->parts_k, AMX_K), AMX_K), AMX_K);
-    int64_t fit = AMX_B_WHOLE / job_k / AMX_NR * AMX_NR;   /* columns of B over all of k */
+    int64_t job_k = int_max(align_up(gemm_ceil_part(k, plan->parts_k, AMX_K), AMX_K), AMX_K);
+    int64_t fit = AMX_B_WHOLE / job_k / AMX_NR * AMX_NR; /* columns of B over all of k */
     bool    aside = !direct && plan->parts_k == 1;
-    plan->b_whole = fit >= gemm_min(job_n, 128);
-    plan->nc = gemm_even(job_n, plan->b_whole ? gemm_min(fit, GEMM_NC) : GEMM_NC, AMX_NR);
+    plan->b_whole = fit >= int_min(job_n, 128);
+    plan->nc = gemm_even(job_n, plan->b_whole ? int_min(fit, GEMM_NC) : GEMM_NC, AMX_NR);
     plan->kc = gemm_even(job_k, AMX_KC, AMX_K);
     int64_t sums = plan->b_whole ? AMX_SUMS : aside ? AMX_SUMS_LONG : INT64_MAX;
-    plan->mb = gemm_even(job_m, gemm_max(sums / plan->nc, AMX_NR), AMX_ROWS);
+    plan->mb = gemm_even(job_m, int_max(sums / plan->nc, AMX_NR), AMX_ROWS);
     plan->mc = gemm_even(plan->mb, AMX_MC, AMX_NR);
     plan->a_floats = (size_t)(plan->mc * plan->kc / 2);
     plan->b_floats = (size_t)(plan->nc * (plan->b_whole ? job_k : plan->kc) / 2);
@@ -60,8 +69,8 @@ const uint16_t *gemm_block_matrix(const GemmSide *side, GemmRange i, int64_t k0,
 {
     (void)nk, (void)room;
     *ld = side->ld;
-    return (const uint16_t *)side->data + (side->along_i ? k0 * side->ld + i.lo
-                                                         : i.lo * side->ld + k0);
+    return (const uint16_t *)side->data +
+           (side->along_i ? k0 * side->ld + i.lo : i.lo * side->ld + k0);
 }
 
 /* Packs up to AMX_K rows as AMX_K / 2 rows of pairs, one word per pair; absent rows are zeros. */
@@ -103,9 +112,9 @@ static void amx_pack_a(const GemmSide *a, GemmRange m, int64_t k0, int64_t kk, u
     if (a->along_i) {
         for (int64_t k = 0; k < kk; k += AMX_K)
             for (int64_t i = 0; i < rows; i += GEMM_ROOM_I) {
-                int64_t nk = gemm_min(AMX_K, kk - k), ni = gemm_min(GEMM_ROOM_I, rows - i);
-                int64_t wide = align_up(ni, AMX_ROWS);
-                GemmRange   some = { m.lo + i, m.lo + i + ni };
+                int64_t         nk = int_min(AMX_K, kk - k), ni = int_min(GEMM_ROOM_I, rows - i);
+                int64_t         wide = align_up(ni, AMX_ROWS);
+                GemmRange       some = { m.lo + i, m.lo + i + ni };
                 const uint16_t *src = a->block(a, some, k0 + k, &nk, room, &ld);
                 amx_stage_pairs(stage, wide, src, ld, nk, ni);
                 for (int64_t x = 0; x < wide; x += AMX_ROWS)
@@ -116,11 +125,11 @@ static void amx_pack_a(const GemmSide *a, GemmRange m, int64_t k0, int64_t kk, u
     }
     for (int64_t i = 0; i < rows; i += AMX_ROWS)
         for (int64_t k = 0, nk; k < kk; k += nk) {
-            int64_t ni = gemm_min(AMX_ROWS, rows - i);
-            GemmRange   some = { m.lo + i, m.lo + i + ni };
+            int64_t   ni = int_min(AMX_ROWS, rows - i);
+            GemmRange some = { m.lo + i, m.lo + i + ni };
             nk = kk - k;
             const uint16_t *src = a->block(a, some, k0 + k, &nk, room, &ld);
-            uint16_t *to = dst + amx_tile_at(i, k, kk);
+            uint16_t       *to = dst + amx_tile_at(i, k, kk);
             for (int64_t r = 0; r < ni; r++)
                 amx_copy_row(to + r * AMX_K, AMX_TILE, src + r * ld, nk);
             for (int64_t r = ni; r < AMX_ROWS; r++)
@@ -136,25 +145,25 @@ static void amx_pack_b(const GemmSide *b, GemmRange n, int64_t k0, int64_t kk, u
     if (b->along_i) {
         for (int64_t k = 0; k < kk; k += AMX_K)
             for (int64_t i = 0; i < cols; i += GEMM_ROOM_I) {
-                int64_t nk = gemm_min(AMX_K, kk - k), ni = gemm_min(GEMM_ROOM_I, cols - i);
-                GemmRange   some = { n.lo + i, n.lo + i + ni };
+                int64_t         nk = int_min(AMX_K, kk - k), ni = int_min(GEMM_ROOM_I, cols - i);
+                GemmRange       some = { n.lo + i, n.lo + i + ni };
                 const uint16_t *src = b->block(b, some, k0 + k, &nk, room, &ld);
                 uint32_t       *to = dst + i / AMX_NR * panel + k / 2 * AMX_NR;
                 for (int64_t x = 0; x < ni; x += AMX_NR, to += panel, src += AMX_NR)
-                    amx_stage_pairs(to, AMX_NR, src, ld, nk, gemm_min(AMX_NR, ni - x));
+                    amx_stage_pairs(to, AMX_NR, src, ld, nk, int_min(AMX_NR, ni - x));
             }
         return;
     }
     for (int64_t i = 0; i < cols; i += AMX_NR, dst += panel)
         for (int64_t k = 0, nk; k < kk; k += nk) {
-            int64_t ni = gemm_min(AMX_NR, cols - i);
-            GemmRange   some = { n.lo + i, n.lo + i + ni };
+            int64_t   ni = int_min(AMX_NR, cols - i);
+            GemmRange some = { n.lo + i, n.lo + i + ni };
             nk = kk - k;
             const uint16_t *src = b->block(b, some, k0 + k, &nk, room, &ld);
             for (int64_t x = 0; x < nk; x += AMX_K) {
-                uint32_t  rows[AMX_NR * AMX_K / 2];      /* aligned, wherever src is */
+                uint32_t  rows[AMX_NR * AMX_K / 2]; /* aligned, wherever src is */
                 uint16_t *to = (uint16_t *)(void *)rows;
-                int64_t   have = gemm_min(AMX_K, nk - x);
+                int64_t   have = int_min(AMX_K, nk - x);
                 for (int64_t r = 0; r < ni; r++)
                     amx_copy_row(to + r * AMX_K, 0, src + r * ld + x, have);
                 for (int64_t r = ni; r < AMX_NR; r++)
@@ -171,19 +180,22 @@ void gemm_block_amx(const GemmPlan *p, const GemmSide *a, const GemmSide *b, con
     uint16_t *a_tiles = (uint16_t *)(void *)a_panels;
     uint32_t *b_block = (uint32_t *)(void *)b_panels;
     int64_t   k0 = k.lo;
-    do {                                     /* also for k = 0: the sums are zeros */
-        int64_t kk = gemm_min(p->kc, k.hi - k0), depth = align_up(kk, AMX_K);
+    do { /* also for k = 0: the sums are zeros */
+        int64_t kk = int_min(p->kc, k.hi - k0), depth = align_up(kk, AMX_K);
         if (!b_packed)
             amx_pack_b(b, n, k0, kk, b_block);
         for (int64_t i = m.lo; i < m.hi; i += p->mc) {
-            GemmRange rows = { i, gemm_min(i + p->mc, m.hi) };
+            GemmRange rows = { i, int_min(i + p->mc, m.hi) };
             amx_pack_a(a, rows, k0, kk, a_tiles);
             for (int64_t j = n.lo; j < n.hi; j += AMX_NR)
-                amx_product(&(AmxProduct){
-                    .a = a_tiles, .b = b_block + (j - n.lo) * depth / 2,
-                    .c = s->data + (i - s->row0) * s->ld + j - s->col0, .ldc = s->ld,
-                    .m = rows.hi - rows.lo, .n = gemm_min(AMX_NR, n.hi - j), .k = kk,
-                    .add = s->add || k0 > k.lo });
+                amx_product(&(AmxProduct){ .a = a_tiles,
+                                           .b = b_block + (j - n.lo) * depth / 2,
+                                           .c = s->data + (i - s->row0) * s->ld + j - s->col0,
+                                           .ldc = s->ld,
+                                           .m = rows.hi - rows.lo,
+                                           .n = int_min(AMX_NR, n.hi - j),
+                                           .k = kk,
+                                           .add = s->add || k0 > k.lo });
         }
         if (p->b_whole)
             b_block += align_up(n.hi - n.lo, AMX_NR) * depth / 2;

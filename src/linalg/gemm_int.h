@@ -7,34 +7,34 @@
 
 /* Where a job's kernels put their sums: C itself, or workspace. */
 typedef struct GemmSums {
-    float  *data;            /* element (row0, col0) of the product */
-    int64_t ld, row0, col0;
-    bool    padded;          /* vectors may be written beyond the last column */
-    bool    add;             /* the first block of k adds to what data holds */
-    float   alpha;
-    const void *bias;        /* added by the first block of k */
-    Type    type_bias;
+    float      *data; /* element (row0, col0) of the product */
+    int64_t     ld, row0, col0;
+    bool        padded; /* vectors may be written beyond the last column */
+    bool        add;    /* the first block of k adds to what data holds */
+    float       alpha;
+    const void *bias; /* added by the first block of k */
+    Type        type_bias;
 } GemmSums;
 
 /* Part i of n elements divided into equal parts, at multiples of unit. */
 static inline GemmRange gemm_part(int64_t n, int64_t parts, int64_t i, int64_t unit)
 {
     int64_t units = ceil_div(n, unit);
-    return (GemmRange){ gemm_min(units * i / parts * unit, n),
-                    gemm_min(units * (i + 1) / parts * unit, n) };
+    return (GemmRange){ int_min(units * i / parts * unit, n),
+                        int_min(units * (i + 1) / parts * unit, n) };
 }
 
 /* The largest of these parts. */
 static inline int64_t gemm_ceil_part(int64_t n, int64_t parts, int64_t unit)
 {
-    return gemm_min(ceil_div(ceil_div(n, unit), parts) * unit, n);
+    return int_min(ceil_div(ceil_div(n, unit), parts) * unit, n);
 }
 
 /* The size of the blocks that divide n evenly, about `max` at most, a multiple of unit. */
 static inline int64_t gemm_even(int64_t n, int64_t max, int64_t unit)
 {
-    int64_t blocks = gemm_max(ceil_div(n, max), 1);
-    return gemm_max(align_up(ceil_div(n, blocks), unit), unit);
+    int64_t blocks = int_max(ceil_div(n, max), 1);
+    return int_max(align_up(ceil_div(n, blocks), unit), unit);
 }
 
 /* Chooses the parts by the plan's shape and its cycles per product and per packed element. */

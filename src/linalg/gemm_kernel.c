@@ -12,7 +12,7 @@
 #endif
 
 #if defined __GNUC__ && !defined __clang__
-#pragma GCC diagnostic ignored "-Wpsabi"     /* vectors pass between inlined functions only */
+#pragma GCC diagnostic           ignored "-Wpsabi" /* vectors pass between inlined functions only */
 #endif
 
 typedef float Vec __attribute__((vector_size(4 * GEMM_LANES), aligned(4), may_alias));
@@ -29,9 +29,8 @@ static inline __attribute__((always_inline)) Vec kernel_madd(float a, Vec b, Vec
 
 /* in_place: rows of A are lda apart. Every third row has a pointer; the two rows after it are at
  * lda and 2*lda, which the addressing modes reach at no cost. */
-static inline __attribute__((always_inline)) void kernel_tile(const int rows, const int vectors,
-                                                              const bool in_place,
-                                                              const GemmTile *t)
+static inline __attribute__((always_inline)) void
+kernel_tile(const int rows, const int vectors, const bool in_place, const GemmTile *t)
 {
     enum { GROUPS = (GEMM_MR + 2) / 3 };
     Vec           sum[GEMM_MR][2];
@@ -46,7 +45,7 @@ static inline __attribute__((always_inline)) void kernel_tile(const int rows, co
         for (int v = 0; v < vectors; v++)
             sum[r][v] = (Vec){ 0 };
 #pragma GCC unroll 14
-    for (int r = 0; r < rows; r++)           /* prefetch C for the end */
+    for (int r = 0; r < rows; r++) /* prefetch C for the end */
 #pragma GCC unroll 2
         for (int v = 0; v < vectors; v++)
             __builtin_prefetch(t->c + r * t->ldc + v * GEMM_LANES, 1);
@@ -81,12 +80,12 @@ static inline __attribute__((always_inline)) void kernel_tile(const int rows, co
         }
 }
 
-#define KERNELS(rows)                                                                           \
-    static void kernel_##rows##_1(const GemmTile *t) { kernel_tile(rows, 1, false, t); }        \
-    static void kernel_##rows##_2(const GemmTile *t) { kernel_tile(rows, 2, false, t); }        \
-    static void in_place_##rows##_1(const GemmTile *t) { kernel_tile(rows, 1, true, t); }       \
+#define KERNELS(rows)                                                                              \
+    static void kernel_##rows##_1(const GemmTile *t) { kernel_tile(rows, 1, false, t); }           \
+    static void kernel_##rows##_2(const GemmTile *t) { kernel_tile(rows, 2, false, t); }           \
+    static void in_place_##rows##_1(const GemmTile *t) { kernel_tile(rows, 1, true, t); }          \
     static void in_place_##rows##_2(const GemmTile *t) { kernel_tile(rows, 2, true, t); }
-#define ENTRY(rows)                                                                             \
+#define ENTRY(rows)                                                                                \
     { kernel_##rows##_1, kernel_##rows##_2, in_place_##rows##_1, in_place_##rows##_2 },
 #define ROWS_4(X)  X(1) X(2) X(3) X(4)
 #define ROWS_6(X)  ROWS_4(X) X(5) X(6)
@@ -110,28 +109,29 @@ void gemm_kernel(int64_t rows, int vectors, const GemmTile *tile)
 /* A square of GEMM_LANES x GEMM_LANES floats, transposed in log2 steps (Eklundh 1972): step s swaps
  * the off-diagonal halves of every 2s x 2s block. */
 #ifdef __AVX512F__
-#define MASK_LO(s) LO(s,0), LO(s,1), LO(s,2), LO(s,3), LO(s,4), LO(s,5), LO(s,6), LO(s,7), \
-                   LO(s,8), LO(s,9), LO(s,10), LO(s,11), LO(s,12), LO(s,13), LO(s,14), LO(s,15)
-#define MASK_HI(s) HI(s,0), HI(s,1), HI(s,2), HI(s,3), HI(s,4), HI(s,5), HI(s,6), HI(s,7), \
-                   HI(s,8), HI(s,9), HI(s,10), HI(s,11), HI(s,12), HI(s,13), HI(s,14), HI(s,15)
+#define MASK_LO(s)                                                                                 \
+    LO(s, 0), LO(s, 1), LO(s, 2), LO(s, 3), LO(s, 4), LO(s, 5), LO(s, 6), LO(s, 7), LO(s, 8),      \
+        LO(s, 9), LO(s, 10), LO(s, 11), LO(s, 12), LO(s, 13), LO(s, 14), LO(s, 15)
+#define MASK_HI(s)                                                                                 \
+    HI(s, 0), HI(s, 1), HI(s, 2), HI(s, 3), HI(s, 4), HI(s, 5), HI(s, 6), HI(s, 7), HI(s, 8),      \
+        HI(s, 9), HI(s, 10), HI(s, 11), HI(s, 12), HI(s, 13), HI(s, 14), HI(s, 15)
 #elif defined __AVX__
-#define MASK_LO(s) LO(s,0), LO(s,1), LO(s,2), LO(s,3), LO(s,4), LO(s,5), LO(s,6), LO(s,7)
-#define MASK_HI(s) HI(s,0), HI(s,1), HI(s,2), HI(s,3), HI(s,4), HI(s,5), HI(s,6), HI(s,7)
+#define MASK_LO(s) LO(s, 0), LO(s, 1), LO(s, 2), LO(s, 3), LO(s, 4), LO(s, 5), LO(s, 6), LO(s, 7)
+#define MASK_HI(s) HI(s, 0), HI(s, 1), HI(s, 2), HI(s, 3), HI(s, 4), HI(s, 5), HI(s, 6), HI(s, 7)
 #else
-#define MASK_LO(s) LO(s,0), LO(s,1), LO(s,2), LO(s,3)
-#define MASK_HI(s) HI(s,0), HI(s,1), HI(s,2), HI(s,3)
+#define MASK_LO(s) LO(s, 0), LO(s, 1), LO(s, 2), LO(s, 3)
+#define MASK_HI(s) HI(s, 0), HI(s, 1), HI(s, 2), HI(s, 3)
 #endif
 #define LO(s, lane) ((lane) & (s) ? GEMM_LANES + (lane) - (s) : (lane))
 #define HI(s, lane) ((lane) & (s) ? GEMM_LANES + (lane) : (lane) + (s))
-#define TRANSPOSE_STEP(x, s)                                                    \
-    _Pragma("GCC unroll 16")                                                    \
-    for (int i = 0; i < GEMM_LANES; i++)                                        \
-        if (!(i & (s))) {                                                       \
-            Vec lo = __builtin_shufflevector(x[i], x[i + (s)], MASK_LO(s));     \
-            Vec hi = __builtin_shufflevector(x[i], x[i + (s)], MASK_HI(s));     \
-            x[i] = lo;                                                          \
-            x[i + (s)] = hi;                                                    \
-        }
+#define TRANSPOSE_STEP(x, s)                                                                       \
+    _Pragma("GCC unroll 16") for (int i = 0; i < GEMM_LANES; i++) if (!(i & (s)))                  \
+    {                                                                                              \
+        Vec lo = __builtin_shufflevector(x[i], x[i + (s)], MASK_LO(s));                            \
+        Vec hi = __builtin_shufflevector(x[i], x[i + (s)], MASK_HI(s));                            \
+        x[i] = lo;                                                                                 \
+        x[i + (s)] = hi;                                                                           \
+    }
 
 /* GEMM_LANES rows. Whole vectors are stored in the order of k: what one store writes too much, the
  * next overwrites. */
@@ -140,7 +140,7 @@ static inline void interleave_lanes(float *dst, int64_t width, const float *cons
     int64_t k = 0;
     while (k < n && n >= GEMM_LANES) {
         Vec x[GEMM_LANES];
-        k = gemm_min(k, n - GEMM_LANES);     /* the last square overlaps the one before */
+        k = int_min(k, n - GEMM_LANES); /* the last square overlaps the one before */
 #pragma GCC unroll 16
         for (int r = 0; r < GEMM_LANES; r++)
             x[r] = *(const Vec *)(rows[r] + k);
@@ -157,7 +157,7 @@ static inline void interleave_lanes(float *dst, int64_t width, const float *cons
             *(Vec *)(dst + (k + i) * width) = x[i];
         k += GEMM_LANES;
     }
-    int64_t filled = gemm_min(width, GEMM_LANES);
+    int64_t filled = int_min(width, GEMM_LANES);
     for (; k < n; k++)
         for (int64_t r = 0; r < filled; r++)
             dst[k * width + r] = rows[r][k];
@@ -167,7 +167,7 @@ void gemm_interleave(float *dst, int64_t width, const float *const rows[GEMM_NR]
                      int64_t n)
 {
     static const float zeros[GEMM_KC];
-    const float *all[GEMM_NR];
+    const float       *all[GEMM_NR];
     for (int64_t r = 0; r < GEMM_NR; r++)
         all[r] = r < count ? rows[r] : zeros;
     interleave_lanes(dst, width, all, n);
@@ -175,8 +175,8 @@ void gemm_interleave(float *dst, int64_t width, const float *const rows[GEMM_NR]
         interleave_lanes(dst + GEMM_LANES, width, all + GEMM_LANES, n);
 }
 
-void gemm_pack_along_k(const GemmSide *side, int64_t i0, int64_t count, int64_t width,
-                       int64_t k0, int64_t kk, float *dst)
+void gemm_pack_along_k(const GemmSide *side, int64_t i0, int64_t count, int64_t width, int64_t k0,
+                       int64_t kk, float *dst)
 {
     const float *rows[GEMM_NR];
     float        part[GEMM_NR][GEMM_KC];
@@ -185,8 +185,8 @@ void gemm_pack_along_k(const GemmSide *side, int64_t i0, int64_t count, int64_t 
     gemm_interleave(dst, width, rows, count, kk);
 }
 
-void gemm_pack_along_i(const GemmSide *side, int64_t i0, int64_t count, int64_t width,
-                       int64_t k0, int64_t kk, float *dst)
+void gemm_pack_along_i(const GemmSide *side, int64_t i0, int64_t count, int64_t width, int64_t k0,
+                       int64_t kk, float *dst)
 {
     int64_t at = k0 * side->ld + i0;
     if (side->type == F32 && count == GEMM_NR) {
@@ -210,6 +210,10 @@ void gemm_pack_along_i(const GemmSide *side, int64_t i0, int64_t count, int64_t 
 
 GemmSide gemm_matrix(bool along_i, Type type, const void *data, int64_t ld)
 {
-    return (GemmSide){ .pack = along_i ? gemm_pack_along_i : gemm_pack_along_k, .along_i = along_i,
-                       .block = gemm_block_matrix, .type = type, .data = data, .ld = ld };
+    return (GemmSide){ .pack = along_i ? gemm_pack_along_i : gemm_pack_along_k,
+                       .along_i = along_i,
+                       .block = gemm_block_matrix,
+                       .type = type,
+                       .data = data,
+                       .ld = ld };
 }

@@ -12,23 +12,30 @@ extern "C" {
 }
 
 template <class T> static __device__ __forceinline__ float wide(T x);
-template <> __device__ __forceinline__ float wide(float x) { return x; }
+template <> __device__ __forceinline__ float               wide(float x) { return x; }
 template <> __device__ __forceinline__ float wide(__nv_bfloat16 x) { return __bfloat162float(x); }
 template <> __device__ __forceinline__ float wide(__half x) { return __half2float(x); }
 template <class T> static __device__ __forceinline__ T narrow(float x);
-template <> __device__ __forceinline__ float narrow(float x) { return x; }
-template <> __device__ __forceinline__ __nv_bfloat16 narrow(float x)
+template <> __device__ __forceinline__ float           narrow(float x) { return x; }
+template <> __device__ __forceinline__ __nv_bfloat16   narrow(float x)
 {
     return __float2bfloat16_rn(x);
 }
 template <> __device__ __forceinline__ __half narrow(float x) { return __float2half_rn(x); }
 
-#define WITH_TYPE(type, T, ...)                                                        \
-    do {                                                                               \
-        if ((type) == F32)       { typedef float T; __VA_ARGS__ }                      \
-        else if ((type) == BF16) { typedef __nv_bfloat16 T; __VA_ARGS__ }              \
-        else                     { typedef __half T; __VA_ARGS__ }                     \
-        CUDA_TRY(cudaPeekAtLastError());                                               \
+#define WITH_TYPE(type, T, ...)                                                                    \
+    do {                                                                                           \
+        if ((type) == F32) {                                                                       \
+            typedef float T;                                                                       \
+            __VA_ARGS__                                                                            \
+        } else if ((type) == BF16) {                                                               \
+            typedef __nv_bfloat16 T;                                                               \
+            __VA_ARGS__                                                                            \
+        } else {                                                                                   \
+            typedef __half T;                                                                      \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+        CUDA_TRY(cudaPeekAtLastError());                                                           \
     } while (0)
 
 enum { THREADS = 256, MAX_BLOCKS = 132 * 32 };
@@ -39,7 +46,9 @@ static unsigned blocks_for(int64_t n)
     return (unsigned)(need < 1 ? 1 : need < MAX_BLOCKS ? need : MAX_BLOCKS);
 }
 
-template <class T> struct alignas(16) Im2colChunk { T at[16 / sizeof(T)]; };
+template <class T> struct alignas(16) Im2colChunk {
+    T at[16 / sizeof(T)];
+};
 
 /* A thread writes 16 bytes of a row, and the same columns of further rows, so that it divides by
  * the line length only once. A `line` is the taps along w and their channels, contiguous in x as in
@@ -47,14 +56,14 @@ template <class T> struct alignas(16) Im2colChunk { T at[16 / sizeof(T)]; };
  * so that a product may include them. */
 template <class T, bool WHOLE>
 static __global__ void im2col_kernel(Im2colDesc d, const T *x, unsigned first, unsigned rows,
-                                      int lanes, T *windows)
+                                     int lanes, T *windows)
 {
     cuda_begin();
     constexpr int V = 16 / (int)sizeof(T);
-    int chunks = (int)d.pitch / V, ci = (int)d.ci, line = (int)d.kernel[2] * ci;
-    int wide = (int)d.in[2] * ci, high = (int)d.in[1], deep = (int)d.in[0];
-    int lane = lanes > 1 ? (int)threadIdx.x / chunks : 0;
-    int chunk = (int)(blockIdx.y * THREADS + threadIdx.x) - lane * chunks;
+    int           chunks = (int)d.pitch / V, ci = (int)d.ci, line = (int)d.kernel[2] * ci;
+    int           wide = (int)d.in[2] * ci, high = (int)d.in[1], deep = (int)d.in[0];
+    int           lane = lanes > 1 ? (int)threadIdx.x / chunks : 0;
+    int           chunk = (int)(blockIdx.y * THREADS + threadIdx.x) - lane * chunks;
     if (lane >= lanes || chunk >= chunks)
         return;
     int tall = (int)d.kernel[1], tap_line = chunk * V / line, at = chunk * V - tap_line * line;
@@ -63,12 +72,12 @@ static __global__ void im2col_kernel(Im2colDesc d, const T *x, unsigned first, u
         unsigned up = (r + first) / (unsigned)d.out[2], ow = r + first - up * (unsigned)d.out[2];
         unsigned over = up / (unsigned)d.out[1], oh = up - over * (unsigned)d.out[1];
         unsigned image = over / (unsigned)d.out[0], od = over - image * (unsigned)d.out[0];
-        int q = ((int)ow * (int)d.stride[2] - (int)d.pad_lo[2]) * ci;
-        int h = (int)oh * (int)d.stride[1] - (int)d.pad_lo[1];
-        int z = (int)od * (int)d.stride[0] - (int)d.pad_lo[0];
+        int      q = ((int)ow * (int)d.stride[2] - (int)d.pad_lo[2]) * ci;
+        int      h = (int)oh * (int)d.stride[1] - (int)d.pad_lo[1];
+        int      z = (int)od * (int)d.stride[0] - (int)d.pad_lo[0];
         const T *from = x + (((int64_t)image * deep + z) * high + h) * wide + q;
         Im2colChunk<T> to = {};
-        int      a = at, i = kh, k = kd;
+        int            a = at, i = kh, k = kd;
 #pragma unroll
         for (int j = 0; j < (WHOLE ? 1 : V); j++) {
             const T *here = from + ((int64_t)k * high + i) * wide + a;
@@ -88,27 +97,54 @@ static __global__ void im2col_kernel(Im2colDesc d, const T *x, unsigned first, u
     }
 }
 
-extern "C" Err cuda_im2col(cudaStream_t stream, const Im2colDesc *d, Type type, const void *x,
-                            int64_t first, int64_t rows, void *windows)
+/* The same for dilated taps, or for the channels of one of several groups. */
+template <class T>
+static __global__ void im2col_taps_kernel(Im2colDesc d, const T *x, int64_t first, int64_t rows,
+                                          T *windows)
 {
+    cuda_begin();
+    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < rows * d.pitch;
+         i += (int64_t)gridDim.x * THREADS) {
+        int64_t row = i / d.pitch, at = i - row * d.pitch, tap = at / d.ci, c = at - tap * d.ci;
+        int64_t kw = tap % d.kernel[2], kh = tap / d.kernel[2] % d.kernel[1];
+        int64_t kd = tap / (d.kernel[2] * d.kernel[1]), rest = row + first;
+        int64_t w = rest % d.out[2] * d.stride[2] - d.pad_lo[2] + kw * d.dilation[2];
+        rest /= d.out[2];
+        int64_t h = rest % d.out[1] * d.stride[1] - d.pad_lo[1] + kh * d.dilation[1];
+        rest /= d.out[1];
+        int64_t z = rest % d.out[0] * d.stride[0] - d.pad_lo[0] + kd * d.dilation[0];
+        int64_t image = rest / d.out[0];
+        bool    in = kd < d.kernel[0] && w >= 0 && w < d.in[2] && h >= 0 && h < d.in[1] && z >= 0 &&
+                  z < d.in[0];
+        windows[i] = in ? x[(((image * d.in[0] + z) * d.in[1] + h) * d.in[2] + w) * d.pixel + c]
+                        : T(0.0f);
+    }
+}
+
+extern "C" Err cuda_im2col(cudaStream_t stream, const Im2colDesc *d, Type type, const void *x,
+                           int64_t first, int64_t rows, void *windows)
+{
+    if (d->pixel != d->ci || d->dilation[0] != 1 || d->dilation[1] != 1 || d->dilation[2] != 1) {
+        WITH_TYPE(type, T,
+                  cuda_launch(stream, im2col_taps_kernel<T>, blocks_for(rows * d->pitch), THREADS,
+                              0, *d, (const T *)x, first, rows, (T *)windows););
+        return OK;
+    }
     WITH_TYPE(type, T, {
         int  v = 16 / (int)sizeof(T), chunks = (int)d->pitch / v;
         int  lanes = chunks < THREADS ? THREADS / chunks : 1;
         bool whole = d->ci % v == 0 && (uintptr_t)x % 16 == 0;
-        dim3 grid(blocks_for(ceil_div(rows, lanes) * THREADS),
-                  (unsigned)ceil_div(chunks, THREADS));
-        cuda_launch(stream, whole ? im2col_kernel<T, true> : im2col_kernel<T, false>, grid,
-                    THREADS, 0, *d, (const T *)x, (unsigned)first, (unsigned)rows, lanes,
-                    (T *)windows);
+        dim3 grid(blocks_for(ceil_div(rows, lanes) * THREADS), (unsigned)ceil_div(chunks, THREADS));
+        cuda_launch(stream, whole ? im2col_kernel<T, true> : im2col_kernel<T, false>, grid, THREADS,
+                    0, *d, (const T *)x, (unsigned)first, (unsigned)rows, lanes, (T *)windows);
     });
     return OK;
 }
 
 /* One thread per element of dx: sums the taps that read it, in a fixed order. */
 template <class T>
-static __global__ void col2im_kernel(Im2colDesc d, T *dx, int64_t image, int axis,
-                                          int64_t from, int64_t to, const float *windows,
-                                          int64_t first, int64_t rows)
+static __global__ void col2im_kernel(Im2colDesc d, T *dx, int64_t image, int axis, int64_t from,
+                                     int64_t to, const float *windows, int64_t first, int64_t rows)
 {
     cuda_begin();
     int64_t z0 = axis == 0 ? from : 0, z1 = axis == 0 ? to : d.in[0];
@@ -122,15 +158,15 @@ static __global__ void col2im_kernel(Im2colDesc d, T *dx, int64_t image, int axi
         int64_t h = rest % (h1 - h0) + h0, z = rest / (h1 - h0) + z0;
         float   sum = 0;
         for (int64_t kd = 0; kd < d.kernel[0]; kd++) {
-            int64_t od = z + d.pad_lo[0] - kd;
+            int64_t od = z + d.pad_lo[0] - kd * d.dilation[0];
             if (od < 0 || od % d.stride[0] || (od /= d.stride[0]) >= d.out[0])
                 continue;
             for (int64_t kh = 0; kh < d.kernel[1]; kh++) {
-                int64_t oh = h + d.pad_lo[1] - kh;
+                int64_t oh = h + d.pad_lo[1] - kh * d.dilation[1];
                 if (oh < 0 || oh % d.stride[1] || (oh /= d.stride[1]) >= d.out[1])
                     continue;
                 for (int64_t kw = 0; kw < d.kernel[2]; kw++) {
-                    int64_t ow = w + d.pad_lo[2] - kw;
+                    int64_t ow = w + d.pad_lo[2] - kw * d.dilation[2];
                     if (ow < 0 || ow % d.stride[2] || (ow /= d.stride[2]) >= d.out[2])
                         continue;
                     int64_t row = (od * d.out[1] + oh) * d.out[2] + ow - first;
@@ -140,18 +176,18 @@ static __global__ void col2im_kernel(Im2colDesc d, T *dx, int64_t image, int axi
                 }
             }
         }
-        dx[(((image * d.in[0] + z) * d.in[1] + h) * d.in[2] + w) * d.ci + c] = narrow<T>(sum);
+        dx[(((image * d.in[0] + z) * d.in[1] + h) * d.in[2] + w) * d.pixel + c] = narrow<T>(sum);
     }
 }
 
 extern "C" Err cuda_col2im(cudaStream_t stream, const Im2colDesc *d, Type type, void *dx,
-                                int64_t image, int axis, int64_t from, int64_t to,
-                                const float *windows, int64_t first, int64_t rows)
+                           int64_t image, int axis, int64_t from, int64_t to, const float *windows,
+                           int64_t first, int64_t rows)
 {
     int64_t lines = axis == 0 ? (to - from) * d->in[1] : d->in[0] * (to - from);
     WITH_TYPE(type, T,
-              cuda_launch(stream, col2im_kernel<T>, blocks_for(lines * d->in[2] * d->ci),
-                          THREADS, 0, *d, (T *)dx, image, axis, from, to, windows, first, rows););
+              cuda_launch(stream, col2im_kernel<T>, blocks_for(lines * d->in[2] * d->ci), THREADS,
+                          0, *d, (T *)dx, image, axis, from, to, windows, first, rows););
     return OK;
 }
 
@@ -163,7 +199,7 @@ static __global__ void transpose_kernel(const T *from, int64_t rows, int64_t col
 {
     cuda_begin();
     __shared__ T tile[32][33];
-    int64_t c0 = (int64_t)blockIdx.x * 32, r0 = (int64_t)blockIdx.y * 32;
+    int64_t      c0 = (int64_t)blockIdx.x * 32, r0 = (int64_t)blockIdx.y * 32;
     for (int r = (int)threadIdx.y; r < 32; r += 8)
         if (r0 + r < rows && c0 + threadIdx.x < columns)
             tile[r][threadIdx.x] = from[(r0 + r) * columns + c0 + threadIdx.x];
@@ -252,7 +288,7 @@ extern "C" Err cuda_widen(cudaStream_t stream, Type type, const void *from, int6
 }
 
 static __global__ void sum_partials_kernel(const float *partials, int64_t n, int64_t count,
-                                        const float *before, float *y)
+                                           const float *before, float *y)
 {
     cuda_begin();
     for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < count;
@@ -280,15 +316,15 @@ static __global__ void pairs_weight_kernel(const __grid_constant__ PairsWeight d
     cuda_begin();
     PairsBlock b = d.block[blockIdx.y];
     uint16_t  *to = (uint16_t *)(room + d.at[blockIdx.y]);
-    int64_t first = blockIdx.x * (int64_t)THREADS + threadIdx.x,
+    int64_t    first = blockIdx.x * (int64_t)THREADS + threadIdx.x,
             stride = (int64_t)gridDim.x * THREADS;
-    int        width = (int)(d.transposed ? b.k : b.n), w_width = (int)(d.transposed ? d.k : d.n);
+    int width = (int)(d.transposed ? b.k : b.n), w_width = (int)(d.transposed ? d.k : d.n);
     /* 2-byte numbers of either type; 0 has no bits set */
     for (int64_t i = first; i < b.k * b.n; i += stride) {
         int     row = (int)(i / width), col = (int)(i - (int64_t)row * width);
         int64_t k = b.from_k + (d.transposed ? col : row),
                 n = b.from_n + (d.transposed ? row : col);
-        bool    second = k >= d.k;
+        bool second = k >= d.k;
         k -= second ? d.k : 0;
         n -= second ? d.n : 0;
         to[i] = n >= 0 && n < d.n ? w[(d.transposed ? n : k) * w_width + (d.transposed ? k : n)]

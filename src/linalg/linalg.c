@@ -20,23 +20,23 @@
  * stay zero: one primitive then serves all descriptions that mean the same. */
 typedef struct PrimKey {
     const Backend *backend;
-    int64_t     threads, is_conv;
-    int64_t     numbers[28];
+    int64_t        threads, is_conv;
+    int64_t        numbers[31];
 } PrimKey;
 
 typedef struct PrimEntry {
-    PrimKey         key;
+    PrimKey     key;
     const Prim *prim;
 } PrimEntry;
 
 static struct {
     pthread_mutex_t lock;
-    Pool   *pool;                /* lives as long as the process */
-    PrimEntry **slots;               /* open addressing; n_slots is a power of two */
-    size_t  n_slots, n_used;
-    bool    looked;
-    const Backend *dnnl;
-    char    why[512];
+    Pool           *pool;  /* lives as long as the process */
+    PrimEntry     **slots; /* open addressing; n_slots is a power of two */
+    size_t          n_slots, n_used;
+    bool            looked;
+    const Backend  *dnnl;
+    char            why[512];
 } state = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* --- the plugin --- */
@@ -44,7 +44,7 @@ static struct {
 static void linalg_find(void)
 {
     static const PluginHost host = { PLUGIN_FORM, fail, pool_alloc, pool_at_free };
-    void *lib = plugin_load(PLUGIN_FILE, state.why, sizeof state.why);
+    void                   *lib = plugin_load(PLUGIN_FILE, state.why, sizeof state.why);
     state.looked = true;
     if (!lib)
         return;
@@ -67,10 +67,7 @@ const Backend *backend_dnnl(void)
     return state.dnnl;
 }
 
-const char *backend_why(void)
-{
-    return backend_dnnl() ? "" : state.why;
-}
+const char *backend_why(void) { return backend_dnnl() ? "" : state.why; }
 
 /* --- the cache --- */
 
@@ -78,24 +75,42 @@ static void key_of_matmul(PrimKey *key, const MatmulDesc *d)
 {
     bool    many = d->batch > 1;
     int64_t numbers[] = {
-        d->batch, d->m, d->n, d->k, d->lda, d->ldb, d->ldc,
-        many ? d->stride_a : 0, many ? d->stride_b : 0, many ? d->stride_c : 0,
-        d->type_a, d->type_b, d->type_c, d->bias ? d->type_bias : 0,
-        d->trans_a, d->trans_b, d->bias, d->accumulate,
+        d->batch,
+        d->m,
+        d->n,
+        d->k,
+        d->lda,
+        d->ldb,
+        d->ldc,
+        many ? d->stride_a : 0,
+        many ? d->stride_b : 0,
+        many ? d->stride_c : 0,
+        d->type_a,
+        d->type_b,
+        d->type_c,
+        d->bias ? d->type_bias : 0,
+        d->trans_a,
+        d->trans_b,
+        d->bias,
+        d->accumulate,
     };
     memcpy(key->numbers, numbers, sizeof numbers);
 }
 
 static void key_of_conv(PrimKey *key, const ConvDesc *d)
 {
-    int64_t *at = key->numbers;
+    int64_t             *at = key->numbers;
     const int64_t *const axes[] = { d->in, d->out, d->kernel, d->stride, d->pad_lo, d->pad_hi };
-    int64_t numbers[] = { d->kind, d->n, d->ci, d->co, d->type_x, d->type_w, d->type_y, d->bias,
-                          d->bias ? d->type_bias : 0 };
+    int64_t              numbers[] = { d->kind,   d->n,      d->ci,
+                                       d->co,     d->type_x, d->type_w,
+                                       d->type_y, d->bias,   d->bias ? d->type_bias : 0 };
     memcpy(at, numbers, sizeof numbers);
     at += sizeof numbers / sizeof *numbers;
     for (int i = 0; i < 6; i++, at += 3)
         memcpy(at, axes[i], 3 * sizeof *at);
+    for (int i = 0; i < 3; i++)
+        *at++ = conv_dilation(d, i);
+    *at++ = conv_groups(d);
 }
 
 static size_t key_hash(const PrimKey *key)
@@ -114,7 +129,7 @@ static PrimEntry **slot_find(PrimEntry **slots, size_t n_slots, const PrimKey *k
 
 static void slots_grow(void)
 {
-    size_t  n = state.n_slots ? 2 * state.n_slots : 256;
+    size_t      n = state.n_slots ? 2 * state.n_slots : 256;
     PrimEntry **slots = NEWN(state.pool, PrimEntry *, n);
     for (size_t i = 0; i < state.n_slots; i++)
         if (state.slots[i])
@@ -154,7 +169,7 @@ static Err linalg_get(const Backend *preferred, bool bf16, const void *desc, Pri
     key->backend = preferred && (preferred->bf16_pays || !bf16) ? preferred : backend_builtin();
     pthread_mutex_lock(&state.lock);
     PrimEntry **slot = linalg_slot(key);
-    Err     err = OK;
+    Err         err = OK;
     if (!*slot) {
         Prim *prim = NULL;
         err = linalg_make(key->backend, desc, key, &prim);
@@ -199,7 +214,8 @@ Err linalg_conv(const Backend *preferred, const ConvDesc *desc, int threads, con
     key.is_conv = 1;
     key_of_conv(&key, desc);
     if (preferred && !preferred->alone && preferred != backend_lean() &&
-        (conv_thin_fits(desc, threads) || conv_wino_fits(desc, threads) || builtin_pays_conv(desc)))
+        (conv_depth_pays(desc) || conv_thin_fits(desc, threads) || conv_wino_fits(desc, threads) ||
+         builtin_pays_conv(desc)))
         preferred = backend_builtin();
     bool bf16 = desc->type_w == BF16 || desc->type_y == BF16;
     if (bf16 && preferred && !preferred->alone && !preferred->bf16_pays && conv_widen_fits(desc)) {

@@ -15,9 +15,9 @@
 
 typedef struct NarrowConv {
     ConvDesc desc;
-    int      deep;               /* taps times input channels */
-    int      rows, tiles;        /* positions of y, and tiles of them */
-    int      blocks;             /* that share the tiles */
+    int      deep;        /* taps times input channels */
+    int      rows, tiles; /* positions of y, and tiles of them */
+    int      blocks;      /* that share the tiles */
 } NarrowConv;
 
 /* false: this convolution needs another method */

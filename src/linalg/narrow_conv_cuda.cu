@@ -29,21 +29,23 @@ static __device__ __forceinline__ uint32_t shared_at(const void *p)
 static __device__ __forceinline__ void load4(uint32_t (&r)[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_at(row)));
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_at(row)));
 }
 static __device__ __forceinline__ void load4_transposed(uint32_t (&r)[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_at(row)));
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_at(row)));
 }
-#define PRODUCT_OF(type, kind)                                                                 \
-    static __device__ __forceinline__ void product(float (&c)[4], const uint32_t (&a)[4],      \
-                                                   uint32_t b0, uint32_t b1, type)             \
-    {                                                                                          \
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." kind "." kind ".f32 "            \
-                     "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"         \
-                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                          \
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));          \
+#define PRODUCT_OF(type, kind)                                                                     \
+    static __device__ __forceinline__ void product(float(&c)[4], const uint32_t(&a)[4],            \
+                                                   uint32_t b0, uint32_t b1, type)                 \
+    {                                                                                              \
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." kind "." kind ".f32 "                \
+                     "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"             \
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                              \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));              \
     }
 PRODUCT_OF(__nv_bfloat16, "bf16")
 PRODUCT_OF(__half, "f16")
@@ -72,10 +74,10 @@ static __device__ __forceinline__ void im2col_tile(const NarrowJob &job, const u
     unsigned up = (unsigned)row / (unsigned)job.out[2], ow = row - up * job.out[2];
     unsigned over = up / (unsigned)job.out[1], oh = up - over * job.out[1];
     unsigned image = over / (unsigned)job.out[0], od = over - image * job.out[0];
-    int q = ((int)ow * job.stride[2] - job.pad[2]) * job.ci;
-    int h = (int)oh * job.stride[1] - job.pad[1], z = (int)od * job.stride[0] - job.pad[0];
+    int      q = ((int)ow * job.stride[2] - job.pad[2]) * job.ci;
+    int      h = (int)oh * job.stride[1] - job.pad[1], z = (int)od * job.stride[0] - job.pad[0];
     const uint16_t *from = x + (((int64_t)image * job.in[0] + z) * job.in[1] + h) * wide + q;
-    int taps = (job.deep + 15) / 16 * 8, k = half * taps;    /* this thread's elements begin at k */
+    int taps = (job.deep + 15) / 16 * 8, k = half * taps; /* this thread's elements begin at k */
     int i = k / line, a = k - i * line, d = i / job.kernel[1];
     i -= d * job.kernel[1];
     for (int end = k + taps; k < end; k += 8) {
@@ -113,19 +115,17 @@ static __device__ __forceinline__ void rows_get(const uint16_t *from, int first,
 
 static __device__ __forceinline__ float bias_at(const NarrowJob &job, const void *bias, int i)
 {
-    return !bias                    ? 0
-           : job.bias_type == F32   ? ((const float *)bias)[i]
-           : job.bias_type == BF16  ? __bfloat162float(((const __nv_bfloat16 *)bias)[i])
-                                    : __half2float(((const __half *)bias)[i]);
+    return !bias                   ? 0
+           : job.bias_type == F32  ? ((const float *)bias)[i]
+           : job.bias_type == BF16 ? __bfloat162float(((const __nv_bfloat16 *)bias)[i])
+                                   : __half2float(((const __half *)bias)[i]);
 }
 
 /* A warp computes 16 positions by the block's WIDE output channels. */
 template <class T>
-static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) forward_kernel(NarrowJob job,
-                                                                       const uint16_t *x,
-                                                                       const uint16_t *w,
-                                                                       const void *bias,
-                                                                       uint16_t *y)
+static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
+    forward_kernel(NarrowJob job, const uint16_t *x, const uint16_t *w, const void *bias,
+                   uint16_t *y)
 {
     cuda_begin();
     __shared__ alignas(16) uint16_t a[ROWS][PITCH], b[MAX_DEEP][PITCH];
@@ -155,13 +155,13 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) forward_kernel(
                 product(c[2 * n + 1], left, right[2], right[3], T());
             }
         }
-        __syncwarp();                        /* this warp's rows of y replace its rows of windows */
+        __syncwarp(); /* this warp's rows of y replace its rows of windows */
 #pragma unroll
         for (int n = 0; n < WIDE / 8; n++)
 #pragma unroll
             for (int half = 0; half < 2; half++)
-                *(uint32_t *)&a[first_row + lane / 4 + half * 8][n * 8 + lane % 4 * 2] =
-                    narrow2(c[n][2 * half] + add[n][0], c[n][2 * half + 1] + add[n][1], T());
+                *(uint32_t *)&a[first_row + lane / 4 + half * 8][n * 8 + lane % 4 * 2] = narrow2(
+                    c[n][2 * half] + add[n][0], c[n][2 * half + 1] + add[n][1], T());
         __syncwarp();
         for (int i = lane; i < 16 * (WIDE / 8); i += 32) {
             int r = first_row + i / (WIDE / 8), at = i % (WIDE / 8) * 8, row = tile * ROWS + r;
@@ -174,17 +174,15 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) forward_kernel(
 
 /* Rows of dw are taps and input channels: a warp computes 32 of them by 16 output channels. */
 template <class T>
-static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) weights_kernel(NarrowJob job,
-                                                                       const uint16_t *x,
-                                                                       const uint16_t *dy,
-                                                                       float *partials)
+static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
+    weights_kernel(NarrowJob job, const uint16_t *x, const uint16_t *dy, float *partials)
 {
     cuda_begin();
     __shared__ alignas(16) uint16_t a[ROWS][PITCH], b[ROWS][PITCH];
-    int   warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    int                             warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     int   column = (int)blockIdx.y * WIDE, m0 = warp % 2 * 32, n0 = warp / 2 * 16;
     float c[2][2][4] = {};
-    for (int i = (int)threadIdx.x; i < ROWS * PITCH / 8; i += THREADS)   /* after the last tap */
+    for (int i = (int)threadIdx.x; i < ROWS * PITCH / 8; i += THREADS) /* after the last tap */
         ((uint4 *)a)[i] = make_uint4(0, 0, 0, 0);
     __syncthreads();
     for (int tile = (int)blockIdx.x; tile < job.tiles; tile += (int)gridDim.x) {
@@ -216,8 +214,8 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) weights_kernel(
                 int row = m0 + m * 16 + lane / 4 + half * 8;
                 int at = column + n0 + n * 8 + lane % 4 * 2;
                 if (row < job.deep && at < job.co)
-                    *(float2 *)(out + row * job.co + at) =
-                        make_float2(c[m][n][2 * half], c[m][n][2 * half + 1]);
+                    *(float2 *)(out + row * job.co + at) = make_float2(c[m][n][2 * half],
+                                                                       c[m][n][2 * half + 1]);
             }
 }
 
@@ -228,9 +226,9 @@ static __global__ void __launch_bounds__(THREADS)
 {
     cuda_begin();
     __shared__ float sums[8][32];
-    int   lane = (int)threadIdx.x % 32, share = (int)threadIdx.x / 32;
-    int   i = (int)blockIdx.x * 32 + lane;
-    float sum = 0;
+    int              lane = (int)threadIdx.x % 32, share = (int)threadIdx.x / 32;
+    int              i = (int)blockIdx.x * 32 + lane;
+    float            sum = 0;
 #pragma unroll 8
     for (int p = share; p < n && i < count; p += 8)
         sum += partials[(int64_t)p * count + i];
@@ -290,8 +288,12 @@ extern "C" Err narrow_conv_run(const CudaHandle *handle, const NarrowConv *conv,
                                void *y, const void *bias, const float *before, void *workspace)
 {
     const ConvDesc *c = &conv->desc;
-    NarrowJob job = { .ci = (int)c->ci, .co = (int)c->co, .deep = conv->deep, .rows = conv->rows,
-                      .tiles = conv->tiles, .bias_type = c->type_bias };
+    NarrowJob       job = { .ci = (int)c->ci,
+                            .co = (int)c->co,
+                            .deep = conv->deep,
+                            .rows = conv->rows,
+                            .tiles = conv->tiles,
+                            .bias_type = c->type_bias };
     for (int i = 0; i < 3; i++) {
         job.in[i] = (int)c->in[i], job.out[i] = (int)c->out[i], job.kernel[i] = (int)c->kernel[i];
         job.stride[i] = (int)c->stride[i], job.pad[i] = (int)c->pad_lo[i];

@@ -13,10 +13,10 @@
 #include <string.h>
 
 struct CudnnConv {
-    const CudaHandle         *handle;
-    cudnnBackendDescriptor_t  plan, pack;
-    size_t                    workspace;
-    char                      name[32];
+    const CudaHandle        *handle;
+    cudnnBackendDescriptor_t plan, pack;
+    size_t                   workspace;
+    char                     name[32];
 };
 
 typedef cudnnBackendDescriptor_t Desc;
@@ -24,7 +24,7 @@ typedef cudnnBackendDescriptor_t Desc;
 enum { MAX_DESCS = 160, MAX_CONFIGS = 24, X_ID = 1, W_ID = 2, Y_ID = 3 };
 #define MAX_WORKSPACE ((int64_t)256 << 20)
 
-typedef struct Descs {               /* descriptors to destroy once the plan is made */
+typedef struct Descs { /* descriptors to destroy once the plan is made */
     Desc at[MAX_DESCS];
     int  n;
 } Descs;
@@ -70,8 +70,8 @@ static Err tensor_desc(Descs *all, int64_t id, Type type, int64_t n, int64_t c,
                        const int64_t *spatial, int axes, Desc *out)
 {
     cudnnDataType_t dtype = dnn_type(type);
-    int64_t align = 16, dims[5] = { n, c }, strides[5];
-    int64_t step = c;
+    int64_t         align = 16, dims[5] = { n, c }, strides[5];
+    int64_t         step = c;
     for (int i = axes - 1; i >= 0; i--) {
         dims[2 + i] = spatial[i];
         strides[2 + i] = step;
@@ -119,15 +119,19 @@ static const struct {
 
 static Err conv_graph(Descs *all, const CudaHandle *handle, const ConvDesc *c, Desc *graph)
 {
-    Desc    x, w, y, conv, op;
-    int     lead = c->in[0] == 1 && c->kernel[0] == 1, axes = 3 - lead;
-    int64_t one[3] = { 1, 1, 1 }, n_axes = axes;
-    float   alpha = 1, beta = 0;
+    Desc                   x, w, y, conv, op;
+    int                    lead = c->in[0] == 1 && c->kernel[0] == 1, axes = 3 - lead;
+    int64_t                dilation[3], n_axes = axes;
+    float                  alpha = 1, beta = 0;
     cudnnDataType_t        sum = CUDNN_DATA_FLOAT;
     cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
 
+    for (int i = 0; i < axes; i++)
+        dilation[i] = conv_dilation(c, i + lead);
     TRY(tensor_desc(all, X_ID, c->type_x, c->n, c->ci, c->in + lead, axes, &x));
-    TRY(tensor_desc(all, W_ID, c->type_w, c->co, c->ci, c->kernel + lead, axes, &w));
+    /* cuDNN takes the number of groups from the channels of x and w. */
+    TRY(tensor_desc(all, W_ID, c->type_w, c->co, c->ci / conv_groups(c), c->kernel + lead, axes,
+                    &w));
     TRY(tensor_desc(all, Y_ID, c->type_y, c->n, c->co, c->out + lead, axes, &y));
     TRY(desc_new(all, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, &conv));
     TRY(desc_set(conv, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &n_axes));
@@ -137,7 +141,7 @@ static Err conv_graph(Descs *all, const CudaHandle *handle, const ConvDesc *c, D
                  c->pad_lo + lead));
     TRY(desc_set(conv, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, axes,
                  c->pad_hi + lead));
-    TRY(desc_set(conv, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, axes, one));
+    TRY(desc_set(conv, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, axes, dilation));
     TRY(desc_set(conv, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, axes,
                  c->stride + lead));
     DNN_TRY(cudnnBackendFinalize(conv));
@@ -162,12 +166,12 @@ static Err conv_graph(Descs *all, const CudaHandle *handle, const ConvDesc *c, D
 
 /* Is the engine deterministic, and does it round no fp32 factors unless tf32 was asked for? */
 static Err engine_fits(const CudaHandle *handle, const ConvDesc *c, Desc config, bool *fits,
-                          int64_t *index)
+                       int64_t *index)
 {
-    Desc                 engine;
+    Desc                        engine;
     cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
-    int64_t              n = 0;
-    bool                 fp32 = c->type_x == F32 && c->type_y == F32 && !handle->tf32;
+    int64_t                     n = 0;
+    bool                        fp32 = c->type_x == F32 && c->type_y == F32 && !handle->tf32;
     DNN_TRY(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine));
     cudnnStatus_t status = cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
                                                     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine);
@@ -261,7 +265,7 @@ Err cudnn_conv_new(Pool *pool, const CudaHandle *handle, const ConvDesc *c, Cudn
     Desc       graph;
     if (!handle->cudnn && !handle->described)
         return fail(E_DEVICE, "cuDNN needs a GPU or the description of one");
-    for (int i = 0; i < 3; i++)  /* 9.19 gave wrong weight gradients, without an error (H200) */
+    for (int i = 0; i < 3; i++) /* 9.19 gave wrong weight gradients, without an error (H200) */
         if (c->pad_lo[i] != c->pad_hi[i])
             return fail(E_DEVICE, "cuDNN is not used for uneven padding");
     conv->handle = handle;
@@ -278,7 +282,7 @@ Err cudnn_conv_new(Pool *pool, const CudaHandle *handle, const ConvDesc *c, Cudn
     return OK;
 }
 
-size_t cudnn_conv_workspace(const CudnnConv *conv) { return conv->workspace; }
+size_t      cudnn_conv_workspace(const CudnnConv *conv) { return conv->workspace; }
 const char *cudnn_conv_name(const CudnnConv *conv) { return conv->name; }
 
 Err cudnn_conv_run(const CudnnConv *conv, void *x, void *w, void *y, void *workspace)

@@ -11,16 +11,16 @@
 #include "linalg/linalg.h"
 #include "device/cuda.h"
 
-const Backend *cuda_backend(const CudaHandle *handle);     /* blaslt NULL: only to plan */
+const Backend *cuda_backend(const CudaHandle *handle); /* blaslt NULL: only to plan */
 /* cuBLASLt and cuDNN: make their handles, prepare to plan for a described GPU, give their
  * versions. */
-Err         cuda_libraries_open(CudaHandle *handle);
-Err         cuda_libraries_describe(CudaHandle *handle, const char *json);
-const char *cuda_libraries_versions(void);
+Err            cuda_libraries_open(CudaHandle *handle);
+Err            cuda_libraries_describe(CudaHandle *handle, const char *json);
+const char    *cuda_libraries_versions(void);
 
 /* A prepared product (plugin_cuda_matmul.c). */
 typedef struct CudaMatmul CudaMatmul;
-size_t cuda_matmul_workspace(const MatmulDesc *desc);
+size_t                    cuda_matmul_workspace(const MatmulDesc *desc);
 Err cuda_matmul_new(Pool *pool, const CudaHandle *handle, const MatmulDesc *desc,
                     CudaMatmul **matmul);
 /* before: what an accumulating product adds to; NULL: c */
@@ -30,26 +30,28 @@ Err cuda_matmul_run(const CudaMatmul *matmul, const void *a, const void *b, cons
 /* The same for widths that are 4 more than a multiple of 8, where it is faster
  * (plugin_cuda_pairs.c). */
 typedef struct CudaPairs CudaPairs;
-bool   cuda_pairs_pay(const MatmulDesc *desc);
-size_t cuda_pairs_workspace(const MatmulDesc *desc);
+bool                     cuda_pairs_pay(const MatmulDesc *desc);
+size_t                   cuda_pairs_workspace(const MatmulDesc *desc);
 Err cuda_pairs_new(Pool *pool, const CudaHandle *handle, const MatmulDesc *desc, CudaPairs **pairs);
 Err cuda_pairs_run(const CudaPairs *pairs, const void *a, const void *b, const void *bias,
                    const void *before, void *c, void *workspace);
 
-/* A convolution by cuDNN; E_DEVICE if it has no suitable engine. Weights are (O, KD, KH, KW, I). */
+/* A convolution by cuDNN; E_DEVICE if it has no suitable engine. Weights are (O, KD, KH, KW,
+ * I/groups). */
 typedef struct CudnnConv CudnnConv;
-Err    cudnn_describe(const char *json, void **described);   /* json: of a GPU, by cuDNN */
+Err    cudnn_describe(const char *json, void **described); /* json: of a GPU, by cuDNN */
 Err    cudnn_conv_new(Pool *pool, const CudaHandle *handle, const ConvDesc *desc, CudnnConv **conv);
 size_t cudnn_conv_workspace(const CudnnConv *conv);
 const char *cudnn_conv_name(const CudnnConv *conv);
-Err    cudnn_conv_run(const CudnnConv *conv, void *x, void *w, void *y, void *workspace);
+Err         cudnn_conv_run(const CudnnConv *conv, void *x, void *w, void *y, void *workspace);
 
 /* im2col_cuda.cu: kernels around them. A row of unfolded windows holds the taps and channels that
  * one output position (n, d, h, w) reads; rows are counted from position `first`. */
 typedef struct Im2colDesc {
-    int64_t ci;
-    int64_t in[3], out[3], kernel[3], stride[3], pad_lo[3];
-    int64_t pitch;               /* elements from one row of windows to the next */
+    int64_t ci;    /* channels of a window: those of one group */
+    int64_t pixel; /* elements from one position of x to the next */
+    int64_t in[3], out[3], kernel[3], stride[3], pad_lo[3], dilation[3];
+    int64_t pitch; /* elements from one row of windows to the next */
 } Im2colDesc;
 
 Err cuda_im2col(cudaStream_t stream, const Im2colDesc *d, Type type, const void *x, int64_t first,
@@ -80,11 +82,11 @@ typedef struct PairsBlock {
     int64_t from_k, k, from_n, n;
 } PairsBlock;
 typedef struct PairsWeight {
-    int64_t    k, n, bias_bytes;             /* bias_bytes: of one number; 0: no bias */
+    int64_t    k, n, bias_bytes; /* bias_bytes: of one number; 0: no bias */
     bool       transposed;
     int        n_blocks;
     PairsBlock block[3];
-    size_t     at[3], bias_at[3];            /* bytes into `to` */
+    size_t     at[3], bias_at[3]; /* bytes into `to` */
 } PairsWeight;
 Err cuda_pairs_weight(cudaStream_t stream, const PairsWeight *d, const void *w, const void *bias,
                       char *to);

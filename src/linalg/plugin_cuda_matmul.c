@@ -11,26 +11,26 @@
 
 #include <cublasLt.h>
 
-typedef struct Product {         /* one call of the library */
-    MatmulDesc              desc;
-    cublasLtMatmulDesc_t    op;
-    cublasLtMatrixLayout_t  a, b, c;             /* a is B of the desc, b its A */
-    cublasLtMatmulAlgo_t    aligned, loose;
-    size_t                  workspace;
+typedef struct Product { /* one call of the library */
+    MatmulDesc             desc;
+    cublasLtMatmulDesc_t   op;
+    cublasLtMatrixLayout_t a, b, c; /* a is B of the desc, b its A */
+    cublasLtMatmulAlgo_t   aligned, loose;
+    size_t                 workspace;
 } Product;
 
 struct CudaMatmul {
     const CudaHandle *handle;
     MatmulDesc        desc;
-    CudaPairs        *pairs;                     /* computed by these instead, or NULL */
-    Product           main, tail;                /* tail: the rest of a split-K sum */
+    CudaPairs        *pairs;      /* computed by these instead, or NULL */
+    Product           main, tail; /* tail: the rest of a split-K sum */
     /* split-K: partial sums of `depth` terms each; 1: not split */
     int64_t           splits, depth;
-    size_t            widened;                   /* bytes of the factor converted to fp32 */
-    bool              bias_after;                /* the library cannot add a bias of this type */
+    size_t            widened;    /* bytes of the factor converted to fp32 */
+    bool              bias_after; /* the library cannot add a bias of this type */
 };
 
-enum { ALIGNED = 16, WORKSPACE_ALIGN = 256 };            /* bytes */
+enum { ALIGNED = 16, WORKSPACE_ALIGN = 256 }; /* bytes */
 
 #define LT_TRY(call)                                                                               \
     do {                                                                                           \
@@ -104,7 +104,7 @@ static size_t partial_bytes(const MatmulDesc *d, int64_t splits)
 
 size_t cuda_matmul_workspace(const MatmulDesc *d)
 {
-    int64_t    splits = matmul_splits(d);
+    int64_t splits = matmul_splits(d);
     if (cuda_pairs_pay(d))
         return cuda_pairs_workspace(d);
     MatmulDesc split = splits > 1 ? split_desc(d, splits, split_depth(d, splits)) : *d;
@@ -131,7 +131,7 @@ static Err lt_algo(const CudaHandle *handle, const Product *m, uint32_t align,
 {
     cublasLtMatmulPreference_t      pref;
     cublasLtMatmulHeuristicResult_t found;
-    int      n = 0;
+    int                             n = 0;
     uint32_t sums = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
     uint64_t workspace = m->workspace;
     LT_TRY(cublasLtMatmulPreferenceCreate(&pref));
@@ -141,7 +141,8 @@ static Err lt_algo(const CudaHandle *handle, const Product *m, uint32_t align,
                                                 &sums, sizeof sums));
     const cublasLtMatmulPreferenceAttributes_t aligns[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES };
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES
+    };
     for (int i = 0; i < 4; i++)
         LT_TRY(cublasLtMatmulPreferenceSetAttribute(pref, aligns[i], &align, sizeof align));
     cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle->blaslt, m->op, m->a, m->b, m->c,
@@ -233,10 +234,9 @@ static Err product_run(const CudaHandle *handle, const Product *m, const void *a
     if (m->desc.bias)
         LT_TRY(cublasLtMatmulDescSetAttribute(m->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
                                               sizeof bias));
-    LT_TRY(cublasLtMatmul(handle->blaslt, m->op, &alpha, b, m->a, a, m->b, &beta,
-                          before ? before : c, m->c, c, m->c,
-                          places % ALIGNED == 0 ? &m->aligned : &m->loose, workspace, m->workspace,
-                          handle->stream));
+    LT_TRY(cublasLtMatmul(
+        handle->blaslt, m->op, &alpha, b, m->a, a, m->b, &beta, before ? before : c, m->c, c, m->c,
+        places % ALIGNED == 0 ? &m->aligned : &m->loose, workspace, m->workspace, handle->stream));
     return OK;
 }
 
@@ -255,8 +255,8 @@ Err cuda_matmul_run(const CudaMatmul *m, const void *a, const void *b, const voi
         return cuda_pairs_run(m->pairs, a, b, bias, before, c, workspace);
     if (m->widened) {
         const void **narrow = d->type_a == F32 ? &b : &a;
-        int64_t count = d->type_a == F32 ? (d->trans_b ? d->n : d->k) * d->ldb
-                                         : (d->trans_a ? d->k : d->m) * d->lda;
+        int64_t      count = d->type_a == F32 ? (d->trans_b ? d->n : d->k) * d->ldb
+                                              : (d->trans_a ? d->k : d->m) * d->lda;
         TRY(cuda_widen(stream, d->type_a == F32 ? d->type_b : d->type_a, *narrow, count, widened));
         *narrow = widened;
     }

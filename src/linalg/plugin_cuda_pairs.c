@@ -22,15 +22,15 @@ enum { LEFT, RIGHT, MIDDLE, PRODUCTS };
 struct CudaPairs {
     const CudaHandle *handle;
     MatmulDesc        desc;
-    bool              gradient;  /* of a weight: the sum runs over the rows of both factors */
+    bool              gradient; /* of a weight: the sum runs over the rows of both factors */
     PairsWeight       weight;
-    CudaMatmul       *product[PRODUCTS];           /* NULL: none; a gradient has LEFT only */
-    size_t            library;               /* workspace of the products, bytes */
+    CudaMatmul       *product[PRODUCTS]; /* NULL: none; a gradient has LEFT only */
+    size_t            library;           /* workspace of the products, bytes */
 };
 
 enum { UNIT = 8 };
 
-static int64_t over(int64_t width) { return width % UNIT; }     /* 4 or 0 */
+static int64_t over(int64_t width) { return width % UNIT; } /* 4 or 0 */
 
 static size_t align(size_t bytes) { return align_bytes(bytes, 256); }
 
@@ -126,7 +126,7 @@ static size_t weight_place(const MatmulDesc *d, PairsWeight *w)
     return at;
 }
 
-static size_t gradient_bytes(const MatmulDesc *d)        /* of even or odd rows */
+static size_t gradient_bytes(const MatmulDesc *d) /* of even or odd rows */
 {
     return align((size_t)((d->m + over(d->m)) * (d->n + over(d->n))) * sizeof(float));
 }
@@ -159,8 +159,8 @@ static Err gradient_run(const CudaPairs *pairs, const char *a, const char *b, co
                         float *c, char *workspace)
 {
     const MatmulDesc *d = &pairs->desc;
-    int64_t over_m = over(d->m), over_n = over(d->n);
-    char   *even = workspace + pairs->library, *odd = even + gradient_bytes(d);
+    int64_t           over_m = over(d->m), over_n = over(d->n);
+    char             *even = workspace + pairs->library, *odd = even + gradient_bytes(d);
     TRY(cuda_matmul_run(pairs->product[LEFT], a, b, NULL, NULL, even, workspace));
     TRY(cuda_matmul_run(pairs->product[LEFT], a + 2 * (d->m - over_m), b + 2 * (d->n - over_n),
                         NULL, NULL, odd, workspace));

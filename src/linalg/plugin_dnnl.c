@@ -32,15 +32,19 @@ static PluginHost    host;
 static dnnl_engine_t engine;
 static dnnl_stream_t stream;
 
-#define DNNL_TRY(call) do { dnnl_status_t status_ = (call); if (status_ != dnnl_success) \
-    return host.fail(E_DEVICE, "oneDNN: %s: status %d", #call, (int)status_); } while (0)
+#define DNNL_TRY(call)                                                                             \
+    do {                                                                                           \
+        dnnl_status_t status_ = (call);                                                            \
+        if (status_ != dnnl_success)                                                               \
+            return host.fail(E_DEVICE, "oneDNN: %s: status %d", #call, (int)status_);              \
+    } while (0)
 
-enum { WIDE = 256 };                 /* positions in a row, see dnnl_refused */
+enum { WIDE = 256 }; /* positions in a row, see dnnl_refused */
 
-typedef struct DnnlStep {                /* one primitive with its arguments */
+typedef struct DnnlStep { /* one primitive with its arguments */
     dnnl_primitive_t prim;
     dnnl_memory_t    workspace;
-    size_t           workspace_at;     /* offset in the caller's workspace */
+    size_t           workspace_at; /* offset in the caller's workspace */
     dnnl_exec_arg_t  args[6];
     int              n_args;
 } DnnlStep;
@@ -49,17 +53,18 @@ typedef struct DnnlPrim {
     Prim          head;
     int           threads;
     char          impl[64];
-    DnnlStep      main, reorder;     /* reorder: weights from our layout to the wanted, or back */
+    DnnlStep      main, reorder; /* reorder: weights from our layout to the wanted, or back */
     bool          reorder_before, reorder_after;
-    dnnl_memory_t a, b, c, bias;     /* the caller's tensors, in our layouts */
-    dnnl_memory_t reordered;            /* weights in the wanted layout, at offset 0 of workspace */
+    dnnl_memory_t a, b, c, bias; /* the caller's tensors, in our layouts */
+    dnnl_memory_t reordered;     /* weights in the wanted layout, at offset 0 of workspace */
 } DnnlPrim;
 
 static void dnnl_undo(void *arg)
 {
-    DnnlPrim *p = arg;
-    dnnl_memory_t memories[] = { p->a, p->b, p->c, p->bias, p->reordered, p->main.workspace,
-                                 p->reorder.workspace };
+    DnnlPrim     *p = arg;
+    dnnl_memory_t memories[] = {
+        p->a, p->b, p->c, p->bias, p->reordered, p->main.workspace, p->reorder.workspace
+    };
     for (size_t i = 0; i < sizeof memories / sizeof *memories; i++)
         dnnl_memory_destroy(memories[i]);
     dnnl_primitive_destroy(p->main.prim);
@@ -78,11 +83,13 @@ static bool dnnl_type(Type type, dnnl_data_type_t *out)
 
 /* "gemm:jit" allocates, "brgemm:avx512_core" does not. "brgconv" generates code for every
  * position in a row, 0.6 KiB each (10 MiB and 57 ms at W = 16384); "jit", the next choice,
- * generates little. */
+ * generates little. Depthwise convolutions are slow by implementations that are not made for them,
+ * "jit_dw" and "brdgmm_dw". */
 static bool dnnl_refused(const char *impl, const DnnlOp *op)
 {
     const char *gemm = strstr(impl, "gemm");
-    return strstr(impl, "ref") || (op->wide && strncmp(impl, "brgconv:", 8) == 0) ||
+    return strstr(impl, "ref") || (op->depthwise && !strstr(impl, "_dw")) ||
+           (op->wide && strncmp(impl, "brgconv:", 8) == 0) ||
            (gemm && (gemm < impl + 2 || strncmp(gemm - 2, "br", 2) != 0));
 }
 
@@ -108,7 +115,7 @@ static Err step_make(DnnlStep *s, dnnl_primitive_desc_t pd, size_t *bytes)
 
 /* Makes the step that reorders weights between our layout and the wanted one. */
 static Err dnnl_reorder_new(DnnlPrim *p, MdRef ours, MdRef wanted, dnnl_primitive_attr_t attr,
-                     size_t *bytes)
+                            size_t *bytes)
 {
     dnnl_primitive_desc_t pd;
     MdRef from = p->reorder_before ? ours : wanted, to = p->reorder_before ? wanted : ours;
@@ -127,8 +134,8 @@ static Err dnnl_fill(DnnlPrim *p, const DnnlOp *op, const dnnl_memory_desc_t *we
                      DnnlWalk *walk, dnnl_primitive_attr_t attr)
 {
     static const int conv_args[][3] = {
-        [CONV_FORWARD]          = { DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST },
-        [CONV_BACKWARD_DATA]    = { DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST },
+        [CONV_FORWARD] = { DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST },
+        [CONV_BACKWARD_DATA] = { DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST },
         [CONV_BACKWARD_WEIGHTS] = { DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST },
     };
     const char *impl = NULL;
@@ -145,8 +152,8 @@ static Err dnnl_fill(DnnlPrim *p, const DnnlOp *op, const dnnl_memory_desc_t *we
 
     size_t bytes = 0;
     bool   last = op->is_conv && op->kind == CONV_BACKWARD_WEIGHTS;
-    MdRef  wanted = dnnl_primitive_desc_query_md(walk->pd, last ? dnnl_query_diff_weights_md
-                                                               : dnnl_query_weights_md, 0);
+    MdRef  wanted = dnnl_primitive_desc_query_md(
+         walk->pd, last ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
     DNNL_TRY(dnnl_memory_create(&p->a, MD(op->a), engine, DNNL_MEMORY_NONE));
     DNNL_TRY(dnnl_memory_create(&p->b, MD(*weights), engine, DNNL_MEMORY_NONE));
     DNNL_TRY(dnnl_memory_create(&p->c, MD(op->c), engine, DNNL_MEMORY_NONE));
@@ -173,14 +180,14 @@ static Err dnnl_make(Pool *pool, const Backend *backend, const DnnlOp *op,
                      const dnnl_memory_desc_t *weights, int threads, Prim **prim)
 {
     dnnl_primitive_attr_t attr;
-    DnnlPrim *p = host.pool_alloc(pool, 1, sizeof *p);
+    DnnlPrim             *p = host.pool_alloc(pool, 1, sizeof *p);
     p->head.backend = backend;
     p->head.impl = p->impl;
     p->threads = threads;
     host.pool_at_free(pool, dnnl_undo, p);
     DNNL_TRY(dnnl_primitive_attr_create(&attr));
     dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-    int before = omp_get_max_threads();      /* oneDNN plans for the threads it finds now */
+    int before = omp_get_max_threads(); /* oneDNN plans for the threads it finds now */
     omp_set_num_threads(threads);
     dnnl_primitive_attr_t main_attr;
     dnnl_primitive_attr_clone(&main_attr, attr);
@@ -191,10 +198,11 @@ static Err dnnl_make(Pool *pool, const Backend *backend, const DnnlOp *op,
         dnnl_primitive_attr_set_post_ops(main_attr, ops);
         dnnl_post_ops_destroy(ops);
     }
-    DnnlWalk          walk = { 0 };
+    DnnlWalk      walk = { 0 };
     dnnl_status_t status = walk_open(&walk, op, main_attr, engine);
-    Err err = status == dnnl_success ? dnnl_fill(p, op, weights, &walk, attr)
-            : host.fail(E_DEVICE, "oneDNN does not offer this call (status %d)", (int)status);
+    Err           err = status == dnnl_success
+                            ? dnnl_fill(p, op, weights, &walk, attr)
+                            : host.fail(E_DEVICE, "oneDNN does not offer this call (status %d)", (int)status);
     walk_close(&walk);
     omp_set_num_threads(before);
     dnnl_primitive_attr_destroy(main_attr);
@@ -215,7 +223,7 @@ static Err dnnl_matmul_op(DnnlOp *op, const MatmulDesc *d)
     /* without a batch axis: the last two axes */
     int         skip = d->batch > 1 ? 0 : 1, n = 3 - skip;
     dnnl_dims_t da = { d->stride_a ? d->batch : 1, d->m, d->k },
-        db = { d->stride_b ? d->batch : 1, d->k, d->n };
+                db = { d->stride_b ? d->batch : 1, d->k, d->n };
     dnnl_dims_t dc = { d->batch, d->m, d->n }, dbias = { 1, 1, d->n }, sbias = { d->n, d->n, 1 };
     dnnl_dims_t sa = { d->stride_a, d->trans_a ? 1 : d->lda, d->trans_a ? d->lda : 1 };
     dnnl_dims_t sb = { d->stride_b, d->trans_b ? 1 : d->ldb, d->trans_b ? d->ldb : 1 };
@@ -237,7 +245,7 @@ static Backend dnnl_backend;
 
 static Err dnnl_backend_matmul(Pool *pool, const MatmulDesc *desc, int threads, Prim **prim)
 {
-    DnnlOp  op;
+    DnnlOp op;
     memset(&op, 0, sizeof op);
     Err err = dnnl_matmul_op(&op, desc);
     if (!err)
@@ -250,8 +258,7 @@ static Err dnnl_backend_matmul(Pool *pool, const MatmulDesc *desc, int threads, 
 
 /* A channels-last image of n x c x (D,H,W), without D unless volume. */
 static Err dnnl_image(dnnl_memory_desc_t *md, int64_t n, int64_t c, const int64_t size[3],
-                      bool volume,
-                      dnnl_data_type_t type)
+                      bool volume, dnnl_data_type_t type)
 {
     dnnl_dims_t dims = { n, c }, strides = { size[0] * size[1] * size[2] * c, 1 };
     int64_t     step = c;
@@ -273,7 +280,7 @@ static bool dnnl_taps_met(const ConvDesc *d)
         for (int64_t tap = 0; tap < d->kernel[axis]; tap++) {
             bool met = false;
             for (int64_t o = 0; o < d->out[axis] && !met; o++) {
-                int64_t at = o * d->stride[axis] - d->pad_lo[axis] + tap;
+                int64_t at = o * d->stride[axis] - d->pad_lo[axis] + tap * conv_dilation(d, axis);
                 met = at >= 0 && at < d->in[axis];
             }
             if (!met)
@@ -291,6 +298,9 @@ static Err dnnl_conv_op(DnnlOp *op, dnnl_memory_desc_t *weights, const ConvDesc 
     if (d->kind == CONV_BACKWARD_WEIGHTS && !dnnl_taps_met(d))
         return host.fail(E_DEVICE,
                          "oneDNN leaves the gradient of a tap that only sees padding unwritten");
+    for (int i = 0; i < 3; i++)
+        if (d->pad_hi[i] < 0)
+            return host.fail(E_DEVICE, "oneDNN is not used for negative padding");
     bool volume = d->in[0] > 1 || d->out[0] > 1 || d->kernel[0] > 1;
     int  axes = volume ? 3 : 2;
     /* In one of a dozen runs of one case (f32, depth 7, kernel 7, stride 4, padding 6) four of
@@ -298,31 +308,45 @@ static Err dnnl_conv_op(DnnlOp *op, dnnl_memory_desc_t *weights, const ConvDesc 
     if (d->kind == CONV_BACKWARD_WEIGHTS && volume && d->stride[0] > 1)
         return host.fail(E_DEVICE,
                          "oneDNN is not used for weight gradients with a stride in depth");
-    *op =
-        (DnnlOp){ .is_conv = true, .kind = d->kind, .has_bias = d->bias, .wide = d->out[2] > WIDE };
-    dnnl_dims_t dims = { d->co, d->ci }, strides = { 1, d->co }, one = { d->co }, unit = { 1 };
-    int64_t     step = d->co * d->ci;
+    /* A bf16 weight gradient of 5 groups of 5 channels, dilated, was wrong and differed between runs
+     * of the same call. */
+    if (d->kind == CONV_BACKWARD_WEIGHTS && conv_groups(d) > 1 &&
+        (d->type_x == BF16 || d->type_y == BF16 || d->type_w == BF16))
+        return host.fail(E_DEVICE, "oneDNN is not used for bf16 weight gradients of groups");
+    *op = (DnnlOp){ .is_conv = true,
+                    .kind = d->kind,
+                    .has_bias = d->bias,
+                    .wide = d->out[2] > WIDE,
+                    .depthwise = conv_groups(d) > 1 && d->ci == conv_groups(d) };
+    /* With groups, weights have the group as their first axis. */
+    int64_t     groups = conv_groups(d), ci = d->ci / groups, co = d->co / groups;
+    int         lead = groups > 1, n = lead + 2 + axes;
+    dnnl_dims_t dims = { groups }, strides = { co }, one = { d->co }, unit = { 1 };
+    int64_t     step = d->co * ci;
+    dims[lead] = co, strides[lead] = 1;
+    dims[lead + 1] = ci, strides[lead + 1] = d->co;
     for (int i = axes - 1; i >= 0; i--) {
         int axis = 3 - axes + i;
         op->strides[i] = d->stride[axis];
+        op->dilates[i] = conv_dilation(d, axis) - 1;
         op->pad_lo[i] = d->pad_lo[axis];
         op->pad_hi[i] = d->pad_hi[axis];
-        dims[2 + i] = d->kernel[axis];
-        strides[2 + i] = step;
+        dims[lead + 2 + i] = d->kernel[axis];
+        strides[lead + 2 + i] = step;
         step *= d->kernel[axis];
     }
     TRY(dnnl_image(&op->a, d->n, d->ci, d->in, volume, tx));
     TRY(dnnl_image(&op->c, d->n, d->co, d->out, volume, ty));
-    DNNL_TRY(md_any(&op->b, 2 + axes, dims, tw));
-    DNNL_TRY(md_any(&op->forward_b, 2 + axes, dims, d->kind == CONV_BACKWARD_WEIGHTS ? tx : tw));
-    DNNL_TRY(md_strided(weights, 2 + axes, dims, tw, strides));
+    DNNL_TRY(md_any(&op->b, n, dims, tw));
+    DNNL_TRY(md_any(&op->forward_b, n, dims, d->kind == CONV_BACKWARD_WEIGHTS ? tx : tw));
+    DNNL_TRY(md_strided(weights, n, dims, tw, strides));
     DNNL_TRY(md_strided(&op->bias, 1, one, tbias, unit));
     return OK;
 }
 
 static Err dnnl_backend_conv(Pool *pool, const ConvDesc *desc, int threads, Prim **prim)
 {
-    DnnlOp  op;
+    DnnlOp             op;
     dnnl_memory_desc_t weights;
     memset(&op, 0, sizeof op);
     memset(&weights, 0, sizeof weights);
@@ -374,17 +398,19 @@ static Err dnnl_steps(const DnnlPrim *p, const PrimArgs *args)
 static Err dnnl_backend_run(const Prim *prim, const PrimArgs *args)
 {
     const DnnlPrim *p = (const DnnlPrim *)prim;
-    int before = omp_get_max_threads();
+    int             before = omp_get_max_threads();
     omp_set_num_threads(p->threads);
     Err err = dnnl_steps(p, args);
     omp_set_num_threads(before);
     return err;
 }
 
-static char dnnl_version_text[32];
-static Backend dnnl_backend = { .name = "onednn", .version = dnnl_version_text,
-                          .matmul = dnnl_backend_matmul,
-                          .conv = dnnl_backend_conv, .run = dnnl_backend_run };
+static char    dnnl_version_text[32];
+static Backend dnnl_backend = { .name = "onednn",
+                                .version = dnnl_version_text,
+                                .matmul = dnnl_backend_matmul,
+                                .conv = dnnl_backend_conv,
+                                .run = dnnl_backend_run };
 
 /* oneDNN reads the AMX tile sizes from CPUID leaf 1DH, and Linux gives tiles to processes that ask.
  * Some virtual machines show the AMX flags without that leaf; oneDNN 2.6 to 3.2 then configure

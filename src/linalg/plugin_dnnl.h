@@ -14,11 +14,11 @@
 #define IS_V3 (DNNL_VERSION_MAJOR >= 3)
 
 typedef struct DnnlOp {
-    dnnl_memory_desc_t a, b, c, bias;        /* matmul: A, B, C; convolution: x, w, y */
-    dnnl_memory_desc_t forward_b;            /* w of the forward convolution, see DnnlWalk */
-    bool        is_conv, has_bias, accumulate, wide;
-    ConvKind    kind;
-    dnnl_dims_t strides, dilates, pad_lo, pad_hi;
+    dnnl_memory_desc_t a, b, c, bias; /* matmul: A, B, C; convolution: x, w, y */
+    dnnl_memory_desc_t forward_b;     /* w of the forward convolution, see DnnlWalk */
+    bool               is_conv, has_bias, accumulate, wide, depthwise;
+    ConvKind           kind;
+    dnnl_dims_t        strides, dilates, pad_lo, pad_hi;
 } DnnlOp;
 
 #if IS_V3
@@ -69,13 +69,13 @@ static inline dnnl_status_t post_sum(dnnl_post_ops_t ops)
 
 /* All implementations of a DnnlOp, best first: open, use pd, next until it returns false, close. */
 typedef struct DnnlWalk {
-    dnnl_primitive_desc_t pd;                /* the current one, owned by the walk */
-    dnnl_primitive_desc_t forward;           /* the hint for backward convolutions: w in x's
+    dnnl_primitive_desc_t pd;      /* the current one, owned by the walk */
+    dnnl_primitive_desc_t forward; /* the hint for backward convolutions: w in x's
                                               * type, though its gradient is fp32 */
 #if !IS_V3
     dnnl_primitive_desc_iterator_t at;
-    dnnl_convolution_desc_t conv;            /* the iterator keeps a pointer to its description */
-    dnnl_matmul_desc_t      matmul;
+    dnnl_convolution_desc_t        conv; /* the iterator keeps a pointer to its description */
+    dnnl_matmul_desc_t             matmul;
 #endif
 } DnnlWalk;
 
@@ -87,18 +87,18 @@ static inline dnnl_status_t walk_open(DnnlWalk *w, const DnnlOp *op, dnnl_primit
     if (!op->is_conv)
         return dnnl_matmul_primitive_desc_create(&w->pd, engine, op->a, op->b, bias, op->c, attr);
     dnnl_primitive_desc_t *first = op->kind == CONV_FORWARD ? &w->pd : &w->forward;
-    dnnl_status_t status = dnnl_convolution_forward_primitive_desc_create(first, engine,
-            dnnl_forward_training, dnnl_convolution_direct, op->a, op->forward_b, bias, op->c,
-            op->strides, op->dilates, op->pad_lo, op->pad_hi, attr);
+    dnnl_status_t          status = dnnl_convolution_forward_primitive_desc_create(
+                 first, engine, dnnl_forward_training, dnnl_convolution_direct, op->a, op->forward_b, bias,
+                 op->c, op->strides, op->dilates, op->pad_lo, op->pad_hi, attr);
     if (status != dnnl_success || op->kind == CONV_FORWARD)
         return status;
     if (op->kind == CONV_BACKWARD_DATA)
-        return dnnl_convolution_backward_data_primitive_desc_create(&w->pd, engine,
-                dnnl_convolution_direct, op->a, op->b, op->c, op->strides, op->dilates, op->pad_lo,
-                op->pad_hi, w->forward, attr);
-    return dnnl_convolution_backward_weights_primitive_desc_create(&w->pd, engine,
-            dnnl_convolution_direct, op->a, op->b, NULL, op->c, op->strides, op->dilates,
+        return dnnl_convolution_backward_data_primitive_desc_create(
+            &w->pd, engine, dnnl_convolution_direct, op->a, op->b, op->c, op->strides, op->dilates,
             op->pad_lo, op->pad_hi, w->forward, attr);
+    return dnnl_convolution_backward_weights_primitive_desc_create(
+        &w->pd, engine, dnnl_convolution_direct, op->a, op->b, NULL, op->c, op->strides,
+        op->dilates, op->pad_lo, op->pad_hi, w->forward, attr);
 }
 
 static inline bool walk_next(DnnlWalk *w)
@@ -125,19 +125,21 @@ static inline dnnl_status_t walk_open(DnnlWalk *w, const DnnlOp *op, dnnl_primit
         status = dnnl_matmul_desc_init(&w->matmul, &op->a, &op->b, bias, &op->c);
         return status == dnnl_success ? walk_op(w, &w->matmul, attr, engine) : status;
     }
-    status = dnnl_convolution_forward_desc_init(&w->conv, dnnl_forward_training,
-                                                dnnl_convolution_direct,
-            &op->a, &op->forward_b, bias, &op->c, op->strides, op->pad_lo, op->pad_hi);
+    status = dnnl_dilated_convolution_forward_desc_init(
+        &w->conv, dnnl_forward_training, dnnl_convolution_direct, &op->a, &op->forward_b, bias,
+        &op->c, op->strides, op->dilates, op->pad_lo, op->pad_hi);
     if (status == dnnl_success && op->kind != CONV_FORWARD)
         status = dnnl_primitive_desc_create(&w->forward, &w->conv, attr, engine, NULL);
     if (status != dnnl_success)
         return status;
     if (op->kind == CONV_BACKWARD_DATA)
-        status = dnnl_convolution_backward_data_desc_init(&w->conv, dnnl_convolution_direct,
-                &op->a, &op->b, &op->c, op->strides, op->pad_lo, op->pad_hi);
+        status = dnnl_dilated_convolution_backward_data_desc_init(
+            &w->conv, dnnl_convolution_direct, &op->a, &op->b, &op->c, op->strides, op->dilates,
+            op->pad_lo, op->pad_hi);
     if (op->kind == CONV_BACKWARD_WEIGHTS)
-        status = dnnl_convolution_backward_weights_desc_init(&w->conv, dnnl_convolution_direct,
-                &op->a, &op->b, NULL, &op->c, op->strides, op->pad_lo, op->pad_hi);
+        status = dnnl_dilated_convolution_backward_weights_desc_init(
+            &w->conv, dnnl_convolution_direct, &op->a, &op->b, NULL, &op->c, op->strides,
+            op->dilates, op->pad_lo, op->pad_hi);
     return status == dnnl_success ? walk_op(w, &w->conv, attr, engine) : status;
 }
 

@@ -24,7 +24,7 @@
 #include "linalg/direct_conv.h"
 
 typedef struct SubpixelConv {
-    DirectConv tiled;            /* tiles, boxes and splits of the small map; its desc is that of
+    DirectConv tiled; /* tiles, boxes and splits of the small map; its desc is that of
                                   * the large map */
     int        up;
 } SubpixelConv;

@@ -28,9 +28,7 @@ static size_t folded_bytes(const SubpixelConv *conv)
 {
     const ConvDesc *c = &conv->tiled.desc;
     int64_t         folded = (int64_t)axis_weights(conv->up) * axis_weights(conv->up);
-    return c->kind == CONV_BACKWARD_WEIGHTS
-               ? 0
-               : (size_t)align_up(folded * c->ci * c->co * 2, 256);
+    return c->kind == CONV_BACKWARD_WEIGHTS ? 0 : (size_t)align_up(folded * c->ci * c->co * 2, 256);
 }
 
 static bool subpixel_has_partials(const SubpixelConv *conv)
@@ -43,7 +41,8 @@ extern "C" size_t subpixel_conv_workspace(const SubpixelConv *conv)
     const ConvDesc *c = &conv->tiled.desc;
     int64_t partials = subpixel_has_partials(conv) ? subpixel_result(conv) * conv->tiled.splits : 0;
     int64_t sums = c->kind == CONV_BACKWARD_WEIGHTS
-                        ? subpixel_taps(conv->up) * conv->tiled.splits * c->co : 0;
+                       ? subpixel_taps(conv->up) * conv->tiled.splits * c->co
+                       : 0;
     return folded_bytes(conv) + (size_t)(partials + sums) * sizeof(float);
 }
 
@@ -52,8 +51,8 @@ static double subpixel_us(const SubpixelConv *conv, int64_t tiles, double steps,
 {
     static const double step[] = { 0.29, 0.42, 0.60, 0.75 };
     const DirectConv   *t = &conv->tiled;
-    double load = (double)ceil_div(tiles * t->splits, sms);
-    double around = load * (t->columns <= 128 ? 2 : 4);
+    double              load = (double)ceil_div(tiles * t->splits, sms);
+    double              around = load * (t->columns <= 128 ? 2 : 4);
     double us = load * steps / t->splits * step[t->columns / 64 - 1] + (around < 4 ? 4 : around);
     return subpixel_has_partials(conv)
                ? us + 3 + (double)(t->splits * subpixel_result(conv)) * 8 / 5e6
@@ -61,12 +60,12 @@ static double subpixel_us(const SubpixelConv *conv, int64_t tiles, double steps,
 }
 
 extern "C" bool subpixel_conv_plan(const CudaHandle *handle, const ConvDesc *c, int64_t up,
-                                SubpixelConv *out)
+                                   SubpixelConv *out)
 {
-    bool      weights = c->kind == CONV_BACKWARD_WEIGHTS, data = c->kind == CONV_BACKWARD_DATA;
+    bool         weights = c->kind == CONV_BACKWARD_WEIGHTS, data = c->kind == CONV_BACKWARD_DATA;
     SubpixelConv conv = { .tiled = { .desc = *c }, .up = (int)up };
-    DirectConv *t = &conv.tiled;
-    double      best = 1e30;
+    DirectConv  *t = &conv.tiled;
+    double       best = 1e30;
     if (!cuda_has_sm90a(handle) || (c->type_x != BF16 && c->type_x != F16) ||
         c->type_y != c->type_x || c->type_w != (weights ? F32 : c->type_x) || c->ci % 8 ||
         c->co % 8 || c->ci < MIN_CHANNELS || c->co < MIN_CHANNELS || c->n < 1 || up < 2 ||
@@ -76,7 +75,7 @@ extern "C" bool subpixel_conv_plan(const CudaHandle *handle, const ConvDesc *c, 
     int64_t positions = extent[0] * extent[2] * extent[3], taps = subpixel_taps(conv.up);
     /* Every run folds the weights again; with many channels and few positions that does not pay.
      * For 8x8 maps of 1280 channels it took most of the time. */
-    bool few = c->ci * c->co > 1 << 18 && (positions < c->ci || positions < c->co);
+    bool    few = c->ci * c->co > 1 << 18 && (positions < c->ci || positions < c->co);
     if (few || positions < 1 || positions > INT32_MAX / 256 || taps * c->ci * c->co > INT32_MAX ||
         (weights && subpixel_result(&conv) > MAX_PARTIAL_BYTES / 4))
         return false;
@@ -89,7 +88,9 @@ extern "C" bool subpixel_conv_plan(const CudaHandle *handle, const ConvDesc *c, 
         t->tiles_m = (int)(weights ? ceil_div(c->ci, ROWS) : blocks);
         t->tiles_n = (int)ceil_div(data ? c->ci : c->co, t->columns);
         int64_t tiles = (int64_t)t->tiles_m * t->tiles_n *
-                        (weights ? taps : data ? 1 : classes * classes);
+                        (weights ? taps
+                         : data  ? 1
+                                 : classes * classes);
         double steps = weights || data
                            ? t->steps
                            : (double)(folded * folded * deep) / (double)(classes * classes);
@@ -136,7 +137,7 @@ static Err kernel_run(const CudaHandle *handle, const SubpixelConv *conv, const 
 
 template <int KIND, class T>
 static Err tile_run(const CudaHandle *handle, const SubpixelConv *conv, const SubpixelMaps *maps,
-                       const SubpixelJob *job)
+                    const SubpixelJob *job)
 {
     int columns = conv->tiled.columns;
     return columns == 256   ? kernel_run<KIND, 256, T>(handle, conv, maps, job)
@@ -149,16 +150,16 @@ static Err tile_run(const CudaHandle *handle, const SubpixelConv *conv, const Su
 static Err maps_make(const SubpixelConv *conv, const void *small, const char *large,
                      const void *folded, SubpixelMaps *maps)
 {
-    const ConvDesc   *c = &conv->tiled.desc;
-    const int        *b = conv->tiled.box;
-    int               up = conv->up, box[5] = { 64, b[3], b[2], 1, b[0] };
-    int64_t           h = small_of(conv, 1), w = small_of(conv, 2), row = up * w * c->co;
-    int64_t           of_x[5] = { c->ci, w, h, 1, c->n }, of_y[5] = { c->co, w, h, 1, c->n };
-    int64_t           between[4] = { up * c->co, up * row, up * h * row, up * h * row };
+    const ConvDesc *c = &conv->tiled.desc;
+    const int      *b = conv->tiled.box;
+    int             up = conv->up, box[5] = { 64, b[3], b[2], 1, b[0] };
+    int64_t         h = small_of(conv, 1), w = small_of(conv, 2), row = up * w * c->co;
+    int64_t         of_x[5] = { c->ci, w, h, 1, c->n }, of_y[5] = { c->co, w, h, 1, c->n };
+    int64_t         between[4] = { up * c->co, up * row, up * h * row, up * h * row };
     TRY(map_make(c->type_x, 5, of_x, NULL, box, small, &maps->small));
     for (int a = 0; a < up * up; a++)
-        TRY(map_make(c->type_x, 5, of_y, between, box,
-                     large + 2 * (a / up * row + a % up * c->co), &maps->pixel[a]));
+        TRY(map_make(c->type_x, 5, of_y, between, box, large + 2 * (a / up * row + a % up * c->co),
+                     &maps->pixel[a]));
     if (c->kind == CONV_BACKWARD_WEIGHTS)
         return OK;
     int64_t of_w[3] = { c->co, c->ci, (int64_t)axis_weights(up) * axis_weights(up) };
@@ -171,15 +172,15 @@ static Err subpixel_run(const CudaHandle *handle, const SubpixelConv *conv, cons
 {
     const DirectConv *t = &conv->tiled;
     const ConvDesc   *c = &t->desc;
-    bool      weights = c->kind == CONV_BACKWARD_WEIGHTS, data = c->kind == CONV_BACKWARD_DATA;
-    int64_t   count = c->ci * c->co;
-    T        *folded = (T *)args->workspace;
-    float    *partials = (float *)((char *)args->workspace + folded_bytes(conv));
+    bool         weights = c->kind == CONV_BACKWARD_WEIGHTS, data = c->kind == CONV_BACKWARD_DATA;
+    int64_t      count = c->ci * c->co;
+    T           *folded = (T *)args->workspace;
+    float       *partials = (float *)((char *)args->workspace + folded_bytes(conv));
     SubpixelMaps maps = {};
     SubpixelJob  subpixels = { .job = { .extent = { (int)c->n, 1, (int)small_of(conv, 1),
-                                              (int)small_of(conv, 2) } },
-                         .up = conv->up };
-    DirectJob      &job = subpixels.job;
+                                                    (int)small_of(conv, 2) } },
+                               .up = conv->up };
+    DirectJob   &job = subpixels.job;
     for (int i = 0; i < 4; i++)
         job.box[i] = t->box[i], job.blocks[i] = t->blocks[i];
     job.rows = (int)c->ci;
@@ -225,7 +226,7 @@ static Err subpixel_run(const CudaHandle *handle, const SubpixelConv *conv, cons
 #endif
 
 extern "C" Err subpixel_conv_run(const CudaHandle *handle, const SubpixelConv *conv,
-                              const DirectArgs *args)
+                                 const DirectArgs *args)
 {
 #ifdef PLIMSOLL_SM90A
     return conv->tiled.desc.type_x == BF16 ? subpixel_run<__nv_bfloat16>(handle, conv, args)

@@ -7,17 +7,19 @@
 
 enum { MAX_UP = 4 };
 
-struct SubpixelMaps {            /* descriptors of the TMA */
-    CUtensorMap small, weights;              /* x or dx; folded weights */
-    CUtensorMap pixel[MAX_UP * MAX_UP];      /* y or dy by sub-pixels */
+struct SubpixelMaps {                   /* descriptors of the TMA */
+    CUtensorMap small, weights;         /* x or dx; folded weights */
+    CUtensorMap pixel[MAX_UP * MAX_UP]; /* y or dy by sub-pixels */
 };
 
 struct SubpixelJob {
-    DirectJob job;                     /* positions are those of the small map */
-    int up;
+    DirectJob job; /* positions are those of the small map */
+    int       up;
 };
 
-struct AxisTap { int pixel, shift, weight; };        /* weight: index of the folded weight */
+struct AxisTap {
+    int pixel, shift, weight;
+}; /* weight: index of the folded weight */
 
 /* Folded weights along an axis, and classes of sub-pixels with the same sum. */
 static __host__ __device__ __forceinline__ int axis_weights(int up) { return up > 2 ? 5 : 4; }
@@ -25,8 +27,15 @@ static __host__ __device__ __forceinline__ int axis_classes(int up) { return up 
 
 static __host__ __device__ __forceinline__ AxisTap axis_tap(int up, int u)
 {
-    return { u < 1 ? 0 : u > up ? up - 1 : u - 1, u == 0 ? -1 : u > up ? 1 : 0,
-             u < 2 ? u : u < up ? 2 : u - up + axis_weights(up) - 2 };
+    return { u < 1    ? 0
+             : u > up ? up - 1
+                      : u - 1,
+             u == 0   ? -1
+             : u > up ? 1
+                      : 0,
+             u < 2    ? u
+             : u < up ? 2
+                      : u - up + axis_weights(up) - 2 };
 }
 
 /* The tap that contains kernel row (or column) k, for outputs of sub-pixel a. */
@@ -36,7 +45,9 @@ static __host__ __device__ __forceinline__ int axis_tap_of(int up, int a, int k)
 }
 
 /* First and number of the taps and of the sub-pixels of a class. */
-struct AxisClass { int tap, taps, pixel, pixels; };
+struct AxisClass {
+    int tap, taps, pixel, pixels;
+};
 
 static __host__ __device__ __forceinline__ AxisClass axis_class(int up, int k)
 {
@@ -54,11 +65,11 @@ subpixel_fetch(const SubpixelMaps &maps, const SubpixelJob &subpixels, char *sta
                int m, int n, int tap, int from, int to)
 {
     const DirectJob &job = subpixels.job;
-    int        up = subpixels.up, across = KIND == CONV_FORWARD ? axis_classes(up) : up + 2;
-    AxisClass  ch = axis_class(up, tap / across), cw = axis_class(up, tap % across);
-    int        t = from / job.deep_blocks, c = (from - t * job.deep_blocks) * DEEP;
-    int        first = 0, last = across, uh = tap / across, uw = tap % across;
-    At         p = block_at(job, KIND == CONV_BACKWARD_WEIGHTS ? from : m);
+    int              up = subpixels.up, across = KIND == CONV_FORWARD ? axis_classes(up) : up + 2;
+    AxisClass        ch = axis_class(up, tap / across), cw = axis_class(up, tap % across);
+    int              t = from / job.deep_blocks, c = (from - t * job.deep_blocks) * DEEP;
+    int              first = 0, last = across, uh = tap / across, uw = tap % across;
+    At               p = block_at(job, KIND == CONV_BACKWARD_WEIGHTS ? from : m);
     if (KIND == CONV_FORWARD)
         first = cw.tap, last = first + cw.taps, uh = ch.tap + t / cw.taps, uw = first + t % cw.taps;
     else if (KIND == CONV_BACKWARD_DATA)
@@ -118,10 +129,10 @@ static __global__ void __launch_bounds__(THREADS, Tile<N>::BLOCKS)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ char raw[];
     __shared__ Ring<N> ring;
-    const DirectJob &job = subpixels.job;
-    char *stages = raw + (1024 - (smem_at(raw) & 1023)) % 1024;
-    int   group = (int)threadIdx.x / 128, tile = (int)blockIdx.x, split = (int)blockIdx.y;
-    int   n = tile % job.tiles_n, m = tile / job.tiles_n % job.tiles_m,
+    const DirectJob   &job = subpixels.job;
+    char              *stages = raw + (1024 - (smem_at(raw) & 1023)) % 1024;
+    int group = (int)threadIdx.x / 128, tile = (int)blockIdx.x, split = (int)blockIdx.y;
+    int n = tile % job.tiles_n, m = tile / job.tiles_n % job.tiles_m,
         tap = tile / job.tiles_n / job.tiles_m, up = subpixels.up;
     int from = split * job.per_split,
         to = from + job.per_split < job.steps ? from + job.per_split : job.steps;
@@ -135,8 +146,8 @@ static __global__ void __launch_bounds__(THREADS, Tile<N>::BLOCKS)
             subpixel_fetch<KIND, N>(maps, subpixels, stages, ring, m, n, tap, from, to);
         return;
     }
-    float c[N / 2];
-    DyColSums  sums = { false };
+    float     c[N / 2];
+    DyColSums sums = { false };
     if (KIND == CONV_BACKWARD_WEIGHTS) {
         sums = { job.sums && m == 0, A_BYTES, N, DEEP / (512 / N), 0, 1 };
         subpixel_col_sums(up, tap, &sums.next, &sums.every);
@@ -157,9 +168,9 @@ static __global__ void __launch_bounds__(THREADS, Tile<N>::BLOCKS)
                 box_store5(&maps.small, box, column, p.w, p.h, 0, p.n);
             else
                 for (int i = 0; i < ch.pixels * cw.pixels; i++)
-                    box_store5(&maps.pixel[(ch.pixel + i / cw.pixels) * up + cw.pixel +
-                                           i % cw.pixels],
-                               box, column, p.w, p.h, 0, p.n);
+                    box_store5(
+                        &maps.pixel[(ch.pixel + i / cw.pixels) * up + cw.pixel + i % cw.pixels],
+                        box, column, p.w, p.h, 0, p.n);
         });
     }
 #endif
@@ -168,9 +179,11 @@ static __global__ void __launch_bounds__(THREADS, Tile<N>::BLOCKS)
 /* The kernel rows (or columns) that a folded weight is the sum of, as bits. */
 static __device__ __forceinline__ int axis_rows(int up, int weight)
 {
-    return weight == 0 ? 1 : weight == 1 ? 6 : weight == axis_weights(up) - 1 ? 4
-           : weight == axis_weights(up) - 2                                   ? 3
-                                                                              : 7;
+    return weight == 0                      ? 1
+           : weight == 1                    ? 6
+           : weight == axis_weights(up) - 1 ? 4
+           : weight == axis_weights(up) - 2 ? 3
+                                            : 7;
 }
 
 /* Folds w (3, 3, I, O) to (h, w, I, O): two neighbours per thread, sums in fp32. */
@@ -200,7 +213,7 @@ static __global__ void subpixel_weights_sum(const float4 *partials, int splits, 
                                             int64_t count, float4 *dw, float *sums)
 {
     const DirectJob &job = subpixels.job;
-    int        up = subpixels.up, taps = (up + 2) * (up + 2);
+    int              up = subpixels.up, taps = (up + 2) * (up + 2);
     if ((int)blockIdx.x < sum_blocks) {
         col_sums_add(job, splits * taps, columns, sums);
         return;

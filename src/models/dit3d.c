@@ -13,7 +13,10 @@
 static const char *const dit3d_readings[] = { "patches", "frames", NULL };
 
 /* Keys have the names of the members. */
-#define KEY(key, kind, ...)      { #key, kind, offsetof(Dit3d, key), __VA_ARGS__ }
+#define KEY(key, kind, ...)                                                                        \
+    {                                                                                              \
+#key, kind, offsetof(Dit3d, key), __VA_ARGS__                                              \
+    }
 #define INT(key, high, help)     KEY(key, FIELD_INT, 1, high, NULL, NULL, help)
 #define INTS(key, high, help)    KEY(key, FIELD_INTS, 1, high, NULL, NULL, help)
 #define SHARE(key, help)         KEY(key, FIELD_NUMBER, 0, 0.999, NULL, NULL, help)
@@ -41,10 +44,21 @@ static const Field dit3d_fields[] = {
 };
 
 static const Dit3d dit3d_defaults = {
-    .reading = DIT3D_PATCHES, .frames = 16, .image = { { 64, 64 }, 2 }, .image_channels = 3,
-    .width = 256, .depth = 6, .heads = 4, .mlp_ratio = 4, .patch = { { 4, 16, 16 }, 3 },
-    .temporal_heads = 8, .text_dropout = 0.1, .timesteps = 1000,
-    .noise_schedule = NOISE_COSINE, .beta_start = 1e-4, .beta_end = 0.02,
+    .reading = DIT3D_PATCHES,
+    .frames = 16,
+    .image = { { 64, 64 }, 2 },
+    .image_channels = 3,
+    .width = 256,
+    .depth = 6,
+    .heads = 4,
+    .mlp_ratio = 4,
+    .patch = { { 4, 16, 16 }, 3 },
+    .temporal_heads = 8,
+    .text_dropout = 0.1,
+    .timesteps = 1000,
+    .noise_schedule = NOISE_COSINE,
+    .beta_start = 1e-4,
+    .beta_end = 0.02,
 };
 
 static Err check_divides(const char *key, int64_t divisor, const char *what, int64_t whole)
@@ -71,12 +85,14 @@ static Err dit3d_check(const void *config)
         return check_divides("temporal_heads", m->temporal_heads, "model.width", m->width);
     }
     if (m->patch.n != 3)
-        return fail(E_USAGE, "model.patch has %d numbers; reading patches takes three: frames, "
-                    "rows, columns", m->patch.n);
+        return fail(E_USAGE,
+                    "model.patch has %d numbers; reading patches takes three: frames, "
+                    "rows, columns",
+                    m->patch.n);
     TRY(check_divides("patch", m->patch.at[0], "model.frames", m->frames));
     TRY(check_divides("patch", m->patch.at[1], "a height (model.image)", m->image.at[0]));
     TRY(check_divides("patch", m->patch.at[2], "a width (model.image)", m->image.at[1]));
-    if (m->width % 16)                       /* a quarter and three eighths of it, both even */
+    if (m->width % 16) /* a quarter and three eighths of it, both even */
         return fail(E_USAGE, "model.width: %lld is not a multiple of 16, as the positions need",
                     (long long)m->width);
     return OK;
@@ -126,15 +142,15 @@ double *dit3d_alpha_bar(Pool *pool, const Dit3d *m, bool clipped)
 static Tensor dit3d_loss(Graph *g, const void *config, int64_t batch, int64_t share)
 {
     const Dit3d *m = config;
-    Shape  shape = dit3d_clip(m, batch);
-    Tensor clip = feed(g, "clip", F32, shape);
-    Tensor text = feed(g, "text", F32, SHAPE(batch, DIT3D_TEXT));
+    Shape        shape = dit3d_clip(m, batch);
+    Tensor       clip = feed(g, "clip", F32, shape);
+    Tensor       text = feed(g, "text", F32, SHAPE(batch, DIT3D_TEXT));
     text = noise_keep(text, "keep", (float)m->text_dropout);
     Tensor t = noise_steps(g, "t", SHAPE(batch), m->timesteps);
     Tensor eps = noise_normal(g, "eps", shape);
     Tensor alpha_bar = alpha_bar_constant(g, dit3d_alpha_bar(g->pool, m, true), m->timesteps);
     Tensor predicted = dit3d_predict(q_sample(clip, eps, alpha_bar, t), t, text, m);
-    if (g->build->given_noise)               /* for comparison with another program */
+    if (g->build->given_noise) /* for comparison with another program */
         graph_output(predicted, "output");
     return mse_loss(slice(predicted, -1, 0, m->image_channels), eps, 1.0f / (float)share);
 }
@@ -146,7 +162,7 @@ static void dit3d_sample_graph(Graph *g, const void *config, const SamplerConfig
 {
     (void)sampler;
     const Dit3d *m = config;
-    Phase   phase = g->phase;
+    Phase        phase = g->phase;
     Tensor text = state_add(g, "sample.text", F32, SHAPE(n, DIT3D_TEXT), CLASS_CONSTANTS, false);
     g->phase = PHASE_SAMPLE_BEGIN;
     assign(text, feed(g, "text", F32, SHAPE(n, DIT3D_TEXT)));
@@ -157,21 +173,25 @@ static void dit3d_sample_graph(Graph *g, const void *config, const SamplerConfig
     g->phase = phase;
 }
 
-static const ModelWhatIf dit3d_what_if[] = {
-    { "half the frames", "frames", SIZE_HALF },
-    { "half the resolution", "image", SIZE_HALF },
-    { "patches of twice the side", "patch", SIZE_TWICE },
-    { "half the width", "width", SIZE_HALF },
-    { "twice the heads, half as wide", "heads", SIZE_TWICE },
-    { "fewer layers", "depth", SIZE_TWO_THIRDS },
-    { 0 }
-};
+static const ModelWhatIf dit3d_what_if[] = { { "half the frames", "frames", SIZE_HALF },
+                                             { "half the resolution", "image", SIZE_HALF },
+                                             { "patches of twice the side", "patch", SIZE_TWICE },
+                                             { "half the width", "width", SIZE_HALF },
+                                             { "twice the heads, half as wide", "heads",
+                                               SIZE_TWICE },
+                                             { "fewer layers", "depth", SIZE_TWO_THIRDS },
+                                             { 0 } };
 
 const ModelDef model_dit3d = {
     .name = "dit3d",
     .summary = "text to video: a diffusion transformer over 3-D patches, or over frames",
-    .fields = dit3d_fields, .config_bytes = sizeof(Dit3d), .defaults = &dit3d_defaults,
-    .check = dit3d_check, .loss = dit3d_loss, .what_if = dit3d_what_if,
+    .fields = dit3d_fields,
+    .config_bytes = sizeof(Dit3d),
+    .defaults = &dit3d_defaults,
+    .check = dit3d_check,
+    .loss = dit3d_loss,
+    .what_if = dit3d_what_if,
     .check_sampler = dit3d_check_sampler,
-    .sample_graph = dit3d_sample_graph, .sample = dit3d_sample,
+    .sample_graph = dit3d_sample_graph,
+    .sample = dit3d_sample,
 };

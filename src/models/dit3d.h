@@ -12,24 +12,24 @@
 #include "models/model.h"
 
 enum {
-    DIT3D_TEXT = 768,            /* width of a text embedding */
-    DIT3D_WAVES = 256,           /* width of a sinusoidal time embedding */
-    DIT3D_FRAME = 64,            /* side of the frames that the frozen backbone reads */
+    DIT3D_TEXT = 768,  /* width of a text embedding */
+    DIT3D_WAVES = 256, /* width of a sinusoidal time embedding */
+    DIT3D_FRAME = 64,  /* side of the frames that the frozen backbone reads */
 };
 
 typedef enum Dit3dReading { DIT3D_PATCHES, DIT3D_FRAMES } Dit3dReading;
 
 typedef struct Dit3d {
-    int     reading;             /* Dit3dReading */
+    int     reading; /* Dit3dReading */
     int64_t frames;
-    Ints    image;               /* H, W */
+    Ints    image; /* H, W */
     int64_t image_channels, width, depth, heads, mlp_ratio;
-    Ints    patch;               /* frames, rows, columns; reading `frames`: one side */
+    Ints    patch; /* frames, rows, columns; reading `frames`: one side */
     int64_t temporal_heads;
     bool    learn_sigma;
     double  text_dropout;
     int64_t timesteps;
-    int     noise_schedule;      /* NoiseSchedule */
+    int     noise_schedule; /* NoiseSchedule */
     double  beta_start, beta_end;
 } Dit3d;
 
@@ -43,15 +43,15 @@ Tensor dit3d_time(Tensor t, const Dit3d *m);
 /* Attention, then MLP, with shift, scale and gate of both computed from the condition (B,D), which
  * is already after SiLU (Peebles and Xie 2023, section 3.2). x is (B,...,D). */
 typedef Tensor Dit3dAttention(Tensor x, int64_t heads);
-Tensor dit3d_block(Tensor x, Tensor condition, const Dit3d *m, Dit3dAttention *attend,
-                   bool starts_zero);
+Tensor         dit3d_block(Tensor x, Tensor condition, const Dit3d *m, Dit3dAttention *attend,
+                           bool starts_zero);
 
-Shape   dit3d_clip(const Dit3d *m, int64_t n);       /* of n clips */
+Shape   dit3d_clip(const Dit3d *m, int64_t n); /* of n clips */
 /* Cumulative products of 1 - beta; clipped: to 1e-6 .. 1 - 1e-6, as used to add and remove
  * noise. */
 double *dit3d_alpha_bar(Pool *pool, const Dit3d *m, bool clipped);
 
-Err     dit3d_check_sampler(const void *config, const SamplerConfig *sampler);
-Err     dit3d_sample(Sampler *s, const void *config, SampleResult *result);
+Err dit3d_check_sampler(const void *config, const SamplerConfig *sampler);
+Err dit3d_sample(Sampler *s, const void *config, SampleResult *result);
 
 #endif

@@ -49,8 +49,8 @@ static Tensor backbone(Tensor x, Tensor t, const Dit3d *m)
     x = reshape(x, SHAPE(s.dim[0] * s.dim[1], s.dim[2], s.dim[3], s.dim[4]));
     if (s.dim[2] != DIT3D_FRAME || s.dim[3] != DIT3D_FRAME)
         x = resize(x, DIT3D_FRAME, DIT3D_FRAME, RESIZE_BILINEAR);
-    x = add_rows(patch_embed("patch_embed", x, D, &patch, (Layer){ 0 }), where);     /* (B F,L,D) */
-    x = reshape(x, SHAPE(s.dim[0], s.dim[1], L, D));     /* the frames of a clip share a timestep */
+    x = add_rows(patch_embed("patch_embed", x, D, &patch, (Layer){ 0 }), where); /* (B F,L,D) */
+    x = reshape(x, SHAPE(s.dim[0], s.dim[1], L, D)); /* the frames of a clip share a timestep */
     Tensor c = silu(dit3d_time(t, m));
     for (int64_t i = 0; i < m->depth; i++) {
         scope_open(g, "blocks.%d", (int)i);
@@ -64,12 +64,12 @@ static Tensor backbone(Tensor x, Tensor t, const Dit3d *m)
     return x;
 }
 
-static Tensor temporal(Tensor x, const Dit3d *m)             /* (B,F,D) */
+static Tensor temporal(Tensor x, const Dit3d *m) /* (B,F,D) */
 {
     Graph *g = x.graph;
     scope_open(g, "temporal_processor");
-    x = add_rows(x, param_add(g, "temporal_pos_embed", SHAPE(1, m->frames, m->width),
-                              small_normal));
+    x = add_rows(x,
+                 param_add(g, "temporal_pos_embed", SHAPE(1, m->frames, m->width), small_normal));
     scope_open(g, "temporal_attn");
     Tensor h = packed_attention(x, m->temporal_heads);
     scope_close(g);
@@ -80,7 +80,7 @@ static Tensor temporal(Tensor x, const Dit3d *m)             /* (B,F,D) */
     return x;
 }
 
-static Tensor film(Tensor f, Tensor text, int64_t D)         /* f (1 + gamma) + beta */
+static Tensor film(Tensor f, Tensor text, int64_t D) /* f (1 + gamma) + beta */
 {
     Tensor both = linear("projection", text, 2 * D, (Layer){ 0 });
     f = gated_add(f, slice(both, -1, 0, D), f);
@@ -104,8 +104,10 @@ static Tensor upsampler(Tensor f, const Dit3d *m)
     f = linear("feature_proj.0", f, m->width, (Layer){ 0 });
     f = layer_norm("feature_proj.1", f, 1e-5f);
     f = linear("feature_proj.3", gelu(f), c * 64, (Layer){ 0 });
-    Tensor x = permute_as(f, (PermuteAttr){ .rank = 3, .dim = { n, c, 64 }, .axis = { 0, 2, 1 },
-                                            .shape = SHAPE(n, 8, 8, c) });   /* channels last */
+    Tensor x = permute_as(f, (PermuteAttr){ .rank = 3,
+                                            .dim = { n, c, 64 },
+                                            .axis = { 0, 2, 1 },
+                                            .shape = SHAPE(n, 8, 8, c) }); /* channels last */
     scope_open(g, "conv_layers");
     x = norm_gelu("1", conv_transpose2d("0", x, 2 * c, 4, 2, 1, (Layer){ 0 }));
     x = norm_gelu("4", conv_transpose2d("3", x, 2 * c, 4, 2, 1, (Layer){ 0 }));

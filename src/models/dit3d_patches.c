@@ -64,15 +64,15 @@ static Tensor patches_final(Tensor x, Tensor condition, int64_t out)
 Tensor dit3d_patches(Tensor x, Tensor t, Tensor text, const Dit3d *m)
 {
     const int64_t *p = m->patch.at;
-    int64_t channels = m->image_channels * (m->learn_sigma ? 2 : 1);
-    Shape   volume = shape_with(tensor_shape(x), -1, channels);
-    Graph  *g = x.graph;
+    int64_t        channels = m->image_channels * (m->learn_sigma ? 2 : 1);
+    Shape          volume = shape_with(tensor_shape(x), -1, channels);
+    Graph         *g = x.graph;
 
-    x = patch_embed("x_embedder.proj", x, m->width, &m->patch, (Layer){ 0 });        /* (B,L,D) */
+    x = patch_embed("x_embedder.proj", x, m->width, &m->patch, (Layer){ 0 }); /* (B,L,D) */
     x = add_rows(x, positions(g, m));
     Tensor c = dit3d_time(t, m);
     Tensor y = linear("y_embedder.0", text, m->width, (Layer){ 0 });
-    c = silu(add(c, linear("y_embedder.2", gelu(y), m->width, (Layer){ 0 })));       /* (B,D) */
+    c = silu(add(c, linear("y_embedder.2", gelu(y), m->width, (Layer){ 0 }))); /* (B,D) */
     for (int64_t i = 0; i < m->depth; i++) {
         scope_open(g, "blocks.%d", (int)i);
         x = dit3d_block(x, c, m, patches_attention, true);

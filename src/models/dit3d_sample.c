@@ -1,5 +1,5 @@
 /* dit3d_sample.c -- DiT3D sampling: a clip from noise and a text, step by step on the host. */
-#define LAYERS_NO_SOURCE                     /* no graph is built here */
+#define LAYERS_NO_SOURCE /* no graph is built here */
 #include "models/dit3d.h"
 #include "models/layers.h"
 #include "base/prompt.h"
@@ -59,14 +59,14 @@ Err dit3d_check_sampler(const void *config, const SamplerConfig *sampler)
 Err dit3d_sample(Sampler *s, const void *config, SampleResult *result)
 {
     const Dit3d *m = config;
-    int64_t steps = s->config->steps ? s->config->steps : m->timesteps;
-    int64_t count = shape_count(dit3d_clip(m, s->n));
+    int64_t      steps = s->config->steps ? s->config->steps : m->timesteps;
+    int64_t      count = shape_count(dit3d_clip(m, s->n));
     TRY(dit3d_check_sampler(m, s->config));
     TRY(sampler_steps_check("dit3d", steps, m->timesteps));
     const double *free_bar = dit3d_alpha_bar(s->pool, m, false);
     const double *bar = dit3d_alpha_bar(s->pool, m, true);
-    float *x = s->feed(s, "x");
-    float *noise = NEWN(s->pool, float, count), *z = NEWN(s->pool, float, count);
+    float        *x = s->feed(s, "x");
+    float        *noise = NEWN(s->pool, float, count), *z = NEWN(s->pool, float, count);
 
     for (int64_t i = 0; s->prompt && i < s->n; i++)
         prompt_embed(s->prompt, (float *)s->feed(s, "text") + i * DIT3D_TEXT, DIT3D_TEXT);

@@ -13,16 +13,18 @@
 
 #include <math.h>
 
-static const float lag_eps = 1e-6f;          /* of every layer norm */
-enum { LAG_FREQUENCIES = 256 };              /* of the DiT's time embedding */
+static const float lag_eps = 1e-6f; /* of every layer norm */
+enum { LAG_FREQUENCIES = 256 };     /* of the DiT's time embedding */
 
 static const Layer flax = { .flax = true }, flax_zero = { .flax = true, .zero = true };
 static const Init  unit_normal = { .kind = INIT_NORMAL, .scale = 1 };
 
 static Layer flax_onto(Tensor x) { return (Layer){ .flax = true, .onto = x }; }
 
-#define SIZE(key, low, high, help) \
-    { #key, FIELD_INT, offsetof(Lag, key), low, high, NULL, NULL, help }
+#define SIZE(key, low, high, help)                                                                 \
+    {                                                                                              \
+#key, FIELD_INT, offsetof(Lag, key), low, high, NULL, NULL, help                           \
+    }
 static const Field lag_fields[] = {
     SIZE(set_size, 2, ARRANGE_MAX, "images per set"),
     SIZE(image, 2, 4096, "height and width of the images"),
@@ -47,11 +49,24 @@ static const Field lag_fields[] = {
 };
 
 static const Lag lag_defaults = {
-    .set_size = 6, .image = 32, .channels = 3, .patch = 2,
-    .context_width = 256, .encoder_depth = 6, .encoder_heads = 12, .encoder_head_width = 64,
-    .encoder_mlp = 256, .time_width = 64,
-    .hidden = 468, .depth = 6, .heads = 9, .mlp_ratio = 3,
-    .timesteps = 250, .noise_schedule = NOISE_LINEAR, .beta_start = 4e-4, .beta_end = 0.08,
+    .set_size = 6,
+    .image = 32,
+    .channels = 3,
+    .patch = 2,
+    .context_width = 256,
+    .encoder_depth = 6,
+    .encoder_heads = 12,
+    .encoder_head_width = 64,
+    .encoder_mlp = 256,
+    .time_width = 64,
+    .hidden = 468,
+    .depth = 6,
+    .heads = 9,
+    .mlp_ratio = 3,
+    .timesteps = 250,
+    .noise_schedule = NOISE_LINEAR,
+    .beta_start = 4e-4,
+    .beta_end = 0.08,
 };
 
 static Err lag_check(const void *config)
@@ -97,10 +112,10 @@ static Tensor lag_time(const char *name, Tensor t, int64_t frequencies, int64_t 
 static Tensor lag_lsa(Tensor x, Layer last, const Lag *m)
 {
     int64_t width = dim(tensor_shape(x), -1), inner = m->encoder_heads * m->encoder_head_width;
-    float   start = (float)(-0.5 * log((double)m->encoder_head_width));      /* 1/sqrt(width) */
+    float   start = (float)(-0.5 * log((double)m->encoder_head_width)); /* 1/sqrt(width) */
     scope_open(x.graph, "LSA_0");
-    Tensor  temperature = param_add_f32(x.graph, "temperature", (Shape){ 0 },
-                                        (Init){ .kind = INIT_CONSTANT, .scale = start });
+    Tensor temperature = param_add_f32(x.graph, "temperature", (Shape){ 0 },
+                                       (Init){ .kind = INIT_CONSTANT, .scale = start });
     x = linear("Dense_0", x, 3 * inner, (Layer){ .flax = true, .no_bias = true });
     x = attention_qkv(x, (int)m->encoder_heads,
                       &(AttentionOptions){ .temperature = temperature, .mask_diagonal = true });
@@ -114,10 +129,12 @@ static Tensor lag_stack_patches(Tensor sets, const Lag *m)
 {
     Shape   s = tensor_shape(sets);
     int64_t p = m->patch, side = m->image / p;
-    return permute_as(sets, (PermuteAttr){
-        .rank = 7, .dim = { s.dim[0], s.dim[1], side, p, side, p, m->channels },
-        .axis = { 0, 2, 4, 3, 5, 6, 1 },
-        .shape = SHAPE(s.dim[0], side * side, p * p * m->channels * s.dim[1]) });
+    return permute_as(
+        sets,
+        (PermuteAttr){ .rank = 7,
+                       .dim = { s.dim[0], s.dim[1], side, p, side, p, m->channels },
+                       .axis = { 0, 2, 4, 3, 5, 6, 1 },
+                       .shape = SHAPE(s.dim[0], side * side, p * p * m->channels * s.dim[1]) });
 }
 
 /* sets (N,ns,H,W,c), first (N,2,C) the class and time tokens -> patch tokens (N,n,C). */
@@ -177,10 +194,10 @@ static Tensor lag_context(Tensor images, Tensor t, const Lag *m)
     int64_t b = dim(tensor_shape(images), 0), ns = m->set_size, width = m->context_width;
     Tensor  time = lag_time("time_embed.params", t, m->time_width, width, flax);
     scope_open(g, "encoder.params");
-    Tensor  class_token = param_add(g, "cls_token", SHAPE(1, 1, width), unit_normal);
+    Tensor class_token = param_add(g, "cls_token", SHAPE(1, 1, width), unit_normal);
     time = reshape(linear("to_time_embedding", time, width, flax), SHAPE(b, 1, width));
-    Tensor  first = concat((const Tensor[]){ tile(class_token, 0, b), time }, 2, 1);
-    Tensor  context = lag_encode(lag_others(images, m), repeat_each(first, 0, ns), m);
+    Tensor first = concat((const Tensor[]){ tile(class_token, 0, b), time }, 2, 1);
+    Tensor context = lag_encode(lag_others(images, m), repeat_each(first, 0, ns), m);
     lag_unused_head(g, width);
     scope_close(g);
     return tensor_name(context, "context");
@@ -193,9 +210,9 @@ static Tensor lag_attention(const char *name, Tensor x, Tensor context, Layer la
     int64_t c = m->hidden, heads = m->heads;
     Shape   split = SHAPE(c, heads, c / heads), join = SHAPE(heads, c / heads, c);
     scope_open(x.graph, "%s", name);
-    Tensor  q = dense_general("query", x, split, 1, flax);
-    Tensor  k = dense_general("key", context, split, 1, flax);
-    Tensor  v = dense_general("value", context, split, 1, flax);
+    Tensor q = dense_general("query", x, split, 1, flax);
+    Tensor k = dense_general("key", context, split, 1, flax);
+    Tensor v = dense_general("value", context, split, 1, flax);
     x = dense_general("out", attention(q, k, v, (int)heads, NULL), join, 2, last);
     scope_close(x.graph);
     return x;
@@ -246,21 +263,21 @@ static void lag_positions(float *data, Shape shape, uint64_t seed, const void *a
  * consecutive images then share one. */
 static Tensor lag_predict(Tensor x, Tensor t, Tensor context, const Lag *m)
 {
-    Graph  *g = x.graph;
-    Shape   image = tensor_shape(x);
-    int64_t c = m->hidden, p = m->patch, side = m->image / p;
+    Graph   *g = x.graph;
+    Shape    image = tensor_shape(x);
+    int64_t  c = m->hidden, p = m->patch, side = m->image / p;
     int64_t *arg = NEW(g->pool, int64_t);
     *arg = side;
     scope_open(g, "dit.params");
-    Tensor  places = param_add(g, "pos_embed", SHAPE(1, side * side, c),
-                               (Init){ .kind = INIT_CUSTOM, .custom = lag_positions, .arg = arg });
+    Tensor places = param_add(g, "pos_embed", SHAPE(1, side * side, c),
+                              (Init){ .kind = INIT_CUSTOM, .custom = lag_positions, .arg = arg });
     if (tensor_ok(places))
         param_of(g, places.id)->frozen = true;
     x = patchify2d(cast(x, g->compute), (int)p, (int)p);
     x = dense_general("PatchEmbed_0.Conv_0", x, SHAPE(p, p, m->channels, c), 3, flax);
     x = add_rows(x, places);
-    Tensor  condition = silu(lag_time("TimestepEmbedder_0", t, LAG_FREQUENCIES, c,
-                                      (Layer){ .flax = true, .deviation = 0.02f }));
+    Tensor condition = silu(lag_time("TimestepEmbedder_0", t, LAG_FREQUENCIES, c,
+                                     (Layer){ .flax = true, .deviation = 0.02f }));
     for (int i = 0; i < m->depth; i++) {
         scope_open(g, "DiTBlock_%d", i);
         x = lag_block(x, condition, context, m);
@@ -276,17 +293,17 @@ static Tensor lag_predict(Tensor x, Tensor t, Tensor context, const Lag *m)
 
 static Tensor lag_loss(Graph *g, const void *config, int64_t batch, int64_t share)
 {
-    const Lag *m = config;
-    int64_t ns = m->set_size, side = m->image;
-    Shape   shape = SHAPE(batch * ns, side, side, m->channels);
-    Tensor  images = feed(g, "images", F32, SHAPE(batch, ns, side, side, m->channels));
-    Tensor  t = noise_steps(g, "t", SHAPE(batch), m->timesteps);
-    Tensor  eps = noise_normal(g, "eps", shape);
+    const Lag    *m = config;
+    int64_t       ns = m->set_size, side = m->image;
+    Shape         shape = SHAPE(batch * ns, side, side, m->channels);
+    Tensor        images = feed(g, "images", F32, SHAPE(batch, ns, side, side, m->channels));
+    Tensor        t = noise_steps(g, "t", SHAPE(batch), m->timesteps);
+    Tensor        eps = noise_normal(g, "eps", shape);
     const double *table = alpha_bar_table(g->pool, (NoiseSchedule)m->noise_schedule, m->timesteps,
                                           m->beta_start, m->beta_end);
-    Tensor  levels = alpha_bar_constant(g, table, m->timesteps);
-    Tensor  noisy = q_sample(reshape(images, shape), eps, levels, t);
-    Tensor  predicted = lag_predict(noisy, t, lag_context(images, t, m), m);
+    Tensor        levels = alpha_bar_constant(g, table, m->timesteps);
+    Tensor        noisy = q_sample(reshape(images, shape), eps, levels, t);
+    Tensor        predicted = lag_predict(noisy, t, lag_context(images, t, m), m);
     graph_output(predicted, "output");
     return mse_loss(predicted, eps, 1.0f / (float)share);
 }
@@ -295,8 +312,8 @@ static Tensor lag_loss(Graph *g, const void *config, int64_t batch, int64_t shar
 static void lag_sample_graph(Graph *g, const void *config, const SamplerConfig *sampler, int64_t n)
 {
     const Lag *m = config;
-    Phase    phase = g->phase;
-    int64_t ns = m->set_size, side = m->image, c = m->channels;
+    Phase      phase = g->phase;
+    int64_t    ns = m->set_size, side = m->image, c = m->channels;
     (void)sampler;
     g->phase = PHASE_SAMPLE_BEGIN;
     Tensor support = feed(g, "support", F32, SHAPE(n, ns, side, side, c));
@@ -325,9 +342,16 @@ static const ModelWhatIf lag_what_if[] = {
 };
 
 const ModelDef model_lag = {
-    .name = "lag", .summary = "few-shot set diffusion: images denoised given their set",
-    .fields = lag_fields, .config_bytes = sizeof(Lag), .defaults = &lag_defaults,
-    .check = lag_check, .loss = lag_loss, .what_if = lag_what_if,
-    .check_sampler = lag_check_sampler, .sampler_kind = SAMPLER_DDIM,
-    .sample_graph = lag_sample_graph, .sample = lag_sample,
+    .name = "lag",
+    .summary = "few-shot set diffusion: images denoised given their set",
+    .fields = lag_fields,
+    .config_bytes = sizeof(Lag),
+    .defaults = &lag_defaults,
+    .check = lag_check,
+    .loss = lag_loss,
+    .what_if = lag_what_if,
+    .check_sampler = lag_check_sampler,
+    .sampler_kind = SAMPLER_DDIM,
+    .sample_graph = lag_sample_graph,
+    .sample = lag_sample,
 };

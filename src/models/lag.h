@@ -5,13 +5,13 @@
 #include "models/model.h"
 
 typedef struct Lag {
-    int64_t set_size;            /* images per set */
+    int64_t set_size; /* images per set */
     int64_t image, channels, patch;
     int64_t context_width, encoder_depth, encoder_heads, encoder_head_width, encoder_mlp;
-    int64_t time_width;          /* of the encoder */
-    int64_t hidden, depth, heads, mlp_ratio;                 /* of the DiT */
+    int64_t time_width;                      /* of the encoder */
+    int64_t hidden, depth, heads, mlp_ratio; /* of the DiT */
     int64_t timesteps;
-    int     noise_schedule;      /* NoiseSchedule */
+    int     noise_schedule; /* NoiseSchedule */
     double  beta_start, beta_end;
 } Lag;
 

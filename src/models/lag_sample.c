@@ -6,7 +6,7 @@
  * DDIM without noise (Song et al. 2021, eq. 12 with eta = 0) or DDPM with the larger of its fixed
  * variances, beta (Ho et al. 2020, section 3.2). The predicted image is clipped to [-1,1] in both.
  */
-#define LAYERS_NO_SOURCE                     /* no graph is built here */
+#define LAYERS_NO_SOURCE /* no graph is built here */
 #include "models/lag.h"
 #include "models/layers.h"
 
@@ -21,7 +21,7 @@ static void lag_step(float *x, const float *predicted, const float *z, int64_t n
     double from_x = sqrt(alpha) * (1 - next) / (1 - a);
     for (int64_t i = 0; i < n; i++) {
         double now = (double)x[i], x0 = fmin(fmax(now / root - rest * (double)predicted[i], -1), 1);
-        if (ddim)                            /* the noise that the clipped image implies */
+        if (ddim) /* the noise that the clipped image implies */
             x[i] = (float)(sqrt(next) * x0 + sqrt(1 - next) * (now / root - x0) / rest);
         else
             x[i] = (float)(from_x0 * x0 + from_x * now + (z ? spread * (double)z[i] : 0));
@@ -40,8 +40,8 @@ Err lag_check_sampler(const void *config, const SamplerConfig *sampler)
 Err lag_sample(Sampler *s, const void *config, SampleResult *result)
 {
     const Lag *m = config;
-    bool    ddim = s->config->kind == SAMPLER_DDIM;
-    int64_t steps = s->config->steps ? s->config->steps : m->timesteps;
+    bool       ddim = s->config->kind == SAMPLER_DDIM;
+    int64_t    steps = s->config->steps ? s->config->steps : m->timesteps;
     TRY(lag_check_sampler(m, s->config));
     TRY(sampler_steps_check("lag", steps, m->timesteps));
     Shape    shape = SHAPE(s->n * m->set_size, m->image, m->image, m->channels);
@@ -53,7 +53,7 @@ Err lag_sample(Sampler *s, const void *config, SampleResult *result)
     TRY(s->run(s, PHASE_SAMPLE_BEGIN));
     s->normal(s, "x", 0, x, count);
     for (int64_t i = 0; i < steps && !s->dry; i++) {
-        int64_t k = steps - 1 - i;           /* the last step removes all noise */
+        int64_t k = steps - 1 - i; /* the last step removes all noise */
         double  next = k ? table[respaced_time(m->timesteps, steps, k - 1)] : 1;
         *t = (int32_t)respaced_time(m->timesteps, steps, k);
         TRY(s->run(s, PHASE_SAMPLE));
@@ -65,7 +65,8 @@ Err lag_sample(Sampler *s, const void *config, SampleResult *result)
     float *images = NEWN(s->pool, float, count);
     for (int64_t i = 0; i < count; i++)
         images[i] = x[i];
-    *result = (SampleResult){ .kind = RESULT_IMAGES, .shape = shape, .data = images,
-                              .columns = m->set_size };
+    *result = (SampleResult){
+        .kind = RESULT_IMAGES, .shape = shape, .data = images, .columns = m->set_size
+    };
     return OK;
 }

@@ -72,13 +72,13 @@ Tensor dense_general(const char *name, Tensor x, Shape kernel, int n_in, Layer h
 
 Tensor conv2d(const char *name, Tensor x, int64_t out, int kernel, int stride, int pad, Layer how)
 {
-    static const int taps_first[] = { 2, 3, 1, 0 };      /* (O,I,KH,KW) on disk, (KH,KW,I,O) here */
+    static const int taps_first[] = { 2, 3, 1, 0 }; /* (O,I,KH,KW) on disk, (KH,KW,I,O) here */
     if (!tensor_ok(x))
         return x;
     int64_t in = dim(tensor_shape(x), -1), fan_in = in * kernel * kernel;
     scope_open(x.graph, "%s", name);
-    Tensor w = param_add_permuted(x.graph, "weight", SHAPE(out, in, kernel, kernel), taps_first,
-                                  layer_init(how, fan_in, false));
+    Tensor   w = param_add_permuted(x.graph, "weight", SHAPE(out, in, kernel, kernel), taps_first,
+                                    layer_init(how, fan_in, false));
     ConvAttr attr = conv_attr(stride, pad);
     if (how.pad_after)
         memset(attr.pad_lo, 0, sizeof attr.pad_lo);
@@ -129,13 +129,13 @@ Tensor conv1d(const char *name, Tensor x, int64_t out, Layer how)
 
 Tensor conv3d(const char *name, Tensor x, int64_t out, int kernel, int pad, Layer how)
 {
-    static const int taps_first[] = { 2, 3, 4, 1, 0 };   /* (O,I,KD,KH,KW) on disk */
+    static const int taps_first[] = { 2, 3, 4, 1, 0 }; /* (O,I,KD,KH,KW) on disk */
     if (!tensor_ok(x))
         return x;
     int64_t in = dim(tensor_shape(x), -1), fan_in = in * kernel * kernel * kernel;
     scope_open(x.graph, "%s", name);
-    Tensor w = param_add_permuted(x.graph, "weight", SHAPE(out, in, kernel, kernel, kernel),
-                                  taps_first, layer_init(how, fan_in, false));
+    Tensor   w = param_add_permuted(x.graph, "weight", SHAPE(out, in, kernel, kernel, kernel),
+                                    taps_first, layer_init(how, fan_in, false));
     ConvAttr attr = { .stride = { 1, 1, 1 },
                       .pad_lo = { pad, pad, pad },
                       .pad_hi = { pad, pad, pad } };
@@ -147,7 +147,7 @@ Tensor conv3d(const char *name, Tensor x, int64_t out, int kernel, int pad, Laye
 Tensor conv_transpose2d(const char *name, Tensor x, int64_t out, int kernel, int stride, int pad,
                         Layer how)
 {
-    static const int taps_first[] = { 2, 3, 1, 0 };      /* (I,O,KH,KW) on disk, (KH,KW,O,I) here */
+    static const int taps_first[] = { 2, 3, 1, 0 }; /* (I,O,KH,KW) on disk, (KH,KW,O,I) here */
     if (!tensor_ok(x))
         return x;
     /* PyTorch's rule for transposed convolutions */
@@ -173,7 +173,7 @@ Tensor patch_embed(const char *name, Tensor x, int64_t out, const Ints *patch, L
     scope_open(x.graph, "%s", name);
     Tensor w = param_add_permuted(x.graph, "weight", disk, channels_last[patch->n == 3],
                                   layer_init(how, volume, false));
-    x = cast(x, tensor_type(w));  /* before patchify: what the weight gradient keeps is smaller */
+    x = cast(x, tensor_type(w)); /* before patchify: what the weight gradient keeps is smaller */
     x = patch->n == 3 ? patchify3d(x, (int)patch->at[0], (int)patch->at[1], (int)patch->at[2])
                       : patchify2d(x, (int)patch->at[0], (int)patch->at[1]);
     x = linear_op(x, reshape(w, SHAPE(out, volume)), layer_bias(x.graph, out, volume, how),
@@ -244,20 +244,11 @@ Tensor batch_norm(const char *name, Tensor x, bool relu_after)
     return x;
 }
 
-int64_t channels_of(Tensor x)
-{
-    return tensor_ok(x) ? dim(tensor_shape(x), -1) : 1;
-}
+int64_t channels_of(Tensor x) { return tensor_ok(x) ? dim(tensor_shape(x), -1) : 1; }
 
-Tensor skip(Tensor x)
-{
-    return tensor_class(x, CLASS_SKIPS);
-}
+Tensor skip(Tensor x) { return tensor_class(x, CLASS_SKIPS); }
 
-Tensor concat2(Tensor a, Tensor b)
-{
-    return concat((const Tensor[]){ a, b }, 2, -1);
-}
+Tensor concat2(Tensor a, Tensor b) { return concat((const Tensor[]){ a, b }, 2, -1); }
 
 Tensor upsample_nearest(Tensor x, int64_t factor)
 {
@@ -275,9 +266,10 @@ Tensor noise_normal(Graph *graph, const char *name, Shape shape)
 
 Tensor noise_steps(Graph *graph, const char *name, Shape shape, int64_t below)
 {
-    Tensor steps = graph->build->given_noise ? feed(graph, name, I32, shape)
-                                      : random_ints(graph_counters(graph), random_stream(name),
-                                                    (int32_t)below, shape);
+    Tensor steps = graph->build->given_noise
+                       ? feed(graph, name, I32, shape)
+                       : random_ints(graph_counters(graph), random_stream(name), (int32_t)below,
+                                     shape);
     return tensor_class(steps, CLASS_INPUTS);
 }
 
@@ -324,7 +316,7 @@ Err noise_schedule_check(NoiseSchedule kind, int64_t steps, double first, double
         return fail(E_USAGE, "model.beta_end: %g; it must be above 0 and below 1", last);
     for (int64_t i = 0; i < steps; i++)
         left *= 1 - beta_at(kind, i, steps, first, last);
-    if (left < 1e-30)                        /* still within the range of fp32 */
+    if (left < 1e-30) /* still within the range of fp32 */
         return fail(E_USAGE,
                     "model.beta_%s: %g over %lld timesteps leaves only %.1e of an image; use a "
                     "smaller beta or fewer timesteps",
@@ -335,7 +327,7 @@ Err noise_schedule_check(NoiseSchedule kind, int64_t steps, double first, double
 Err sampler_check(const SamplerConfig *sampler, const char *system, unsigned kinds, bool guided)
 {
     static const char *const words[] = { "ddpm", "ddim", "recurrent" };
-    char can[64] = "";
+    char                     can[64] = "";
     for (int i = 0; i < 3; i++)
         if (kinds >> i & 1)
             snprintf(can + strlen(can), sizeof can - strlen(can), "%s%s", *can ? " or " : "",
@@ -344,16 +336,20 @@ Err sampler_check(const SamplerConfig *sampler, const char *system, unsigned kin
         return fail(E_USAGE, "sampler.kind: %s samples by %s, not by %s", system, can,
                     words[sampler->kind]);
     if (!guided && sampler->guidance != 1)
-        return fail(E_USAGE, "sampler.guidance: %s has no text, so it cannot be guided; leave it "
-                    "at 1", system);
+        return fail(E_USAGE,
+                    "sampler.guidance: %s has no text, so it cannot be guided; leave it "
+                    "at 1",
+                    system);
     return OK;
 }
 
 Err sampler_steps_check(const char *system, int64_t steps, int64_t timesteps)
 {
     if (steps > timesteps)
-        return fail(E_USAGE, "sampler.steps: %s samples in at most %lld steps (model.timesteps), "
-                    "not %lld", system, (long long)timesteps, (long long)steps);
+        return fail(E_USAGE,
+                    "sampler.steps: %s samples in at most %lld steps (model.timesteps), "
+                    "not %lld",
+                    system, (long long)timesteps, (long long)steps);
     return OK;
 }
 

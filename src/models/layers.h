@@ -10,51 +10,51 @@
 #include "models/model.h"
 #include "ops/builders.h"
 
-typedef struct Layer {           /* options of a layer; { 0 }: the defaults */
-    bool  no_bias;
-    bool  zero;                  /* weight and bias start at 0 */
-    bool  zero_bias;             /* only the bias starts at 0 */
-    float deviation;             /* weight starts as N(0, deviation^2), bias at 0; 0: as PyTorch */
-    bool  flax;                  /* weight is (in, out), called `kernel`, N(0, 1/in); bias at 0 */
-    bool  pad_after;             /* convolutions: pads only on the right and below */
-    Tensor onto;                 /* linear layers, conv2d: the result is added to it; { 0 }: none */
-    int   groups;                /* norms */
-    float eps;
+typedef struct Layer { /* options of a layer; { 0 }: the defaults */
+    bool   no_bias;
+    bool   zero;      /* weight and bias start at 0 */
+    bool   zero_bias; /* only the bias starts at 0 */
+    float  deviation; /* weight starts as N(0, deviation^2), bias at 0; 0: as PyTorch */
+    bool   flax;      /* weight is (in, out), called `kernel`, N(0, 1/in); bias at 0 */
+    bool   pad_after; /* convolutions: pads only on the right and below */
+    Tensor onto;      /* linear layers, conv2d: the result is added to it; { 0 }: none */
+    int    groups;    /* norms */
+    float  eps;
 } Layer;
 
 /* Starting values of PyTorch's Linear and Conv: U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for both. */
-Init   init_fan_in(int64_t fan_in);
+Init init_fan_in(int64_t fan_in);
 
-Tensor linear(const char *name, Tensor x, int64_t out, Layer how);  /* (..., I) -> (..., O) */
+Tensor  linear(const char *name, Tensor x, int64_t out, Layer how); /* (..., I) -> (..., O) */
 /* Flax's DenseGeneral, also used for a convolution over extracted patches: the kernel's first n_in
  * axes, flattened, are the last axis of x; its other axes, flattened, the last of the result. */
-Tensor dense_general(const char *name, Tensor x, Shape kernel, int n_in, Layer how);
-Tensor conv2d(const char *name, Tensor x, int64_t out, int kernel, int stride, int pad, Layer how);
+Tensor  dense_general(const char *name, Tensor x, Shape kernel, int n_in, Layer how);
+Tensor  conv2d(const char *name, Tensor x, int64_t out, int kernel, int stride, int pad, Layer how);
 /* The end of a residual block: h + x, with a 1x1 convolution of x if the widths differ. */
-Tensor residual(const char *shortcut, Tensor x, Tensor h);
+Tensor  residual(const char *shortcut, Tensor x, Tensor h);
 /* A 3x3 convolution with padding 1 of x, upsampled `up` times by repetition. */
-Tensor conv2d_up(const char *name, Tensor x, int64_t up, int64_t out);
+Tensor  conv2d_up(const char *name, Tensor x, int64_t up, int64_t out);
 /* A convolution over sequences with one tap, (out, in, 1) on disk: a linear layer over the last
  * axis. */
-Tensor conv1d(const char *name, Tensor x, int64_t out, Layer how);
+Tensor  conv1d(const char *name, Tensor x, int64_t out, Layer how);
 /* (N,D,H,W,C) */
-Tensor conv3d(const char *name, Tensor x, int64_t out, int kernel, int pad, Layer how);
-Tensor conv_transpose2d(const char *name, Tensor x, int64_t out, int kernel, int stride, int pad,
-                        Layer how);
+Tensor  conv3d(const char *name, Tensor x, int64_t out, int kernel, int pad, Layer how);
+Tensor  conv_transpose2d(const char *name, Tensor x, int64_t out, int kernel, int stride, int pad,
+                         Layer how);
 /* A convolution whose stride equals its kernel, over images or volumes (patch has 2 or 3 axes), as
  * one product over extracted patches. (B,...,C) -> (B, tokens, out). */
-Tensor patch_embed(const char *name, Tensor x, int64_t out, const Ints *patch, Layer how);
-Tensor layer_norm(const char *name, Tensor x, float eps);  /* with affine */
-Tensor flax_norm(const char *name, Tensor x, float eps);  /* the same, named `scale` and `bias` */
-Tensor norm_act(const char *name, Tensor x, Layer how, NormAct act);  /* group norm with affine */
+Tensor  patch_embed(const char *name, Tensor x, int64_t out, const Ints *patch, Layer how);
+Tensor  layer_norm(const char *name, Tensor x, float eps); /* with affine */
+Tensor  flax_norm(const char *name, Tensor x, float eps);  /* the same, named `scale` and `bias` */
+Tensor  norm_act(const char *name, Tensor x, Layer how, NormAct act); /* group norm with affine */
 /* Batch norm with affine and PyTorch's running statistics (eps 1e-5, momentum 0.1), followed by
  * ReLU if asked. Normalises by the batch in training, by the running statistics in all other
  * phases. */
-Tensor batch_norm(const char *name, Tensor x, bool relu_after);
-int64_t channels_of(Tensor x);   /* its last axis; 1 for a poisoned tensor */
-Tensor skip(Tensor x);           /* a skip connection from the down path to the up path */
+Tensor  batch_norm(const char *name, Tensor x, bool relu_after);
+int64_t channels_of(Tensor x); /* its last axis; 1 for a poisoned tensor */
+Tensor  skip(Tensor x);        /* a skip connection from the down path to the up path */
 
-Tensor concat2(Tensor a, Tensor b);                                  /* along channels */
+Tensor concat2(Tensor a, Tensor b); /* along channels */
 Tensor upsample_nearest(Tensor x, int64_t factor);
 
 /* Noise of a training step: a function of (seed, step, name, element), or a feed if the build
@@ -76,11 +76,10 @@ Tensor  alpha_bar_constant(Graph *graph, const double *table, int64_t steps);
 Err     noise_schedule_check(NoiseSchedule kind, int64_t steps, double first, double last);
 /* Checks that the sampler is one of `kinds` (1 << SamplerKind, or-ed), and that guidance is used
  * only by systems with a text. */
-Err     sampler_check(const SamplerConfig *sampler, const char *system, unsigned kinds,
-                      bool guided);
+Err sampler_check(const SamplerConfig *sampler, const char *system, unsigned kinds, bool guided);
 /* A chain has at most as many steps as there are timesteps. Checked when samples are drawn, so that
  * a model with few timesteps can be trained with the default sampler. */
-Err     sampler_steps_check(const char *system, int64_t steps, int64_t timesteps);
+Err sampler_steps_check(const char *system, int64_t steps, int64_t timesteps);
 /* Timestep i (0 .. of - 1) of a chain of `of` steps over `steps` timesteps, both ends included. */
 int64_t respaced_time(int64_t steps, int64_t of, int64_t i);
 

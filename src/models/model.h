@@ -9,6 +9,7 @@
 #define MODELS_MODEL_H
 
 #include "base/config.h"
+#include "base/safetensors.h"
 #include "ir/graph.h"
 
 /* The `sampler:` section of a recipe. A system uses what it needs. */
@@ -16,22 +17,22 @@ typedef enum SamplerKind { SAMPLER_DDPM, SAMPLER_DDIM, SAMPLER_RECURRENT } Sampl
 typedef enum ColourFix { COLOUR_NONE, COLOUR_ADAIN, COLOUR_WAVELET } ColourFix;
 
 typedef struct SamplerConfig {
-    int     kind;                /* SamplerKind */
-    int64_t steps;               /* of the chain; 0: the system's default */
-    int64_t length;              /* audio: samples to generate */
+    int     kind;   /* SamplerKind */
+    int64_t steps;  /* of the chain; 0: the system's default */
+    int64_t length; /* audio: samples to generate */
     double  eta, guidance, temperature;
-    int     colour;              /* ColourFix */
-    bool    clip;                /* clips the image predicted at each step to [-1,1] */
+    int     colour; /* ColourFix */
+    bool    clip;   /* clips the image predicted at each step to [-1,1] */
 } SamplerConfig;
 
 typedef enum ResultKind { RESULT_IMAGES, RESULT_CLIPS, RESULT_AUDIO } ResultKind;
 
 typedef struct SampleResult {
-    ResultKind  kind;            /* IMAGES (n,H,W,C), CLIPS (n,F,H,W,C), AUDIO (n,L,channels) */
-    Shape       shape;
-    const float *data;           /* in [-1,1] */
-    int64_t     rate;            /* audio: samples per second */
-    int64_t     columns;         /* images: this many in a row belong together; 0: independent */
+    ResultKind   kind; /* IMAGES (n,H,W,C), CLIPS (n,F,H,W,C), AUDIO (n,L,channels) */
+    Shape        shape;
+    const float *data;    /* in [-1,1] */
+    int64_t      rate;    /* audio: samples per second */
+    int64_t      columns; /* images: this many in a row belong together; 0: independent */
 } SampleResult;
 
 /* What a sampling loop uses; train/drawing.c implements it. Loops run on the host in plain C: a
@@ -39,23 +40,23 @@ typedef struct SampleResult {
 typedef struct Sampler Sampler;
 struct Sampler {
     Pool                *pool;
-    int64_t              n;      /* samples to draw: the batch of the sampling graph */
+    int64_t              n; /* samples to draw: the batch of the sampling graph */
     const SamplerConfig *config;
     const char          *prompt; /* or NULL */
     /* Only allocates: all memory of a sample and a result of its shape, but no chain. */
     bool                 dry;
-    void                *own;    /* of the implementation */
-    Err          (*run)(Sampler *s, Phase phase);
+    void                *own; /* of the implementation */
+    Err (*run)(Sampler *s, Phase phase);
     /* The host buffer of a feed node: write to it, then run. */
-    void        *(*feed)(Sampler *s, const char *name);
+    void *(*feed)(Sampler *s, const char *name);
     /* A graph output as fp32, valid until the next run. */
     const float *(*output)(Sampler *s, const char *name);
-    const float *(*weight)(Sampler *s, const char *param);   /* a parameter, fp32, disk order */
+    const float *(*weight)(Sampler *s, const char *param); /* a parameter, fp32, disk order */
     /* Numbers from N(0,1) or U(0,1): a function of (seed, name, index); tests read them from a
      * file. */
-    void         (*normal)(Sampler *s, const char *name, int64_t index, float *to, int64_t n);
-    void         (*uniform)(Sampler *s, const char *name, int64_t index, float *to, int64_t n);
-    void         (*progress)(Sampler *s, int64_t done, int64_t of);
+    void (*normal)(Sampler *s, const char *name, int64_t index, float *to, int64_t n);
+    void (*uniform)(Sampler *s, const char *name, int64_t index, float *to, int64_t n);
+    void (*progress)(Sampler *s, int64_t done, int64_t of);
 };
 
 /* A tensor that the data delivers in addition to the graph's feeds: a view of one of them, or one
@@ -64,33 +65,59 @@ typedef struct BatchRest {
     const char *name;
     Type        type;
     Shape       shape;
-    const char *view_of;         /* a feed; NULL: not read */
+    const char *view_of; /* a feed; NULL: not read */
 } BatchRest;
 
 enum { BATCH_REST_MAX = 8 };
 
+/* A tensor of the original's state dict that may be no parameter or state of the graph. */
+typedef struct OtherTensor {
+    SafeTensor  tensor;  /* data NULL: its contents are not known */
+    const char *same_as; /* a tied weight: the parameter's name; NULL: it is not */
+    bool        counts;  /* a batch norm's number of training batches */
+} OtherTensor;
+
 /* A smaller model that `explain --what-if` tries: keys of the `model:` section are scaled. */
 typedef enum SizeFactor {
-    SIZE_HALF, SIZE_HALF_UP, SIZE_TWICE, SIZE_THREE_QUARTERS, SIZE_TWO_THIRDS
+    SIZE_HALF,
+    SIZE_HALF_UP,
+    SIZE_TWICE,
+    SIZE_THREE_QUARTERS,
+    SIZE_TWO_THIRDS
 } SizeFactor;
 
 typedef struct ModelWhatIf {
-    const char *text;            /* "half the channels" */
+    const char *text; /* "half the channels" */
     const char *keys; /* integers or lists of integers; several are separated by spaces */
     SizeFactor  factor;
 } ModelWhatIf;
 
 typedef struct ModelDef {
     const char  *name, *summary;
-    const Field *fields;         /* the `model:` section of a recipe */
+    const Field *fields; /* the `model:` section of a recipe */
     size_t       config_bytes;
     const void  *defaults;
+    /* Reads what the config names, e.g. a model's file, which may lie beside the recipe `path`.
+     * NULL: nothing. */
+    Err (*open)(Pool *pool, const char *path, void *config);
+    /* Completes a copy of the config by what a run must record of that file. NULL: nothing. */
+    Err (*seal)(Pool *pool, void *config);
+    /* Inputs have their user's names: data are found by name, and none is computed by the program. */
+    bool named_inputs;
+    /* Tied names, constant buffers and unused parameters of the model's file. NULL: none. */
+    Err (*others)(Pool *pool, const void *config, OtherTensor **list, int32_t *n);
+    /* A sentence about the graph that was built last, or NULL. No function: there is none. */
+    const char *(*note)(Pool *pool, const void *config);
+    /* The batch size that the model's file was made with. NULL: there is no file. */
+    Err (*batch)(const void *config, int64_t *batch);
+    /* The largest batch that its file allows. NULL: any. */
+    int64_t (*max_batch)(const void *config);
     /* Checks what the fields' ranges cannot express, e.g. that heads divide the width. NULL:
      * nothing. */
-    Err    (*check)(const void *config);
+    Err (*check)(const void *config);
     /* The same for the `sampler:` section; messages begin with the key. NULL: all are valid. */
-    Err    (*check_sampler)(const void *config, const SamplerConfig *sampler);
-    int    sampler_kind;         /* SamplerKind, if a recipe names none */
+    Err (*check_sampler)(const void *config, const SamplerConfig *sampler);
+    int sampler_kind; /* SamplerKind, if a recipe names none */
     /* Builds one micro-batch: feeds in, [1] fp32 loss out, multiplied by 1/share (the number of
      * accumulated micro-batches). A mean over what a data-dependent mask selects must respect
      * graph->build->split (feed "mask_count"). Marks parameters that are not trained as frozen.
@@ -99,24 +126,20 @@ typedef struct ModelDef {
     /* Why a micro-batch cannot be split, or NULL if it can. No function: it can. */
     const char *(*no_split)(const void *config);
     /* Fills `rest` and returns how many there are. NULL: none. */
-    int    (*batch_rest)(const void *config, int64_t batch, BatchRest *rest);
-    const ModelWhatIf *what_if;  /* ends with a NULL text; NULL: none */
-    const char  *slow_params; /* name endings that use optimizer.slow_lr, '|' between; NULL: none */
+    int (*batch_rest)(const void *config, int64_t batch, BatchRest *rest);
+    const ModelWhatIf *what_if; /* ends with a NULL text; NULL: none */
+    const char *slow_params; /* name endings that use optimizer.slow_lr, '|' between; NULL: none */
 
     /* Builds the phases PHASE_SAMPLE_BEGIN (its feeds are loaded from the data or --input),
      * PHASE_SAMPLE and PHASE_SAMPLE_END for n samples; phases not needed stay empty. Sets
      * graph->phase for each and restores it. */
     void (*sample_graph)(Graph *graph, const void *config, const SamplerConfig *sampler, int64_t n);
-    Err    (*sample)(Sampler *s, const void *config, SampleResult *result);
+    Err (*sample)(Sampler *s, const void *config, SampleResult *result);
 } ModelDef;
 
 /* models_list.def is made by the build (scripts/list_ops.sh). */
 #define MODEL(name) extern const ModelDef model_##name;
 #include "models/models_list.def"
 #undef MODEL
-
-extern const ModelDef *const models_all[];
-extern const int             models_count;
-const ModelDef *model_find(const char *name);        /* NULL if there is none */
 
 #endif

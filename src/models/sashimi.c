@@ -28,8 +28,7 @@ static const char *const sashimi_encodings[] = { "linear", "mu_law", NULL };
 static const Field sashimi_fields[] = {
     { "length", FIELD_INT, offsetof(Sashimi, length), 1, 1 << 26, NULL, NULL,
       "steps per sample, over all channels" },
-    { "bits", FIELD_INT, offsetof(Sashimi, bits), 1, 16, NULL, NULL,
-      "of a step" },
+    { "bits", FIELD_INT, offsetof(Sashimi, bits), 1, 16, NULL, NULL, "of a step" },
     { "width", FIELD_INT, offsetof(Sashimi, width), 2, 4096, NULL, NULL,
       "channels at the full rate" },
     { "layers", FIELD_INT, offsetof(Sashimi, layers), 1, 256, NULL, NULL,
@@ -60,8 +59,17 @@ static const Field sashimi_fields[] = {
 };
 
 static const Sashimi sashimi_defaults = {
-    .length = 24576, .bits = 8, .width = 64, .layers = 8, .pools = 2, .expand = 2, .ff = 2,
-    .state = 64, .components = 6, .channels = 1, .rate = 16000,
+    .length = 24576,
+    .bits = 8,
+    .width = 64,
+    .layers = 8,
+    .pools = 2,
+    .expand = 2,
+    .ff = 2,
+    .state = 64,
+    .components = 6,
+    .channels = 1,
+    .rate = 16000,
 };
 
 /* The multiple of unit nearest to length that has only the factors 2, 3 and 5, as the FFT needs. */
@@ -77,7 +85,7 @@ static int64_t sashimi_near(int64_t length, int64_t unit)
 static Err sashimi_check(const void *config)
 {
     const Sashimi *m = config;
-    int64_t unit = (int64_t)1 << 2 * m->pools, near = sashimi_near(m->length, unit);
+    int64_t        unit = (int64_t)1 << 2 * m->pools, near = sashimi_near(m->length, unit);
     if (near != m->length)
         return fail(E_USAGE,
                     "model.length is %lld; with %lld pools it must be a multiple of %lld with "
@@ -95,23 +103,26 @@ static Err sashimi_check(const void *config)
 
 /* ---- starting values ---- */
 
-typedef struct Hippo {               /* HiPPO matrices, the same for every layer */
+typedef struct Hippo { /* HiPPO matrices, the same for every layer */
     int64_t pairs;
     float  *a_real, *a_imag, *b, *p;
 } Hippo;
 
-typedef struct S4Init {             /* of one layer */
+typedef struct S4Init { /* of one layer */
     const Hippo *hippo;
-    const char  *inv_dt, *c;         /* parameter names: they select the random numbers */
-    int64_t      length;             /* of C~ */
+    const char  *inv_dt, *c; /* parameter names: they select the random numbers */
+    int64_t      length;     /* of C~ */
 } S4Init;
 
 static Hippo *hippo_new(Pool *pool, int64_t pairs)
 {
     Hippo *h = NEW(pool, Hippo);
     *h = (Hippo){
-        .pairs = pairs, .a_real = NEWN(pool, float, pairs), .a_imag = NEWN(pool, float, pairs),
-        .b = NEWN(pool, float, 2 * pairs), .p = NEWN(pool, float, 2 * pairs),
+        .pairs = pairs,
+        .a_real = NEWN(pool, float, pairs),
+        .a_imag = NEWN(pool, float, pairs),
+        .b = NEWN(pool, float, 2 * pairs),
+        .p = NEWN(pool, float, 2 * pairs),
     };
     s4_init(pairs, h->a_real, h->a_imag, h->b, h->p);
     return h;
@@ -135,11 +146,11 @@ static void init_inv_dt(float *data, Shape shape, uint64_t seed, const void *arg
 static void init_c(float *data, Shape shape, uint64_t seed, const void *arg)
 {
     const S4Init *start = arg;
-    const Hippo   *h = start->hippo;
-    int64_t        channels = shape.dim[1], count = shape_count(shape);
-    RandomKey      key = { .seed = seed, .stream = random_stream(start->c) };
-    Pool          *pool = pool_new(NULL, "start");
-    float         *inv_dt = NEWN(pool, float, channels);
+    const Hippo  *h = start->hippo;
+    int64_t       channels = shape.dim[1], count = shape_count(shape);
+    RandomKey     key = { .seed = seed, .stream = random_stream(start->c) };
+    Pool         *pool = pool_new(NULL, "start");
+    float        *inv_dt = NEWN(pool, float, channels);
     init_inv_dt(inv_dt, SHAPE(channels), seed, start);
     random_normals(key, 0, count, data);
     for (int64_t i = 0; i < count; i++)
@@ -150,7 +161,7 @@ static void init_c(float *data, Shape shape, uint64_t seed, const void *arg)
 }
 
 typedef struct NormInit {
-    const char *v;                   /* the direction's name */
+    const char *v; /* the direction's name */
     int64_t     fan_in;
 } NormInit;
 
@@ -158,8 +169,8 @@ typedef struct NormInit {
 static void init_g(float *data, Shape shape, uint64_t seed, const void *arg)
 {
     const NormInit *start = arg;
-    RandomKey        key = { .seed = seed, .stream = random_stream(start->v) };
-    double           bound = 1 / sqrt((double)start->fan_in);
+    RandomKey       key = { .seed = seed, .stream = random_stream(start->v) };
+    double          bound = 1 / sqrt((double)start->fan_in);
     for (int64_t r = 0; r < shape.dim[0]; r++) {
         double sum = 0;
         for (int64_t i = 0; i < start->fan_in; i++) {
@@ -183,9 +194,9 @@ static Init init_by(SashimiInit *start, const void *arg)
  * of the previous chunk where `carry` is given and not 0. */
 static Tensor sashimi_ssm(Tensor u, Tensor carry, const Hippo *hippo, int64_t length)
 {
-    Graph   *g = u.graph;
-    Shape    s = tensor_shape(u);
-    int64_t  width = dim(s, -1), n = hippo->pairs;
+    Graph  *g = u.graph;
+    Shape   s = tensor_shape(u);
+    int64_t width = dim(s, -1), n = hippo->pairs;
     S4Init *start = NEW(g->pool, S4Init);
     *start = (S4Init){ .hippo = hippo, .length = length };
     Tensor d = param_add_f32(g, "D", SHAPE(1, width), (Init){ .kind = INIT_NORMAL, .scale = 1 });
@@ -267,8 +278,8 @@ static Tensor sashimi_blocks(Tensor x, Tensor carry, const Sashimi *m, const Hip
  * only a reshape. */
 static Tensor sashimi_pool(Tensor x, int64_t out, bool down)
 {
-    Graph     *g = x.graph;
-    int64_t    in = dim(tensor_shape(x), -1);
+    Graph    *g = x.graph;
+    int64_t   in = dim(tensor_shape(x), -1);
     NormInit *start = NEW(g->pool, NormInit);
     scope_open(g, "linear");
     Tensor b = param_add(g, "bias", SHAPE(out), init_fan_in(in));
@@ -290,14 +301,14 @@ static Tensor sashimi_pool(Tensor x, int64_t out, bool down)
 /* tokens (B,L) -> (B,L,outputs). carry (B,1); tensor_none: every row starts without a state. */
 static Tensor sashimi_predict(Tensor tokens, Tensor carry, const Sashimi *m)
 {
-    Graph  *g = tokens.graph;
-    Shape   s = tensor_shape(tokens);
-    Hippo  *hippo = hippo_new(g->pool, m->state / 2);
-    Tensor  skips[SASHIMI_MAX_POOLS + 1];
-    Init    normal = { .kind = INIT_NORMAL, .scale = (float)(1 / sqrt((double)m->width)) };
-    Tensor  table = param_add(g, "encoder.0.embedding.weight", SHAPE(sashimi_levels(m), m->width),
-                              normal);
-    Tensor  x = skips[0] = skip(embedding(table, tokens));
+    Graph *g = tokens.graph;
+    Shape  s = tensor_shape(tokens);
+    Hippo *hippo = hippo_new(g->pool, m->state / 2);
+    Tensor skips[SASHIMI_MAX_POOLS + 1];
+    Init   normal = { .kind = INIT_NORMAL, .scale = (float)(1 / sqrt((double)m->width)) };
+    Tensor table = param_add(g, "encoder.0.embedding.weight", SHAPE(sashimi_levels(m), m->width),
+                             normal);
+    Tensor x = skips[0] = skip(embedding(table, tokens));
 
     scope_open(g, "model");
     for (int i = 0; i < m->pools; i++) {
@@ -329,17 +340,17 @@ static Tensor sashimi_predict(Tensor tokens, Tensor carry, const Sashimi *m)
 static Tensor sashimi_loss(Graph *g, const void *config, int64_t batch, int64_t share)
 {
     const Sashimi *m = config;
-    Tensor tokens = feed(g, "tokens", I32, SHAPE(batch, m->length));
-    Tensor target = feed(g, "target", I32, SHAPE(batch, m->length));
+    Tensor         tokens = feed(g, "tokens", I32, SHAPE(batch, m->length));
+    Tensor         target = feed(g, "target", I32, SHAPE(batch, m->length));
     Tensor         carry = m->state_carry && g->phase == PHASE_MICRO
                                ? feed(g, "carry", F32, SHAPE(batch, 1))
                                : tensor_none(g);
-    Tensor heads = sashimi_predict(tokens, carry, m);
+    Tensor         heads = sashimi_predict(tokens, carry, m);
     graph_output(heads, "output");
     /* Padded targets do not count: the loss of each micro-batch or chunk is divided by the number
      * of targets that count in all of them. */
     Tensor all = share > 1 || g->build->counts_given ? feed(g, "denominator", F32, SHAPE(1))
-                                              : tensor_none(g);
+                                                     : tensor_none(g);
     if (m->head == HEAD_CATEGORICAL)
         return cross_entropy(heads, target, all, 1);
     return dml_loss(heads, target, all, (int)sashimi_levels(m), 1);
@@ -365,14 +376,12 @@ static const char *sashimi_no_split(const void *config)
                : NULL;
 }
 
-static const ModelWhatIf sashimi_what_if[] = {
-    { "half the sequence length", "length", SIZE_HALF },
-    { "fewer layers", "layers", SIZE_THREE_QUARTERS },
-    { "fewer mixtures", "components", SIZE_TWO_THIRDS },
-    { "half the channels", "width", SIZE_HALF },
-    { "half the state", "state", SIZE_HALF },
-    { 0 }
-};
+static const ModelWhatIf sashimi_what_if[] = { { "half the sequence length", "length", SIZE_HALF },
+                                               { "fewer layers", "layers", SIZE_THREE_QUARTERS },
+                                               { "fewer mixtures", "components", SIZE_TWO_THIRDS },
+                                               { "half the channels", "width", SIZE_HALF },
+                                               { "half the state", "state", SIZE_HALF },
+                                               { 0 } };
 
 const ModelDef model_sashimi = {
     .name = "sashimi",

@@ -8,21 +8,21 @@
 
 #include "models/model.h"
 
-enum { SASHIMI_MAX_POOLS = 6 };     /* each pool turns four steps into one */
+enum { SASHIMI_MAX_POOLS = 6 }; /* each pool turns four steps into one */
 
 typedef enum SashimiHead { HEAD_DML, HEAD_CATEGORICAL } SashimiHead;
 typedef enum SashimiRound { ROUND_NEAREST, ROUND_FLOOR } SashimiRound;
 typedef enum SashimiEncoding { ENCODING_LINEAR, ENCODING_MU_LAW } SashimiEncoding;
 
 typedef struct Sashimi {
-    int64_t length, bits;            /* steps per sample; a step is one of 2^bits levels */
+    int64_t length, bits; /* steps per sample; a step is one of 2^bits levels */
     int64_t width, layers, pools, expand, ff, state;
-    int     head;                    /* SashimiHead */
-    int64_t components;              /* of the mixture */
-    int     dml_round;               /* SashimiRound */
-    int64_t channels, rate;          /* of the audio; channels are interleaved */
-    int     encoding;                /* SashimiEncoding */
-    bool    state_carry;             /* the state is carried from chunk to chunk of a file */
+    int     head;           /* SashimiHead */
+    int64_t components;     /* of the mixture */
+    int     dml_round;      /* SashimiRound */
+    int64_t channels, rate; /* of the audio; channels are interleaved */
+    int     encoding;       /* SashimiEncoding */
+    bool    state_carry;    /* the state is carried from chunk to chunk of a file */
 } Sashimi;
 
 static inline int64_t sashimi_levels(const Sashimi *m) { return (int64_t)1 << m->bits; }
@@ -53,10 +53,10 @@ static inline int64_t sashimi_choices(const Sashimi *m)
 }
 
 /* The recurrent form. A net holds the weights, a state that of one sequence. */
-typedef struct SashimiNet SashimiNet;
+typedef struct SashimiNet   SashimiNet;
 typedef struct SashimiState SashimiState;
 
-Err  sashimi_net_new(Pool *pool, const Sashimi *m, Sampler *s, SashimiNet **net);
+Err           sashimi_net_new(Pool *pool, const Sashimi *m, Sampler *s, SashimiNet **net);
 SashimiState *sashimi_state_new(Pool *pool, const SashimiNet *net);
 void sashimi_step(const SashimiNet *net, SashimiState *state, int64_t token, float *outputs);
 
@@ -64,7 +64,7 @@ void sashimi_step(const SashimiNet *net, SashimiState *state, int64_t token, flo
 int64_t sashimi_pick(const Sashimi *m, double temperature, const float *outputs,
                      const float *choice, double u);
 
-Err  sashimi_check_sampler(const void *config, const SamplerConfig *sampler);
-Err  sashimi_sample(Sampler *s, const void *config, SampleResult *result);
+Err sashimi_check_sampler(const void *config, const SamplerConfig *sampler);
+Err sashimi_sample(Sampler *s, const void *config, SampleResult *result);
 
 #endif

@@ -4,23 +4,23 @@
  * Sequences are independent. Random numbers are drawn for a block of steps, then each sequence runs
  * through the block on its own thread.
  */
-#define LAYERS_NO_SOURCE                     /* no graph is built here */
+#define LAYERS_NO_SOURCE /* no graph is built here */
 #include "models/layers.h"
 #include "base/audio_levels.h"
 #include "models/sashimi.h"
 
 #include <math.h>
 
-enum { BLOCK_STEPS = 256, BLOCK_NUMBERS = 1 << 20 };     /* limits: steps, random numbers */
+enum { BLOCK_STEPS = 256, BLOCK_NUMBERS = 1 << 20 }; /* limits: steps, random numbers */
 
-static const double LOG_SCALE_MIN = -7;    /* as in ops/loss/dml_cpu.c */
+static const double LOG_SCALE_MIN = -7; /* as in ops/loss/dml_cpu.c */
 
 int64_t sashimi_pick(const Sashimi *m, double temperature, const float *outputs,
                      const float *choice, double u)
 {
     int64_t levels = sashimi_levels(m), k = m->components, best = 0;
     double  highest = -INFINITY;
-    for (int64_t i = 0; i < sashimi_choices(m); i++) {   /* Gumbel trick; temperature 0: argmax */
+    for (int64_t i = 0; i < sashimi_choices(m); i++) { /* Gumbel trick; temperature 0: argmax */
         double score = (double)outputs[i] - temperature * log(-log((double)choice[i]));
         if (score > highest) {
             highest = score;
@@ -36,15 +36,15 @@ int64_t sashimi_pick(const Sashimi *m, double temperature, const float *outputs,
     return (int64_t)fmin(bin, (double)(levels - 1));
 }
 
-typedef struct Voice {               /* one sequence */
+typedef struct Voice { /* one sequence */
     SashimiState *state;
     float        *outputs;
     int64_t       token;
 } Voice;
 
-typedef struct RandomBlock {         /* random numbers of the next steps */
-    int64_t steps, n;                /* n: number of sequences */
-    float  *choice, *u;              /* (steps, n, choices), (steps, n) */
+typedef struct RandomBlock { /* random numbers of the next steps */
+    int64_t steps, n;        /* n: number of sequences */
+    float  *choice, *u;      /* (steps, n, choices), (steps, n) */
 } RandomBlock;
 
 /* Runs sequence number `index` through the block. */
@@ -83,10 +83,11 @@ Err sashimi_sample(Sampler *s, const void *config, SampleResult *result)
     max = max < 1 ? 1 : max > BLOCK_STEPS ? BLOCK_STEPS : max;
     TRY(sashimi_net_new(s->pool, m, s, &net));
 
-    RandomBlock  block = { .n = n, .choice = NEWN(s->pool, float, max * n * choices),
-                     .u = NEWN(s->pool, float, max * n) };
-    Voice *voices = NEWN(s->pool, Voice, n);
-    float *audio = NEWN(s->pool, float, n * length);
+    RandomBlock block = { .n = n,
+                          .choice = NEWN(s->pool, float, (max * n * choices)),
+                          .u = NEWN(s->pool, float, (max * n)) };
+    Voice      *voices = NEWN(s->pool, Voice, n);
+    float      *audio = NEWN(s->pool, float, (n * length));
     for (int64_t v = 0; v < n; v++)
         voices[v] = (Voice){ sashimi_state_new(s->pool, net),
                              NEWN(s->pool, float, sashimi_outputs(m)), sashimi_levels(m) / 2 };
@@ -103,7 +104,9 @@ Err sashimi_sample(Sampler *s, const void *config, SampleResult *result)
         s->progress(s, at + block.steps, length);
     }
     *result = (SampleResult){
-        .kind = RESULT_AUDIO, .shape = SHAPE(n, length / m->channels, m->channels), .data = audio,
+        .kind = RESULT_AUDIO,
+        .shape = SHAPE(n, length / m->channels, m->channels),
+        .data = audio,
         .rate = m->rate,
     };
     return OK;

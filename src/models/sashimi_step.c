@@ -17,14 +17,16 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct Dense {               /* y = x w + b */
+typedef struct Dense { /* y = x w + b */
     int64_t in, out;
     float  *w, *b;
 } Dense;
 
-typedef struct ScalarNorm { float m, s; } ScalarNorm;
+typedef struct ScalarNorm {
+    float m, s;
+} ScalarNorm;
 
-typedef struct Pair {                /* an S4 block and a feed-forward block */
+typedef struct Pair { /* an S4 block and a feed-forward block */
     ScalarNorm before_s4, before_ff;
     S4Step    *s4;
     float     *d;
@@ -33,31 +35,31 @@ typedef struct Pair {                /* an S4 block and a feed-forward block */
 
 typedef struct SashimiStage {
     int64_t width;
-    Pair   *pairs;                   /* layers */
-    Dense   down, up;                /* to and from the next stage; the last stage has none */
+    Pair   *pairs;    /* layers */
+    Dense   down, up; /* to and from the next stage; the last stage has none */
 } SashimiStage;
 
 struct SashimiNet {
     const Sashimi *m;
     SashimiStage   stages[SASHIMI_MAX_POOLS + 1];
-    float         *embedding;        /* (levels of a token, width) */
+    float         *embedding; /* (levels of a token, width) */
     float         *norm_w, *norm_b;
     Dense          head;
-    int64_t        widest;           /* floats of the largest temporary vector */
+    int64_t        widest; /* floats of the largest temporary vector */
 };
 
 typedef struct StageState {
-    double **states;                 /* of each S4 */
-    float   *inputs, *queue;         /* (4, width): collected inputs; output of the next stage */
-    float   *x;                      /* input, then output of this stage */
-    float   *first;                  /* input of its blocks, for the skip */
-    int      collected;              /* 0..3 */
+    double **states;         /* of each S4 */
+    float   *inputs, *queue; /* (4, width): collected inputs; output of the next stage */
+    float   *x;              /* input, then output of this stage */
+    float   *first;          /* input of its blocks, for the skip */
+    int      collected;      /* 0..3 */
 } StageState;
 
 struct SashimiState {
     StageState stages[SASHIMI_MAX_POOLS + 1];
     double    *sums;
-    float     *a, *b;                /* temporary vectors */
+    float     *a, *b; /* temporary vectors */
 };
 
 /* ---- weights ---- */
@@ -80,7 +82,7 @@ static void reader_at(WeightReader *r, const char *fmt, ...)
 /* Copies the weight: the sampler's pointer may be valid only until the next call. */
 static float *read_weight(const WeightReader *r, Pool *pool, const char *name, int64_t n)
 {
-    char         full[256];
+    char full[256];
     snprintf(full, sizeof full, "%s%s", r->prefix, name);
     const float *from = r->sampler->weight(r->sampler, full);
     float       *to = NEWN(pool, float, n);
@@ -98,9 +100,9 @@ static void transpose(const float *from, int64_t rows, int64_t cols, float *to)
 
 static Dense read_dense(const WeightReader *r, const char *name, int64_t in, int64_t out)
 {
-    char   weight[64], bias[64];
-    Pool  *work = pool_new(r->pool, "dense");
-    Dense  d = { .in = in, .out = out, .w = NEWN(r->pool, float, in * out) };
+    char  weight[64], bias[64];
+    Pool *work = pool_new(r->pool, "dense");
+    Dense d = { .in = in, .out = out, .w = NEWN(r->pool, float, (in * out)) };
     snprintf(weight, sizeof weight, "%s.weight", name);
     snprintf(bias, sizeof bias, "%s.bias", name);
     transpose(read_weight(r, work, weight, in * out), out, in, d.w);
@@ -113,7 +115,7 @@ static Dense read_dense(const WeightReader *r, const char *name, int64_t in, int
 static Dense read_pool(const WeightReader *r, int64_t in, int64_t out, bool down)
 {
     Pool  *work = pool_new(r->pool, "pool");
-    Dense  d = { in, out, NEWN(r->pool, float, in * out), NEWN(r->pool, float, out) };
+    Dense  d = { in, out, NEWN(r->pool, float, (in * out)), NEWN(r->pool, float, out) };
     float *g = read_weight(r, work, ".weight_g", out);
     float *v = read_weight(r, work, ".weight_v", in * out);
     float *b = read_weight(r, work, ".bias", out);
@@ -146,7 +148,8 @@ static Err read_s4(const WeightReader *r, int64_t width, int64_t pairs, int64_t 
 {
     Pool    *work = pool_new(r->pool, "s4");
     S4Params params = {
-        .channels = width, .pairs = pairs,
+        .channels = width,
+        .pairs = pairs,
         .inv_dt = read_weight(r, work, ".layer.layer.kernel.inv_dt", width),
         .c = read_weight(r, work, ".layer.layer.kernel.C", 2 * width * pairs),
         .b = read_weight(r, work, ".layer.layer.kernel.B", 2 * pairs),
@@ -181,15 +184,15 @@ static Err read_pairs(WeightReader *r, const Sashimi *m, int64_t stage, const ch
 
 Err sashimi_net_new(Pool *pool, const Sashimi *m, Sampler *s, SashimiNet **out)
 {
-    SashimiNet *net = NEW(pool, SashimiNet);
-    WeightReader      r = { .pool = pool, .sampler = s };
-    int         last = (int)m->pools;
+    SashimiNet  *net = NEW(pool, SashimiNet);
+    WeightReader r = { .pool = pool, .sampler = s };
+    int          last = (int)m->pools;
     *net = (SashimiNet){ .m = m };
     net->embedding = read_weight(&r, pool, "encoder.0.embedding.weight",
                                  sashimi_levels(m) * m->width);
     for (int i = 0; i <= last; i++) {
         SashimiStage *stage = &net->stages[i];
-        char   list[64] = "model.c_layers";
+        char          list[64] = "model.c_layers";
         *stage = (SashimiStage){ .width = sashimi_width(m, i),
                                  .pairs = NEWN(pool, Pair, m->layers) };
         if (i < last) {
@@ -220,13 +223,15 @@ SashimiState *sashimi_state_new(Pool *pool, const SashimiNet *net)
                              .a = NEWN(pool, float, net->widest),
                              .b = NEWN(pool, float, net->widest) };
     for (int i = 0; i <= m->pools; i++) {
-        int64_t width = net->stages[i].width;
+        int64_t  width = net->stages[i].width;
         double **states = NEWN(pool, double *, m->layers);
         for (int j = 0; j < m->layers; j++)
             states[j] = NEWN(pool, double, s4_state_count(net->stages[i].pairs[j].s4));
         state->stages[i] = (StageState){
-            .states = states, .inputs = NEWN(pool, float, 4 * width),
-            .queue = NEWN(pool, float, 4 * width), .x = NEWN(pool, float, width),
+            .states = states,
+            .inputs = NEWN(pool, float, 4 * width),
+            .queue = NEWN(pool, float, 4 * width),
+            .x = NEWN(pool, float, width),
             .first = NEWN(pool, float, width),
         };
     }
@@ -239,7 +244,7 @@ static void dense(const Dense *d, const float *restrict x, float *restrict y)
 {
     int64_t i = 0;
     memcpy(y, d->b, (size_t)d->out * sizeof *y);
-    for (; i + 4 <= d->in; i += 4) {         /* four rows at once: a quarter of the loads of y */
+    for (; i + 4 <= d->in; i += 4) { /* four rows at once: a quarter of the loads of y */
         const float *w0 = d->w + i * d->out, *w1 = w0 + d->out;
         const float *w2 = w1 + d->out, *w3 = w2 + d->out;
 #pragma omp simd
@@ -316,14 +321,14 @@ static void stage_step(const SashimiNet *net, SashimiState *state, int i)
 {
     const SashimiStage *stage = &net->stages[i];
     StageState         *at = &state->stages[i];
-    int64_t      width = stage->width;
+    int64_t             width = stage->width;
     if (i < net->m->pools) {
         float *late = at->queue + at->collected * width, *here = at->inputs + at->collected * width;
         for (int64_t h = 0; h < width; h++) {
             here[h] = at->x[h];
             at->x[h] += late[h];
         }
-        if (++at->collected == 4) {          /* all of the queue has been used: refill it */
+        if (++at->collected == 4) { /* all of the queue has been used: refill it */
             StageState *below = &state->stages[i + 1];
             dense(&stage->down, at->inputs, below->x);
             stage_step(net, state, i + 1);

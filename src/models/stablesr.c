@@ -21,17 +21,17 @@ static const char *const latents_words[] = { "computed", "given", NULL };
 static const char *const fusion_words[] = { "conv", "concat", NULL };
 static const char *const trained_words[] = { "default", "published", "all", NULL };
 
-#define INT(key, low, high, help)                                             \
-    {                                                                         \
-#key, FIELD_INT, offsetof(StableSr, key), low, high, NULL, NULL, help \
+#define INT(key, low, high, help)                                                                  \
+    {                                                                                              \
+#key, FIELD_INT, offsetof(StableSr, key), low, high, NULL, NULL, help                      \
     }
-#define INTS(key, low, high, help)                                             \
-    {                                                                          \
-#key, FIELD_INTS, offsetof(StableSr, key), low, high, NULL, NULL, help \
+#define INTS(key, low, high, help)                                                                 \
+    {                                                                                              \
+#key, FIELD_INTS, offsetof(StableSr, key), low, high, NULL, NULL, help                     \
     }
-#define NUMBER(key, low, high, help)                                             \
-    {                                                                            \
-#key, FIELD_NUMBER, offsetof(StableSr, key), low, high, NULL, NULL, help \
+#define NUMBER(key, low, high, help)                                                               \
+    {                                                                                              \
+#key, FIELD_NUMBER, offsetof(StableSr, key), low, high, NULL, NULL, help                   \
     }
 
 const Field stablesr_fields[] = {
@@ -144,7 +144,7 @@ static Err context_check(const StableSr *m)
 
 Err stablesr_check(const void *config)
 {
-    const StableSr *m = config;
+    const StableSr   *m = config;
     static const Ints once = { { 1 }, 1 };
     if (m->mult.n < 1 || m->vae_mult.n < 1 || m->edge_ladder.n < 1)
         return fail(E_USAGE,
@@ -179,8 +179,7 @@ Err stablesr_check(const void *config)
     TRY(noise_schedule_check((NoiseSchedule)m->noise_schedule, m->timesteps, m->beta_start,
                              m->beta_end));
     TRY(check_widths("channels", m->channels, &m->mult, m->groups, "groups"));
-    TRY(check_widths("struct_channels", m->struct_channels, &m->struct_mult, m->groups,
-                     "groups"));
+    TRY(check_widths("struct_channels", m->struct_channels, &m->struct_mult, m->groups, "groups"));
     TRY(check_widths("struct_out", m->struct_out, &once, m->groups, "groups"));
     TRY(check_widths("vae_channels", m->vae_channels, &m->vae_mult, m->groups, "groups"));
     TRY(check_widths("channels", m->channels, &m->mult, m->head_width, "head_width"));
@@ -238,7 +237,7 @@ static Tensor stablesr_fuse(Tensor latent, Tensor edge, const StableSr *m)
 static Tensor stablesr_context(Graph *g, const StableSr *m)
 {
     Shape shape = SHAPE(m->context_tokens, m->context_width);
-    if (g->build->given_noise)               /* given by the program compared with */
+    if (g->build->given_noise) /* given by the program compared with */
         return tensor_class(feed(g, "context", F32, shape), CLASS_CONSTANTS);
     if (!m->context) {
         float *data = NEWN(g->pool, float, shape_count(shape));
@@ -301,7 +300,7 @@ static bool is_trained(const char *name, const StableSr *m)
 static Tensor stablesr_loss(Graph *g, const void *config, int64_t batch, int64_t share)
 {
     const StableSr *m = config;
-    Shape images = SHAPE(batch, m->image, m->image, 3),
+    Shape           images = SHAPE(batch, m->image, m->image, 3),
           z = SHAPE(batch, m->latent, m->latent, STABLESR_LATENT);
     Tensor edge = feed(g, "edge", F32, images), good, low, maps[STABLESR_LEVELS];
     if (m->latents == LATENTS_GIVEN) {
@@ -328,7 +327,7 @@ static Tensor stablesr_loss(Graph *g, const void *config, int64_t batch, int64_t
         Init *plain = NEW(g->pool, Init);
         *plain = input->init;
         input->init = (Init){ .kind = INIT_CUSTOM, .custom = zero_edge_channels, .arg = plain };
-        input->widens = true;                /* a pretrained one has the latent's channels only */
+        input->widens = true; /* a pretrained one has the latent's channels only */
     }
     for (int32_t i = 0; i < g->n_params; i++)
         g->params[i].frozen = !is_trained(g->params[i].name, m);
@@ -340,8 +339,8 @@ static Tensor stablesr_loss(Graph *g, const void *config, int64_t batch, int64_t
 /* Stores what is the same for all steps of the chain. */
 static Tensor kept(Tensor x, const char *name)
 {
-    Tensor state =
-        state_add(x.graph, name, tensor_type(x), tensor_shape(x), CLASS_ACTIVATIONS, false);
+    Tensor state = state_add(x.graph, name, tensor_type(x), tensor_shape(x), CLASS_ACTIVATIONS,
+                             false);
     if (tensor_ok(x))
         assign(state, x);
     return state;
@@ -351,14 +350,13 @@ static void stablesr_sample_graph(Graph *g, const void *config, const SamplerCon
                                   int64_t n)
 {
     const StableSr *m = config;
-    Shape images = SHAPE(n, m->image, m->image, 3),
+    Shape           images = SHAPE(n, m->image, m->image, 3),
           z = SHAPE(n, m->latent, m->latent, STABLESR_LATENT);
-    Phase  phase = g->phase;
+    Phase phase = g->phase;
     (void)sampler;
 
     g->phase = PHASE_SAMPLE_BEGIN;
-    Tensor low =
-        stablesr_encode(feed(g, "image_lq", F32, images), noise_normal(g, "vae_lq", z), m);
+    Tensor low = stablesr_encode(feed(g, "image_lq", F32, images), noise_normal(g, "vae_lq", z), m);
     low = kept(low, "sample.latent_lq");
     Tensor edge = kept(stablesr_edge(feed(g, "edge", F32, images), m), "sample.edge");
 
@@ -384,9 +382,15 @@ static const ModelWhatIf stablesr_what_if[] = {
 };
 
 const ModelDef model_stablesr = {
-    .name = "stablesr", .summary = "super-resolution by latent diffusion, with an edge branch",
-    .fields = stablesr_fields, .config_bytes = sizeof(StableSr), .defaults = &stablesr_defaults,
-    .check = stablesr_check, .loss = stablesr_loss, .what_if = stablesr_what_if,
+    .name = "stablesr",
+    .summary = "super-resolution by latent diffusion, with an edge branch",
+    .fields = stablesr_fields,
+    .config_bytes = sizeof(StableSr),
+    .defaults = &stablesr_defaults,
+    .check = stablesr_check,
+    .loss = stablesr_loss,
+    .what_if = stablesr_what_if,
     .check_sampler = stablesr_check_sampler,
-    .sample_graph = stablesr_sample_graph, .sample = stablesr_sample,
+    .sample_graph = stablesr_sample_graph,
+    .sample = stablesr_sample,
 };

@@ -16,10 +16,10 @@ typedef enum StableSrTrained { TRAINED_DEFAULT, TRAINED_PUBLISHED, TRAINED_ALL }
 
 typedef struct StableSr {
     int64_t     image, latent;
-    int         latents;         /* StableSrLatents */
+    int         latents; /* StableSrLatents */
     int64_t     channels, layers, attention_levels, head_width, groups, spade_hidden;
     Ints        mult;
-    const char *context;         /* .npy, or NULL: a fixed seeded tensor */
+    const char *context; /* .npy, or NULL: a fixed seeded tensor */
     int64_t     context_tokens, context_width;
     int64_t     struct_channels, struct_heads, struct_out;
     Ints        struct_mult;
@@ -29,34 +29,34 @@ typedef struct StableSr {
     Ints        edge_ladder;
     int         fusion, trained; /* StableSrFusion, StableSrTrained */
     int64_t     timesteps;
-    int         noise_schedule;  /* NoiseSchedule */
+    int         noise_schedule; /* NoiseSchedule */
     double      beta_start, beta_end;
 } StableSr;
 
 /* Recipe keys of both systems, stablesr and stablesr-vae. */
 extern const Field    stablesr_fields[];
 extern const StableSr stablesr_defaults;
-Err stablesr_check(const void *config);
+Err                   stablesr_check(const void *config);
 
 /* From images to latents, drawn from the posterior with the given noise; from latents to images. */
-Tensor  stablesr_encode(Tensor image, Tensor noise, const StableSr *m);
-Tensor  stablesr_decode(Tensor latent, const StableSr *m);
+Tensor stablesr_encode(Tensor image, Tensor noise, const StableSr *m);
+Tensor stablesr_decode(Tensor latent, const StableSr *m);
 
 /* From the edges of an image (B, image, image, 3) to a map of a latent's size. */
-Tensor  stablesr_edge(Tensor edge, const StableSr *m);
+Tensor stablesr_edge(Tensor edge, const StableSr *m);
 
 /* Sets maps[level], of the size of that UNet level. context is (tokens, width), the same for all
  * samples. */
-void    stablesr_struct(Tensor *maps, Tensor latent, Tensor t, const StableSr *m);
-Tensor  stablesr_unet(Tensor x, Tensor t, Tensor context, const Tensor *maps, const StableSr *m);
+void   stablesr_struct(Tensor *maps, Tensor latent, Tensor t, const StableSr *m);
+Tensor stablesr_unet(Tensor x, Tensor t, Tensor context, const Tensor *maps, const StableSr *m);
 
 double *stablesr_alpha_bar(Pool *pool, const StableSr *m);
 
-Err     stablesr_check_sampler(const void *config, const SamplerConfig *sampler);
-Err     stablesr_sample(Sampler *s, const void *config, SampleResult *result);
+Err stablesr_check_sampler(const void *config, const SamplerConfig *sampler);
+Err stablesr_sample(Sampler *s, const void *config, SampleResult *result);
 
 /* Transfers the colours of `like` to n images x (side, side, 3). work: 2 side side 3 floats. */
-void    stablesr_adain(float *x, const float *like, int64_t n, int64_t side);
-void    stablesr_wavelet(float *x, const float *like, int64_t n, int64_t side, float *work);
+void stablesr_adain(float *x, const float *like, int64_t n, int64_t side);
+void stablesr_wavelet(float *x, const float *like, int64_t n, int64_t side, float *work);
 
 #endif

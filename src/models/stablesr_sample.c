@@ -3,7 +3,7 @@
  *
  * DDPM (Ho et al. 2020) or DDIM (Song et al. 2021, eq. 12) over respaced timesteps, on the host;
  * then the decoder; then the colours of the low-quality image. */
-#define LAYERS_NO_SOURCE                     /* no graph is built here */
+#define LAYERS_NO_SOURCE /* no graph is built here */
 #include "models/layers.h"
 #include "models/stablesr.h"
 
@@ -42,15 +42,15 @@ Err stablesr_check_sampler(const void *config, const SamplerConfig *sampler)
 Err stablesr_sample(Sampler *s, const void *config, SampleResult *result)
 {
     const StableSr *m = config;
-    int64_t steps = s->config->steps ? s->config->steps : 200,
+    int64_t         steps = s->config->steps ? s->config->steps : 200,
             count = s->n * m->latent * m->latent * STABLESR_LATENT;
     int64_t pixels = s->n * m->image * m->image * 3;
     TRY(stablesr_check_sampler(m, s->config));
     TRY(sampler_steps_check("stablesr", steps, m->timesteps));
     const double *bar = stablesr_alpha_bar(s->pool, m);
-    float *x = s->feed(s, "x"), *z = NEWN(s->pool, float, count),
+    float        *x = s->feed(s, "x"), *z = NEWN(s->pool, float, count),
           *image = NEWN(s->pool, float, pixels);
-    int32_t      *times = s->feed(s, "t");
+    int32_t *times = s->feed(s, "t");
 
     TRY(s->run(s, PHASE_SAMPLE_BEGIN));
     s->normal(s, "x", 0, x, count);
@@ -96,8 +96,8 @@ void stablesr_adain(float *x, const float *like, int64_t n, int64_t side)
     int64_t area = side * side;
     for (int64_t i = 0; i < n; i++)
         for (int c = 0; c < 3; c++) {
-            float  *at = x + i * area * 3 + c;
-            double  mean, deviation, mean_like, deviation_like;
+            float *at = x + i * area * 3 + c;
+            double mean, deviation, mean_like, deviation_like;
             channel_moments(at, area, &mean, &deviation);
             channel_moments(like + i * area * 3 + c, area, &mean_like, &deviation_like);
             for (int64_t p = 0; p < area; p++)

@@ -94,8 +94,8 @@ static Tensor transformer(const char *name, Tensor x, Tensor context, const Stab
     int64_t width = channels_of(x);
     int     heads = (int)(width / m->head_width);
     scope_open(x.graph, "%s", name);
-    Tensor h =
-        linear("proj_in", norm_act("norm", x, norm_of(m, 1e-6f), NORM_LINEAR), width, (Layer){ 0 });
+    Tensor h = linear("proj_in", norm_act("norm", x, norm_of(m, 1e-6f), NORM_LINEAR), width,
+                      (Layer){ 0 });
     scope_open(x.graph, "transformer_blocks.0");
     h = self_attention("attn1", h, layer_norm("norm1", h, 1e-5f), heads);
     h = cross_attention("attn2", h, layer_norm("norm2", h, 1e-5f), context, heads);
@@ -109,9 +109,9 @@ static Tensor transformer(const char *name, Tensor x, Tensor context, const Stab
 
 Tensor stablesr_unet(Tensor x, Tensor t, Tensor context, const Tensor *maps, const StableSr *m)
 {
-    Graph  *g = x.graph;
-    Tensor  skips[STABLESR_LEVELS * (STABLESR_LAYERS + 1) + 1];
-    int     last = m->mult.n - 1, n = 0, block = 0;
+    Graph *g = x.graph;
+    Tensor skips[STABLESR_LEVELS * (STABLESR_LAYERS + 1) + 1];
+    int    last = m->mult.n - 1, n = 0, block = 0;
     scope_open(g, "model.diffusion_model");
     Tensor time = time_embed(t, m->channels);
 
@@ -127,8 +127,8 @@ Tensor stablesr_unet(Tensor x, Tensor t, Tensor context, const Tensor *maps, con
         }
         if (level < last) {
             scope_open(g, "input_blocks.%d", n);
-            h = skips[n++] =
-                skip(conv2d("0.op", h, m->channels * m->mult.at[level], 3, 2, 1, (Layer){ 0 }));
+            h = skips[n++] = skip(
+                conv2d("0.op", h, m->channels * m->mult.at[level], 3, 2, 1, (Layer){ 0 }));
             scope_close(g);
         }
     }
@@ -159,8 +159,8 @@ static Tensor struct_attention(const char *name, Tensor x, const StableSr *m)
 {
     int64_t width = channels_of(x);
     scope_open(x.graph, "%s", name);
-    Tensor h =
-        conv1d("qkv", norm_act("norm", x, norm_of(m, 1e-5f), NORM_LINEAR), 3 * width, (Layer){ 0 });
+    Tensor h = conv1d("qkv", norm_act("norm", x, norm_of(m, 1e-5f), NORM_LINEAR), 3 * width,
+                      (Layer){ 0 });
     h = attention_qkv(h, (int)m->struct_heads, &(AttentionOptions){ .by_head = true });
     x = conv1d("proj_out", h, width, (Layer){ .zero = true, .onto = x });
     scope_close(x.graph);

@@ -26,8 +26,8 @@ static Layer norm_of(const StableSr *m)
 static Tensor vae_block(const char *name, Tensor x, int64_t width, const StableSr *m)
 {
     scope_open(x.graph, "%s", name);
-    Tensor h =
-        conv2d("conv1", norm_act("norm1", x, norm_of(m), NORM_SILU), width, 3, 1, 1, (Layer){ 0 });
+    Tensor h = conv2d("conv1", norm_act("norm1", x, norm_of(m), NORM_SILU), width, 3, 1, 1,
+                      (Layer){ 0 });
     h = conv2d("conv2", norm_act("norm2", h, norm_of(m), NORM_SILU), width, 3, 1, 1, (Layer){ 0 });
     x = residual("nin_shortcut", x, h);
     scope_close(x.graph);
@@ -172,8 +172,8 @@ static void vae_starts(Graph *g)
 static Tensor vae_loss(Graph *g, const void *config, int64_t batch, int64_t share)
 {
     const StableSr *m = config;
-    float  scale = 1.0f / (float)share, twice_log = 2 * logf(STABLESR_SCALE);
-    Shape  z = SHAPE(batch, m->latent, m->latent, STABLESR_LATENT);
+    float           scale = 1.0f / (float)share, twice_log = 2 * logf(STABLESR_SCALE);
+    Shape           z = SHAPE(batch, m->latent, m->latent, STABLESR_LATENT);
     Tensor image = feed(g, "image", F32, SHAPE(batch, m->image, m->image, 3)), mean, logvar;
     vae_posterior(image, m, &mean, &logvar);
     Tensor back = stablesr_decode(vae_draw(mean, logvar, noise_normal(g, "vae", z)), m);
@@ -202,8 +202,8 @@ static Tensor vae_loss(Graph *g, const void *config, int64_t batch, int64_t shar
 static void vae_sample_graph(Graph *g, const void *config, const SamplerConfig *sampler, int64_t n)
 {
     const StableSr *m = config;
-    Phase   phase = g->phase;
-    Tensor mean, logvar;
+    Phase           phase = g->phase;
+    Tensor          mean, logvar;
     (void)sampler;
     g->phase = PHASE_SAMPLE_BEGIN;
     vae_posterior(feed(g, "image", F32, SHAPE(n, m->image, m->image, 3)), m, &mean, &logvar);
@@ -214,8 +214,8 @@ static void vae_sample_graph(Graph *g, const void *config, const SamplerConfig *
 static Err vae_sample(Sampler *s, const void *config, SampleResult *result)
 {
     const StableSr *m = config;
-    Shape  shape = SHAPE(s->n, m->image, m->image, 3);
-    float *image = NEWN(s->pool, float, shape_count(shape));
+    Shape           shape = SHAPE(s->n, m->image, m->image, 3);
+    float          *image = NEWN(s->pool, float, shape_count(shape));
     TRY(s->run(s, PHASE_SAMPLE_BEGIN));
     memcpy(image, s->output(s, "back"), (size_t)shape_count(shape) * sizeof *image);
     *result = (SampleResult){ .kind = RESULT_IMAGES, .shape = shape, .data = image };

@@ -11,8 +11,10 @@
 
 static const char *const stdiff_losses[] = { "masked_l1", "l1", NULL };
 
-#define KEY(name, kind, low, high, choices, help) \
-    { #name, FIELD_##kind, offsetof(Stdiff, name), low, high, choices, NULL, help }
+#define KEY(name, kind, low, high, choices, help)                                                  \
+    {                                                                                              \
+#name, FIELD_##kind, offsetof(Stdiff, name), low, high, choices, NULL, help                \
+    }
 static const Field stdiff_fields[] = {
     KEY(image, INTS, 1, 65536, NULL, "height and width of a frame"),
     KEY(image_channels, INT, 1, 64, NULL, "of a frame"),
@@ -38,11 +40,24 @@ static const Field stdiff_fields[] = {
 #undef KEY
 
 static const Stdiff stdiff_defaults = {
-    .image = { { 64, 2048 }, 2 }, .image_channels = 1, .observed = 5, .predicted = 5,
-    .channels = { { 128, 256, 256, 512, 512 }, 5 }, .layers = 2, .attention_from = 1,
-    .groups = 32, .head_width = 128, .motion_channels = 64, .motion_downs = 2,
-    .sde_layers = 2, .sde_dt = 0.1, .loss = STDIFF_MASKED_L1,
-    .timesteps = 1000, .noise_schedule = NOISE_COSINE, .beta_start = 1e-4, .beta_end = 0.02,
+    .image = { { 64, 2048 }, 2 },
+    .image_channels = 1,
+    .observed = 5,
+    .predicted = 5,
+    .channels = { { 128, 256, 256, 512, 512 }, 5 },
+    .layers = 2,
+    .attention_from = 1,
+    .groups = 32,
+    .head_width = 128,
+    .motion_channels = 64,
+    .motion_downs = 2,
+    .sde_layers = 2,
+    .sde_dt = 0.1,
+    .loss = STDIFF_MASKED_L1,
+    .timesteps = 1000,
+    .noise_schedule = NOISE_COSINE,
+    .beta_start = 1e-4,
+    .beta_end = 0.02,
 };
 
 static Err stdiff_check(const void *config)
@@ -78,8 +93,10 @@ static Err stdiff_check(const void *config)
                              m->beta_end));
     double rest = 1 / m->sde_dt - (double)stdiff_substeps(m);
     if (rest > 1e-6 || rest < -1e-6)
-        return fail(E_USAGE, "model.sde_dt: %g does not divide a frame; use 1 divided by an "
-                    "integer, e.g. %g", m->sde_dt, 1 / (double)stdiff_substeps(m));
+        return fail(E_USAGE,
+                    "model.sde_dt: %g does not divide a frame; use 1 divided by an "
+                    "integer, e.g. %g",
+                    m->sde_dt, 1 / (double)stdiff_substeps(m));
     return OK;
 }
 
@@ -89,7 +106,7 @@ double *stdiff_alpha_bar(Pool *pool, const Stdiff *m)
                            m->beta_end);
 }
 
-static Shape stdiff_frames(const Stdiff *m, int64_t n)       /* n single frames */
+static Shape stdiff_frames(const Stdiff *m, int64_t n) /* n single frames */
 {
     return SHAPE(n, m->image.at[0], m->image.at[1], m->image_channels);
 }
@@ -107,8 +124,8 @@ static Tensor stdiff_future(Tensor motion, int64_t n, const Stdiff *m)
     int64_t per_frame = stdiff_substeps(m);
     Tensor  frames[STDIFF_MAX_FRAMES], noise = tensor_none(g);
     if (g->build->given_noise)
-        noise = noise_normal(g, "sde", SHAPE(per_frame * m->predicted, n, s.dim[1], s.dim[2],
-                                             s.dim[3]));
+        noise = noise_normal(g, "sde",
+                             SHAPE(per_frame * m->predicted, n, s.dim[1], s.dim[2], s.dim[3]));
     for (int64_t k = 0; k < m->predicted; k++) {
         motion = stdiff_advance(motion, noise, k * per_frame, m);
         frames[k] = reshape(motion, SHAPE(n, 1, s.dim[1], s.dim[2], s.dim[3]));
@@ -119,15 +136,15 @@ static Tensor stdiff_future(Tensor motion, int64_t n, const Stdiff *m)
 static Tensor stdiff_loss(Graph *g, const void *config, int64_t batch, int64_t share)
 {
     const Stdiff *m = config;
-    int64_t To = m->observed, Tp = m->predicted;
-    Shape   shape = stdiff_frames(m, batch * Tp);
-    int64_t split = g->build->split > 1 ? g->build->split : 1;
-    float   scale = 1.0f / (float)share;
-    Tensor  observed = feed(g, "observed", F32, stdiff_clip(m, batch, To));
-    Tensor  future = feed(g, "future", F32, stdiff_clip(m, batch, Tp));
-    Tensor  t = noise_steps(g, "t", SHAPE(batch * Tp), m->timesteps);
-    Tensor  eps = noise_normal(g, "eps", shape);
-    Tensor  alpha_bar = alpha_bar_constant(g, stdiff_alpha_bar(g->pool, m), m->timesteps);
+    int64_t       To = m->observed, Tp = m->predicted;
+    Shape         shape = stdiff_frames(m, batch * Tp);
+    int64_t       split = g->build->split > 1 ? g->build->split : 1;
+    float         scale = 1.0f / (float)share;
+    Tensor        observed = feed(g, "observed", F32, stdiff_clip(m, batch, To));
+    Tensor        future = feed(g, "future", F32, stdiff_clip(m, batch, Tp));
+    Tensor        t = noise_steps(g, "t", SHAPE(batch * Tp), m->timesteps);
+    Tensor        eps = noise_normal(g, "eps", shape);
+    Tensor        alpha_bar = alpha_bar_constant(g, stdiff_alpha_bar(g->pool, m), m->timesteps);
 
     Tensor motion = stdiff_future(stdiff_context(observed, m), batch, m);
     Tensor before = slice(observed, 1, To - 1, To);
@@ -135,7 +152,7 @@ static Tensor stdiff_loss(Graph *g, const void *config, int64_t batch, int64_t s
         before = concat((const Tensor[]){ before, slice(future, 1, 0, Tp - 1) }, 2, 1);
     Tensor x = q_sample(reshape(future, shape), eps, alpha_bar, t);
     Tensor predicted = stdiff_unet(concat2(x, reshape(before, shape)), t, motion, m);
-    if (g->build->given_noise)               /* for comparison with another program */
+    if (g->build->given_noise) /* for comparison with another program */
         graph_output(predicted, "output");
     if (m->loss == STDIFF_L1)
         return l1_loss(predicted, eps, scale);
@@ -145,7 +162,7 @@ static Tensor stdiff_loss(Graph *g, const void *config, int64_t batch, int64_t s
     Tensor mask = feed(g, "mask", U8, SHAPE(batch, Tp, m->image.at[0], m->image.at[1]));
     mask = reshape(mask, shape_drop(shape, -1));
     Tensor count = split > 1 || g->build->counts_given ? feed(g, "mask_count", F32, SHAPE(1))
-                                                 : tensor_none(g);
+                                                       : tensor_none(g);
     return masked_l1_loss(predicted, eps, mask, count,
                           scale * (float)split / (float)m->image_channels);
 }
@@ -154,8 +171,8 @@ static Tensor stdiff_loss(Graph *g, const void *config, int64_t batch, int64_t s
 static int stdiff_batch_rest(const void *config, int64_t batch, BatchRest *rest)
 {
     const Stdiff *m = config;
-    int64_t h = m->image.at[0], w = m->image.at[1];
-    int     n = 0;
+    int64_t       h = m->image.at[0], w = m->image.at[1];
+    int           n = 0;
     rest[n++] = (BatchRest){ "observed_last", F32, stdiff_clip(m, batch, 1), "observed" };
     if (m->loss == STDIFF_MASKED_L1) {
         rest[n++] = (BatchRest){ "observed_mask", U8, SHAPE(batch, m->observed, h, w), NULL };
@@ -171,9 +188,9 @@ static void stdiff_sample_graph(Graph *g, const void *config, const SamplerConfi
 {
     (void)sampler;
     const Stdiff *m = config;
-    Phase   phase = g->phase;
-    Shape  s = stdiff_motion_shape(m, n);
-    Tensor motion = state_add(g, "sample.motion", F32, s, CLASS_CONSTANTS, false);
+    Phase         phase = g->phase;
+    Shape         s = stdiff_motion_shape(m, n);
+    Tensor        motion = state_add(g, "sample.motion", F32, s, CLASS_CONSTANTS, false);
     g->phase = PHASE_SAMPLE_BEGIN;
     Tensor observed = feed(g, "observed", F32, stdiff_clip(m, n, m->observed));
     assign(motion, cast(stdiff_context(observed, m), F32));
@@ -188,20 +205,26 @@ static void stdiff_sample_graph(Graph *g, const void *config, const SamplerConfi
     g->phase = phase;
 }
 
-static const ModelWhatIf stdiff_what_if[] = {
-    { "fewer predicted frames", "predicted", SIZE_HALF_UP },
-    { "fewer observed frames", "observed", SIZE_HALF_UP },
-    { "half the resolution", "image", SIZE_HALF },
-    { "half the channels", "channels", SIZE_HALF },
-    { "half the head width", "head_width", SIZE_HALF },
-    { "fewer layers", "layers", SIZE_HALF },
-    { 0 }
-};
+static const ModelWhatIf stdiff_what_if[] = { { "fewer predicted frames", "predicted",
+                                                SIZE_HALF_UP },
+                                              { "fewer observed frames", "observed", SIZE_HALF_UP },
+                                              { "half the resolution", "image", SIZE_HALF },
+                                              { "half the channels", "channels", SIZE_HALF },
+                                              { "half the head width", "head_width", SIZE_HALF },
+                                              { "fewer layers", "layers", SIZE_HALF },
+                                              { 0 } };
 
 const ModelDef model_stdiff = {
-    .name = "stdiff", .summary = "prediction of video and range images by motion and diffusion",
-    .fields = stdiff_fields, .config_bytes = sizeof(Stdiff), .defaults = &stdiff_defaults,
-    .check = stdiff_check, .loss = stdiff_loss, .what_if = stdiff_what_if,
-    .batch_rest = stdiff_batch_rest, .check_sampler = stdiff_check_sampler,
-    .sample_graph = stdiff_sample_graph, .sample = stdiff_sample,
+    .name = "stdiff",
+    .summary = "prediction of video and range images by motion and diffusion",
+    .fields = stdiff_fields,
+    .config_bytes = sizeof(Stdiff),
+    .defaults = &stdiff_defaults,
+    .check = stdiff_check,
+    .loss = stdiff_loss,
+    .what_if = stdiff_what_if,
+    .batch_rest = stdiff_batch_rest,
+    .check_sampler = stdiff_check_sampler,
+    .sample_graph = stdiff_sample_graph,
+    .sample = stdiff_sample,
 };

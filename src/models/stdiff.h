@@ -16,17 +16,17 @@ enum { STDIFF_MAX_FRAMES = 32, STDIFF_MAX_LAYERS = 8 };
 typedef enum StdiffLoss { STDIFF_MASKED_L1, STDIFF_L1 } StdiffLoss;
 
 typedef struct Stdiff {
-    Ints    image;               /* H, W */
+    Ints    image; /* H, W */
     int64_t image_channels;
     int64_t observed, predicted; /* frames, To and Tp */
     Ints    channels;            /* of the UNet's levels */
     int64_t layers, attention_from, groups, head_width;
     int64_t motion_channels, motion_downs;
     int64_t sde_layers;
-    double  sde_dt;              /* of a frame's time */
-    int     loss;                /* StdiffLoss */
+    double  sde_dt; /* of a frame's time */
+    int     loss;   /* StdiffLoss */
     int64_t timesteps;
-    int     noise_schedule;      /* NoiseSchedule */
+    int     noise_schedule; /* NoiseSchedule */
     double  beta_start, beta_end;
 } Stdiff;
 

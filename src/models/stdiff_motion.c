@@ -40,7 +40,7 @@ static Tensor motion_encoder(Tensor x, const Stdiff *m)
 static Tensor conv_gru(Tensor x, Tensor h)
 {
     int64_t width = dim(tensor_shape(x), -1);
-    Tensor  gates[2];                        /* u, r */
+    Tensor  gates[2]; /* u, r */
     scope_open(x.graph, "conv_gru_cell");
     split(gates, 2, sigmoid(conv3("GateConv", concat2(x, h), 2 * width)), -1);
     Tensor both = concat2(x, mul(gates[1], h));
@@ -101,7 +101,7 @@ static Tensor sde_noise(Graph *g, Tensor given, int64_t i, Shape shape)
 static Tensor euler_heun(Tensor state, Tensor z, const Stdiff *m)
 {
     float  dt = (float)m->sde_dt, root = (float)sqrt(m->sde_dt);
-    Tensor here = cast(state, state.graph->compute);     /* f and g read the same rounded copy */
+    Tensor here = cast(state, state.graph->compute); /* f and g read the same rounded copy */
     Tensor a = mul(tanh_of(field("diff_unet_g", here, m)), z);
     Tensor there = weighted_sum(state, 1, a, root);
     Tensor b = mul(tanh_of(field("diff_unet_g", there, m)), z);

@@ -1,12 +1,12 @@
 /* stdiff_sample.c -- STDiff sampling: predicts the future of a clip frame by frame, on the host. */
-#define LAYERS_NO_SOURCE                     /* no graph is built here */
+#define LAYERS_NO_SOURCE /* no graph is built here */
 #include "models/layers.h"
 #include "models/stdiff.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { STDIFF_STEPS = 50 };                  /* of a chain, if the recipe names none */
+enum { STDIFF_STEPS = 50 }; /* of a chain, if the recipe names none */
 
 typedef struct Chain {
     Sampler      *s;
@@ -61,16 +61,21 @@ Err stdiff_check_sampler(const void *config, const SamplerConfig *sampler)
 Err stdiff_sample(Sampler *s, const void *config, SampleResult *result)
 {
     const Stdiff *m = config;
-    int64_t steps = s->config->steps ? s->config->steps : STDIFF_STEPS;
-    int64_t To = m->observed, Tp = m->predicted;
-    int64_t size = m->image.at[0] * m->image.at[1] * m->image_channels, count = s->n * size;
+    int64_t       steps = s->config->steps ? s->config->steps : STDIFF_STEPS;
+    int64_t       To = m->observed, Tp = m->predicted;
+    int64_t       size = m->image.at[0] * m->image.at[1] * m->image_channels, count = s->n * size;
     TRY(stdiff_check_sampler(m, s->config));
     TRY(sampler_steps_check("stdiff", steps, m->timesteps));
-    Chain c = { .s = s, .alpha_bar = stdiff_alpha_bar(s->pool, m), .steps = steps,
-                .stride = m->timesteps / steps, .count = count, .x = s->feed(s, "x"),
-                .z = NEWN(s->pool, float, count), .t = s->feed(s, "t") };
+    Chain        c = { .s = s,
+                       .alpha_bar = stdiff_alpha_bar(s->pool, m),
+                       .steps = steps,
+                       .stride = m->timesteps / steps,
+                       .count = count,
+                       .x = s->feed(s, "x"),
+                       .z = NEWN(s->pool, float, count),
+                       .t = s->feed(s, "t") };
     const float *observed = s->feed(s, "observed");
-    float       *before = s->feed(s, "before"), *clips = NEWN(s->pool, float, count * Tp);
+    float       *before = s->feed(s, "before"), *clips = NEWN(s->pool, float, count *Tp);
 
     TRY(s->run(s, PHASE_SAMPLE_BEGIN));
     for (int64_t j = 0; j < s->n; j++)

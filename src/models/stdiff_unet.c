@@ -8,11 +8,11 @@
 #include "models/stdiff.h"
 #include "models/layers.h"
 
-typedef struct Given {           /* what every block is conditioned on */
+typedef struct Given { /* what every block is conditioned on */
     const Stdiff *m;
-    Tensor time;                 /* (B,4 channels[0]), SiLU already applied */
-    Tensor  motion[FIELD_MAX_INTS];  /* has the size of its level after upsampling by `up` */
-    int64_t up[FIELD_MAX_INTS];
+    Tensor        time;                   /* (B,4 channels[0]), SiLU already applied */
+    Tensor        motion[FIELD_MAX_INTS]; /* has the size of its level after upsampling by `up` */
+    int64_t       up[FIELD_MAX_INTS];
 } Given;
 
 static Layer norm_of(const Stdiff *m) { return (Layer){ .groups = (int)m->groups, .eps = 1e-5f }; }

@@ -10,10 +10,11 @@
 
 typedef struct Unet {
     int64_t height, width, channels;
-    Ints    widths;              /* channels of each level */
+    Ints    widths; /* channels of each level */
     int64_t groups, heads, timesteps;
 } Unet;
 
+/* clang-format off */
 static const Field unet_fields[] = {
     { "height",    FIELD_INT,  offsetof(Unet, height),    4, 4096, NULL, NULL, "of the images" },
     { "width",     FIELD_INT,  offsetof(Unet, width),     4, 4096, NULL, NULL, "of the images" },
@@ -27,9 +28,15 @@ static const Field unet_fields[] = {
       "of the diffusion" },
     { 0 }
 };
+/* clang-format on */
 
 static const Unet unet_defaults = {
-    .height = 16, .width = 16, .channels = 3, .widths = { { 32, 64 }, 2 }, .groups = 8, .heads = 4,
+    .height = 16,
+    .width = 16,
+    .channels = 3,
+    .widths = { { 32, 64 }, 2 },
+    .groups = 8,
+    .heads = 4,
     .timesteps = 1000,
 };
 
@@ -112,11 +119,11 @@ static Tensor unet_predict(Tensor x, Tensor t, const Unet *m)
 static Tensor unet_loss(Graph *g, const void *config, int64_t batch, int64_t share)
 {
     const Unet *m = config;
-    Shape  shape = SHAPE(batch, m->height, m->width, m->channels);
-    Tensor x = feed(g, "x", F32, shape);
-    Tensor t = noise_steps(g, "t", SHAPE(batch), m->timesteps);
-    Tensor noise = noise_normal(g, "noise", shape);
-    Tensor noisy = q_sample(x, noise, schedule_linear(g, m->timesteps, 1e-4, 0.02), t);
+    Shape       shape = SHAPE(batch, m->height, m->width, m->channels);
+    Tensor      x = feed(g, "x", F32, shape);
+    Tensor      t = noise_steps(g, "t", SHAPE(batch), m->timesteps);
+    Tensor      noise = noise_normal(g, "noise", shape);
+    Tensor      noisy = q_sample(x, noise, schedule_linear(g, m->timesteps, 1e-4, 0.02), t);
     return mse_loss(unet_predict(noisy, t, m), noise, 1.0f / (float)share);
 }
 
@@ -125,7 +132,7 @@ static Tensor unet_loss(Graph *g, const void *config, int64_t batch, int64_t sha
 static void unet_sample_graph(Graph *g, const void *config, const SamplerConfig *sampler, int64_t n)
 {
     const Unet *m = config;
-    Phase        phase = g->phase;
+    Phase       phase = g->phase;
     (void)sampler;
     g->phase = PHASE_SAMPLE;
     Tensor x = feed(g, "x", F32, SHAPE(n, m->height, m->width, m->channels)),
@@ -156,11 +163,11 @@ static Err unet_sample(Sampler *s, const void *config, SampleResult *result)
     s->normal(s, "x", 0, x, count);
     for (int64_t k = steps - 1; k >= 0 && !s->dry; k--) {
         int64_t t = respaced_time(m->timesteps, steps, k);
-        double now = bar[t], next = k ? bar[respaced_time(m->timesteps, steps, k - 1)] : 1,
+        double  now = bar[t], next = k ? bar[respaced_time(m->timesteps, steps, k - 1)] : 1,
                beta = 1 - now / next;
         double of_clean = sqrt(next) * beta / (1 - now),
                of_x = sqrt(now / next) * (1 - next) / (1 - now);
-        double  added = sqrt(beta * (1 - next) / (1 - now));
+        double added = sqrt(beta * (1 - next) / (1 - now));
         for (int64_t i = 0; i < s->n; i++)
             times[i] = (int32_t)t;
         TRY(s->run(s, PHASE_SAMPLE));
@@ -178,17 +185,22 @@ static Err unet_sample(Sampler *s, const void *config, SampleResult *result)
     return OK;
 }
 
-static const ModelWhatIf unet_what_if[] = {
-    { "half the resolution", "height width", SIZE_HALF },
-    { "half the channels", "widths", SIZE_HALF },
-    { "twice the heads, half as wide", "heads", SIZE_TWICE },
-    { 0 }
-};
+static const ModelWhatIf unet_what_if[] = { { "half the resolution", "height width", SIZE_HALF },
+                                            { "half the channels", "widths", SIZE_HALF },
+                                            { "twice the heads, half as wide", "heads",
+                                              SIZE_TWICE },
+                                            { 0 } };
 
 const ModelDef model_unet = {
-    .name = "unet", .summary = "a small denoising U-Net with attention",
-    .fields = unet_fields, .config_bytes = sizeof(Unet), .defaults = &unet_defaults,
-    .check = unet_check, .loss = unet_loss, .what_if = unet_what_if,
+    .name = "unet",
+    .summary = "a small denoising U-Net with attention",
+    .fields = unet_fields,
+    .config_bytes = sizeof(Unet),
+    .defaults = &unet_defaults,
+    .check = unet_check,
+    .loss = unet_loss,
+    .what_if = unet_what_if,
     .check_sampler = unet_check_sampler,
-    .sample_graph = unet_sample_graph, .sample = unet_sample,
+    .sample_graph = unet_sample_graph,
+    .sample = unet_sample,
 };

@@ -10,14 +10,14 @@
 #include "ir/op.h"
 
 #ifdef __cplusplus
-#define CUDA_KERNEL(op, ...)                          \
-    extern "C" {                                      \
-    extern const Kernel cuda_kernel_##op;             \
-    const Kernel        cuda_kernel_##op = { __VA_ARGS__ }; \
+#define CUDA_KERNEL(op, ...)                                                                       \
+    extern "C" {                                                                                   \
+    extern const Kernel cuda_kernel_##op;                                                          \
+    const Kernel        cuda_kernel_##op = { __VA_ARGS__ };                                        \
     }
 #else
-#define CUDA_KERNEL(op, ...)              \
-    extern const Kernel cuda_kernel_##op; \
+#define CUDA_KERNEL(op, ...)                                                                       \
+    extern const Kernel cuda_kernel_##op;                                                          \
     const Kernel        cuda_kernel_##op = { __VA_ARGS__ };
 #endif
 

@@ -9,7 +9,7 @@
 
 #include "ops/ops.h"
 
-#define OPERATOR(name_, ...) \
+#define OPERATOR(name_, ...)                                                                       \
     const OpDef op_##name_ = { .name = #name_, .id = OP_ID_##name_, __VA_ARGS__ };
 #define OPERATOR_INTERNAL(name_, ...) OPERATOR(name_, __VA_ARGS__)
 

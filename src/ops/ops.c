@@ -13,7 +13,7 @@ const int ops_count = OP_COUNT;
 const Kernel *op_kernel(const OpDef *op, const Device *device)
 {
     static const Kernel none;
-    if (!device->kernels)        /* the CPU, or a GPU that is only described */
+    if (!device->kernels) /* the CPU, or a GPU that is only described */
         return &op->cpu;
     return device->kernels[op->id] ? device->kernels[op->id] : &none;
 }

@@ -20,9 +20,9 @@ typedef enum OpId {
 #undef OPERATOR
 #undef OPERATOR_INTERNAL
 
-extern const OpDef *const ops_all[OP_COUNT];             /* by id */
-extern const int          ops_count;     /* OP_COUNT of the program, for plugins to compare */
+extern const OpDef *const ops_all[OP_COUNT]; /* by id */
+extern const int          ops_count;         /* OP_COUNT of the program, for plugins to compare */
 
-const Kernel *op_kernel(const OpDef *op, const Device *device);  /* run == NULL: cannot run there */
+const Kernel *op_kernel(const OpDef *op, const Device *device); /* run == NULL: cannot run there */
 
 #endif

@@ -17,6 +17,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/int_math.h"
 #include "device/launch_cuda.h"
 
 extern "C" {
@@ -28,12 +29,10 @@ static inline const CudaHandle *cuda_handle(const Call *call)
 {
     return (const CudaHandle *)call->device->handle;
 }
-static inline cudaStream_t      cuda_stream(const Call *call) { return cuda_handle(call)->stream; }
+static inline cudaStream_t cuda_stream(const Call *call) { return cuda_handle(call)->stream; }
 
 /* After a launch: returns its error, if any. */
 #define CUDA_LAUNCHED() CUDA_TRY(cudaPeekAtLastError())
-
-static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* Blocks for n work items at `threads` per block: enough to fill the GPU; grid-stride loops do the
  * rest. */
@@ -45,8 +44,8 @@ static inline unsigned cuda_blocks(const Call *call, int64_t n, int threads)
 }
 
 /* One element, as fp32. */
-typedef __nv_bfloat16 bf16;
-typedef __half        f16;
+typedef __nv_bfloat16            bf16;
+typedef __half                   f16;
 __device__ __forceinline__ float get(const float *p, int64_t i) { return p[i]; }
 __device__ __forceinline__ float get(const bf16 *p, int64_t i) { return __bfloat162float(p[i]); }
 __device__ __forceinline__ float get(const f16 *p, int64_t i) { return __half2float(p[i]); }
@@ -57,7 +56,9 @@ __device__ __forceinline__ void  put(bf16 *p, int64_t i, float x) { p[i] = __flo
 __device__ __forceinline__ void  put(f16 *p, int64_t i, float x) { p[i] = __float2half_rn(x); }
 
 /* N adjacent elements, aligned to their size: 16-byte accesses use the memory's full bandwidth. */
-template <class T, int N> struct alignas(sizeof(T) * N) Pack { T at[N]; };
+template <class T, int N> struct alignas(sizeof(T) * N) Pack {
+    T at[N];
+};
 template <int N, class T> __device__ __forceinline__ void get_pack(const T *p, int64_t i, float *x)
 {
     Pack<T, N> pack = *(const Pack<T, N> *)(p + i);
@@ -94,19 +95,20 @@ template <int N, class T> __device__ __forceinline__ void put_pack(T *p, int64_t
                     (int)(type));                                                                  \
     }
 
-/* Sums in a fixed order; every thread of the warp or block gets the result. blockDim.x is a
+/* Sums in a fixed order; every thread of the warp, of LANES neighbours in it, or of the block gets
+ * the result. blockDim.x is a
  * multiple of 32; `shared` is shared memory of 32 floats. */
-__device__ __forceinline__ float warp_sum(float x)
+template <int LANES = 32> __device__ __forceinline__ float warp_sum(float x)
 {
 #pragma unroll
-    for (int d = 16; d; d >>= 1)
+    for (int d = LANES / 2; d; d >>= 1)
         x += __shfl_xor_sync(0xffffffffu, x, d);
     return x;
 }
-__device__ __forceinline__ float warp_max(float x)
+template <int LANES = 32> __device__ __forceinline__ float warp_max(float x)
 {
 #pragma unroll
-    for (int d = 16; d; d >>= 1)
+    for (int d = LANES / 2; d; d >>= 1)
         x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, d));
     return x;
 }

@@ -7,6 +7,8 @@
 #ifndef OPS_PARALLEL_H
 #define OPS_PARALLEL_H
 
+#include "base/int_math.h"
+
 #include <omp.h>
 #include <stdint.h>
 
@@ -22,7 +24,7 @@ static inline int parallel_threads(int threads, int64_t tasks)
 static inline void parallel_range(int64_t count, int64_t unit, int i, int n, int64_t *from,
                                   int64_t *to)
 {
-    int64_t units = (count + unit - 1) / unit;
+    int64_t units = ceil_div(count, unit);
     *from = units * i / n * unit;
     *to = units * (i + 1) / n * unit;
     if (*to > count)

@@ -16,18 +16,18 @@
 #include "plan/staging.h"
 
 enum {
-    ANSWER_PLACES = 12,      /* at most this many lists are placed */
-    ANSWER_AIMS = 6,         /* searches for fewer bytes, if what was found could not be placed */
-    ANSWER_HALVINGS = 24     /* bisections of the range that holds the minimum with copies */
+    ANSWER_PLACES = 12,  /* at most this many lists are placed */
+    ANSWER_AIMS = 6,     /* searches for fewer bytes, if what was found could not be placed */
+    ANSWER_HALVINGS = 24 /* bisections of the range that holds the minimum with copies */
 };
 
 struct PlanSearch {
     Pool         *pool;
     const PGraph *graph;
-    PlanSearch   *inner;      /* for graphs with host-resident values: searches the graph as solvers
+    PlanSearch   *inner; /* for graphs with host-resident values: searches the graph as solvers
                                * see it; else NULL */
     PlanOptions   options;
-    PlanSolve         solve;
+    PlanSolve     solve;
     bool          begun;
     /* the minimum with copies: the list, and the bytes to ask plan_offload for; 0: copies do not
      * help */
@@ -70,10 +70,10 @@ static Err answer_refuse(const PlanSolve *s, const Plan *minimum)
 {
     return fail(E_BUDGET,
                 "no plan fits %s (%lld bytes): the smallest peak found is %s (%lld bytes), and no "
-                "plan can do with less than %s (%lld bytes)", bytes_text(s->options.budget_bytes),
-                (long long)s->options.budget_bytes, bytes_text(plan_peak_bytes(minimum)),
-                (long long)plan_peak_bytes(minimum), bytes_text(minimum->bound_bytes),
-                (long long)minimum->bound_bytes);
+                "plan can do with less than %s (%lld bytes)",
+                bytes_text(s->options.budget_bytes), (long long)s->options.budget_bytes,
+                bytes_text(plan_peak_bytes(minimum)), (long long)plan_peak_bytes(minimum),
+                bytes_text(minimum->bound_bytes), (long long)minimum->bound_bytes);
 }
 
 /* Tries lists, the cheapest first, until one can be placed within the budget. If one fits by bytes
@@ -125,10 +125,10 @@ static Err answer_placed(Pool *pool, PlanSolve *s, RunList first, Plan *minimum,
 static Err answer_offload(Pool *pool, PlanSolve *s, const RunList *list, Plan **offloaded)
 {
     const PlanOptions *options = &s->options;
-    Pool    *temp = pool_new(NULL, "answer_offload");
-    int64_t  aim = options->budget_bytes;
-    int32_t *runs, n;
-    Err      err = OK;
+    Pool              *temp = pool_new(NULL, "answer_offload");
+    int64_t            aim = options->budget_bytes;
+    int32_t           *runs, n;
+    Err                err = OK;
     task_runs(temp, s->task, list->node, list->n, &runs, &n);
     for (int32_t tries = 0; tries < 4; tries++) {
         err = plan_offload(pool, s->graph, runs, n, aim, options->host_budget_bytes, NULL,
@@ -151,7 +151,8 @@ static Err answer_offload(Pool *pool, PlanSolve *s, const RunList *list, Plan **
 
 static RunList answer_keep_all(const PlanSolve *s)
 {
-    RunList all = { .n = s->task->n_nodes, .cost = s->task->base_cost,
+    RunList all = { .n = s->task->n_nodes,
+                    .cost = s->task->base_cost,
                     .peak_bytes = s->keep_all_bytes };
     all.node = NEWN(s->pool, int32_t, all.n + 1);
     for (int32_t i = 0; i < all.n; i++)
@@ -191,12 +192,12 @@ static Err answer_cheaper_offload(Pool *pool, PlanSolve *s, Plan **plan)
  * *aim. */
 static Err answer_squeeze(PlanSearch *search, const RunList *list, int64_t *aim)
 {
-    PlanSolve   *s = &search->solve;
-    Pool    *temp = pool_new(NULL, "answer_squeeze");
-    int64_t  low = s->bound_bytes, high = *aim;
-    int32_t *runs, n;
+    PlanSolve     *s = &search->solve;
+    Pool          *temp = pool_new(NULL, "answer_squeeze");
+    int64_t        low = s->bound_bytes, high = *aim;
+    int32_t       *runs, n;
     OffloadMinimum known = { 0 };
-    Err      err = OK;
+    Err            err = OK;
     task_runs(temp, s->task, list->node, list->n, &runs, &n);
     for (int i = 0; i < ANSWER_HALVINGS && low < high && !err && !solve_late(s); i++) {
         Pool   *once = pool_new(temp, "offload");
@@ -208,7 +209,7 @@ static Err answer_squeeze(PlanSearch *search, const RunList *list, int64_t *aim)
             high = middle;
             *aim = middle;
             search->offload_list = *list;
-            search->offload_aim  = middle;
+            search->offload_aim = middle;
         } else {
             low = middle + 1;
         }
@@ -281,7 +282,7 @@ static Err answer_named(const PlanSearch *search, Plan *kept, Plan **plan)
 
 static Err answer_within(Pool *pool, PlanSearch *search, int64_t budget, Plan **plan)
 {
-    PlanSolve        *s = &search->solve;
+    PlanSolve    *s = &search->solve;
     const PGraph *graph = search->graph;
     Plan         *kept, *minimum;
     TRY(answer_kept(pool, search, budget, &kept));
@@ -334,18 +335,18 @@ Err plan_solve(Pool *pool, const PGraph *graph, const PlanOptions *options, Plan
 {
     TRY(pgraph_check(graph));
     Pool *temp = pool_new(NULL, "plan_solve");
-    Err   err = plan_search_within(pool, plan_search_new(temp, graph, options),
-                                   options->budget_bytes, plan);
+    Err err = plan_search_within(pool, plan_search_new(temp, graph, options), options->budget_bytes,
+                                 plan);
     pool_free(temp);
     return err;
 }
 
 static Err answer_curve(Pool *pool, Pool *temp, const PGraph *graph, const PlanOptions *options,
-                       const int64_t *budgets, int n, Plan **plans)
+                        const int64_t *budgets, int n, Plan **plans)
 {
-    Plan   *keep_all;
-    PlanSolve   s = { 0 };
-    RunList best = { 0 };
+    Plan     *keep_all;
+    PlanSolve s = { 0 };
+    RunList   best = { 0 };
     TRY(plan_keep_all(pool, graph, &keep_all));
     for (int i = 0; i < n; i++) {
         plans[i] = NULL;
@@ -371,8 +372,8 @@ static Err answer_curve(Pool *pool, Pool *temp, const PGraph *graph, const PlanO
 
 /* With copies to the host: each budget as if it were requested alone, but from one search. */
 static Err answer_curve_offload(Pool *pool, Pool *temp, const PGraph *graph,
-                              const PlanOptions *options, const int64_t *budgets, int n,
-                              Plan **plans)
+                                const PlanOptions *options, const int64_t *budgets, int n,
+                                Plan **plans)
 {
     PlanSearch *search = plan_search_new(temp, graph, options);
     Plan       *best = NULL;

@@ -3,6 +3,7 @@
 
 #include "linalg/linalg.h"
 
+#include "base/int_math.h"
 #include "base/text.h"
 #include "ops/ops.h"
 #include "profile/node_time.h"
@@ -11,10 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-static bool phase_in_step(Phase phase)
-{
-    return phase == PHASE_MICRO || phase == PHASE_UPDATE;
-}
+static bool phase_in_step(Phase phase) { return phase == PHASE_MICRO || phase == PHASE_UPDATE; }
 
 bool program_in_step(const Program *program)
 {
@@ -41,11 +39,6 @@ static Err engine_choose(Engine *engine)
             engine->basis_ns[basis] += engine->node_ns[i];
     }
     return OK;
-}
-
-static int64_t align_up(int64_t n, int64_t align)
-{
-    return (n + align - 1) / align * align;
 }
 
 static void engine_place_persistent(Engine *engine)
@@ -83,14 +76,28 @@ static bool engine_phases_joined(const Graph *graph, Phase a, Phase b)
     return false;
 }
 
+/* Where the bytes of a live range end in the arena; 0: it has none. node: whose workspace it may be. */
+static int64_t engine_range_end(const Engine *engine, const Program *program,
+                                const LiveRange *range, const PNode *node)
+{
+    int64_t bytes = range->value >= 0 ? program->pgraph->values[range->value].bytes
+                                      : node->workspace;
+    if (range->within >= 0)
+        return engine->offset[program->value_of[range->within]] + bytes;
+    if (range->buffer < 0)
+        return 0;
+    return engine->persistent_bytes + program->buffers.buffers[range->buffer].offset +
+           (engine->guards ? GUARD_BYTES : 0) + bytes;
+}
+
 /* For each phase: the end of the highest buffer that its nodes use. */
 static void engine_phase_tops(Pool *pool, Engine *engine, const Program *program)
 {
     const PGraph      *pgraph = program->pgraph;
     const PlanBuffers *all = &program->buffers;
     int64_t           *end = NEWN(pool, int64_t, pgraph->n_values);
-    int64_t            guard = engine->guards ? GUARD_BYTES : 0, workspace_end = 0;
-    int32_t            next = 0;             /* next live range */
+    int64_t            workspace_end = 0;
+    int32_t            next = 0; /* next live range */
 
     for (int32_t i = 0; i < pgraph->n_values; i++)
         if (pgraph->values[i].persistent)
@@ -99,27 +106,24 @@ static void engine_phase_tops(Pool *pool, Engine *engine, const Program *program
         if (program->plan->steps[s].kind != STEP_RUN)
             continue;
         const PNode *node = &pgraph->nodes[program->plan->steps[s].id];
-        int64_t *top =
+        int64_t     *top =
             &engine->phase_bytes[engine->graph->nodes[program->node_of[program->plan->steps[s].id]]
-                                    .phase];
+                                     .phase];
         /* First the ranges that begin before the run, such as loaded values, for the inputs. Then
          * those that begin with it: outputs, which may take over inputs, and workspace. */
         for (int32_t upto = s - 1; upto <= s; upto++) {
             for (workspace_end = 0; next < all->n_ranges && all->ranges[next].first_step <= upto;
                  next++) {
                 const LiveRange *range = &all->ranges[next];
-                int64_t at = engine->persistent_bytes + all->buffers[range->buffer].offset + guard;
-                if (range->value >= 0)
-                    end[range->value] = at + pgraph->values[range->value].bytes;
-                else
-                    workspace_end = at + node->workspace;
+                int64_t         *last = range->value >= 0 ? &end[range->value] : &workspace_end;
+                *last = engine_range_end(engine, program, range, node);
             }
             for (int32_t i = 0; upto < s && i < node->n_in; i++)
-                *top = end[node->in[i]] > *top ? end[node->in[i]] : *top;
+                *top = int_max(*top, end[node->in[i]]);
         }
         for (int32_t i = 0; i < node->n_out; i++)
-            *top = end[node->out[i]] > *top ? end[node->out[i]] : *top;
-        *top = workspace_end > *top ? workspace_end : *top;
+            *top = int_max(*top, end[node->out[i]]);
+        *top = int_max(*top, workspace_end);
     }
 }
 
@@ -179,7 +183,7 @@ static Err engine_layout(Pool *pool, Program *program, int64_t capacity)
         memcpy(buffers, again, (size_t)n * sizeof *again);
         program->layout = result;
     }
-    return err == E_BUDGET ? OK : err;  /* not a failure: the caller compares sizes */
+    return err == E_BUDGET ? OK : err; /* not a failure: the caller compares sizes */
 }
 
 Err engine_place(Pool *pool, Engine *engine, Program *program, int64_t budget_bytes,
@@ -196,7 +200,7 @@ Err engine_place(Pool *pool, Engine *engine, Program *program, int64_t budget_by
     }
     TRY(offsets ? engine_set_offsets(program, &program->buffers, offsets, &program->layout)
                 : engine_layout(pool, program, budget_bytes - engine->persistent_bytes));
-    if (!offsets && engine->device->kind == DEVICE_CUDA)     /* kernels on two lanes run
+    if (!offsets && engine->device->kind == DEVICE_CUDA) /* kernels on two lanes run
                                                               * concurrently */
         layout_spread(pool, buffers, program->buffers.n_buffers, program->layout.arena_bytes);
     TRY(layout_check(buffers, program->buffers.n_buffers, program->layout.arena_bytes));
@@ -227,7 +231,7 @@ void engine_count(Pool *pool, Engine *engine, Program *program)
     if (program_in_step(program))
         engine->cost_ns += (double)program->repeat * program->meter.cost;
     engine->recomputed += program->meter.n_recomputes;
-    engine->moved += program->slots.n_ranges;
+    engine->offloaded += program->slots.n_ranges;
     engine->cut |= program->plan->cut;
     engine_phase_tops(pool, engine, program);
     if (program->arena_bytes > engine->arena_bytes) {
@@ -263,9 +267,12 @@ static Err engine_solve(Pool *pool, Engine *engine, const EngineOptions *options
     int64_t room = options->budget_bytes - engine->persistent_bytes,
             untouched = engine_untouched_bytes(engine, program, true);
     PlanOptions how = {
-        .effort = options->effort, .time_limit_s = options->time_limit_s, .seed = options->seed,
+        .effort = options->effort,
+        .time_limit_s = options->time_limit_s,
+        .seed = options->seed,
         .layout = true,
-        .host_budget_bytes = engine_slots_budget(engine), .progress = options->progress,
+        .host_budget_bytes = engine_slots_budget(engine),
+        .progress = options->progress,
         .progress_arg = options->progress_arg,
     };
     Pool       *temp = pool_new(pool, "engine_solve");
@@ -363,7 +370,7 @@ static Err engine_list_programs(Pool *pool, Engine *engine, const EngineOptions 
         program->name = phase_public_name((Phase)phase);
         int64_t repeat = phase == PHASE_MICRO      ? options->accumulate
                          : phase == PHASE_VALIDATE ? options->validate
-                                                 : 1;
+                                                   : 1;
         program->repeat = repeat > 1 ? repeat : 1;
         if (phase == PHASE_MICRO && joined)
             program->phases[PHASE_UPDATE] = true;
@@ -437,16 +444,14 @@ static double engine_saved_by(const Engine *engine, int64_t arena_bytes)
     return all > 0 ? fmax(1 - (double)arena_bytes / all, 0) : 0;
 }
 
-double engine_saved(const Engine *engine)
-{
-    return engine_saved_by(engine, engine->arena_bytes);
-}
+double engine_saved(const Engine *engine) { return engine_saved_by(engine, engine->arena_bytes); }
 
 double engine_forecast_ns(const Engine *engine, double sum_ns, int64_t arena_bytes)
 {
     const Profile *profile = engine->device->profile;
     return profile ? sum_ns * profile_tight(profile, graph_identity(engine->graph),
-                                            engine_saved_by(engine, arena_bytes)) : sum_ns;
+                                            engine_saved_by(engine, arena_bytes))
+                   : sum_ns;
 }
 
 double engine_step_ns(const Engine *engine, int64_t accumulate)

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-
 /* What a plan depends on: operators, shapes, types and edges of every node, as 16 hexadecimal
  * digits. Attributes such as a learning rate do not count: a plan only says when nodes run and
  * where values lie. */
@@ -43,7 +42,7 @@ static void graph_digest(const Graph *graph, char digest[17])
 
 /* ---- out ---- */
 
-static bool choice_counts(const Choice *choice)  /* worth writing: it has an algorithm or
+static bool choice_counts(const Choice *choice) /* worth writing: it has an algorithm or
                                                   * workspace */
 {
     return choice->name || choice->workspace_bytes;
@@ -167,7 +166,7 @@ typedef struct ChoiceRow {
 static Err read_choices(Pool *temp, const Json *root, const Graph *graph, ChoiceRow *rows)
 {
     const Json *list;
-    NameIndex       nodes;
+    NameIndex   nodes;
     TRY(json_need_array(root, "choices", &list));
     names_init(&nodes, temp, graph->n_nodes);
     for (int32_t i = 0; i < graph->n_nodes; i++)
@@ -221,8 +220,8 @@ static Err check_choices(const Json *root, Engine *engine, const ChoiceRow *rows
     return OK;
 }
 
-static Err read_engine(Pool *pool, Pool *temp, const Json *root, Graph *graph,
-                       const Device *device, const EngineOptions *options, Engine **out)
+static Err read_engine(Pool *pool, Pool *temp, const Json *root, Graph *graph, const Device *device,
+                       const EngineOptions *options, Engine **out)
 {
     int64_t budget = 0;
     TRY(plan_format_check(root));
@@ -237,7 +236,7 @@ static Err read_engine(Pool *pool, Pool *temp, const Json *root, Graph *graph,
     bool      *builtin = NEWN(temp, bool, graph->n_nodes);
     TRY(graph_check(graph));
     if (!options->no_inplace)
-        graph_take_inplace(graph);           /* the digest covers it */
+        graph_take_inplace(graph); /* the digest covers it */
     TRY(read_digest(root, graph));
     TRY(read_choices(temp, root, graph, rows));
     for (int32_t i = 0; i < graph->n_nodes; i++)
@@ -246,7 +245,7 @@ static Err read_engine(Pool *pool, Pool *temp, const Json *root, Graph *graph,
     Engine *engine = *out;
     TRY(check_choices(root, engine, rows));
     TRY(phases_read(pool, root, engine, budget));
-    TRY(json_need_int(root, "keep_all_bytes", &engine->keep_all_bytes));     /* only for reports */
+    TRY(json_need_int(root, "keep_all_bytes", &engine->keep_all_bytes)); /* only for reports */
     TRY(json_need_bool(root, "cut", &engine->cut));
     TRY(figure_read(root, "persistent_bytes", engine->persistent_bytes));
     TRY(figure_read(root, "live_bytes", engine->live_bytes));
@@ -257,8 +256,8 @@ Err engine_read(Pool *pool, const Json *root, Graph *graph, const Device *device
                 const EngineOptions *options, Engine **out)
 {
     static const EngineOptions defaults = { 0 };
-    Pool *temp = pool_new(NULL, "engine_read");
-    Err   err = read_engine(pool, temp, root, graph, device, options ? options : &defaults, out);
+    Pool                      *temp = pool_new(NULL, "engine_read");
+    Err err = read_engine(pool, temp, root, graph, device, options ? options : &defaults, out);
     pool_free(temp);
     return err;
 }

@@ -29,7 +29,7 @@ Err engine_prove(Pool *pool, const Engine *engine, int64_t budget_bytes, double 
         } else if (program->bound_bytes > proof->bytes) {
             proof->bytes = program->bound_bytes;
         }
-        if (!program_in_step(program))  /* phases between steps count for bytes, not for the time of
+        if (!program_in_step(program)) /* phases between steps count for bytes, not for the time of
                                          * a step */
             continue;
         proof->cost_ns += (double)program->repeat * min_cost;

@@ -14,7 +14,10 @@ static int32_t view_value(Program *program, const Graph *graph, int32_t *seen, P
         seen[root] = out->n_values;
         program->value_of[out->n_values] = root;
         out->values[out->n_values++] = (PValue){
-            .name = value_text(graph, root), .bytes = v->bytes, .view_of = -1, .producer = -1,
+            .name = value_text(graph, root),
+            .bytes = v->bytes,
+            .view_of = -1,
+            .producer = -1,
             .persistent = v->persistent && !(v->host_resident && out->to_host > 0),
             .host_resident = v->persistent && v->host_resident && out->to_host > 0,
         };
@@ -61,7 +64,9 @@ Err pgraph_from_graph(Pool *pool, const Graph *graph, const bool *phases, const 
         if (!phases[node->phase] || node->op->view)
             continue;
         PNode *p = &out->nodes[out->n_nodes];
-        *p = (PNode){ .name = node_text(graph, i), .cost = node_ns[i], .once = node->once,
+        *p = (PNode){ .name = node_text(graph, i),
+                      .cost = node_ns[i],
+                      .once = node->once,
                       .workspace = (int64_t)choices[i].workspace_bytes };
         p->in = view_ids(pool, program, graph, seen, out, node->in, node->n_in, &p->n_in);
         p->out = view_ids(pool, program, graph, seen, out, node->out, node->n_out, &p->n_out);

@@ -9,9 +9,9 @@ void names_init(NameIndex *names, Pool *pool, int32_t max_names)
     uint32_t size = 16;
     while (size < 2 * (uint32_t)max_names)
         size *= 2;
-    names->name  = NEWN(pool, const char *, size);
+    names->name = NEWN(pool, const char *, size);
     names->index = NEWN(pool, int32_t, size);
-    names->mask  = size - 1;
+    names->mask = size - 1;
 }
 
 static uint32_t names_slot(const NameIndex *names, const char *name)
@@ -30,7 +30,7 @@ bool names_add(NameIndex *names, const char *name, int32_t index)
     uint32_t slot = names_slot(names, name);
     if (names->name[slot])
         return false;
-    names->name[slot]  = name;
+    names->name[slot] = name;
     names->index[slot] = index;
     return true;
 }

@@ -26,31 +26,31 @@
 #include <string.h>
 
 typedef struct OffloadWindow {
-    int32_t value, make, from, to;       /* runs: produced; last use before and first use after the
+    int32_t value, make, from, to; /* runs: produced; last use before and first use after the
                                           * window */
-    int32_t gone;            /* dropped after this run */
-    int32_t load;            /* loaded before this run */
-    double  stretch;         /* time between from and to */
-    double  out, in;         /* times of its copies, once the window is taken */
-    double  sent, due;       /* when its save ends and its load must begin, in their queues */
-    int32_t ends, seen;      /* the run during which the save ends: now, and when `load` was
+    int32_t gone;                  /* dropped after this run */
+    int32_t load;                  /* loaded before this run */
+    double  stretch;               /* time between from and to */
+    double  out, in;               /* times of its copies, once the window is taken */
+    double  sent, due;             /* when its save ends and its load must begin, in their queues */
+    int32_t ends, seen;            /* the run during which the save ends: now, and when `load` was
                               * computed */
 } OffloadWindow;
 
 typedef struct Offload {
-    const PGraph  *graph;
-    Pool          *pool;
-    const int32_t *runs;
-    int32_t        n_runs;
-    double         margin;   /* copies are planned to take this many times their time */
-    double        *start;    /* [run]; [n_runs] is the end */
-    int64_t       *live;     /* [run] bytes with nothing offloaded */
-    int64_t       *change;   /* [run] bytes offloaded from this run on, less those loaded by then */
-    OffloadWindow        *windows;  /* by falling stretch; a taken window covers no run any more */
-    int32_t        n_windows, cap_windows;
-    OffloadWindow       **taken;    /* in order of production */
-    OffloadWindow       **by_need;  /* the same windows, the last needed first */
-    int32_t        n_taken;
+    const PGraph   *graph;
+    Pool           *pool;
+    const int32_t  *runs;
+    int32_t         n_runs;
+    double          margin;  /* copies are planned to take this many times their time */
+    double         *start;   /* [run]; [n_runs] is the end */
+    int64_t        *live;    /* [run] bytes with nothing offloaded */
+    int64_t        *change;  /* [run] bytes offloaded from this run on, less those loaded by then */
+    OffloadWindow  *windows; /* by falling stretch; a taken window covers no run any more */
+    int32_t         n_windows, cap_windows;
+    OffloadWindow **taken;   /* in order of production */
+    OffloadWindow **by_need; /* the same windows, the last needed first */
+    int32_t         n_taken;
 } Offload;
 
 /* Values that may be offloaded: without views, and, if they took over bytes, as large as those. A
@@ -61,8 +61,8 @@ static bool *offload_movable(const Offload *o)
     bool          *movable = NEWN(o->pool, bool, graph->n_values + 1);
     const int64_t *held = pgraph_held_bytes(o->pool, graph);
     for (int32_t v = 0; v < graph->n_values; v++)
-        movable[v] = !graph->values[v].persistent && graph->values[v].view_of < 0
-                     && graph->values[v].bytes > 0 && held[v] == graph->values[v].bytes;
+        movable[v] = !graph->values[v].persistent && graph->values[v].view_of < 0 &&
+                     graph->values[v].bytes > 0 && held[v] == graph->values[v].bytes;
     for (int32_t v = 0; v < graph->n_values; v++) {
         if (graph->values[v].view_of >= 0)
             movable[graph->values[v].view_of] = false;
@@ -82,9 +82,9 @@ static void offload_windows(Offload *o)
 {
     const PGraph *graph = o->graph;
     bool         *movable = offload_movable(o);
-    int32_t      *last = NEWN(o->pool, int32_t, graph->n_values + 1);   /* the last run that used
+    int32_t      *last = NEWN(o->pool, int32_t, graph->n_values + 1); /* the last run that used
                                                                          * it */
-    int32_t      *open = NEWN(o->pool, int32_t, graph->n_values + 1);   /* its window + 1 */
+    int32_t      *open = NEWN(o->pool, int32_t, graph->n_values + 1); /* its window + 1 */
     int32_t      *make = NEWN(o->pool, int32_t, graph->n_values + 1);
     for (int32_t r = 0; r < o->n_runs; r++) {
         const PNode *node = &graph->nodes[o->runs[r]];
@@ -92,9 +92,10 @@ static void offload_windows(Offload *o)
             int32_t v = node->in[i];
             if (!movable[v] || last[v] == r)
                 continue;
-            double stretch = o->start[r] - o->start[last[v] + 1];
-            OffloadWindow window = { .value = v, .make = make[v], .from = last[v], .to = r,
-                              .stretch = stretch };
+            double        stretch = o->start[r] - o->start[last[v] + 1];
+            OffloadWindow window = {
+                .value = v, .make = make[v], .from = last[v], .to = r, .stretch = stretch
+            };
             if (open[v] == 0) {
                 VEC_ADD(o->pool, o->windows, o->n_windows, o->cap_windows, window);
                 open[v] = o->n_windows;
@@ -146,7 +147,7 @@ static void offload_count(Offload *o, const OffloadWindow *w, int64_t sign)
     if (w->load <= w->gone + 1)
         return;
     o->change[w->gone + 1] += sign * o->graph->values[w->value].bytes;
-    o->change[w->load]     -= sign * o->graph->values[w->value].bytes;
+    o->change[w->load] -= sign * o->graph->values[w->value].bytes;
 }
 
 /* Computes when the value of each taken window is dropped and loaded. One more window changes few
@@ -172,7 +173,7 @@ static void offload_times(Offload *o)
         w->due = queue;
         w->gone = w->seen = w->ends;
         if (w->gone >= w->to - 1)
-            w->gone = w->load = w->to;               /* too short to be dropped: not offloaded */
+            w->gone = w->load = w->to; /* too short to be dropped: not offloaded */
         else
             w->load = offload_run_starting(o, w->gone, w->to, queue);
         offload_count(o, w, 1);
@@ -189,7 +190,7 @@ static int32_t offload_fullest(const Offload *o, int64_t *bytes)
         less += o->change[r];
         if (o->live[r] - less > *bytes) {
             *bytes = o->live[r] - less;
-            full   = r;
+            full = r;
         }
     }
     return full;
@@ -198,7 +199,7 @@ static int32_t offload_fullest(const Offload *o, int64_t *bytes)
 static void offload_take(Offload *o, int32_t index)
 {
     OffloadWindow *w = NEW(o->pool, OffloadWindow);
-    int32_t i = o->n_taken, k = o->n_taken++;
+    int32_t        i = o->n_taken, k = o->n_taken++;
     *w = o->windows[index];
     o->windows[index].to = o->windows[index].from;
     double bytes = (double)o->graph->values[w->value].bytes;
@@ -206,7 +207,7 @@ static void offload_take(Offload *o, int32_t index)
     w->in = o->margin * bytes / o->graph->to_device;
     w->sent = w->due = -1;
     w->seen = -1;
-    for (; i > 0; i--) {                             /* in order of production, then of values */
+    for (; i > 0; i--) { /* in order of production, then of values */
         const OffloadWindow *b = o->taken[i - 1];
         if (b->make < w->make || (b->make == w->make && b->value < w->value))
             break;
@@ -237,8 +238,8 @@ static bool offload_choose(Offload *o, int64_t budget, int64_t *min_bytes)
         if (bytes <= budget)
             return true;
         fewest = bytes < fewest ? bytes : fewest;
-        while (pick < o->n_windows
-               && (o->windows[pick].from >= full || o->windows[pick].to <= full))
+        while (pick < o->n_windows &&
+               (o->windows[pick].from >= full || o->windows[pick].to <= full))
             pick++;
         if (pick == o->n_windows) {
             *min_bytes = fewest;
@@ -260,11 +261,11 @@ static int offload_by_load(const void *a, const void *b)
 static void offload_steps(Offload *o, const Plan *kept, Plan *plan)
 {
     OffloadWindow **by_load = NEWN(o->pool, OffloadWindow *, o->n_taken + 1), **moved = by_load;
-    int32_t  n = 0, at_load = 0, run = -1;
-    int32_t *first_gone = NEWN(o->pool, int32_t, o->n_runs + 2);
-    int32_t *first_make = NEWN(o->pool, int32_t, o->n_runs + 2);
-    int32_t *first_need = NEWN(o->pool, int32_t, o->n_runs + 2);
-    int32_t *next = NEWN(o->pool, int32_t, 3 * o->n_taken + 3);        /* lists, index + 1 */
+    int32_t         n = 0, at_load = 0, run = -1;
+    int32_t        *first_gone = NEWN(o->pool, int32_t, o->n_runs + 2);
+    int32_t        *first_make = NEWN(o->pool, int32_t, o->n_runs + 2);
+    int32_t        *first_need = NEWN(o->pool, int32_t, o->n_runs + 2);
+    int32_t        *next = NEWN(o->pool, int32_t, 3 * o->n_taken + 3); /* lists, index + 1 */
     for (int32_t i = 0; i < o->n_taken; i++) {
         if (o->taken[i]->load > o->taken[i]->gone + 1)
             moved[n++] = o->taken[i];
@@ -279,7 +280,7 @@ static void offload_steps(Offload *o, const Plan *kept, Plan *plan)
     }
     for (int32_t s = 0; s <= kept->n_steps; s++) {
         bool is_run = s == kept->n_steps || kept->steps[s].kind == STEP_RUN;
-        if (is_run && run >= 0) {                    /* after the previous run and its drops */
+        if (is_run && run >= 0) { /* after the previous run and its drops */
             for (int32_t i = first_make[run]; i > 0; i = next[3 * (i - 1)])
                 plan_add(o->pool, plan, STEP_SAVE, moved[i - 1]->value);
             for (int32_t i = first_gone[run]; i > 0; i = next[3 * (i - 1) + 1]) {
@@ -318,9 +319,9 @@ static Err offload_plan(Offload *o, const Plan *kept, int64_t budget, int64_t ho
     plan->steps = NEWN(pool, Step, steps.n_steps + 1);
     memcpy(plan->steps, steps.steps, sizeof *steps.steps * (size_t)steps.n_steps);
     plan->n_steps = plan->cap = steps.n_steps;
-    plan->live_bytes   = meter.live_bytes;
-    plan->host_bytes   = meter.host_bytes;
-    plan->cost         = meter.cost;
+    plan->live_bytes = meter.live_bytes;
+    plan->host_bytes = meter.host_bytes;
+    plan->cost = meter.cost;
     plan->budget_bytes = budget;
     plan->host_budget_bytes = host_budget;
     *out = plan;
@@ -332,20 +333,21 @@ Err plan_offload(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t n
                  Plan **plan)
 {
     OffloadMinimum none = { 0 };
-    Pool     *temp = pool_new(NULL, "plan_offload");
-    Offload   o = { .graph = graph, .pool = temp, .runs = runs, .n_runs = n_runs };
-    Plan     *kept;
-    PlanMeter meter;
+    Pool          *temp = pool_new(NULL, "plan_offload");
+    Offload        o = { .graph = graph, .pool = temp, .runs = runs, .n_runs = n_runs };
+    Plan          *kept;
+    PlanMeter      meter;
     *plan = NULL;
-    Err err = graph->to_host > 0 && graph->to_device > 0 ? OK
-              : fail(E_PLAN, "the graph has no bandwidth to the host");
+    Err err = graph->to_host > 0 && graph->to_device > 0
+                  ? OK
+                  : fail(E_PLAN, "the graph has no bandwidth to the host");
     if (!err)
         err = plan_from_runs(temp, graph, runs, n_runs, &kept);
     if (!err)
         err = plan_simulate(temp, graph, kept, &meter);
     if (!err) {
         o.start = NEWN(temp, double, n_runs + 2);
-        o.live  = NEWN(temp, int64_t, n_runs + 2);
+        o.live = NEWN(temp, int64_t, n_runs + 2);
         for (int32_t s = 0, r = 0; s < kept->n_steps; s++) {
             if (kept->steps[s].kind != STEP_RUN)
                 continue;
@@ -353,7 +355,7 @@ Err plan_offload(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t n
             o.live[r++] = meter.curve[s];
         }
         static const double margins[OFFLOAD_MARGINS] = { 1.5, 1, 0 };
-        int64_t *bytes = known ? known->bytes : none.bytes;
+        int64_t            *bytes = known ? known->bytes : none.bytes;
         for (int i = 0; !err && !*plan && i < OFFLOAD_MARGINS; i++) {
             if (budget_bytes < bytes[i])
                 continue;

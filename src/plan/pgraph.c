@@ -9,7 +9,8 @@
 
 #define PGRAPH_MAX_SUM   (INT64_MAX / 4)
 #define PGRAPH_MAX_ALIGN ((int64_t)1 << 30)
-#define PGRAPH_MAX_COST  1e300               /* of all nodes together: a plan runs some of them more
+#define PGRAPH_MAX_COST                                                                            \
+    1e300 /* of all nodes together: a plan runs some of them more
                                               * than once */
 
 int32_t pgraph_root(const PGraph *graph, int32_t value)
@@ -129,25 +130,36 @@ static Err pgraph_check_inplace(const PGraph *graph, const PNode *node)
     for (int32_t i = 0; i < node->n_inplace; i++) {
         int32_t out = node->inplace[i][0], in = node->inplace[i][1];
         if (!pgraph_has(node->out, node->n_out, out) || !pgraph_has(node->in, node->n_in, in))
-            return fail(E_FORMAT, "node %s: inplace must pair one of its outputs with one of its "
-                        "inputs", node->name);
+            return fail(E_FORMAT,
+                        "node %s: inplace must pair one of its outputs with one of its "
+                        "inputs",
+                        node->name);
         if (out == in)
             continue;
         const PValue *o = &graph->values[out], *v = &graph->values[pgraph_root(graph, in)];
         if (o->persistent || o->view_of >= 0)
-            return fail(E_FORMAT, "node %s: inplace output %s is persistent or a view, it has no "
-                        "bytes to take over", node->name, o->name);
+            return fail(E_FORMAT,
+                        "node %s: inplace output %s is persistent or a view, it has no "
+                        "bytes to take over",
+                        node->name, o->name);
         if (o->host_resident || v->host_resident)
             return fail(E_FORMAT, "node %s: inplace cannot take over %s, which is host_resident",
                         node->name, o->host_resident ? o->name : v->name);
         if (o->bytes > v->bytes)
             return fail(E_FORMAT,
                         "node %s: inplace output %s has %lld bytes, more than the %lld of "
-                        "input %s", node->name, o->name, (long long)o->bytes,
-                        (long long)v->bytes, graph->values[in].name);
+                        "input %s",
+                        node->name, o->name, (long long)o->bytes, (long long)v->bytes,
+                        graph->values[in].name);
+        for (int32_t j = 0; j < node->n_out; j++) {
+            if (graph->values[node->out[j]].view_of == pgraph_root(graph, in))
+                return fail(E_FORMAT,
+                            "node %s: output %s is a view of %s, whose bytes it takes over",
+                            node->name, graph->values[node->out[j]].name, v->name);
+        }
         for (int32_t j = 0; j < i; j++) {
-            if (node->inplace[j][0] == out
-                || pgraph_root(graph, node->inplace[j][1]) == pgraph_root(graph, in))
+            if (node->inplace[j][0] == out ||
+                pgraph_root(graph, node->inplace[j][1]) == pgraph_root(graph, in))
                 return fail(E_FORMAT, "node %s: two inplace pairs share %s or its bytes",
                             node->name, o->name);
         }
@@ -210,18 +222,24 @@ static Err pgraph_check_order(const PGraph *graph, int32_t *writer, int32_t *tak
         }
         for (int32_t i = 0; i < node->n_out; i++) {
             int32_t v = node->out[i], root = pgraph_root(graph, v);
-            if (root != v && !graph->values[root].persistent && writer[root] < 0
-                && !pgraph_has(node->out, node->n_out, root))
+            if (root != v && !graph->values[root].persistent && writer[root] < 0 &&
+                !pgraph_has(node->out, node->n_out, root))
                 return fail(E_FORMAT,
                             "node %s: produces %s, a view of %s, which does not exist yet",
                             node->name, graph->values[v].name, graph->values[root].name);
+            if (root != v && taker[root] >= 0 && !pgraph_has(node->out, node->n_out, root))
+                return fail(E_FORMAT,
+                            "node %s: produces %s, a view of %s, whose bytes node %s has taken "
+                            "over",
+                            node->name, graph->values[v].name, graph->values[root].name,
+                            graph->nodes[taker[root]].name);
             if (writer[v] < 0 && graph->values[v].producer != n)
                 return fail(E_FORMAT,
                             "value %s: its producer must be %s, the first node that outputs "
                             "it",
                             graph->values[v].name, node->name);
             writer[v] = n;
-            taker[v]  = -1;
+            taker[v] = -1;
         }
         for (int32_t i = 0; i < node->n_inplace; i++) {
             if (node->inplace[i][0] != node->inplace[i][1])
@@ -230,7 +248,7 @@ static Err pgraph_check_order(const PGraph *graph, int32_t *writer, int32_t *tak
     }
     for (int32_t v = 0; v < graph->n_values; v++) {
         const PValue *value = &graph->values[v];
-        int32_t root = pgraph_root(graph, v);
+        int32_t       root = pgraph_root(graph, v);
         if (value->producer >= 0 && writer[v] < 0)
             return fail(E_FORMAT, "value %s: its producer %s does not output it", value->name,
                         graph->nodes[value->producer].name);
@@ -252,8 +270,8 @@ Err pgraph_check(const PGraph *graph)
     if (graph->base_peak_bytes < 0)
         return fail(E_FORMAT, "base_peak_bytes is %lld, must be 0 (not known) or more",
                     (long long)graph->base_peak_bytes);
-    if (!(graph->to_host >= 0) || !(graph->to_device >= 0) || isinf(graph->to_host)
-        || isinf(graph->to_device))
+    if (!(graph->to_host >= 0) || !(graph->to_device >= 0) || isinf(graph->to_host) ||
+        isinf(graph->to_device))
         return fail(E_FORMAT,
                     "bandwidth is %g to the host and %g back, must be numbers of 0 or more",
                     graph->to_host, graph->to_device);
@@ -264,8 +282,8 @@ Err pgraph_check(const PGraph *graph)
         return fail(E_FORMAT, "the costs add up to more than %g; write them in a larger unit",
                     PGRAPH_MAX_COST);
     Pool *temp = pool_new(NULL, "pgraph_check");
-    Err err = pgraph_check_order(graph, NEWN(temp, int32_t, graph->n_values + 1),
-                                 NEWN(temp, int32_t, graph->n_values + 1));
+    Err   err = pgraph_check_order(graph, NEWN(temp, int32_t, graph->n_values + 1),
+                                   NEWN(temp, int32_t, graph->n_values + 1));
     pool_free(temp);
     return err;
 }

@@ -29,47 +29,47 @@
 #include <stdint.h>
 
 typedef struct PValue {
-    const char *name;        /* its id in graph.json */
-    bool        number;      /* its id in the file is a whole number, not a text */
+    const char *name;   /* its id in graph.json */
+    bool        number; /* its id in the file is a whole number, not a text */
     int64_t     bytes;
-    int32_t     view_of;     /* root value (never itself a view), or -1 */
-    int32_t     producer;    /* the first node that outputs it; -1: none, it is persistent */
+    int32_t     view_of;  /* root value (never itself a view), or -1 */
+    int32_t     producer; /* the first node that outputs it; -1: none, it is persistent */
     bool        persistent;
     bool        host_resident; /* lives on the host; never persistent, never a view */
-    bool        final;       /* must be live at the end */
+    bool        final;         /* must be live at the end */
 } PValue;
 
 typedef struct PNode {
     const char *name;
-    bool        number;      /* as for a value */
-    double      cost;        /* engine: nanoseconds */
-    int64_t     workspace;   /* bytes, while it runs */
-    int32_t    *in, *out;    /* value ids */
+    bool        number;    /* as for a value */
+    double      cost;      /* engine: nanoseconds */
+    int64_t     workspace; /* bytes, while it runs */
+    int32_t    *in, *out;  /* value ids */
     int32_t     n_in, n_out;
-    int32_t   (*inplace)[2]; /* pairs (output, input) */
-    int32_t     n_inplace;
-    bool        once;
+    int32_t (*inplace)[2]; /* pairs (output, input) */
+    int32_t n_inplace;
+    bool    once;
 } PNode;
 
 typedef struct PGraph {
     PValue *values;
-    PNode  *nodes;           /* in input order, in which they can run */
+    PNode  *nodes; /* in input order, in which they can run */
     int32_t n_values, n_nodes;
-    int64_t align;           /* of offsets, for layout; 1 for bare graphs */
-    int64_t base_peak_bytes; /* as given in the file, or 0 */
-    double  to_host, to_device;  /* bytes per unit of cost; 0: copies take no time, and no solver
+    int64_t align;              /* of offsets, for layout; 1 for bare graphs */
+    int64_t base_peak_bytes;    /* as given in the file, or 0 */
+    double  to_host, to_device; /* bytes per unit of cost; 0: copies take no time, and no solver
                                   * makes any */
 } PGraph;
 
-Err  pgraph_read(Pool *pool, const char *path, PGraph **graph);   /* strict: an error says what is
+Err pgraph_read(Pool *pool, const char *path, PGraph **graph); /* strict: an error says what is
                                                                    * wrong */
-Err  pgraph_check(const PGraph *graph);                           /* ids, order, producers, roots */
-Err  pgraph_write(const PGraph *graph, const char *path);
+Err pgraph_check(const PGraph *graph);                         /* ids, order, producers, roots */
+Err pgraph_write(const PGraph *graph, const char *path);
 
-int32_t  pgraph_root(const PGraph *graph, int32_t value);          /* of a view; else the value */
-int32_t  pgraph_taken_over(const PNode *node, int32_t output);     /* by inplace: the input, or
+int32_t  pgraph_root(const PGraph *graph, int32_t value);      /* of a view; else the value */
+int32_t  pgraph_taken_over(const PNode *node, int32_t output); /* by inplace: the input, or
                                                                     * -1 */
-int64_t *pgraph_held_bytes(Pool *pool, const PGraph *graph);       /* [value] while live */
+int64_t *pgraph_held_bytes(Pool *pool, const PGraph *graph);   /* [value] while live */
 int64_t  pgraph_persistent_bytes(const PGraph *graph);
 /* Bytes of a persistent value in the arena, padded to the alignment; 0: not persistent, or a
  * view. */
@@ -77,6 +77,6 @@ int64_t  pgraph_persistent_room(const PGraph *graph, int32_t value);
 /* Call after adding a node: the node becomes the producer of outputs that have none yet. It is
  * marked `once` if it writes a persistent value or one of its own inputs. */
 void     pgraph_link_node(PGraph *graph, int32_t node);
-double   pgraph_base_cost(const PGraph *graph);                    /* each node once */
+double   pgraph_base_cost(const PGraph *graph); /* each node once */
 
 #endif

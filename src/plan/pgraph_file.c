@@ -12,9 +12,9 @@
 #define PGRAPH_FORMAT "plimsoll-graph-1"
 
 typedef struct GraphReader {
-    Pool   *pool;            /* of the graph */
-    PGraph *graph;
-    NameIndex   values, nodes;
+    Pool     *pool; /* of the graph */
+    PGraph   *graph;
+    NameIndex values, nodes;
 } GraphReader;
 
 static Err read_value_id(GraphReader *r, const Json *list, const Json *id, int32_t *value)
@@ -31,7 +31,7 @@ static Err read_value_list(GraphReader *r, const Json *object, const char *key, 
 {
     const Json *list = NULL;
     TRY(json_maybe_array(object, key, &list));
-    *n   = list ? (int32_t)list->n : 0;
+    *n = list ? (int32_t)list->n : 0;
     *ids = NEWN(r->pool, int32_t, *n + 1);
     for (int32_t i = 0; i < *n; i++)
         TRY(read_value_id(r, list, &list->items[i], &(*ids)[i]));
@@ -73,7 +73,7 @@ static Err read_roots(GraphReader *r, const Json *list)
                 return json_fail(&list->items[v], NULL, "value %s is a view of itself",
                                  values[v].name);
         }
-        for (int32_t u = v, next; u != root; u = next) {     /* shorten every link on the way */
+        for (int32_t u = v, next; u != root; u = next) { /* shorten every link on the way */
             next = values[u].view_of;
             values[u].view_of = root;
         }
@@ -86,7 +86,7 @@ static Err read_inplace(GraphReader *r, const Json *item, PNode *node)
     const Json *pairs = NULL;
     TRY(json_maybe_array(item, "inplace", &pairs));
     node->n_inplace = pairs ? (int32_t)pairs->n : 0;
-    node->inplace   = pool_alloc(r->pool, (size_t)node->n_inplace + 1, sizeof *node->inplace);
+    node->inplace = pool_alloc(r->pool, (size_t)node->n_inplace + 1, sizeof *node->inplace);
     for (int32_t i = 0; i < node->n_inplace; i++) {
         const Json *pair = &pairs->items[i];
         if (pair->kind != JSON_ARRAY || pair->n != 2)
@@ -143,11 +143,11 @@ static Err read_graph(GraphReader *r, const Json *root)
     if (values->n > INT32_MAX / 4 || nodes->n > INT32_MAX / 4)
         return json_fail(root, NULL, "a graph of %u nodes and %u values is too large", nodes->n,
                          values->n);
-    graph->align    = 1;
+    graph->align = 1;
     graph->n_values = (int32_t)values->n;
-    graph->n_nodes  = (int32_t)nodes->n;
-    graph->values   = NEWN(r->pool, PValue, graph->n_values + 1);
-    graph->nodes    = NEWN(r->pool, PNode, graph->n_nodes + 1);
+    graph->n_nodes = (int32_t)nodes->n;
+    graph->values = NEWN(r->pool, PValue, graph->n_values + 1);
+    graph->nodes = NEWN(r->pool, PNode, graph->n_nodes + 1);
     TRY(json_maybe_int(root, "align", &graph->align));
     TRY(json_maybe_int(root, "base_peak_bytes", &graph->base_peak_bytes));
     TRY(read_bandwidth(graph, root));
@@ -177,7 +177,7 @@ Err pgraph_read(Pool *pool, const char *path, PGraph **graph)
         names_init(&r.values, temp, values ? (int32_t)(values->n & 0x3fffffff) : 0);
         names_init(&r.nodes, temp, nodes ? (int32_t)(nodes->n & 0x3fffffff) : 0);
         err = read_graph(&r, root);
-        if (!err && (err = pgraph_check(r.graph)))       /* its messages do not name the file */
+        if (!err && (err = pgraph_check(r.graph))) /* its messages do not name the file */
             err = fail(err, "%s: %s", path, err_text());
         *graph = r.graph;
     }

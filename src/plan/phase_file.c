@@ -16,9 +16,9 @@
 
 enum { MAX_PHASES = 2 };
 
-typedef struct PhaseRange {           /* steps [from, to) of a program */
+typedef struct PhaseRange { /* steps [from, to) of a program */
     const char *name;
-    Phase        phase;
+    Phase       phase;
     int32_t     from, to;
 } PhaseRange;
 
@@ -100,7 +100,7 @@ static double range_cost(const Engine *engine, const Program *program, PhaseRang
 
 static void offsets_write(JsonOut *o, const char *key, const PlanBuffers *all, PhaseRange range)
 {
-    json_out_row(o, key);                    /* in the order in which the steps begin the buffers */
+    json_out_row(o, key); /* in the order in which the steps begin the buffers */
     for (int32_t i = first_buffer(all, range.from); i < first_buffer(all, range.to); i++)
         json_out_int(o, NULL, all->buffers[i].offset);
     json_out_end(o);
@@ -115,8 +115,8 @@ static void phase_write(JsonOut *o, const Engine *engine, const Program *program
     json_out_int(o, "arena_bytes", range_arena_bytes(engine, program, range));
     json_out_int(o, "bound_bytes", program->bound_bytes);
     json_out_number(o, "cost", range_cost(engine, program, range, program->meter.cost, false));
-    json_out_number(o, "base_cost", range_cost(engine, program, range,
-                                               pgraph_base_cost(program->pgraph), true));
+    json_out_number(o, "base_cost",
+                    range_cost(engine, program, range, pgraph_base_cost(program->pgraph), true));
     offsets_write(o, "offsets", &program->buffers, range);
     if (program->slots.n_buffers) {
         json_out_int(o, "host_bytes", program->host_bytes);
@@ -131,7 +131,7 @@ void phases_write(JsonOut *o, const Engine *engine)
     json_out_array(o, "phases");
     for (int i = 0; i < engine->n_programs; i++) {
         PhaseRange ranges[MAX_PHASES];
-        int   n = phase_ranges(engine, &engine->programs[i], ranges);
+        int        n = phase_ranges(engine, &engine->programs[i], ranges);
         for (int k = 0; k < n; k++)
             phase_write(o, engine, &engine->programs[i], ranges[k]);
     }
@@ -193,10 +193,10 @@ static Err steps_read(Pool *pool, const Json *item, const Engine *engine, Progra
 static Err program_read(Pool *pool, const Json *phases, Engine *engine, Program *program,
                         int64_t budget_bytes)
 {
-    PhaseRange    ranges[MAX_PHASES];
-    Plan    *plan = program->plan = NEW(pool, Plan);
-    int      n = phase_ranges(engine, program, ranges);
-    int32_t  split = 0;
+    PhaseRange ranges[MAX_PHASES];
+    Plan      *plan = program->plan = NEW(pool, Plan);
+    int        n = phase_ranges(engine, program, ranges);
+    int32_t    split = 0;
     for (int k = 0; k < n; k++) {
         split = plan->n_steps;
         TRY(steps_read(pool, &phases[k], engine, program, ranges[k].phase));
@@ -246,9 +246,11 @@ Err phases_read(Pool *pool, const Json *root, Engine *engine, int64_t budget_byt
                              json_kind_text(&phases->items[i]));
         TRY(json_maybe_text(&phases->items[i], "name", &name));
         if (name && !strcmp(name, "micro+update"))
-            return fail(E_PLAN, "%s is a plan of an earlier version, which wrote micro and update "
+            return fail(E_PLAN,
+                        "%s is a plan of an earlier version, which wrote micro and update "
                         "as one phase; make a new one with plimsoll fit (a run continues with "
-                        "train --resume RUN --budget B)", json_name(root));
+                        "train --resume RUN --budget B)",
+                        json_name(root));
     }
     for (int i = 0; i < engine->n_programs; i++)
         n += phase_joined(&engine->programs[i]) ? 2 : 1;

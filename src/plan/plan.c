@@ -22,10 +22,10 @@ int64_t plan_peak_bytes(const Plan *plan)
 typedef struct Drops {
     const PGraph *graph;
     Pool         *pool;
-    bool         *needed;    /* [value] read later, before it is recomputed */
-    int32_t      *views;     /* [root] how many of its views are needed */
-    int32_t      *seen;      /* [value] 1 + the run at which it was last considered */
-    int32_t      *list;      /* drops of all runs, the last run first; within a run, roots first */
+    bool         *needed; /* [value] read later, before it is recomputed */
+    int32_t      *views;  /* [root] how many of its views are needed */
+    int32_t      *seen;   /* [value] 1 + the run at which it was last considered */
+    int32_t      *list;   /* drops of all runs, the last run first; within a run, roots first */
     int32_t       n, cap;
 } Drops;
 
@@ -44,8 +44,8 @@ static void drops_look(Drops *d, int32_t run, const PNode *node, int32_t value)
     int32_t root = pgraph_root(d->graph, value);
     bool    taken = false;
     for (int32_t i = 0; i < node->n_inplace; i++)
-        taken |= node->inplace[i][0] != node->inplace[i][1]
-                 && pgraph_root(d->graph, node->inplace[i][1]) == root;
+        taken |= node->inplace[i][0] != node->inplace[i][1] &&
+                 pgraph_root(d->graph, node->inplace[i][1]) == root;
     if (d->seen[value] == run + 1 || d->graph->values[value].persistent || taken)
         return;
     d->seen[value] = run + 1;
@@ -70,16 +70,27 @@ static void drops_at(Drops *d, int32_t run, const PNode *node)
         drops_need(d, node->out[i], false);
     for (int32_t i = 0; i < node->n_in; i++)
         drops_need(d, node->in[i], true);
+    for (int32_t i = 0; i < node->n_out; i++) { /* the root of a view must be there before */
+        int32_t root = graph->values[node->out[i]].view_of;
+        bool    made = root < 0;
+        for (int32_t k = 0; k < node->n_out; k++)
+            made |= node->out[k] == root;
+        if (!made)
+            drops_need(d, root, true);
+    }
 }
 
 Err plan_from_runs(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t n_runs, Plan **out)
 {
     Pool    *temp = pool_new(NULL, "plan_from_runs");
     size_t   n_values = (size_t)graph->n_values + 1;
-    int32_t *end = NEWN(temp, int32_t, n_runs + 1);    /* [run] where its drops end in the list */
+    int32_t *end = NEWN(temp, int32_t, n_runs + 1); /* [run] where its drops end in the list */
     Drops    d = {
-        .graph = graph, .pool = temp, .needed = NEWN(temp, bool, n_values),
-        .views = NEWN(temp, int32_t, n_values), .seen = NEWN(temp, int32_t, n_values),
+           .graph = graph,
+           .pool = temp,
+           .needed = NEWN(temp, bool, n_values),
+           .views = NEWN(temp, int32_t, n_values),
+           .seen = NEWN(temp, int32_t, n_values),
     };
     for (int32_t v = 0; v < graph->n_values; v++) {
         if (graph->values[v].final)
@@ -91,7 +102,7 @@ Err plan_from_runs(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t
     }
 
     Plan *plan = NEW(pool, Plan);
-    plan->cap   = n_runs + d.n + 1;
+    plan->cap = n_runs + d.n + 1;
     plan->steps = NEWN(pool, Step, plan->cap);
     for (int32_t r = 0; r < n_runs; r++) {
         plan_add(pool, plan, STEP_RUN, runs[r]);
@@ -103,10 +114,10 @@ Err plan_from_runs(Pool *pool, const PGraph *graph, const int32_t *runs, int32_t
 
     PlanMeter meter;
     TRY(plan_simulate(NULL, graph, plan, &meter));
-    plan->live_bytes  = meter.live_bytes;
-    plan->host_bytes  = meter.host_bytes;
-    plan->cost        = meter.cost;
-    plan->base_cost   = pgraph_base_cost(graph);
+    plan->live_bytes = meter.live_bytes;
+    plan->host_bytes = meter.host_bytes;
+    plan->cost = meter.cost;
+    plan->base_cost = pgraph_base_cost(graph);
     plan->bound_bytes = plan_bound_bytes(graph);
     *out = plan;
     return OK;
@@ -139,7 +150,7 @@ int64_t plan_bound_bytes(const PGraph *graph)
         finals += graph->values[v].final && !graph->values[v].persistent ? held[v] : 0;
     for (int32_t n = 0; n < graph->n_nodes; n++) {
         const PNode *node = &graph->nodes[n];
-        int64_t sum = node->workspace;
+        int64_t      sum = node->workspace;
         for (int32_t i = 0; i < node->n_in + node->n_out; i++) {
             bool    output = i >= node->n_in;
             int32_t v = output ? node->out[i - node->n_in] : node->in[i];

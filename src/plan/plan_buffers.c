@@ -12,8 +12,8 @@ typedef struct BufferWalk {
     Pool         *pool;
     PlanBuffers  *out;
     int32_t       cap_buffers, cap_ranges;
-    int64_t      *held;      /* [value] */
-    int32_t      *range;      /* [value] its open range, or -1 */
+    int64_t      *held;  /* [value] */
+    int32_t      *range; /* [value] its open range, or -1 */
 } BufferWalk;
 
 static int32_t walk_buffer(BufferWalk *w, int32_t step, int64_t bytes)
@@ -46,9 +46,13 @@ static void walk_close(BufferWalk *w, int32_t value, int32_t last)
 static void walk_open(BufferWalk *w, int32_t value, int32_t step, int32_t buffer, int32_t within)
 {
     w->range[value] = walk_range(w, (LiveRange){
-        .value = value, .node = -1, .buffer = buffer, .within = within,
-        .first_step = step, .last_step = step,
-    });
+                                        .value = value,
+                                        .node = -1,
+                                        .buffer = buffer,
+                                        .within = within,
+                                        .first_step = step,
+                                        .last_step = step,
+                                    });
 }
 
 static void walk_run(BufferWalk *w, int32_t id, int32_t step)
@@ -76,16 +80,23 @@ static void walk_run(BufferWalk *w, int32_t id, int32_t step)
     }
     if (node->workspace > 0)
         walk_range(w, (LiveRange){
-            .value = -1, .node = id, .buffer = walk_buffer(w, step, node->workspace), .within = -1,
-            .first_step = step, .last_step = step,
-        });
+                          .value = -1,
+                          .node = id,
+                          .buffer = walk_buffer(w, step, node->workspace),
+                          .within = -1,
+                          .first_step = step,
+                          .last_step = step,
+                      });
 }
 
 Err plan_buffers(Pool *pool, const PGraph *graph, const Plan *plan, PlanBuffers *out)
 {
-    Pool *temp = pool_new(NULL, "plan_buffers");
-    BufferWalk  w = {
-        .graph = graph, .pool = pool, .out = out, .held = pgraph_held_bytes(temp, graph),
+    Pool      *temp = pool_new(NULL, "plan_buffers");
+    BufferWalk w = {
+        .graph = graph,
+        .pool = pool,
+        .out = out,
+        .held = pgraph_held_bytes(temp, graph),
         .range = NEWN(temp, int32_t, graph->n_values + 1),
     };
     *out = (PlanBuffers){ 0 };
@@ -118,9 +129,10 @@ Err plan_buffers_place(Pool *pool, const PGraph *graph, const Plan *plan, int64_
     TRY(plan_buffers(pool, graph, plan, out));
     if (out->n_buffers > 0) {
         LayoutOptions options = { .capacity = budget_bytes > fixed ? budget_bytes - fixed : 0,
-                                  .max_nodes = PLACE_NODES, .remember = true };
-        Err err = layout_solve(pool, out->buffers, out->n_buffers, &options, &result);
-        if (err && err != E_BUDGET)  /* not a failure: the caller compares sizes */
+                                  .max_nodes = PLACE_NODES,
+                                  .remember = true };
+        Err           err = layout_solve(pool, out->buffers, out->n_buffers, &options, &result);
+        if (err && err != E_BUDGET) /* not a failure: the caller compares sizes */
             return err;
         TRY(layout_check(out->buffers, out->n_buffers, result.arena_bytes));
     }
@@ -139,8 +151,8 @@ static int64_t placed_persistent(const PGraph *graph, const Plan *plan, PlacedRa
         offset[v] = at;
         at += room;
         if (room > 0)
-            placed[(*n)++] = (PlacedRange){ v, -1, 0, plan->n_steps - 1, offset[v],
-                                      graph->values[v].bytes };
+            placed[(*n)++] =
+                (PlacedRange){ v, -1, 0, plan->n_steps - 1, offset[v], graph->values[v].bytes };
     }
     return at;
 }
@@ -165,21 +177,22 @@ Err plan_placed_ranges(Pool *pool, const PGraph *graph, const Plan *plan, Placed
             continue;
         bool          has_buffer = s->buffer >= 0;
         const Buffer *b = has_buffer ? &all.buffers[s->buffer] : NULL;
-        (*placed)[(*n)++] = (PlacedRange){ s->value, s->value < 0 ? s->node : -1,
-                                     s->first_step, s->last_step,
-                                     has_buffer ? above + b->offset : offset[s->within],
-                                     has_buffer ? b->size : graph->values[s->within].bytes };
+        (*placed)[(*n)++] = (PlacedRange){ s->value,
+                                           s->value < 0 ? s->node : -1,
+                                           s->first_step,
+                                           s->last_step,
+                                           has_buffer ? above + b->offset : offset[s->within],
+                                           has_buffer ? b->size : graph->values[s->within].bytes };
     }
     return OK;
 }
 
 Err plan_slots(Pool *pool, const PGraph *graph, const Plan *plan, PlanBuffers *out)
 {
-    Pool *temp = pool_new(NULL, "plan_slots");
-    BufferWalk w = { .graph = graph,
-               .pool = pool,
-               .out = out,
-               .range = NEWN(temp, int32_t, graph->n_values + 1) };
+    Pool      *temp = pool_new(NULL, "plan_slots");
+    BufferWalk w = {
+        .graph = graph, .pool = pool, .out = out, .range = NEWN(temp, int32_t, graph->n_values + 1)
+    };
     *out = (PlanBuffers){ 0 };
     for (int32_t v = 0; v < graph->n_values; v++)
         w.range[v] = -1;

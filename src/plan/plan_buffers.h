@@ -11,18 +11,18 @@
 #include "plan/plan.h"
 
 typedef struct LiveRange {
-    int32_t value;           /* root value, or -1 for workspace */
-    int32_t node;            /* the node whose workspace it is; -1: a value */
-    int32_t buffer;          /* index into buffers; values joined by inplace share one. -1: no bytes
+    int32_t value;  /* root value, or -1 for workspace */
+    int32_t node;   /* the node whose workspace it is; -1: a value */
+    int32_t buffer; /* index into buffers; values joined by inplace share one. -1: no bytes
                               * of its own (0 bytes, or `within` is set) */
-    int32_t within;          /* this persistent value's bytes were taken over; -1: none */
-    int32_t first_step, last_step;   /* inclusive */
+    int32_t within; /* this persistent value's bytes were taken over; -1: none */
+    int32_t first_step, last_step; /* inclusive */
 } LiveRange;
 
 typedef struct PlanBuffers {
-    Buffer *buffers;         /* without persistent values: those lie below, always live */
-    LiveRange   *ranges;           /* in order of first_step */
-    int32_t n_buffers, n_ranges;
+    Buffer    *buffers; /* without persistent values: those lie below, always live */
+    LiveRange *ranges;  /* in order of first_step */
+    int32_t    n_buffers, n_ranges;
 } PlanBuffers;
 
 Err plan_buffers(Pool *pool, const PGraph *graph, const Plan *plan, PlanBuffers *out);
@@ -34,9 +34,9 @@ Err plan_buffers_place(Pool *pool, const PGraph *graph, const Plan *plan, int64_
 
 /* A live range with its place in the arena. */
 typedef struct PlacedRange {
-    int32_t value, node;     /* value: not a view, or -1 for workspace of the node; node: -1 for a
+    int32_t value, node; /* value: not a view, or -1 for workspace of the node; node: -1 for a
                               * value */
-    int32_t first_step, last_step;   /* inclusive */
+    int32_t first_step, last_step; /* inclusive */
     int64_t offset, bytes;
 } PlacedRange;
 

@@ -21,29 +21,29 @@
 typedef enum PendingCopy { COPY_NONE, COPY_OUT, COPY_BACK } PendingCopy;
 
 typedef struct ValueState {
-    bool    live, readable;
-    bool    on_host, slot;   /* a complete copy is on the host; a slot is occupied, from the save
+    bool        live, readable;
+    bool        on_host, slot; /* a complete copy is on the host; a slot is occupied, from the save
                               * on */
-    PendingCopy    pending;
-    int32_t version;         /* the number of the writer: 0 before any, then 1, 2, ... */
-    int32_t host_version;
-    int32_t n_writers;
-    int32_t live_views;
-    int64_t bytes;           /* while live, as the last run left it */
-    double  arrives;         /* when the pending copy ends */
+    PendingCopy pending;
+    int32_t     version; /* the number of the writer: 0 before any, then 1, 2, ... */
+    int32_t     host_version;
+    int32_t     n_writers;
+    int32_t     live_views;
+    int64_t     bytes;   /* while live, as the last run left it */
+    double      arrives; /* when the pending copy ends */
 } ValueState;
 
 typedef struct Check {
     const PGraph *graph;
     const Plan   *plan;
     ValueState   *values;
-    int32_t      *runs;      /* [node] times run */
-    int32_t     **reads;     /* [node][input] version read in the input order */
-    int32_t     **roots;     /* [node][input] version of a view's root then */
-    int32_t     **writes;    /* [node][output] version written */
+    int32_t      *runs;   /* [node] times run */
+    int32_t     **reads;  /* [node][input] version read in the input order */
+    int32_t     **roots;  /* [node][input] version of a view's root then */
+    int32_t     **writes; /* [node][output] version written */
     int64_t       sum, peak, host_sum, host_peak;
-    double        cost;              /* also the current time: runs and waits follow each other */
-    double        out_free, back_free;       /* when each direction can begin another copy */
+    double        cost;                /* also the current time: runs and waits follow each other */
+    double        out_free, back_free; /* when each direction can begin another copy */
     int32_t       step;
 } Check;
 
@@ -56,13 +56,13 @@ static const char *check_name(const Check *c, int32_t value)
 static void check_versions(Check *c, Pool *pool)
 {
     const PGraph *graph = c->graph;
-    c->reads  = NEWN(pool, int32_t *, graph->n_nodes + 1);
-    c->roots  = NEWN(pool, int32_t *, graph->n_nodes + 1);
+    c->reads = NEWN(pool, int32_t *, graph->n_nodes + 1);
+    c->roots = NEWN(pool, int32_t *, graph->n_nodes + 1);
     c->writes = NEWN(pool, int32_t *, graph->n_nodes + 1);
     for (int32_t n = 0; n < graph->n_nodes; n++) {
         const PNode *node = &graph->nodes[n];
-        c->reads[n]  = NEWN(pool, int32_t, node->n_in + 1);
-        c->roots[n]  = NEWN(pool, int32_t, node->n_in + 1);
+        c->reads[n] = NEWN(pool, int32_t, node->n_in + 1);
+        c->roots[n] = NEWN(pool, int32_t, node->n_in + 1);
         c->writes[n] = NEWN(pool, int32_t, node->n_out + 1);
         for (int32_t i = 0; i < node->n_in; i++) {
             int32_t root = graph->values[node->in[i]].view_of;
@@ -76,10 +76,10 @@ static void check_versions(Check *c, Pool *pool)
 
 static Err check_input(const Check *c, int32_t id, int32_t input)
 {
-    const PNode *node = &c->graph->nodes[id];
-    int32_t value = node->in[input], version = c->reads[id][input];
+    const PNode      *node = &c->graph->nodes[id];
+    int32_t           value = node->in[input], version = c->reads[id][input];
     const ValueState *state = &c->values[value];
-    int32_t root = c->graph->values[value].view_of;
+    int32_t           root = c->graph->values[value].view_of;
     if (!state->live)
         return fail(E_PLAN, "step %d runs %s, but its input %s is not live", c->step, node->name,
                     check_name(c, value));
@@ -103,7 +103,7 @@ static Err check_input(const Check *c, int32_t id, int32_t input)
 static void check_set_live(Check *c, int32_t value, bool live, int64_t bytes)
 {
     ValueState *state = &c->values[value];
-    int32_t root = c->graph->values[value].view_of;
+    int32_t     root = c->graph->values[value].view_of;
     if (state->live == live)
         return;
     state->live = live;
@@ -115,6 +115,14 @@ static void check_set_live(Check *c, int32_t value, bool live, int64_t bytes)
         c->sum += live ? state->bytes : -state->bytes;
 }
 
+static void check_kill_views(Check *c, int32_t root)
+{
+    for (int32_t v = 0; v < c->graph->n_values && c->values[root].live_views > 0; v++) {
+        if (c->graph->values[v].view_of == root)
+            check_set_live(c, v, false, 0);
+    }
+}
+
 static Err check_run(Check *c, int32_t id)
 {
     const PGraph *graph = c->graph;
@@ -124,7 +132,7 @@ static Err check_run(Check *c, int32_t id)
     for (int32_t i = 0; i < node->n_in; i++)
         TRY(check_input(c, id, i));
 
-    int64_t extra = 0;       /* old bytes of outputs that take over an input: freed after the run */
+    int64_t extra = 0; /* old bytes of outputs that take over an input: freed after the run */
     for (int32_t i = 0; i < node->n_out; i++) {
         int32_t out = node->out[i], root = graph->values[out].view_of, taken = -1;
         int64_t bytes = root >= 0 ? 0 : graph->values[out].bytes;
@@ -141,23 +149,21 @@ static Err check_run(Check *c, int32_t id)
             if (c->values[taken].pending != COPY_NONE)
                 return fail(E_PLAN, "step %d runs %s in place of %s, whose copy is pending",
                             c->step, node->name, check_name(c, taken));
-            if (c->values[out].live) {
+            if (c->values[out].live) { /* views of its old bytes are dead */
                 extra += c->values[out].bytes;
+                check_kill_views(c, out);
                 check_set_live(c, out, false, 0);
             }
             bytes = graph->values[taken].persistent ? 0 : c->values[taken].bytes;
-            for (int32_t v = 0; v < graph->n_values && c->values[taken].live_views > 0; v++) {
-                if (graph->values[v].view_of == taken)
-                    check_set_live(c, v, false, 0);
-            }
+            check_kill_views(c, taken);
             if (graph->values[taken].persistent)
-                c->values[taken].version = -1;      /* its content is gone */
+                c->values[taken].version = -1; /* its content is gone */
             else
                 check_set_live(c, taken, false, 0);
         }
         if (!graph->values[out].persistent)
             check_set_live(c, out, true, bytes);
-        c->values[out].version  = c->writes[id][i];
+        c->values[out].version = c->writes[id][i];
         c->values[out].readable = true;
     }
     for (int32_t i = 0; i < node->n_out; i++) {
@@ -224,10 +230,10 @@ static Err check_copy(Check *c, StepKind kind, int32_t value)
         if (!c->graph->values[value].persistent)
             check_set_live(c, value, true, c->graph->values[value].bytes);
         c->back_free = fmax(c->back_free, c->cost) + check_copy_time(c, value, c->graph->to_device);
-        state->arrives  = c->back_free;
-        state->pending  = COPY_BACK;
+        state->arrives = c->back_free;
+        state->pending = COPY_BACK;
         state->readable = false;
-        state->version  = state->host_version;
+        state->version = state->host_version;
         if (c->sum > c->peak)
             c->peak = c->sum;
         break;
@@ -238,7 +244,7 @@ static Err check_copy(Check *c, StepKind kind, int32_t value)
             state->on_host = true;
         c->cost = fmax(c->cost, state->arrives);
         state->readable = true;
-        state->pending  = COPY_NONE;
+        state->pending = COPY_NONE;
         break;
     default:
         if (!state->on_host || c->graph->values[value].host_resident)
@@ -260,7 +266,7 @@ static Err check_end(const Check *c, int64_t budget)
     }
     for (int32_t v = 0; v < graph->n_values; v++) {
         const ValueState *state = &c->values[v];
-        int32_t root = graph->values[v].view_of;
+        int32_t           root = graph->values[v].view_of;
         if (state->pending != COPY_NONE)
             return fail(E_PLAN, "the copy of %s is never waited for", check_name(c, v));
         if (graph->values[v].host_resident && state->host_version != state->n_writers)
@@ -268,8 +274,8 @@ static Err check_end(const Check *c, int64_t budget)
                         state->host_version, state->n_writers);
         if (graph->values[v].final && (!state->live || (root >= 0 && !c->values[root].live)))
             return fail(E_PLAN, "final value %s is not live at the end", check_name(c, v));
-        if ((graph->values[v].final || (graph->values[v].persistent && state->version >= 0))
-            && state->version != state->n_writers)
+        if ((graph->values[v].final || (graph->values[v].persistent && state->version >= 0)) &&
+            state->version != state->n_writers)
             return fail(E_PLAN, "%s ends with version %d of %d", check_name(c, v), state->version,
                         state->n_writers);
     }
@@ -312,7 +318,9 @@ Err plan_check(const PGraph *graph, const Plan *plan, int64_t budget_bytes)
 {
     Pool *pool = pool_new(NULL, "plan_check");
     Check c = {
-        .graph = graph, .plan = plan, .values = NEWN(pool, ValueState, graph->n_values + 1),
+        .graph = graph,
+        .plan = plan,
+        .values = NEWN(pool, ValueState, graph->n_values + 1),
         .runs = NEWN(pool, int32_t, graph->n_nodes + 1),
     };
     for (int32_t v = 0; v < graph->n_values; v++) {

@@ -23,9 +23,9 @@ Err plan_format_check(const Json *root)
 }
 
 typedef struct PlanReader {
-    Pool  *pool;
-    NameIndex  values, nodes;
-    Plan  *plan;
+    Pool     *pool;
+    NameIndex values, nodes;
+    Plan     *plan;
 } PlanReader;
 
 static Err read_step(PlanReader *r, const Json *steps, const Json *item)
@@ -50,9 +50,9 @@ static Err read_step(PlanReader *r, const Json *steps, const Json *item)
 
 Err plan_steps_read(Pool *pool, const Json *steps, const PGraph *graph, Plan *plan)
 {
-    Pool  *temp = pool_new(NULL, "plan_steps");
+    Pool      *temp = pool_new(NULL, "plan_steps");
     PlanReader r = { .pool = pool, .plan = plan };
-    Err    err = OK;
+    Err        err = OK;
     names_init(&r.values, temp, graph->n_values);
     names_init(&r.nodes, temp, graph->n_nodes);
     for (int32_t v = 0; v < graph->n_values; v++)
@@ -118,10 +118,10 @@ void plan_steps_write(JsonOut *o, const PGraph *graph, const Plan *plan, int32_t
 /* Where each value and workspace lies, for a plan that was placed. */
 static Err plan_live_ranges_write(JsonOut *o, const PGraph *graph, const Plan *plan)
 {
-    Pool   *temp = pool_new(NULL, "plan_live_ranges_write");
-    PlacedRange  *placed;
-    int32_t n;
-    Err     err = plan_placed_ranges(temp, graph, plan, &placed, &n);
+    Pool        *temp = pool_new(NULL, "plan_live_ranges_write");
+    PlacedRange *placed;
+    int32_t      n;
+    Err          err = plan_placed_ranges(temp, graph, plan, &placed, &n);
     json_out_array(o, "live_ranges");
     for (int32_t i = 0; i < n && !err; i++) {
         const PlacedRange *p = &placed[i];

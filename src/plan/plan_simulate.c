@@ -20,29 +20,29 @@ static void meter_add(Meter *m, int64_t bytes, int64_t workspace)
     m->live += bytes;
     if (m->live + workspace > m->out->live_bytes) {
         m->out->live_bytes = m->live + workspace;
-        m->out->peak_step  = m->step;
+        m->out->peak_step = m->step;
     }
 }
 
 typedef struct Replay {
     const PGraph *graph;
-    int64_t      *held;      /* [value] bytes while live, if a run produced it */
-    int64_t      *bytes;     /* [value] bytes now: a loaded value has only its own size */
-    bool         *live;      /* [value] */
-    bool         *on_host;   /* [value] has a host slot */
-    double       *copied;    /* [value] when its last copy ends */
-    double        now, queue[2];     /* when the last copy in each direction ends */
+    int64_t      *held;          /* [value] bytes while live, if a run produced it */
+    int64_t      *bytes;         /* [value] bytes now: a loaded value has only its own size */
+    bool         *live;          /* [value] */
+    bool         *on_host;       /* [value] has a host slot */
+    double       *copied;        /* [value] when its last copy ends */
+    double        now, queue[2]; /* when the last copy in each direction ends */
     int64_t       host;
-    bool         *ran;       /* [node] */
-    int32_t      *first_view, *next_view;   /* [value] list of a root's views */
+    bool         *ran;                    /* [node] */
+    int32_t      *first_view, *next_view; /* [value] list of a root's views */
     Meter         meter;
 } Replay;
 
 static bool replay_is_live(const Replay *r, int32_t value)
 {
     int32_t root = pgraph_root(r->graph, value);
-    return (r->graph->values[value].persistent || r->live[value])
-           && (r->graph->values[root].persistent || r->live[root]);
+    return (r->graph->values[value].persistent || r->live[value]) &&
+           (r->graph->values[root].persistent || r->live[root]);
 }
 
 static void replay_free(Replay *r, int32_t root)
@@ -67,8 +67,10 @@ static Err replay_run(Replay *r, int32_t id)
         if (out == in)
             continue;
         int32_t root = pgraph_root(graph, in);
-        if (r->live[out])    /* its old bytes are freed after the run */
+        if (r->live[out]) { /* its old bytes are freed after the run, and views of them are dead */
             freed_after += r->bytes[out];
+            replay_free(r, out);
+        }
         r->bytes[out] = graph->values[root].persistent ? 0 : r->bytes[root];
         replay_free(r, root);
         r->live[out] = true;
@@ -103,7 +105,7 @@ static void replay_copy(Replay *r, int32_t value, int direction, double bandwidt
 static void replay_transfer(Replay *r, StepKind kind, int32_t v)
 {
     const PGraph *graph = r->graph;
-    int64_t bytes = graph->values[v].bytes;
+    int64_t       bytes = graph->values[v].bytes;
     switch (kind) {
     case STEP_SAVE:
         replay_copy(r, v, 0, graph->to_host);
@@ -115,7 +117,7 @@ static void replay_transfer(Replay *r, StepKind kind, int32_t v)
     case STEP_LOAD:
         replay_copy(r, v, 1, graph->to_device);
         if (!r->live[v] && !graph->values[v].persistent) {
-            r->live[v]  = true;
+            r->live[v] = true;
             r->bytes[v] = bytes;
             meter_add(&r->meter, bytes, 0);
         }
@@ -123,20 +125,18 @@ static void replay_transfer(Replay *r, StepKind kind, int32_t v)
     case STEP_WAIT:
         if (r->copied[v] > r->now) {
             r->meter.out->waited += r->copied[v] - r->now;
-            r->meter.out->cost   += r->copied[v] - r->now;
+            r->meter.out->cost += r->copied[v] - r->now;
             r->now = r->copied[v];
         }
         break;
-    default:
-        r->host -= r->on_host[v] ? bytes : 0;
-        r->on_host[v] = false;
+    default: r->host -= r->on_host[v] ? bytes : 0; r->on_host[v] = false;
     }
 }
 
 static Err replay_step(Replay *r, Step step)
 {
     const PGraph *graph = r->graph;
-    int32_t limit = step.kind == STEP_RUN ? graph->n_nodes : graph->n_values;
+    int32_t       limit = step.kind == STEP_RUN ? graph->n_nodes : graph->n_values;
     if (step.id < 0 || step.id >= limit)
         return fail(E_PLAN, "step %d: there is no node or value %d", r->meter.step, step.id);
     if (step.kind == STEP_RUN)
@@ -163,10 +163,13 @@ Err plan_simulate(Pool *pool_or_null, const PGraph *graph, const Plan *plan, Pla
     if (pool_or_null)
         meter->curve = NEWN(pool_or_null, int64_t, plan->n_steps + 1);
     Replay r = {
-        .graph = graph, .held = pgraph_held_bytes(temp, graph),
-        .bytes = NEWN(temp, int64_t, n_values), .on_host = NEWN(temp, bool, n_values),
+        .graph = graph,
+        .held = pgraph_held_bytes(temp, graph),
+        .bytes = NEWN(temp, int64_t, n_values),
+        .on_host = NEWN(temp, bool, n_values),
         .copied = NEWN(temp, double, n_values),
-        .live = NEWN(temp, bool, n_values), .ran = NEWN(temp, bool, graph->n_nodes + 1),
+        .live = NEWN(temp, bool, n_values),
+        .ran = NEWN(temp, bool, graph->n_nodes + 1),
         .first_view = NEWN(temp, int32_t, n_values),
         .next_view = NEWN(temp, int32_t, n_values),
         .meter = { .out = meter, .step = -1 },

@@ -1,7 +1,7 @@
 /* plan_solve.c -- from a graph and a budget to a list of runs: which solvers are tried, in which
  * order.
  *
- *   exact                 the optimum, for graphs of a few nodes; otherwise:
+ *   exact                 the optimum, for graphs of a few nodes. If it has too many states:
  *   smallest peak         does not depend on the budget, so the minimum that a refusal names is
  *                         found again when it is asked for
  *   the ladder            the same budgets for every call: twentieths of the peak with everything
@@ -28,11 +28,14 @@
 
 enum {
     SOLVE_THREADS = 2,
-    TOURNAMENT_SEEDS = 8,         /* of a tournament */
-    SEED_INPUT_ORDER = 2,         /* these two seeds are the input order, each node once */
+    TOURNAMENT_SEEDS = 8, /* of a tournament */
+    SEED_INPUT_ORDER = 2, /* these two seeds are the input order, each node once */
     SEED_INPUT_ORDER_2 = 6,
-    MIN_EDITS_PER_NODE = 200,       /* edits per node that a run of a tournament should have */
-    MAX_GROUPED_NODES = 1000      /* groups of runs are moved in graphs of up to this many nodes.
+    MIN_EDITS_PER_NODE = 200, /* edits per node that a run of a tournament should have */
+    SEARCHED_NODES = 50000,   /* graphs of up to this many nodes are searched with any effort */
+    PEAK_EDITS_PER_NODE = 3,  /* with fewer, a run changes next to nothing: on the peak */
+    COST_EDITS_PER_NODE = 10, /* and on the cost */
+    MAX_GROUPED_NODES = 1000  /* groups of runs are moved in graphs of up to this many nodes.
                                    * Larger graphs have too few edits per node for it, and a regular
                                    * order */
 };
@@ -46,8 +49,8 @@ int64_t plan_default_effort(int32_t n_nodes)
 
 typedef struct Winner {
     RunList list;
-    int32_t number;          /* among all runs of the tournament */
-    int32_t line;            /* the run of the first round that it descends from */
+    int32_t number; /* among all runs of the tournament */
+    int32_t line;   /* the run of the first round that it descends from */
 } Winner;
 
 void solve_tell(const PlanSolve *s, double done, const char *text)
@@ -73,8 +76,11 @@ bool solve_late(PlanSolve *s)
 
 static SolverArgs solve_args(const PlanSolve *s, int64_t budget, int64_t effort, uint64_t salt)
 {
-    return (SolverArgs){ .task = s->task, .budget_bytes = budget, .effort = effort,
-                         .seed = s->options.seed * 7919 + salt, .deadline_s = s->deadline_s };
+    return (SolverArgs){ .task = s->task,
+                         .budget_bytes = budget,
+                         .effort = effort,
+                         .seed = s->options.seed * 7919 + salt,
+                         .deadline_s = s->deadline_s };
 }
 
 static void solve_one(PlanSolve *s, SolveFn *solver, const SolverArgs *args, int64_t budget,
@@ -88,16 +94,32 @@ static void solve_one(PlanSolve *s, SolveFn *solver, const SolverArgs *args, int
     pool_free(pool);
 }
 
+/* Memory that runs out must not leave the parallel region by a jump; false: it ran out. */
+static bool solve_guarded(SolveFn *solver, Pool *pool, const SolverArgs *args, RunList *found)
+{
+    PoolGuard guard;
+    pool_guard(&guard, pool);
+    bool enough = !setjmp(guard.at);
+    if (enough)
+        solver(pool, args, found);
+    pool_unguard(&guard);
+    return enough;
+}
+
 /* Runs one solver with several arguments, two at a time; found lives in s->pool. */
 static void solve_many(PlanSolve *s, SolveFn *solver, const SolverArgs *args, int32_t n,
                        RunList *found)
 {
     Pool *pools[TOURNAMENT_RUNS];
+    bool  enough[TOURNAMENT_RUNS];
     for (int32_t i = 0; i < n; i++)
         pools[i] = pool_new(s->pool, "solver");
 #pragma omp parallel for num_threads(SOLVE_THREADS) schedule(dynamic, 1)
     for (int32_t i = 0; i < n; i++)
-        solver(pools[i], &args[i], &found[i]);
+        enough[i] = solve_guarded(solver, pools[i], &args[i], &found[i]);
+    for (int32_t i = 0; i < n; i++)
+        if (!enough[i])
+            pool_out_of_memory(0);
     for (int32_t i = 0; i < n; i++)
         s->cut |= found[i].cut;
 }
@@ -168,11 +190,11 @@ static bool solve_moves_groups(const PlanSolve *s, int32_t line)
 static void solve_tournament(PlanSolve *s, SolveFn *solver, int64_t budget, int64_t effort,
                              double enough, const RunList seeds[TOURNAMENT_SEEDS], RunList *best)
 {
-    static const double heat[TOURNAMENT_ROUNDS] = { 0.1, 0.3, 1, 1, 1 };  /* the last round first */
-    Winner  all[2 * TOURNAMENT_RUNS];
-    int32_t line[TOURNAMENT_RUNS];
-    bool    lowest = budget == LOWEST;
-    int32_t rounds = TOURNAMENT_ROUNDS, runs = TOURNAMENT_RUNS, n_all = 0;
+    static const double heat[TOURNAMENT_ROUNDS] = { 0.1, 0.3, 1, 1, 1 }; /* the last round first */
+    Winner              all[2 * TOURNAMENT_RUNS];
+    int32_t             line[TOURNAMENT_RUNS];
+    bool                lowest = budget == LOWEST;
+    int32_t             rounds = TOURNAMENT_ROUNDS, runs = TOURNAMENT_RUNS, n_all = 0;
     /* a run must be long enough to edit every node many times */
     while (rounds > 1 && effort / (rounds * runs) < MIN_EDITS_PER_NODE * (int64_t)s->task->n_nodes)
         runs = 1 << --rounds;
@@ -184,7 +206,7 @@ static void solve_tournament(PlanSolve *s, SolveFn *solver, int64_t budget, int6
         for (int32_t i = 0; i < runs; i++) {
             args[i] = solve_args(s, budget, effort / (rounds * runs),
                                  (uint64_t)(31 + TOURNAMENT_RUNS * left + i));
-            args[i].heat  = lowest ? 1 : heat[left - 1];
+            args[i].heat = lowest ? 1 : heat[left - 1];
             args[i].start = n_all == 0 ? seeds[i % TOURNAMENT_SEEDS] : all[i % n_all].list;
             args[i].careful = i % 2 && args[i].start.node;
             line[i] = n_all == 0 ? i : all[i % n_all].line;
@@ -210,6 +232,18 @@ static void solve_tournament(PlanSolve *s, SolveFn *solver, int64_t budget, int6
     }
 }
 
+static bool solve_large(const PlanSolve *s) { return s->task->n_nodes > 2000; }
+
+static bool solve_huge(const PlanSolve *s) { return s->task->n_nodes > 4000; }
+
+/* Is a tournament of this effort, of two runs at least, long enough to change something? Regular
+ * graphs of 100,000 nodes are as good without it: 14 s of CPU time instead of 37. */
+static bool solve_is_worth(const PlanSolve *s, int64_t effort, int64_t edits_per_node)
+{
+    return s->irregular || s->task->n_nodes <= SEARCHED_NODES ||
+           effort / 2 >= edits_per_node * s->task->n_nodes;
+}
+
 /* The lowest budget under which next_use finds a list, by bisection; then annealing on the peak,
  * from that list and from the input order. */
 static void solve_minimum(PlanSolve *s, double until)
@@ -218,12 +252,16 @@ static void solve_minimum(PlanSolve *s, double until)
     int64_t low = s->bound_bytes, high = s->keep_all_bytes;
     RunList best = { 0 };
     solve_until(s, until);
-    if (exact_can(s->task)) {
+    s->exact = exact_can(s->task);
+    if (s->exact) {
         SolverArgs args = solve_args(s, LOWEST, 0, 0);
         solve_one(s, solve_exact, &args, LOWEST, &best);
         args.budget_bytes = best.peak_bytes;
-        solve_one(s, solve_exact, &args, best.peak_bytes, &s->min_peak);
-        return;
+        if (best.node)
+            solve_one(s, solve_exact, &args, best.peak_bytes, &s->min_peak);
+        s->exact = s->min_peak.node;
+        if (s->exact)
+            return;
     }
     for (int i = 0; i < 12 && low < high; i++) {
         int64_t    middle = low + (high - low) / 2;
@@ -241,9 +279,46 @@ static void solve_minimum(PlanSolve *s, double until)
     solve_one(s, solve_segments, &args, LOWEST, &best);
     /* the input order and the list found, alternately */
     RunList seeds[TOURNAMENT_SEEDS] = { { 0 }, best, { 0 }, best, { 0 }, best, { 0 }, best };
-    solve_tournament(s, solve_min_peak, LOWEST, s->effort / (s->task->n_nodes > 4000 ? 20 : 2), 0,
-                     seeds, &best);
+    int64_t effort = s->effort / (solve_huge(s) ? 20 : 2);
+    if (!best.node || solve_is_worth(s, effort, PEAK_EDITS_PER_NODE))
+        solve_tournament(s, solve_min_peak, LOWEST, effort, 0, seeds, &best);
     s->min_peak = best;
+}
+
+/* Annealing on the peak for longer, from the lists found so far and from the input order. */
+static void solve_longer(PlanSolve *s)
+{
+    RunList low = s->min_peak, best = low;
+    RunList seeds[TOURNAMENT_SEEDS] = { { 0 }, low, { 0 }, low, { 0 }, low, { 0 }, low };
+    int64_t effort = (int64_t)((double)s->effort / 2 / (1 + s->task->n_nodes / 20000.0));
+    s->n_low = 0;
+    solve_tournament(s, solve_min_peak, LOWEST, effort, 0, seeds, &best);
+    s->min_peak = best;
+}
+
+/* Huge graphs are mostly regular, and the quick solvers find a small peak in their input order.
+ * Where more than half of the bytes above the bound remain, the graph is irregular: it is searched
+ * once more in an order that keeps less, from which all later searches begin, and longer if need
+ * be. This depends on the graph alone, as the minimum must. */
+static void solve_reorder(PlanSolve *s, double until)
+{
+    int64_t above = s->keep_all_bytes - s->bound_bytes;
+    RunList order = { 0 };
+    s->irregular = false;
+    if (!solve_huge(s) || solve_late(s) || s->min_peak.peak_bytes - s->bound_bytes <= above / 2)
+        return;
+    s->irregular = true;
+    SolverArgs args = solve_args(s, LOWEST, 0, 0);
+    solve_one(s, solve_order, &args, LOWEST, &order);
+    if (!order.node || order.peak_bytes >= s->keep_all_bytes)
+        return;
+    PlanSolve before = *s;
+    s->task = task_reorder(s->pool, s->task, order.node);
+    solve_minimum(s, until);
+    if (s->min_peak.peak_bytes > before.min_peak.peak_bytes)
+        *s = before;
+    if (s->min_peak.peak_bytes - s->bound_bytes > above / 2)
+        solve_longer(s);
 }
 
 /* If a quick solver found nothing within the budget, annealing from nothing rarely would. Its seed
@@ -262,8 +337,6 @@ static void solve_fill(const PlanSolve *s, int64_t budget, RunList seeds[TOURNAM
             seeds[i] = s->low[within[next++ % n]];
     }
 }
-
-static bool solve_large(const PlanSolve *s) { return s->task->n_nodes > 2000; }
 
 /* The solvers that do not search. */
 static void solve_quick(PlanSolve *s, int64_t budget, RunList *next_use, RunList *blocks,
@@ -287,15 +360,16 @@ void solve_seed(PlanSolve *s, int64_t budget, RunList *best)
 }
 
 /* The cheapest list within the budget that all solvers together find. */
-void solve_budget(PlanSolve *s, int64_t budget, int64_t effort, const RunList *warm,
-                         RunList *best)
+void solve_budget(PlanSolve *s, int64_t budget, int64_t effort, const RunList *warm, RunList *best)
 {
     RunList next_use, blocks, segments;
     *best = (RunList){ 0 };
-    if (exact_can(s->task)) {
+    if (s->exact) {
         SolverArgs all = solve_args(s, budget, 0, 0);
         solve_one(s, solve_exact, &all, budget, best);
-        return;
+        s->exact = best->node;
+        if (s->exact)
+            return;
     }
     solve_quick(s, budget, &next_use, &blocks, &segments);
     run_list_keep(s->pool, best, warm, budget);
@@ -303,20 +377,21 @@ void solve_budget(PlanSolve *s, int64_t budget, int64_t effort, const RunList *w
     run_list_keep(s->pool, best, &blocks, budget);
     run_list_keep(s->pool, best, &segments, budget);
     RunList seeds[TOURNAMENT_SEEDS] = { *best,    next_use, { 0 }, blocks,
-                                   segments, next_use, { 0 }, *warm };
+                                        segments, next_use, { 0 }, *warm };
     if (best->cost >= warm->cost)
-        seeds[7] = (RunList){ 0 };           /* already the first seed */
+        seeds[7] = (RunList){ 0 }; /* already the first seed */
     if (solve_large(s))
         seeds[1] = *best;
     solve_fill(s, budget, seeds);
-    solve_tournament(s, solve_anneal, budget, effort, solve_bound(s, budget) * (1 + 1e-12), seeds,
-                     best);
+    if (!best->node || solve_is_worth(s, effort, COST_EDITS_PER_NODE))
+        solve_tournament(s, solve_anneal, budget, effort, solve_bound(s, budget) * (1 + 1e-12),
+                         seeds, best);
 }
 
 static int64_t solve_rung_bytes(const PlanSolve *s, int32_t k)
 {
     int64_t peak = s->keep_all_bytes, n = s->rungs;
-    return peak / n * k + (peak % n * k + n - 1) / n;      /* ceil(peak * k / n) */
+    return peak / n * k + (peak % n * k + n - 1) / n; /* ceil(peak * k / n) */
 }
 
 static int32_t solve_lowest_rung(const PlanSolve *s)
@@ -353,7 +428,7 @@ void solve_ladder(PlanSolve *s, int64_t budget)
             break;
         const RunList *below = k > lowest ? &s->rung[k - 1] : &s->min_peak;
         if (below->n == s->task->n_nodes)
-            s->rung[k] = *below;             /* each node runs once: it cannot get cheaper */
+            s->rung[k] = *below; /* each node runs once: it cannot get cheaper */
         else
             solve_budget(s, solve_rung_bytes(s, k), solve_share(s, k), below, &s->rung[k]);
         s->n_rung = k + 1;
@@ -381,11 +456,17 @@ void solve_asked(PlanSolve *s, int64_t budget, RunList *best)
         run_list_keep(s->pool, best, &s->rung[k], budget);
         is_rung |= !s->cut && s->rung[k].node && solve_rung_bytes(s, k) == budget;
     }
+    for (int32_t k = 0; k < s->n_asked; k++) {
+        if (s->asked[k].budget <= budget)
+            run_list_keep(s->pool, best, &s->asked[k].list, budget);
+    }
     if (!is_rung && best->n != s->task->n_nodes) {
         RunList direct;
         int64_t effort = s->effort / (s->rungs == LADDER_MAX ? 8 : 3);
         solve_budget(s, budget, effort, solve_highest(s, budget), &direct);
         run_list_keep(s->pool, best, &direct, budget);
+        if (s->n_asked < ASKED_MAX)
+            s->asked[s->n_asked++] = (AskedBudget){ budget, direct };
     }
 }
 
@@ -403,7 +484,8 @@ void solve_begin(PlanSolve *s, Pool *pool, const PGraph *graph, const PlanOption
     s->begin_s = clock_now();
     solve_tell(s, 0, "searching for the smallest peak");
     solve_minimum(s, 0.3);
+    solve_reorder(s, 0.3);
     if (s->cut && s->min_peak.peak_bytes > options->budget_bytes)
-        solve_minimum(s, 0.95);                /* no other search would find a plan */
+        solve_minimum(s, 0.95); /* no other search would find a plan */
     solve_tell(s, 0.2, "searching the ladder of budgets");
 }

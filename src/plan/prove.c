@@ -6,9 +6,14 @@
 
 #include <math.h>
 
-enum { PROVE_ALL_MOMENTS = 400, PROVE_RANGES = 12, PROVE_FULLEST = 16, PROVE_MOMENTS = 12,
-       PROVE_COLUMNS = 3000 };
-#define PROVE_TERMS  20000000    /* a larger program is not built */
+enum {
+    PROVE_ALL_MOMENTS = 400,
+    PROVE_RANGES = 12,
+    PROVE_FULLEST = 16,
+    PROVE_MOMENTS = 12,
+    PROVE_COLUMNS = 3000
+};
+#define PROVE_TERMS   20000000 /* a larger program is not built */
 #define PROVE_SECONDS 30.0
 
 /* Chooses the moments to look at: all of a small graph; of a large graph the fullest few in each of
@@ -50,7 +55,7 @@ static void prove_min_cuts(const Task *task, int64_t budget, Proof *proof, bool 
         MinCutBound bound = min_cut_bound(temp, task, chosen[i], budget);
         tight[chosen[i]] = bound.cost > 0;
         if (bound.cost > max_extra) {
-            max_extra  = bound.cost;
+            max_extra = bound.cost;
             *best = chosen[i];
         }
         proof->any_bytes = bound.bytes > proof->any_bytes ? bound.bytes : proof->any_bytes;
@@ -90,7 +95,7 @@ static Err prove_any(Pool *temp, const Task *task, const Plan *plan, const Prove
     return prove_moments(temp, task, plan, tight, best, options, seconds, proof);
 }
 
-static void prove_exact(const Task *task, int64_t budget, Proof *proof)
+static bool prove_exact(const Task *task, int64_t budget, Proof *proof)
 {
     Pool      *temp = pool_new(NULL, "prove");
     SolverArgs args = { .task = task, .budget_bytes = budget };
@@ -100,10 +105,11 @@ static void prove_exact(const Task *task, int64_t budget, Proof *proof)
         proof->any_cost = list.cost;
         args.budget_bytes = LOWEST;
         solve_exact(temp, &args, &list);
-        proof->any_bytes = list.peak_bytes;
+        proof->any_bytes = list.node ? list.peak_bytes : proof->any_bytes;
         proof->exact = true;
     }
     pool_free(temp);
+    return proof->exact;
 }
 
 static Err prove_plan(Pool *pool, const PGraph *graph, const Task *task, const RunList *list,
@@ -134,7 +140,7 @@ static Err prove_order(Pool *pool, Pool *temp, const PGraph *graph, const Task *
     }
     stages_build(temp, task, options->budget_bytes, &stages);
     proof->order_columns = stages.milp.n_columns;
-    proof->order_rows    = stages.milp.n_rows;
+    proof->order_rows = stages.milp.n_rows;
     if (options->lp_path) {
         proof->order_note = "the program was written, not solved";
         return milp_write(&stages.milp, options->lp_path);
@@ -145,10 +151,10 @@ static Err prove_order(Pool *pool, Pool *temp, const PGraph *graph, const Task *
     }
     double extra = plan->cost - task->base_cost, cutoff = extra / stages.unit + 1e-4;
     TRY(milp_solve(temp, &stages.milp, cutoff, seconds, &answer));
-    proof->order_tried  = true;
+    proof->order_tried = true;
     proof->order_closed = answer.closed;
-    proof->order_cost   = fmax(proof->any_cost, task->base_cost + fmin(answer.bound * stages.unit,
-                                                                     extra));
+    proof->order_cost = fmax(proof->any_cost,
+                             task->base_cost + fmin(answer.bound * stages.unit, extra));
     if (answer.x && answer.cost < cutoff - 2e-4) {
         RunList list;
         Plan   *found;
@@ -167,7 +173,8 @@ static Err prove_with_host(const PGraph *graph, const ProveOptions *options, Pro
     *proof = (Proof){ .any_cost = pgraph_base_cost(graph),
                       .any_bytes = plan_bound_bytes(graph),
                       .order_note = "its program knows no copies to the host" };
-    return options->lp_path ? fail(E_USAGE, "%s is not written: the integer program knows no "
+    return options->lp_path ? fail(E_USAGE,
+                                   "%s is not written: the integer program knows no "
                                    "copies to the host, which this graph allows (bandwidth)",
                                    options->lp_path)
                             : OK;
@@ -184,9 +191,7 @@ Err plan_prove(Pool *pool, const PGraph *graph, const Plan *plan, const ProveOpt
     *proof = (Proof){ .any_cost = task->base_cost, .any_bytes = plan_bound_bytes(graph) };
     double seconds = options->time_limit_s > 0 ? options->time_limit_s : PROVE_SECONDS;
     Err    err = OK;
-    if (exact_can(task))
-        prove_exact(task, options->budget_bytes, proof);
-    else
+    if (!exact_can(task) || !prove_exact(task, options->budget_bytes, proof))
         err = prove_any(temp, task, plan, options, seconds, proof);
     if (options->any_only)
         proof->order_note = "left out";

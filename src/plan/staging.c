@@ -98,22 +98,22 @@ PGraph *pgraph_for_solvers(Pool *pool, const PGraph *graph)
     return out;
 }
 
-typedef struct StagedRun {           /* one run of a node that uses host-resident values */
+typedef struct StagedRun { /* one run of a node that uses host-resident values */
     int32_t node;
-    double  start;               /* start of the run, counting runs alone */
-    double  saved;               /* when its values are saved */
-    int64_t bytes;               /* of its values, on the device from load to drop */
+    double  start; /* start of the run, counting runs alone */
+    double  saved; /* when its values are saved */
+    int64_t bytes; /* of its values, on the device from load to drop */
 } StagedRun;
 
 typedef struct Staging {
     const PGraph *graph;
     Pool         *pool;
     Plan         *plan;
-    StagedRun        *staged;
+    StagedRun    *staged;
     int32_t       n, cap;
-    int32_t       loaded, run, dropped;     /* how many are loaded, run and dropped so far, each in
+    int32_t       loaded, run, dropped; /* how many are loaded, run and dropped so far, each in
                                              * order */
-    bool         *on_device;          /* [value] on the device */
+    bool         *on_device;            /* [value] on the device */
     int64_t       window, held;
     double        now, in_queue, out_queue;
 } Staging;
@@ -129,7 +129,7 @@ static bool stage_writes(const PNode *node, int32_t value)
 /* Drops the values of the oldest staged run. */
 static void stage_drop(Staging *s)
 {
-    StagedRun       *current = &s->staged[s->dropped++];
+    StagedRun   *current = &s->staged[s->dropped++];
     const PNode *node = &s->graph->nodes[current->node];
     for (int32_t n = 0, v; (v = stage_value(s->graph, node, n)) >= 0; n++) {
         if (stage_writes(node, v))
@@ -147,7 +147,7 @@ static bool stage_can_load(const Staging *s)
         return false;
     const PNode *node = &s->graph->nodes[s->staged[s->loaded].node];
     for (int32_t n = 0, v; (v = stage_value(s->graph, node, n)) >= 0; n++)
-        if (s->on_device[v])                          /* in use by an earlier run: it must be saved
+        if (s->on_device[v]) /* in use by an earlier run: it must be saved
                                                        * first */
             return false;
     return true;
@@ -160,7 +160,7 @@ static double stage_time(int64_t bytes, double bandwidth)
 
 static void stage_load(Staging *s)
 {
-    StagedRun       *current = &s->staged[s->loaded++];
+    StagedRun   *current = &s->staged[s->loaded++];
     const PNode *node = &s->graph->nodes[current->node];
     for (int32_t n = 0, v; (v = stage_value(s->graph, node, n)) >= 0; n++) {
         plan_add(s->pool, s->plan, STEP_LOAD, v);
@@ -177,7 +177,7 @@ static bool stage_due(const Staging *s, double at)
     if (s->loaded == s->n)
         return false;
     const StagedRun *next = &s->staged[s->loaded];
-    double       queued = s->in_queue > s->now ? s->in_queue - s->now : 0;
+    double           queued = s->in_queue > s->now ? s->in_queue - s->now : 0;
     return next->start - at <= 1.5 * (queued + stage_time(next->bytes, s->graph->to_device));
 }
 
@@ -189,9 +189,9 @@ static void stage_ahead(Staging *s, double at)
 
 static void stage_run(Staging *s, double at)
 {
-    StagedRun       *current = &s->staged[s->run];
+    StagedRun   *current = &s->staged[s->run];
     const PNode *node = &s->graph->nodes[current->node];
-    while (s->loaded == s->run) {                /* not loaded yet: make room */
+    while (s->loaded == s->run) { /* not loaded yet: make room */
         if (stage_can_load(s))
             stage_load(s);
         else
@@ -222,7 +222,7 @@ static void stage_collect(Staging *s, const Plan *plan)
         const PNode *node = &s->graph->nodes[plan->steps[i].id];
         if (plan->steps[i].kind != STEP_RUN)
             continue;
-        if (stage_value(s->graph, node, 0) >= 0)         /* a value of 0 bytes must be loaded,
+        if (stage_value(s->graph, node, 0) >= 0) /* a value of 0 bytes must be loaded,
                                                           * too */
             VEC_ADD(s->pool, s->staged, s->n, s->cap,
                     ((StagedRun){ plan->steps[i].id, time, 0, stage_bytes(s->graph, node) }));
@@ -232,11 +232,14 @@ static void stage_collect(Staging *s, const Plan *plan)
 
 Err plan_stage(Pool *pool, const PGraph *graph, const Plan *plan, Plan **out)
 {
-    Pool *temp = pool_new(NULL, "plan_stage");
-    Plan  steps = { 0 };
-    Staging s = { .graph = graph, .pool = temp, .plan = &steps, .window = stage_window(graph),
-                .on_device = NEWN(temp, bool, graph->n_values + 1) };
-    double at = 0;
+    Pool   *temp = pool_new(NULL, "plan_stage");
+    Plan    steps = { 0 };
+    Staging s = { .graph = graph,
+                  .pool = temp,
+                  .plan = &steps,
+                  .window = stage_window(graph),
+                  .on_device = NEWN(temp, bool, graph->n_values + 1) };
+    double  at = 0;
     stage_collect(&s, plan);
     for (int32_t i = 0; i < plan->n_steps; i++) {
         Step step = plan->steps[i];
@@ -262,7 +265,7 @@ Err plan_stage(Pool *pool, const PGraph *graph, const Plan *plan, Plan **out)
     staged->steps = NEWN(pool, Step, steps.n_steps + 1);
     memcpy(staged->steps, steps.steps, sizeof *steps.steps * (size_t)steps.n_steps);
     staged->n_steps = staged->cap = steps.n_steps;
-    if (plan->host_budget_bytes > 0)         /* the budget was for copies alone: add the
+    if (plan->host_budget_bytes > 0) /* the budget was for copies alone: add the
                                               * host-resident values */
         staged->host_budget_bytes += stage_host_bytes(graph);
     pool_free(temp);
@@ -300,7 +303,7 @@ Err plan_stage_within(Pool *pool, const PGraph *graph, PlanSearch *search, bool 
             *plan = found;
             return plan_check(graph, found, layout ? 0 : budget);
         }
-        if (err)                                 /* that was the minimum already */
+        if (err) /* that was the minimum already */
             break;
         aim -= plan_peak_bytes(found) - budget;
     }

@@ -15,8 +15,8 @@
 
 static const char *cpu_model(Pool *pool)
 {
-    FILE *file = fopen("/proc/cpuinfo", "r");
-    char  line[256];
+    FILE       *file = fopen("/proc/cpuinfo", "r");
+    char        line[256];
     const char *model = "unknown processor";
     while (file && fgets(line, sizeof line, file))
         if (!strncmp(line, "model name", 10) && strchr(line, ':')) {
@@ -35,8 +35,8 @@ Err device_cpu(Pool *pool, const DeviceOptions *options, Device **out)
     static const DeviceOptions defaults = { 0 };
     if (!options)
         options = &defaults;
-    Device *device = NEW(pool, Device);
-    int     cores = omp_get_num_procs();
+    Device      *device = NEW(pool, Device);
+    int          cores = omp_get_num_procs();
     MemoryLimits limits = memory_limits();
 
     if (options->threads < 0 || options->threads > 4096)
@@ -108,7 +108,7 @@ static Err device_processor(Pool *pool, const Profile *profile, const DeviceOpti
     Device *device = *out;
     device->described = strcmp(profile->title, device->model) != 0;
     device->profile = profile;
-    if (device->described) {                 /* for this machine, the memory free now counts */
+    if (device->described) { /* for this machine, the memory free now counts */
         device->name = profile->name;
         device->model = profile->title;
         device->memory_bytes = profile->usable_bytes;
@@ -145,12 +145,17 @@ static Device *device_described(Pool *pool, const Profile *profile, const Device
 {
     Device *device = NEW(pool, Device);
     *device = (Device){
-        .kind = DEVICE_CUDA, .name = profile->name, .model = profile->title,
-        .library = *profile->library ? profile->library : "no libraries", .threads = 1,
+        .kind = DEVICE_CUDA,
+        .name = profile->name,
+        .model = profile->title,
+        .library = *profile->library ? profile->library : "no libraries",
+        .threads = 1,
         .align = 256,
-        .memory_bytes = profile->usable_bytes, .runtime_bytes = profile->runtime_bytes,
+        .memory_bytes = profile->usable_bytes,
+        .runtime_bytes = profile->runtime_bytes,
         .profile = profile,
-        .tf32 = options->tf32, .described = true,
+        .tf32 = options->tf32,
+        .described = true,
     };
     device_described_kernels(pool, profile, options, device);
     device_transfers(device);
@@ -161,8 +166,8 @@ static Device *device_described(Pool *pool, const Profile *profile, const Device
 static void device_shipped_profile(Pool *pool, Device *device)
 {
     static const char *const brands[] = { "NVIDIA ", "GeForce " };
-    const char *model = device->model;
-    Profile    *profile;
+    const char              *model = device->model;
+    Profile                 *profile;
     for (int i = 0; i < 2; i++)
         if (!strncmp(model, brands[i], strlen(brands[i])))
             model += strlen(brands[i]);
@@ -187,7 +192,7 @@ static int64_t device_pinnable(void)
 Err device_open(Pool *pool, const char *name, const DeviceOptions *options, Device **device)
 {
     static const DeviceOptions defaults = { 0 };
-    Profile *profile;
+    Profile                   *profile;
     if (!options)
         options = &defaults;
     if (!name || !strcmp(name, "cpu")) {

@@ -34,10 +34,10 @@ static void thread_range(int64_t n, int64_t *from, int64_t *to)
 static double read_all(const double *a, int64_t n, int threads)
 {
     double sum = 0;
-    #pragma omp parallel num_threads(threads) reduction(+ : sum)
+#pragma omp parallel num_threads(threads) reduction(+ : sum)
     {
         int64_t from, to;
-        double  sums[16] = { 0 };            /* enough chains that loads, not additions, limit */
+        double  sums[16] = { 0 }; /* enough chains that loads, not additions, limit */
         thread_range(n / 16, &from, &to);
         for (int64_t i = from * 16; i < to * 16; i += 16)
             for (int k = 0; k < 16; k++)
@@ -50,7 +50,7 @@ static double read_all(const double *a, int64_t n, int threads)
 
 static void write_all(double *a, int64_t n, int threads, double value)
 {
-    #pragma omp parallel num_threads(threads)
+#pragma omp parallel num_threads(threads)
     {
         int64_t from, to;
         thread_range(n, &from, &to);
@@ -61,7 +61,7 @@ static void write_all(double *a, int64_t n, int threads, double value)
 
 static void copy_all(double *restrict a, const double *restrict b, int64_t n, int threads)
 {
-    #pragma omp parallel num_threads(threads)
+#pragma omp parallel num_threads(threads)
     {
         int64_t from, to;
         thread_range(n, &from, &to);
@@ -109,22 +109,21 @@ static void probe_launch(Prober *p)
     for (int i = 0; i < TRIES; i++) {
         int    entered = 0;
         double start = clock_now();
-        #pragma omp parallel num_threads(p->device->threads) reduction(+ : entered)
+#pragma omp parallel num_threads(p->device->threads) reduction(+ : entered)
         entered++;
         double ns = (clock_now() - start) * 1e9;
         if (entered > 0 && ns < best)
             best = ns;
     }
     p->profile->launch_ns = best > 1 ? best : 1;
-    p->profile->launch_origin = pool_print(p->pool,
-                                           "%s: an empty parallel region, best of %d", p->origin,
-                                           TRIES);
+    p->profile->launch_origin = pool_print(p->pool, "%s: an empty parallel region, best of %d",
+                                           p->origin, TRIES);
 }
 
 static Err prim_seconds(Prober *p, const Prim *prim, const PrimArgs *args, double *best)
 {
     double end = clock_now() + p->o.seconds;
-    TRY(prim->backend->run(prim, args));        /* first touches */
+    TRY(prim->backend->run(prim, args)); /* first touches */
     *best = INFINITY;
     for (int i = 0; i < 3 || clock_now() < end; i++) {
         double start = clock_now();
@@ -137,11 +136,11 @@ static Err prim_seconds(Prober *p, const Prim *prim, const PrimArgs *args, doubl
 static Err probe_prim(Prober *p, RateKind kind, Type type, const Prim *prim, size_t a, size_t b,
                       size_t c, double flops)
 {
-    Pool    *work = pool_new(NULL, "rate");
-    double   seconds = 0;
-    size_t   sizes[4] = { a, b, c, prim->workspace_bytes };
-    char    *at[4];
-    for (int i = 0; i < 4; i++) {            /* 64-byte aligned, as in an arena */
+    Pool  *work = pool_new(NULL, "rate");
+    double seconds = 0;
+    size_t sizes[4] = { a, b, c, prim->workspace_bytes };
+    char  *at[4];
+    for (int i = 0; i < 4; i++) { /* 64-byte aligned, as in an arena */
         char *bytes = pool_alloc(work, sizes[i] + 64, 1);
         at[i] = bytes + (64 - (uintptr_t)bytes % 64) % 64;
     }
@@ -158,8 +157,17 @@ static Err probe_prim(Prober *p, RateKind kind, Type type, const Prim *prim, siz
 
 MatmulDesc probe_matmul_desc(int64_t n, Type type)
 {
-    return (MatmulDesc){ .batch = 1, .m = n, .n = n, .k = n, .lda = n, .ldb = n, .ldc = n,
-                         .type_a = type, .type_b = type, .type_c = type, .type_bias = type };
+    return (MatmulDesc){ .batch = 1,
+                         .m = n,
+                         .n = n,
+                         .k = n,
+                         .lda = n,
+                         .ldb = n,
+                         .ldc = n,
+                         .type_a = type,
+                         .type_b = type,
+                         .type_c = type,
+                         .type_bias = type };
 }
 
 static Err probe_matmul(Prober *p, Type type)
@@ -176,11 +184,20 @@ static Err probe_matmul(Prober *p, Type type)
 
 ConvDesc probe_conv_desc(int64_t n, int64_t side, int64_t width, Type type)
 {
-    return (ConvDesc){ .kind = CONV_FORWARD, .n = n, .ci = width, .co = width,
-                       .in = { 1, side, side }, .out = { 1, side, side },
-                       .kernel = { 1, 3, 3 }, .stride = { 1, 1, 1 },
-                       .pad_lo = { 0, 1, 1 }, .pad_hi = { 0, 1, 1 },
-                       .type_x = type, .type_w = type, .type_y = type, .type_bias = type };
+    return (ConvDesc){ .kind = CONV_FORWARD,
+                       .n = n,
+                       .ci = width,
+                       .co = width,
+                       .in = { 1, side, side },
+                       .out = { 1, side, side },
+                       .kernel = { 1, 3, 3 },
+                       .stride = { 1, 1, 1 },
+                       .pad_lo = { 0, 1, 1 },
+                       .pad_hi = { 0, 1, 1 },
+                       .type_x = type,
+                       .type_w = type,
+                       .type_y = type,
+                       .type_bias = type };
 }
 
 static Err probe_conv(Prober *p, Type type)

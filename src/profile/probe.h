@@ -10,11 +10,11 @@
 #include "profile/profile.h"
 
 typedef struct ProbeOptions {
-    int64_t bandwidth_bytes;     /* of each array, well above the caches; 0: 128 MiB */
-    double  largest_flops;       /* of one product; 0: 2.2e9 */
-    double  seconds;             /* for each size; 0: 0.03 */
-    void  (*progress)(void *arg, double done, const char *text);
-    void   *progress_arg;
+    int64_t bandwidth_bytes; /* of each array, well above the caches; 0: 128 MiB */
+    double  largest_flops;   /* of one product; 0: 2.2e9 */
+    double  seconds;         /* for each size; 0: 0.03 */
+    void (*progress)(void *arg, double done, const char *text);
+    void *progress_arg;
 } ProbeOptions;
 
 /* Fills name, title, threads, library, bandwidth, launch and rates. The caller fills memory. */

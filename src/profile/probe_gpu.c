@@ -3,23 +3,28 @@
 #include "profile/probe.h"
 
 #include "base/clock.h"
+#include "base/int_math.h"
 #include "base/text.h"
 
 #include <math.h>
 #include <string.h>
 
 enum {
-    FINEST_BYTES = 16 << 20, ARRAY_BYTES = 1 << 30, TRANSFER_BYTES = 256 << 20,
-    CHUNK_BYTES = 4 << 20, N_CHUNKS = TRANSFER_BYTES / CHUNK_BYTES,
-    CALLS = 16, TRIES = 4
+    FINEST_BYTES = 16 << 20,
+    ARRAY_BYTES = 1 << 30,
+    TRANSFER_BYTES = 256 << 20,
+    CHUNK_BYTES = 4 << 20,
+    N_CHUNKS = TRANSFER_BYTES / CHUNK_BYTES,
+    CALLS = 16,
+    TRIES = 4
 };
 
 typedef struct GpuProbe {
-    Pool         *pool;
-    const Device *device;
+    Pool               *pool;
+    const Device       *device;
     const ProbeOptions *o;
-    Profile      *profile;
-    const char   *origin;
+    Profile            *profile;
+    const char         *origin;
 } GpuProbe;
 
 static void gpu_tell(const GpuProbe *p, double done, const char *what)
@@ -31,10 +36,10 @@ static void gpu_tell(const GpuProbe *p, double done, const char *what)
 static bool gpu_takes(const Device *device, int64_t bytes)
 {
     void *base = NULL;
-    if (device->api->take(device, bytes, &base))
+    if (device->api->alloc(device, bytes, &base))
         return false;
     bool good = !device->api->wait(device);
-    device->api->give(device, base);
+    device->api->free(device, base);
     return good;
 }
 
@@ -83,11 +88,11 @@ static Err gpu_exchange(GpuProbe *p, char *gpu, char *host, void *events[N_CHUNK
 static Err gpu_transfers(GpuProbe *p)
 {
     const DeviceQueues *queues = p->device->queues;
-    Pool  *work = pool_new(p->pool, "transfers");
-    Arena *arena = NULL;
-    void  *host = NULL, *events[N_CHUNKS][2] = { { NULL } };
-    double best = INFINITY;
-    Err    err = arena_new(work, p->device, 2 * TRANSFER_BYTES, &arena);
+    Pool               *work = pool_new(p->pool, "transfers");
+    Arena              *arena = NULL;
+    void               *host = NULL, *events[N_CHUNKS][2] = { { NULL } };
+    double              best = INFINITY;
+    Err                 err = arena_new(work, p->device, 2 * TRANSFER_BYTES, &arena);
     err = err ? err : device_host_bytes(work, p->device, 2 * TRANSFER_BYTES, &host);
     for (int i = 0; i < 2 * N_CHUNKS && !err; i++)
         err = queues->event_new(p->device, &events[i / 2][i % 2]);
@@ -113,7 +118,7 @@ static Err prim_captured(const Device *device, const Prim *prim, const PrimArgs 
                          double *seconds)
 {
     void *cuda_graph = NULL;
-    TRY(prim->backend->run(prim, args));                /* loads the kernels */
+    TRY(prim->backend->run(prim, args)); /* loads the kernels */
     TRY(device->api->capture_begin(device));
     Err err = OK;
     for (int i = 0; i < CALLS && !err; i++)
@@ -132,15 +137,15 @@ static Err prim_captured(const Device *device, const Prim *prim, const PrimArgs 
 }
 
 static Err gpu_prim(GpuProbe *p, const Device *device, RateKind kind, const char *type,
-                     const Prim *prim, size_t a, size_t b, size_t y, double flops)
+                    const Prim *prim, size_t a, size_t b, size_t y, double flops)
 {
-    Pool    *work = pool_new(p->pool, "rate");
-    size_t   sizes[] = { a, b, y, prim->workspace_bytes }, at[4], all = 0;
-    double   seconds = 1;
-    Arena   *arena = NULL;
+    Pool  *work = pool_new(p->pool, "rate");
+    size_t sizes[] = { a, b, y, prim->workspace_bytes }, at[4], all = 0;
+    double seconds = 1;
+    Arena *arena = NULL;
     for (int i = 0; i < 4; i++) {
         at[i] = all;
-        all += (sizes[i] + 255) / 256 * 256;
+        all += align_bytes(sizes[i], 256);
     }
     Err err = arena_new(work, device, (int64_t)all, &arena);
     if (!err) {
@@ -166,7 +171,7 @@ static Err gpu_matmuls(GpuProbe *p, const Device *device, Type type, const char 
         size_t      bytes = (size_t)(n * n * type_bytes(type));
         TRY(linalg_matmul(device->backend, &desc, device->threads, &prim));
         TRY(gpu_prim(p, device, RATE_MATMUL, name, prim, bytes, bytes, bytes,
-                      2.0 * (double)(n * n * n)));
+                     2.0 * (double)(n * n * n)));
     }
     return OK;
 }
@@ -183,26 +188,32 @@ static Err gpu_convs(GpuProbe *p, const Device *device, Type type, const char *n
         size_t      image = (size_t)(n * side * side * width * type_bytes(type));
         TRY(linalg_conv(device->backend, &desc, device->threads, &prim));
         TRY(gpu_prim(p, device, RATE_CONV, name, prim, image,
-                      (size_t)(9 * width * width * type_bytes(type)), image,
-                      2.0 * 9 * (double)(n * side * side * width * width)));
+                     (size_t)(9 * width * width * type_bytes(type)), image,
+                     2.0 * 9 * (double)(n * side * side * width * width)));
     }
     return OK;
 }
 
 Err probe_gpu(Pool *pool, const Device *device, const Device *tf32, const ProbeOptions *options,
-               Profile *profile)
+              Profile *profile)
 {
-    static const struct { Type type; const char *name; } kinds[] = {
-        { F32, "f32" }, { F32, "tf32" }, { BF16, "bf16" }, { F16, "f16" },
+    static const struct {
+        Type        type;
+        const char *name;
+    } kinds[] = {
+        { F32, "f32" },
+        { F32, "tf32" },
+        { BF16, "bf16" },
+        { F16, "f16" },
     };
     static const ProbeOptions defaults = { 0 };
     REQUIRE(device->api && device->queues);
-    GpuProbe p = { .pool = pool,
-               .device = device,
-               .o = options ? options : &defaults,
-               .profile = profile,
-               .origin = pool_print(pool, "measured on an %s with %s", device->model,
-                                    device->library) };
+    GpuProbe  p = { .pool = pool,
+                    .device = device,
+                    .o = options ? options : &defaults,
+                    .profile = profile,
+                    .origin = pool_print(pool, "measured on an %s with %s", device->model,
+                                         device->library) };
     Bandwidth bandwidth = { 0 };
     profile->gpu = true;
     profile->title = device->model;
@@ -216,8 +227,8 @@ Err probe_gpu(Pool *pool, const Device *device, const Device *tf32, const ProbeO
     VEC_ADD(pool, profile->bandwidth, profile->n_bandwidth, profile->cap_bandwidth, bandwidth);
     profile->bandwidth_origin = pool_print(pool, "%s: built-in kernels over arrays of %lld bytes",
                                            p.origin, (long long)ARRAY_BYTES);
-    profile->launch_origin = pool_print(
-        pool, "%s: an empty launch, mean over a CUDA graph of many", p.origin);
+    profile->launch_origin = pool_print(pool, "%s: an empty launch, mean over a CUDA graph of many",
+                                        p.origin);
     gpu_tell(&p, 0.4, "transfers");
     TRY(gpu_transfers(&p));
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {

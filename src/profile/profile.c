@@ -221,9 +221,9 @@ static Err read_ops(Pool *pool, const Json *root, Profile *profile)
 static Err profile_from(Pool *pool, const Json *root, Profile **out)
 {
     static const char *const kinds[] = { "cpu", "cuda" };
-    Profile    *profile = NEW(pool, Profile);
-    const char *format;
-    int         kind;
+    Profile                 *profile = NEW(pool, Profile);
+    const char              *format;
+    int                      kind;
     TRY(json_need_text(root, "format", &format));
     if (strcmp(format, PROFILE_FORMAT))
         return json_fail(root, json_get(root, "format"), "the format is '%s', not " PROFILE_FORMAT,

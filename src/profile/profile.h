@@ -17,61 +17,61 @@
 
 typedef struct Rate {
     RateKind    kind;
-    const char *type;            /* f32, tf32, bf16, f16 */
-    double      flops;           /* of one call: the size class; 0: any size */
+    const char *type;  /* f32, tf32, bf16, f16 */
+    double      flops; /* of one call: the size class; 0: any size */
     double      flops_per_s;
     const char *origin;
 } Rate;
 
-typedef struct OpTime {          /* one distinct node: operator, shapes, types, work, algorithm */
+typedef struct OpTime { /* one distinct node: operator, shapes, types, work, algorithm */
     uint64_t    key;
-    uint64_t    graph;           /* the model it was measured in: caches behave differently in
+    uint64_t    graph; /* the model it was measured in: caches behave differently in
                                   * another */
     const char *op, *type;
-    int         rate;            /* RateKind of the operator */
-    const char *kin;             /* of a call to predict: an operator that computes the same, or
+    int         rate;         /* RateKind of the operator */
+    const char *kin;          /* of a call to predict: an operator that computes the same, or
                                   * NULL */
-    double      flops, bytes;    /* as the operator's cost rule counts them */
+    double      flops, bytes; /* as the operator's cost rule counts them */
     double      ns;
 } OpTime;
 
-typedef struct Family Family;    /* the times of one operator and type as a function of size */
+typedef struct Family Family; /* the times of one operator and type as a function of size */
 
 /* How a model's step time changes when its arena is as small as possible: buffers that are soon
  * reused stay in the caches. */
 typedef struct Tightness {
     uint64_t graph;
-    double   saved;              /* share of the everything-kept arena that was saved, 0 to 1 */
-    double   ratio;              /* measured time of the step / sum of its nodes' times */
+    double   saved; /* share of the everything-kept arena that was saved, 0 to 1 */
+    double   ratio; /* measured time of the step / sum of its nodes' times */
 } Tightness;
 
 struct Profile {
     const char *name, *title;
-    bool        gpu;             /* kind: "cuda", not "cpu" */
-    int64_t     threads;         /* cpu: threads of every kernel when it was measured */
-    const char *library;         /* vendor libraries and versions; "" if none were used */
+    bool        gpu;     /* kind: "cuda", not "cpu" */
+    int64_t     threads; /* cpu: threads of every kernel when it was measured */
+    const char *library; /* vendor libraries and versions; "" if none were used */
 
-    int64_t     total_bytes;     /* as the system or driver reports it */
-    int64_t     usable_bytes;    /* the largest arena that can be allocated */
-    int64_t     runtime_bytes;   /* memory outside the arena: context, code, handles */
+    int64_t     total_bytes;   /* as the system or driver reports it */
+    int64_t     usable_bytes;  /* the largest arena that can be allocated */
+    int64_t     runtime_bytes; /* memory outside the arena: context, code, handles */
     const char *memory_origin;
 
-    Bandwidth  *bandwidth;       /* by rising threads; the last is the whole machine */
+    Bandwidth  *bandwidth; /* by rising threads; the last is the whole machine */
     int32_t     n_bandwidth, cap_bandwidth;
     const char *bandwidth_origin;
-    double      to_device, to_host;      /* bytes per second; 0 on the CPU */
+    double      to_device, to_host; /* bytes per second; 0 on the CPU */
     const char *transfer_origin;
-    double      launch_ns;       /* of an empty call */
+    double      launch_ns; /* of an empty call */
     const char *launch_origin;
 
     Rate       *rates;
     int32_t     n_rates, cap_rates;
-    OpTime     *ops;             /* by key, then graph */
+    OpTime     *ops; /* by key, then graph */
     int32_t     n_ops, cap_ops;
-    const char *ops_origin;      /* NULL: none were measured */
-    Tightness  *tight;           /* one for each model that has one */
+    const char *ops_origin; /* NULL: none were measured */
+    Tightness  *tight;      /* one for each model that has one */
     int32_t     n_tight, cap_tight;
-    Family     *families;        /* by operator and type */
+    Family     *families; /* by operator and type */
     int32_t     n_families, cap_families;
 };
 
@@ -97,10 +97,10 @@ double profile_tight(const Profile *profile, uint64_t graph, double saved);
 
 /* How a time was found. */
 typedef enum TimeBasis {
-    TIME_MEASURED,               /* this exact call was measured, in this model or in others */
-    TIME_FAMILY,                 /* calls of this operator or its kin were measured, by another
+    TIME_MEASURED, /* this exact call was measured, in this model or in others */
+    TIME_FAMILY,   /* calls of this operator or its kin were measured, by another
                                   * algorithm, at other sizes or in another type */
-    TIME_ROOFLINE,               /* from rates and bandwidth alone */
+    TIME_ROOFLINE, /* from rates and bandwidth alone */
     TIME_BASES
 } TimeBasis;
 

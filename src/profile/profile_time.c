@@ -15,14 +15,14 @@
 #include <string.h>
 
 typedef struct Point {
-    double x, y;                 /* logarithms of roofline and measured nanoseconds */
+    double x, y; /* logarithms of roofline and measured nanoseconds */
     double weight;
 } Point;
 
 struct Family {
     const char *op, *type;
-    uint64_t    graph;           /* 0: all models */
-    Point      *points;          /* x rising, y not falling */
+    uint64_t    graph;  /* 0: all models */
+    Point      *points; /* x rising, y not falling */
     int32_t     n;
 };
 
@@ -39,7 +39,7 @@ static double profile_rate(const Profile *profile, RateKind kind, const char *ty
         if (rate->flops > flops && (!above || rate->flops < above->flops))
             above = rate;
     }
-    if (!below && !above)        /* integers and types without a rate: as fp32 */
+    if (!below && !above) /* integers and types without a rate: as fp32 */
         return strcmp(type, "f32") ? profile_rate(profile, kind, "f32", flops) : 0;
     if (!below || !above || below->flops <= 0)
         return below ? below->flops_per_s : above->flops_per_s;
@@ -100,7 +100,7 @@ static int op_order(const void *a, const void *b)
                             : (x->graph > y->graph) - (x->graph < y->graph);
 }
 
-typedef struct Member {          /* of a family */
+typedef struct Member { /* of a family */
     const OpTime *op;
     uint64_t      graph;
 } Member;
@@ -108,7 +108,7 @@ typedef struct Member {          /* of a family */
 static int family_order(const void *a, const void *b)
 {
     const Member *x = a, *y = b;
-    int order = strcmp(x->op->op, y->op->op);
+    int           order = strcmp(x->op->op, y->op->op);
     order = order ? order : strcmp(x->op->type, y->op->type);
     return order ? order : (x->graph > y->graph) - (x->graph < y->graph);
 }
@@ -221,7 +221,7 @@ static double family_ns(const Family *family, double roofline_ns)
     int32_t      i = 0;
     while (i < family->n && points[i].x < x)
         i++;
-    if (i == 0 || i == family->n) {          /* outside the range: as the roofline */
+    if (i == 0 || i == family->n) { /* outside the range: as the roofline */
         const Point *edge = &points[i ? i - 1 : 0];
         return exp(edge->y + x - edge->x);
     }
@@ -235,7 +235,7 @@ static double measured_ns(const Profile *profile, const OpTime *call)
 {
     int32_t low = 0, high = profile->n_ops, n = 0;
     double  sum = 0;
-    while (low < high) {                             /* the first with this key */
+    while (low < high) { /* the first with this key */
         int32_t middle = low + (high - low) / 2;
         if (profile->ops[middle].key < call->key)
             low = middle + 1;
@@ -275,7 +275,7 @@ static double alike_ns(const Profile *profile, const OpTime *call)
  * predicted to be faster than the whole. */
 static double scaled_ns(const Profile *profile, const OpTime *call, double roofline_ns)
 {
-    double nearest = log(4), ns = 0;             /* beyond this distance it is another call */
+    double nearest = log(4), ns = 0; /* beyond this distance it is another call */
     for (int32_t i = 0; i < profile->n_ops; i++) {
         const OpTime *op = &profile->ops[i];
         if (op->graph != call->graph || strcmp(op->op, call->op) || strcmp(op->type, call->type))

@@ -2,6 +2,7 @@
 #include "recipe/recipe.h"
 
 #include "rewrite/chunk.h"
+#include "rewrite/fuse.h"
 #include "base/file.h"
 #include "base/shipped.h"
 #include "base/yaml.h"
@@ -20,7 +21,7 @@ static const char *const ema_rules[] = { "none", "constant", "power", "copy_firs
 
 /* Adam divides by 1 - beta^n and by sqrt(v) + eps: neither may be 0, though a gradient may. */
 #define MAX_BETA 0.999999
-#define MIN_EPS 1e-30
+#define MIN_EPS  1e-30
 
 static const Field optimizer_fields[] = {
     { "kind", FIELD_CHOICE, offsetof(OptimizerConfig, kind), 0, 0, optimizer_kinds, NULL,
@@ -69,7 +70,7 @@ static const Field schedule_fields[] = {
 };
 
 static const Field ema_fields[] = {
-    { "rule",  FIELD_CHOICE, offsetof(EmaConfig, rule),  0, 0, ema_rules, NULL,
+    { "rule", FIELD_CHOICE, offsetof(EmaConfig, rule), 0, 0, ema_rules, NULL,
       "how the average of the weights decays; none: there is no average" },
     { "decay", FIELD_NUMBER, offsetof(EmaConfig, decay), 0, 1, NULL, NULL, "the largest decay" },
     { "power", FIELD_NUMBER, offsetof(EmaConfig, power), 0, 10, NULL, NULL,
@@ -130,13 +131,12 @@ static const Field validate_fields[] = {
     { 0 }
 };
 
-static const Field sample_fields[] = {
-    { "every", FIELD_INT, offsetof(EveryConfig, every), 0, 1e12, NULL, NULL,
-      "steps from one sampling to the next; 0: none" },
-    { "n", FIELD_INT, offsetof(EveryConfig, n), 1, 4096, NULL, NULL,
-      "results, sampled as one batch" },
-    { 0 }
-};
+static const Field sample_fields[] = { { "every", FIELD_INT, offsetof(EveryConfig, every), 0, 1e12,
+                                         NULL, NULL,
+                                         "steps from one sampling to the next; 0: none" },
+                                       { "n", FIELD_INT, offsetof(EveryConfig, n), 1, 4096, NULL,
+                                         NULL, "results, sampled as one batch" },
+                                       { 0 } };
 
 static const Field save_fields[] = {
     { "every", FIELD_INT, offsetof(EveryConfig, every), 0, 1e12, NULL, NULL,
@@ -146,6 +146,7 @@ static const Field save_fields[] = {
     { 0 }
 };
 
+/* clang-format off */
 static const Field common_fields[] = {
     { "batch",      FIELD_INT,    offsetof(Recipe, batch),      1, 1e6, NULL, NULL,
       "samples of one micro-batch" },
@@ -175,18 +176,18 @@ static const Field common_fields[] = {
       "checkpoints during training" },
     { 0 }
 };
+/* clang-format on */
 
 Type recipe_type(const Recipe *recipe)
 {
-    static const Type types[] = { [PRECISION_FP32] = F32, [PRECISION_BF16] = BF16,
-                                  [PRECISION_FP16] = F16, [PRECISION_TF32] = F32 };
+    static const Type types[] = { [PRECISION_FP32] = F32,
+                                  [PRECISION_BF16] = BF16,
+                                  [PRECISION_FP16] = F16,
+                                  [PRECISION_TF32] = F32 };
     return types[recipe->precision];
 }
 
-bool recipe_tf32(const Recipe *recipe)
-{
-    return recipe->precision == PRECISION_TF32;
-}
+bool recipe_tf32(const Recipe *recipe) { return recipe->precision == PRECISION_TF32; }
 
 Err recipe_suits(const Recipe *recipe, const Device *device)
 {
@@ -271,7 +272,7 @@ static bool set_named(const char *set, const char *text)
         return false;
     memcpy(key, set, n);
     key[n] = '\0';
-    bool word = !strchr(key, '.');           /* "steps" may also be a plain word of the sentence */
+    bool word = !strchr(key, '.'); /* "steps" may also be a plain word of the sentence */
     for (const char *at = text; (at = strstr(at, key)); at += n)
         if ((at == text || !strchr(KEY_LETTERS, at[-1])) &&
             (at[n] == '.' || ((!word || at == text) && (!at[n] || !strchr(KEY_LETTERS, at[n])))))
@@ -299,18 +300,25 @@ static Err recipe_blame(Pool *pool, Err err, const char *path, const Json *map,
         map = in;
         at += n_word + 1;
     }
-    return fail(err, "%s: %s", path, said);  /* a default that does not suit the given keys */
+    return fail(err, "%s: %s", path, said); /* a default that does not suit the given keys */
 }
 
 Recipe *recipe_defaults(Pool *pool, const ModelDef *model)
 {
     Recipe *recipe = pool_alloc(pool, sizeof(Recipe) + model->config_bytes, 1);
     *recipe = (Recipe){
-        .model = model, .config = recipe + 1,
-        .batch = 1, .accumulate = 1, .steps = 1000,
+        .model = model,
+        .config = recipe + 1,
+        .batch = 1,
+        .accumulate = 1,
+        .steps = 1000,
         .optimizer = { .lr = 1e-4, .slow_lr = 1e-4, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8 },
-        .schedule = { .cycles = 0.5, .period = 1000, .growth = 2, .factor = 0.1, .patience = 10,
-        .threshold = 1e-4 },
+        .schedule = { .cycles = 0.5,
+                      .period = 1000,
+                      .growth = 2,
+                      .factor = 0.1,
+                      .patience = 10,
+                      .threshold = 1e-4 },
         .ema = { .decay = 0.9999, .power = 0.75 },
         .data = { .samples = 1024 },
         .sampler = { .kind = model->sampler_kind, .guidance = 1, .temperature = 1 },
@@ -322,18 +330,33 @@ Recipe *recipe_defaults(Pool *pool, const ModelDef *model)
     return recipe;
 }
 
+/* A model's file stands for the recipe that names it and leaves the rest at its defaults. */
+static Err recipe_text(Pool *pool, const char *name, const char **path, const Json **map)
+{
+    size_t n = strlen(name);
+    if (n > 4 && !strcmp(name + n - 4, ".pt2")) {
+        Text text = { .pool = pool };
+        text_add(&text, "{system: import, optimizer: {decay: 0.01}, model: {file: ");
+        text_add(&text, "%s}}", text_quoted(pool, name, "''"));
+        *path = name;
+        return yaml_parse(pool, name, text.at, text.n, map);
+    }
+    TRY(shipped_find(pool, "recipes", ".yaml", "recipe", name, path));
+    return yaml_read(pool, *path, map);
+}
+
 Err recipe_read(Pool *pool, const char *name, const char *const *sets, int n, Recipe **out)
 {
     const Json     *map;
     const ModelDef *model;
     const char     *path;
-    TRY(shipped_find(pool, "recipes", ".yaml", "recipe", name, &path));
-    TRY(yaml_read(pool, path, &map));
+    TRY(recipe_text(pool, name, &path, &map));
     TRY(recipe_model(pool, path, map, &model));
 
     Recipe      *recipe = recipe_defaults(pool, model);
     const Field *fields = recipe_fields(pool, model);
     recipe->path = path;
+    recipe->batch = model->batch ? 0 : recipe->batch; /* 0: as the model's file says */
     TRY(config_read(pool, map, fields, recipe));
     for (int i = 0; i < n; i++)
         TRY(config_set(pool, sets[i], fields, recipe));
@@ -347,7 +370,10 @@ Err recipe_read(Pool *pool, const char *name, const char *const *sets, int n, Re
         recipe->name = pool_textn(pool, base,
                                   dot && dot > base ? (size_t)(dot - base) : strlen(base));
     *out = recipe;
-    Err err = recipe_check(recipe);
+    Err err = model->open ? model->open(pool, path, recipe->config) : OK;
+    if (!err && !recipe->batch)
+        err = model->batch(recipe->config, &recipe->batch);
+    err = err ? err : recipe_check(recipe);
     return err ? recipe_blame(pool, err, path, map, sets, n) : OK;
 }
 
@@ -359,13 +385,20 @@ Recipe *recipe_copy(Pool *pool, const Recipe *recipe)
     return copy;
 }
 
+static Err recipe_write_in(Pool *pool, Recipe *recipe, const char *path)
+{
+    Text text = { .pool = pool };
+    if (recipe->model->seal)
+        TRY(recipe->model->seal(pool, recipe->config));
+    text_add(&text, "# The recipe as this run resolved it: every key with its value.\n");
+    config_write_yaml(&text, recipe_fields(pool, recipe->model), recipe, 0);
+    return file_write(path, text.at, text.n);
+}
+
 Err recipe_write(const Recipe *recipe, const char *path)
 {
     Pool *pool = pool_new(NULL, "recipe");
-    Text  text = { .pool = pool };
-    text_add(&text, "# The recipe as this run resolved it: every key with its value.\n");
-    config_write_yaml(&text, recipe_fields(pool, recipe->model), recipe, 0);
-    Err err = file_write(path, text.at, text.n);
+    Err   err = recipe_write_in(pool, recipe_copy(pool, recipe), path);
     pool_free(pool);
     return err;
 }
@@ -389,10 +422,15 @@ static TrainSpec recipe_spec(const Recipe *recipe, TrainingGraph *out)
                                                      recipe->model->slow_params };
     out->groups[out->n_groups++] = (ParamGroup){ "all", (float)o->lr, (float)o->decay, NULL };
     return (TrainSpec){
-        .optimizer = (Optimizer)o->kind, .beta1 = (float)o->beta1, .beta2 = (float)o->beta2,
+        .optimizer = (Optimizer)o->kind,
+        .beta1 = (float)o->beta1,
+        .beta2 = (float)o->beta2,
         .eps = (float)o->eps,
-        .groups = out->groups, .n_groups = out->n_groups, .clip = (float)o->clip,
-        .ema = recipe->ema.rule != EMA_NONE, .accumulate = (int)recipe->accumulate,
+        .groups = out->groups,
+        .n_groups = out->n_groups,
+        .clip = (float)o->clip,
+        .ema = recipe->ema.rule != EMA_NONE,
+        .accumulate = (int)recipe->accumulate,
         .release = recipe->levers.release,
         .host = (HostState)recipe->levers.host,
     };
@@ -441,26 +479,28 @@ Recipe *recipe_for(Pool *pool, const Recipe *recipe, const Device *device)
 {
     Recipe *copy = recipe_copy(pool, recipe);
     copy->levers.subpixel = device->backend && device->backend->subpixel &&
-                          type_bytes(recipe_type(copy)) == 2;
+                            type_bytes(recipe_type(copy)) == 2;
     return copy;
 }
 
 Err recipe_graph(Pool *pool, const Recipe *recipe, bool given_noise, TrainingGraph *out)
 {
     const Levers *levers = &recipe->levers;
-    bool   chunks = levers->sample_chunks > 1 || levers->loss_chunks > 1;
-    Graph *graph = graph_new_with(
-        pool, recipe_type(recipe),
-        &(BuildOptions){ .given_noise = given_noise, .stored_attention = levers->stored_attention,
-                         .subpixel = levers->subpixel, .split = levers->split,
-                         .counts_given = !given_noise && chunks });
+    bool          chunks = levers->sample_chunks > 1 || levers->loss_chunks > 1;
+    Graph        *graph = graph_new_with(pool, recipe_type(recipe),
+                                         &(BuildOptions){ .given_noise = given_noise,
+                                                          .stored_attention = levers->stored_attention,
+                                                          .subpixel = levers->subpixel,
+                                                          .split = levers->split,
+                                                          .counts_given = !given_noise && chunks });
     Tensor loss = recipe->model->loss(graph, recipe->config, recipe->batch, recipe->accumulate);
     TRY(graph_check(graph));
     *out = (TrainingGraph){ 0 };
+    TRY(graph_fuse(graph, &graph, &loss, &out->fused));
     ChunkSpec spec_chunks = { levers->sample_chunks, levers->loss_chunks };
     TRY(graph_chunk(graph, &spec_chunks, &out->graph, &loss, &out->chunked));
     TrainSpec spec = recipe_spec(recipe, out);
     TRY(autodiff_train(out->graph, loss, &spec, &out->train));
     graph_order_chunks(out->graph);
-    return given_noise ? OK : phases_build(recipe, out);     /* given inputs: training steps only */
+    return given_noise ? OK : phases_build(recipe, out); /* given inputs: training steps only */
 }

@@ -45,7 +45,7 @@ static void build_validate(const Recipe *recipe, TrainingGraph *out)
     graph->phase = PHASE_VALIDATE;
     graph->build = phase_options(graph, v.split);
     Tensor loss = recipe->model->loss(graph, recipe->config, v.batch, v.batches);
-    graph->n_outputs = n_outputs;            /* nobody reads the prediction: it may be freed */
+    graph->n_outputs = n_outputs; /* nobody reads the prediction: it may be freed */
     graph->module = 0;
     graph->source = (Source){ 0 };
     if (tensor_ok(loss))
@@ -74,7 +74,7 @@ Err phases_build(const Recipe *recipe, TrainingGraph *out)
     graph->phase = PHASE_MICRO;
     graph->module = 0;
     TRY(graph_check(graph));
-    REQUIRE(graph->n_params == n);           /* a phase adds no weights */
+    REQUIRE(graph->n_params == n); /* a phase adds no weights */
     /* Building the model again may have changed these: the training graph's values hold. */
     for (int32_t i = 0; i < n; i++) {
         graph->params[i].init = params[i].init;

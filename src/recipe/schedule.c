@@ -9,7 +9,7 @@ double schedule_factor(const Recipe *recipe, int64_t step)
     if (step < s->warmup)
         return (double)step / (double)s->warmup;
     switch ((ScheduleKind)s->kind) {
-    case SCHEDULE_COSINE: {  /* each wave starts at 1; the run ends at 0 */
+    case SCHEDULE_COSINE: { /* each wave starts at 1; the run ends at 0 */
         double length = (double)(recipe->steps - s->warmup),
                p = (double)(step - s->warmup) / (length > 1 ? length : 1);
         if (p >= 1)
@@ -26,9 +26,8 @@ double schedule_factor(const Recipe *recipe, int64_t step)
         double low = recipe->optimizer.lr > 0 ? s->floor_lr / recipe->optimizer.lr : 0;
         return low + (1 - low) * 0.5 * (1 + cos(3.141592653589793 * (double)at / (double)period));
     }
-    case SCHEDULE_PLATEAU:                   /* its rates are part of the run's state */
-    case SCHEDULE_CONSTANT:
-        break;
+    case SCHEDULE_PLATEAU: /* its rates are part of the run's state */
+    case SCHEDULE_CONSTANT: break;
     }
     return 1;
 }
@@ -44,7 +43,7 @@ Plateau plateau_start(const Recipe *recipe, const double *rates, int n)
 
 void plateau_look(Plateau *p, const ScheduleConfig *s, double loss)
 {
-    const double min_change = 1e-8;          /* PyTorch's eps: smaller changes are not made */
+    const double min_change = 1e-8; /* PyTorch's eps: smaller changes are not made */
     if (!p->seen || loss < p->best * (1 - s->threshold)) {
         p->seen |= isfinite(loss);
         p->best = loss;
@@ -69,7 +68,7 @@ void plateau_look(Plateau *p, const ScheduleConfig *s, double loss)
 
 void plateau_step(Plateau *p, const ScheduleConfig *s, double loss)
 {
-    if (!isfinite(loss))                     /* fp16: the update was skipped too */
+    if (!isfinite(loss)) /* fp16: the update was skipped too */
         return;
     p->sum += loss;
     if (++p->count < s->period)
@@ -79,19 +78,17 @@ void plateau_step(Plateau *p, const ScheduleConfig *s, double loss)
     p->count = 0;
 }
 
-double ema_decay(const Recipe *recipe, int64_t step)     /* step counts from 0 */
+double ema_decay(const Recipe *recipe, int64_t step) /* step counts from 0 */
 {
     const EmaConfig *e = &recipe->ema;
     switch ((EmaRule)e->rule) {
-    case EMA_POWER: {                        /* as in STDiff: the first step copies the weights */
+    case EMA_POWER: { /* as in STDiff: the first step copies the weights */
         double d = step <= 0 ? 0 : 1 - pow(1 + (double)step, -e->power);
         return d < e->decay ? d : e->decay;
     }
-    case EMA_COPY_FIRST:
-        return step == 0 ? 0 : e->decay;
+    case EMA_COPY_FIRST: return step == 0 ? 0 : e->decay;
     case EMA_CONSTANT:
-    case EMA_NONE:
-        break;
+    case EMA_NONE: break;
     }
     return e->decay;
 }

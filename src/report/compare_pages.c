@@ -1,9 +1,11 @@
 /* compare_pages.c -- a comparison as text, JSON and Markdown. */
 #include "report/compare_pages.h"
 
+#include "report/machine.h"
+
 #include <string.h>
 
-enum { PAGE_BUDGETS = 6, NAME_MAX = 25 };       /* budgets side by side, and columns of a name */
+enum { PAGE_BUDGETS = 6, NAME_MAX = 25 }; /* budgets side by side, and columns of a name */
 
 /* "yes"; "+5.7%" for a plan that is that much slower; "re-plan" if none was searched for; "no";
  * "?". */
@@ -36,7 +38,7 @@ static const char *budget_text(int64_t bytes, char *room, size_t n)
 static void compare_block(FILE *to, const Comparison *c, int32_t first, int32_t last, bool colour)
 {
     static const char *const colours[] = { "\033[32m", "\033[33m", "\033[31m", "\033[0m" };
-    char room[32];
+    char                     room[32];
     fprintf(to, colour ? "\033[1m%-*s %7s %8s %8s" : "%-*s %7s %8s %8s", NAME_MAX, "", "batch",
             "peak", "minimum");
     for (int32_t b = first; b < last; b++)
@@ -56,8 +58,7 @@ static void compare_block(FILE *to, const Comparison *c, int32_t first, int32_t 
                 r->minimum_bytes ? bytes_text(r->minimum_bytes) : "?");
         for (int32_t b = first; b < last; b++)
             fprintf(to, " %s%7s%s", colour ? colours[r->cells[b].verdict] : "",
-                    cell_text(&r->cells[b], room, sizeof room),
-                    colour ? "\033[0m" : "");
+                    cell_text(&r->cells[b], room, sizeof room), colour ? "\033[0m" : "");
         fputc('\n', to);
     }
 }
@@ -135,10 +136,10 @@ void compare_md(Text *to, const Comparison *c)
     for (int32_t i = 0; i < c->n_rows; i++) {
         const CompareRow *r = &c->rows[i];
         if (r->error) {
-            text_add(to, "| %s | %s |\n", r->name, r->error);
+            text_add(to, "| %s | %s |\n", md_name(to->pool, r->name), md_name(to->pool, r->error));
             continue;
         }
-        text_add(to, "| %s | %s | %lld x %lld | %s | %s | %s | %s |", r->name,
+        text_add(to, "| %s | %s | %lld x %lld | %s | %s | %s | %s |", md_name(to->pool, r->name),
                  count_text(r->parameters), (long long)r->batch, (long long)r->accumulate,
                  r->precision, bytes_text(r->state_bytes), bytes_text(r->peak_bytes),
                  bytes_text(r->minimum_bytes));
@@ -146,7 +147,8 @@ void compare_md(Text *to, const Comparison *c)
             text_add(to, " %s |", cell_text(&r->cells[b], room, sizeof room));
         text_add(to, "\n");
     }
-    text_add(to, "\nyes: fits with everything kept; +N%%: fits re-planned, so much slower by %s; "
-                 "no: no plan was found.\n",
+    text_add(to,
+             "\nyes: fits with everything kept; +N%%: fits re-planned, so much slower by %s; "
+             "no: no plan was found.\n",
              c->time_source ? c->time_source : "roofline");
 }

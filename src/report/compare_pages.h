@@ -7,8 +7,8 @@
 
 #include <stdio.h>
 
-void compare_text(FILE *to, const Comparison *c, bool colour);       /* at most 100 columns */
-Err  compare_json(FILE *to, const Comparison *c);                    /* docs/user/FORMATS.md */
+void compare_text(FILE *to, const Comparison *c, bool colour); /* at most 100 columns */
+Err  compare_json(FILE *to, const Comparison *c);              /* docs/user/FORMATS.md */
 void compare_md(Text *to, const Comparison *c);
 
 #endif

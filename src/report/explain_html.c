@@ -11,9 +11,9 @@
 
 #include <string.h>
 
-typedef struct Column {          /* numbers to be sent to the page */
+typedef struct Column { /* numbers to be sent to the page */
     Text    bytes;
-    int64_t before;              /* the number before, for differences */
+    int64_t before; /* the number before, for differences */
 } Column;
 
 static void column_add(Column *column, uint64_t number)
@@ -42,9 +42,9 @@ static void column_write(JsonOut *o, const char *key, const Column *column)
         uint32_t three = (uint32_t)at[i] << 16;
         three |= left > 1 ? (uint32_t)at[i + 1] << 8 : 0;
         three |= left > 2 ? at[i + 2] : 0u;
-        char     four[4] = { digits[three >> 18], digits[three >> 12 & 63],
-                             left > 1 ? digits[three >> 6 & 63] : '=',
-                             left > 2 ? digits[three & 63] : '=' };
+        char four[4] = { digits[three >> 18], digits[three >> 12 & 63],
+                         left > 1 ? digits[three >> 6 & 63] : '=',
+                         left > 2 ? digits[three & 63] : '=' };
         text_addn(&text, four, 4);
     }
     json_out_string(o, key, text.at ? text.at : "");
@@ -94,11 +94,20 @@ typedef struct HtmlPage {
     Words            shapes, lines, names;
 } HtmlPage;
 
-enum { COL_FIRST, COL_LENGTH, COL_BYTES, COL_OFFSET, COL_CLASS, COL_MODULE, COL_NAME, COL_LINE,
-       COL_SHAPE, COLUMNS };
-static const char *const column_names[COLUMNS] = { "first", "length", "bytes", "offset", "class",
-                                                   "module", "name", "line",
-                                                   "shape" };
+enum {
+    COL_FIRST,
+    COL_LENGTH,
+    COL_BYTES,
+    COL_OFFSET,
+    COL_CLASS,
+    COL_MODULE,
+    COL_NAME,
+    COL_LINE,
+    COL_SHAPE,
+    COLUMNS
+};
+static const char *const column_names[COLUMNS] = { "first",  "length", "bytes", "offset", "class",
+                                                   "module", "name",   "line",  "shape" };
 
 static const char *page_line(HtmlPage *p, Source source)
 {
@@ -117,8 +126,8 @@ static void page_buffer(HtmlPage *p, Column *columns, const LiveBuffer *b, int64
 {
     const Graph *graph = p->e->sheet->engine->graph;
     const Value *v = b->value >= 0 ? value_at(graph, b->value) : NULL;
-    const char  *shape = v ? pool_print(p->pool, "%s %s", shape_text(v->shape),
-                                        type_name(v->type)) : "";
+    const char  *shape = v ? pool_print(p->pool, "%s %s", shape_text(v->shape), type_name(v->type))
+                           : "";
     const char  *name = v ? value_text(graph, b->value) : node_text(graph, b->node);
     column_add_difference(&columns[COL_FIRST], b->first_step);
     column_add(&columns[COL_LENGTH], (uint64_t)(b->last_step - b->first_step));
@@ -126,10 +135,10 @@ static void page_buffer(HtmlPage *p, Column *columns, const LiveBuffer *b, int64
     column_add_difference(&columns[COL_OFFSET], offset);
     column_add(&columns[COL_CLASS], (uint64_t)b->mem_class);
     column_add_difference(&columns[COL_MODULE], b->module);
-    column_add_difference(&columns[COL_NAME], (int64_t)words_index(&p->names,
-        page_short(graph, b->module, name)));
-    column_add_difference(&columns[COL_LINE], (int64_t)words_index(&p->lines,
-        page_line(p, b->source)));
+    column_add_difference(&columns[COL_NAME],
+                          (int64_t)words_index(&p->names, page_short(graph, b->module, name)));
+    column_add_difference(&columns[COL_LINE],
+                          (int64_t)words_index(&p->lines, page_line(p, b->source)));
     column_add_difference(&columns[COL_SHAPE], (int64_t)words_index(&p->shapes, shape));
 }
 
@@ -153,10 +162,10 @@ static void page_buffers(HtmlPage *p, const Program *program, const int32_t *run
     const Engine      *engine = p->e->sheet->engine;
     const Graph       *graph = engine->graph;
     const PlanBuffers *all = &program->buffers;
-    int32_t           *next = NEWN(p->pool, int32_t, all->n_ranges + 1), *open = NEWN(p->pool,
-        int32_t, all->n_buffers + 1);
-    Column             columns[COLUMNS];
-    int32_t            n = 0;
+    int32_t           *next = NEWN(p->pool, int32_t, all->n_ranges + 1),
+            *open = NEWN(p->pool, int32_t, all->n_buffers + 1);
+    Column  columns[COLUMNS];
+    int32_t n = 0;
     for (int32_t i = all->n_ranges - 1; i >= 0; i--) {
         int32_t buffer = all->ranges[i].buffer;
         if (buffer < 0)
@@ -167,9 +176,10 @@ static void page_buffers(HtmlPage *p, const Program *program, const int32_t *run
     columns_init(p, columns);
     for (int32_t i = 0; i < all->n_ranges; i++) {
         const LiveRange *range = &all->ranges[i];
-        LiveBuffer  b = { .value = -1, .first_step = run_of[range->first_step],
-                          .last_step = run_of[range->last_step < next[i] ? range->last_step
-                                              : next[i] - 1] };
+        LiveBuffer       b = { .value = -1,
+                               .first_step = run_of[range->first_step],
+                               .last_step =
+                                   run_of[range->last_step < next[i] ? range->last_step : next[i] - 1] };
         if (range->buffer < 0 || b.last_step < b.first_step)
             continue;
         if (range->value < 0) {
@@ -210,20 +220,20 @@ static void page_program(HtmlPage *p, const Program *program)
 {
     const Graph *graph = p->e->sheet->engine->graph;
     const Plan  *plan = program->plan;
-    Column module = { .bytes = { .pool = p->pool } }, name = module, live = module, kind = module;
-    int32_t     *run_of = NEWN(p->pool, int32_t, plan->n_steps + 1), n = 0, peak = 0;
-    int64_t      elsewhere = program->live_bytes - program->meter.live_bytes;
+    Column   module = { .bytes = { .pool = p->pool } }, name = module, live = module, kind = module;
+    int32_t *run_of = NEWN(p->pool, int32_t, plan->n_steps + 1), n = 0, peak = 0;
+    int64_t  elsewhere = program->live_bytes - program->meter.live_bytes;
     for (int32_t s = 0; s < plan->n_steps; s++) {
-        run_of[s] = n > 0 ? n - 1 : 0;       /* a drop or copy belongs to the run before it */
+        run_of[s] = n > 0 ? n - 1 : 0; /* a drop or copy belongs to the run before it */
         if (plan->steps[s].kind != STEP_RUN)
             continue;
         const Node *node = &graph->nodes[program->node_of[plan->steps[s].id]];
         run_of[s] = n;
         peak = s <= program->meter.peak_step ? n : peak;
         column_add_difference(&module, node->module);
-        column_add_difference(&name, (int64_t)words_index(&p->names,
-                                                          page_short(graph, node->module,
-                                                              node_text(graph, node->id))));
+        column_add_difference(
+            &name, (int64_t)words_index(
+                       &p->names, page_short(graph, node->module, node_text(graph, node->id))));
         column_add_difference(&live, program->meter.curve[s] + elsewhere);
         column_add(&kind, node->phase == PHASE_UPDATE ? 2 : node->backward);
         n++;
@@ -313,11 +323,15 @@ static void add_page(FileOut *out, const Text *json, const char *heading)
 
 Err explain_html(const char *path, const Explained *e)
 {
-    Pool   *pool = pool_new(NULL, "page");
-    Text    json = { .pool = pool };
-    JsonOut o;
-    HtmlPage    p = { .pool = pool, .e = e, .o = &o, .shapes = { .pool = pool },
-                  .lines = { .pool = pool }, .names = { .pool = pool } };
+    Pool    *pool = pool_new(NULL, "page");
+    Text     json = { .pool = pool };
+    JsonOut  o;
+    HtmlPage p = { .pool = pool,
+                   .e = e,
+                   .o = &o,
+                   .shapes = { .pool = pool },
+                   .lines = { .pool = pool },
+                   .names = { .pool = pool } };
     FileOut *out = NEW(pool, FileOut);
 
     json_out_text(&o, &json, JSON_COMPACT);

@@ -255,8 +255,8 @@ static void tensors_json(JsonOut *o, const Sheet *s)
     for (int32_t i = 0; i < s->n_live; i++) {
         const LiveBuffer *b = &s->live[i];
         json_out_object_row(o, NULL);
-        json_out_string(o, "name", b->value >= 0 ? value_text(graph, b->value)
-                        : node_text(graph, b->node));
+        json_out_string(o, "name",
+                        b->value >= 0 ? value_text(graph, b->value) : node_text(graph, b->node));
         json_out_string(o, "class", class_name(b->mem_class));
         json_out_int(o, "bytes", b->bytes);
         if (b->value >= 0) {
@@ -308,6 +308,12 @@ void explain_json_members(JsonOut *o, const Explained *e)
     json_out_int(o, "trainable", s->trained);
     json_out_int(o, "bytes", s->parameter_bytes);
     json_out_end(o);
+    if (e->n_notes) {
+        json_out_array(o, "notes");
+        for (int32_t i = 0; i < e->n_notes; i++)
+            json_out_string(o, NULL, e->notes[i]);
+        json_out_end(o);
+    }
     json_out_int(o, "peak_bytes", s->peak_bytes);
     json_out_int(o, "live_bytes", s->live_bytes);
     json_out_string(o, "peak_phase", phase_public_name(s->phase));

@@ -31,34 +31,35 @@ static void md_foot(const Md *m)
 {
     md_row(m, "(gaps)", m->e->sheet->gap_bytes);
     text_add(m->to, "| **= peak** | **%s** | **%s** | **100 %%** |\n",
-             count_text(m->e->sheet->peak_bytes),
-             bytes_text(m->e->sheet->peak_bytes));
+             count_text(m->e->sheet->peak_bytes), bytes_text(m->e->sheet->peak_bytes));
 }
 
 static void md_summary(const Md *m)
 {
     const Explained *e = m->e;
     const Sheet     *s = e->sheet;
-    text_add(m->to, "# Memory of one training step: %s\n\n", e->recipe->name);
+    text_add(m->to, "# Memory of one training step: %s\n\n", md_name(m->pool, e->recipe->name));
     text_add(m->to, "%s parameters, %s of them trained; batch %lld x %lld, %s, on %s.\n\n",
-             count_text(s->parameters),
-             count_text(s->trained), (long long)e->recipe->batch, (long long)e->recipe->accumulate,
-             recipe_precisions[e->recipe->precision], device_text(m->pool, e->device));
+             count_text(s->parameters), count_text(s->trained), (long long)e->recipe->batch,
+             (long long)e->recipe->accumulate, recipe_precisions[e->recipe->precision],
+             md_name(m->pool, device_text(m->pool, e->device)));
     text_add(m->to,
              "With everything kept, one step needs **%s bytes (%s)**. The peak is in phase "
              "%s, at `%s`. ",
              count_text(s->peak_bytes), bytes_text(s->peak_bytes), phase_public_name(s->phase),
              node_text(s->engine->graph, s->node));
     if (e->minimum_bytes)
-        text_add(m->to, "The minimum budget is at most %s bytes (%s): %s; "
+        text_add(m->to,
+                 "The minimum budget is at most %s bytes (%s): %s; "
                  "`plimsoll fit` searches longer. ",
                  count_text(e->minimum_bytes + e->device->runtime_bytes),
                  bytes_text(e->minimum_bytes + e->device->runtime_bytes), e->minimum_how);
     text_add(m->to, "Every number here was computed by `plimsoll explain`; every table of the "
                     "peak adds up to it.\n\n");
+    for (int32_t i = 0; i < e->n_notes; i++)
+        text_add(m->to, "- %s%s", e->notes[i], i + 1 < e->n_notes ? "\n" : "\n\n");
     text_add(m->to, "Predicted time of a step: %s, by %s.\n\n",
-             step_text(m->pool, e->step_ms * 1e6),
-             time_text(m->pool, s->engine));
+             step_text(m->pool, e->step_ms * 1e6), md_name(m->pool, time_text(m->pool, s->engine)));
 }
 
 static const char *md_largest(int64_t batch)
@@ -102,9 +103,10 @@ static void md_class(const Md *m, Class mem_class, const char *heading)
     int shown = 0;
     if (!m->e->sheet->classes[mem_class])
         return;
-    text_add(m->to, "### %s: %s\n\n| tensors | shape | each | bytes | module "
-                    "|\n|---|---|---|---|---|\n", heading,
-             bytes_text(m->e->sheet->classes[mem_class]));
+    text_add(m->to,
+             "### %s: %s\n\n| tensors | shape | each | bytes | module "
+             "|\n|---|---|---|---|---|\n",
+             heading, bytes_text(m->e->sheet->classes[mem_class]));
     int64_t rest = m->e->sheet->classes[mem_class];
     for (int32_t i = 0; i < m->e->n_bottlenecks && shown < MD_ROWS; i++) {
         const Bottleneck *b = &m->e->bottlenecks[i];
@@ -130,7 +132,7 @@ static void md_components(const Md *m)
     md_batch(m);
     text_add(m->to, "### State at the peak\n\n| class | numbers | bytes |\n|---|---|---|\n");
     for (int c = CLASS_PARAMETERS; c <= CLASS_CONSTANTS; c++)
-        if (s->classes[c])               /* all state but the parameters is fp32 */
+        if (s->classes[c]) /* all state but the parameters is fp32 */
             text_add(m->to, "| %s | %s | %s (%s) |\n", class_name((Class)c),
                      c == CLASS_PARAMETERS  ? count_text(s->parameters)
                      : c == CLASS_CONSTANTS ? ""
@@ -194,9 +196,8 @@ static void md_bottlenecks(const Md *m)
     for (int32_t i = 0; i < m->e->n_bottlenecks && i < 12; i++) {
         const Bottleneck *b = &m->e->bottlenecks[i];
         text_add(m->to, "%d. **%s** in `%s`: %s%s (%.1f %%)\n", i + 1, b->what, b->where,
-                 b->each ? pool_print(m->pool, "%d x %s = ", b->n,
-                                      bytes_text(b->each)) : "", bytes_text(b->bytes),
-                 md_share(m, b->bytes));
+                 b->each ? pool_print(m->pool, "%d x %s = ", b->n, bytes_text(b->each)) : "",
+                 bytes_text(b->bytes), md_share(m, b->bytes));
     }
     text_add(m->to, "\n");
 }
@@ -217,13 +218,14 @@ static void md_what_if(const Md *m)
         else
             text_add(m->to, "| %s | %s%s | %s | %+.1f %% | %s | `%s`%s |\n", w->name,
                      w->saved_bytes < 0 ? "-" : "",
-                     bytes_text(w->saved_bytes < 0 ? -w->saved_bytes
-                                : w->saved_bytes), bytes_text(w->peak_bytes),
-                     more_percent(w->slowdown), effort_words[w->effort], w->how, note);
+                     bytes_text(w->saved_bytes < 0 ? -w->saved_bytes : w->saved_bytes),
+                     bytes_text(w->peak_bytes), more_percent(w->slowdown), effort_words[w->effort],
+                     w->how, note);
     }
-    text_add(m->to, "\nTime by %s. Immediate: a flag; short: a value of the recipe; long: another "
-                    "model or other training.\n\n",
-             time_text(m->pool, e->sheet->engine));
+    text_add(m->to,
+             "\nTime by %s. Immediate: a flag; short: a value of the recipe; long: another "
+             "model or other training.\n\n",
+             md_name(m->pool, time_text(m->pool, e->sheet->engine)));
     text_add(m->to, "## Believed, but not so\n\n");
     for (int32_t i = 0; i < e->n_beliefs; i++)
         text_add(m->to, "- *%s* %s\n", e->beliefs[i].belief, e->beliefs[i].truth);
@@ -254,8 +256,8 @@ static void md_plan(const Md *m)
             text_add(m->to, "| %s | %s | %s |\n", class_name((Class)c),
                      count_text(kept->classes[c]), count_text(now->classes[c]));
     text_add(m->to, "| (gaps) | %s | %s |\n| **= peak** | **%s** | **%s** |\n\n",
-             count_text(kept->gap_bytes), count_text(now->gap_bytes),
-             count_text(kept->peak_bytes), count_text(now->peak_bytes));
+             count_text(kept->gap_bytes), count_text(now->gap_bytes), count_text(kept->peak_bytes),
+             count_text(now->peak_bytes));
 }
 
 static void md_curve(const Md *m)
@@ -268,8 +270,7 @@ static void md_curve(const Md *m)
         const FitPoint *p = &m->e->curve[i];
         text_add(m->to, "| %s | %+.1f %% | %lld x %lld | %d | %s |\n", bytes_text(p->peak_bytes),
                  more_percent(p->step_ns / (m->e->step_ms * 1e6)), (long long)p->batch,
-                 (long long)p->accumulate, p->recomputed,
-                 point_text(m->pool, m->e->recipe, p));
+                 (long long)p->accumulate, p->recomputed, point_text(m->pool, m->e->recipe, p));
     }
     text_add(m->to, "\n");
 }

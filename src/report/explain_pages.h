@@ -12,11 +12,11 @@
 void explain_text_sheet(FILE *to, const Explained *e, bool colour);
 void explain_text_rest(FILE *to, const Explained *e, bool colour);
 
-Err  explain_json(FILE *to, const Explained *e);         /* docs/user/FORMATS.md */
+Err  explain_json(FILE *to, const Explained *e); /* docs/user/FORMATS.md */
 /* Everything but tensors and timeline, into an open object. */
 void explain_json_members(JsonOut *o, const Explained *e);
 
-Err  explain_md(Text *to, const Explained *e);           /* a report in Markdown */
-Err  explain_html(const char *path, const Explained *e); /* one page that opens offline */
+Err explain_md(Text *to, const Explained *e);           /* a report in Markdown */
+Err explain_html(const char *path, const Explained *e); /* one page that opens offline */
 
 #endif

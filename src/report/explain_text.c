@@ -6,14 +6,14 @@
 
 #include <string.h>
 
-enum { ROWS = 12 };                          /* of each table; the rest is summed in one row */
-enum { NAME = 42, BAR = 18 };                /* columns */
+enum { ROWS = 12 };           /* of each table; the rest is summed in one row */
+enum { NAME = 42, BAR = 18 }; /* columns */
 enum { PLOT_WIDTH = 84, PLOT_HEIGHT = 6 };
 
 typedef struct TextPage {
     FILE            *to;
     const Explained *e;
-    int64_t          whole;      /* bytes that are 100 % */
+    int64_t          whole; /* bytes that are 100 % */
     bool             colour;
 } TextPage;
 
@@ -39,8 +39,7 @@ static void numbers(const TextPage *p, const char *name, int64_t bytes)
 {
     double share = p->whole ? (double)bytes / (double)p->whole : 0;
     fprintf(p->to, "  %-*s %17s %10s %5.1f%%  ", NAME, last(name, NAME), count_text(bytes),
-            bytes_text(bytes),
-            100 * share);
+            bytes_text(bytes), 100 * share);
 }
 
 static void row(const TextPage *p, const char *name, int64_t bytes)
@@ -93,12 +92,15 @@ static void heading(const TextPage *p)
                    count_text(s->parameters), count_text(s->trained), (long long)r->batch,
                    (long long)r->accumulate, recipe_precisions[r->precision],
                    device_text(s->engine->graph->pool, e->device));
-    fprintf(p->to, p->colour ? "One training step needs \033[1m%s bytes (%s)\033[0m with "
-                               "everything kept.\n"
-                             : "One training step needs %s bytes (%s) with everything kept.\n",
+    fprintf(p->to,
+            p->colour ? "One training step needs \033[1m%s bytes (%s)\033[0m with "
+                        "everything kept.\n"
+                      : "One training step needs %s bytes (%s) with everything kept.\n",
             count_text(s->peak_bytes), bytes_text(s->peak_bytes));
     fprintf(p->to, "The peak is in phase %s, at %s.\n", phase_public_name(s->phase),
             last(node_text(s->engine->graph, s->node), 60));
+    for (int32_t i = 0; i < e->n_notes; i++)
+        print_sentence(p->to, "%s", e->notes[i]);
 }
 
 static void classes(const TextPage *p)
@@ -177,8 +179,10 @@ static void over_time(const TextPage *p)
         highest[column] = live > highest[column] ? live : highest[column];
         kind[column] = node->phase == PHASE_UPDATE ? '+' : node->backward ? '=' : '-';
     }
-    title(p, pool_print(graph->pool, "over time: live bytes at each of %s runs of %s "
-                        "(- forward, = backward, + update)", count_text(runs), program->name));
+    title(p, pool_print(graph->pool,
+                        "over time: live bytes at each of %s runs of %s "
+                        "(- forward, = backward, + update)",
+                        count_text(runs), program->name));
     for (int level = PLOT_HEIGHT; level > 0; level--) {
         fprintf(p->to, "%12s |", bytes_text(program->live_bytes / PLOT_HEIGHT * level));
         fputs(p->colour ? "\033[36m" : "", p->to);
@@ -195,8 +199,9 @@ static void over_time(const TextPage *p)
 
 static const char *batch_text(const TextPage *p, int64_t batch)
 {
-    return batch < 0 ? "-" : batch ? count_text(batch)
-                                   : pool_text(p->e->sheet->engine->graph->pool, "none");
+    return batch < 0 ? "-"
+           : batch   ? count_text(batch)
+                     : pool_text(p->e->sheet->engine->graph->pool, "none");
 }
 
 static void budgets(const TextPage *p)
@@ -213,8 +218,8 @@ static void budgets(const TextPage *p)
     for (int32_t i = 0; i < e->n_budgets; i++) {
         const Budget *b = &e->budgets[i];
         fprintf(p->to, "  %-12s %s%-26s%s %31s", bytes_text(b->asked_bytes),
-                p->colour ? colours[b->verdict] : "", words[b->verdict],
-                p->colour ? "\033[0m" : "", batch_text(p, b->largest_batch));
+                p->colour ? colours[b->verdict] : "", words[b->verdict], p->colour ? "\033[0m" : "",
+                batch_text(p, b->largest_batch));
         if (replanned)
             fprintf(p->to, "%15s", batch_text(p, b->largest_replanned));
         fputc('\n', p->to);
@@ -265,9 +270,9 @@ static void what_if(const TextPage *p)
 {
     if (!p->e->n_what_if)
         return;
-    title(p, pool_print(p->e->sheet->engine->graph->pool, "%-48s %10s %10s %9s  %s",
-                        "what would help, each re-planned", "saves", "peak then", "time",
-                        "effort"));
+    title(p,
+          pool_print(p->e->sheet->engine->graph->pool, "%-48s %10s %10s %9s  %s",
+                     "what would help, each re-planned", "saves", "peak then", "time", "effort"));
     for (int32_t i = 0; i < p->e->n_what_if; i++) {
         const WhatIf *w = &p->e->what_if[i];
         if (w->failed)
@@ -280,7 +285,7 @@ static void what_if(const TextPage *p)
         print_sentence(p->to, "      %s%s%s", w->how, w->note ? "; " : "", w->note ? w->note : "");
     }
     print_sentence(p->to, "immediate: a flag; short: a value of the recipe; long: another model or "
-                   "other training; time relative to the recipe as it is");
+                          "other training; time relative to the recipe as it is");
     title(p, "believed, but not so");
     for (int32_t i = 0; i < p->e->n_beliefs; i++)
         print_sentence(p->to, "- %s %s", p->e->beliefs[i].belief, p->e->beliefs[i].truth);
@@ -301,7 +306,7 @@ static void avoided(const TextPage *p)
 void explain_text_sheet(FILE *to, const Explained *e, bool colour)
 {
     const Sheet *s = e->sheet;
-    TextPage         p = { to, e, s->peak_bytes, colour };
+    TextPage     p = { to, e, s->peak_bytes, colour };
     heading(&p);
     classes(&p);
     bottlenecks(&p);
@@ -315,7 +320,7 @@ void explain_text_sheet(FILE *to, const Explained *e, bool colour)
 void explain_text_rest(FILE *to, const Explained *e, bool colour)
 {
     const Sheet *s = e->sheet;
-    TextPage         p = { to, e, s->peak_bytes, colour };
+    TextPage     p = { to, e, s->peak_bytes, colour };
     budgets(&p);
     plan(&p);
     avoided(&p);

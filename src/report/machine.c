@@ -4,6 +4,7 @@
 #include "base/text.h"
 
 #include <math.h>
+#include <string.h>
 
 const char *device_text(Pool *pool, const Device *device)
 {
@@ -18,6 +19,17 @@ const char *device_text(Pool *pool, const Device *device)
                       device->library, device->threads);
 }
 
+const char *md_name(Pool *pool, const char *name)
+{
+    Text text = { .pool = pool };
+    for (const char *p = name; *p; p++)
+        if ((unsigned char)*p < ' ')
+            text_add(&text, " ");
+        else
+            text_add(&text, strchr("\\`*_[]<>|#&~!$", *p) ? "\\%c" : "%c", *p);
+    return text.n ? text.at : "";
+}
+
 const char *runtime_text(Pool *pool, const Device *device, int64_t runtime_bytes)
 {
     if (device->kind == DEVICE_CPU && !device->described)
@@ -26,10 +38,10 @@ const char *runtime_text(Pool *pool, const Device *device, int64_t runtime_bytes
             "outside the arena: %s bytes (%s) of code, generated kernels and this plan, measured "
             "in this process",
             count_text(runtime_bytes), bytes_text(runtime_bytes));
-    const char *what =
-        device->kind == DEVICE_CPU ? ""
-                                   : " of context, libraries and the step's CUDA graphs, which "
-                                     "count against a budget";
+    const char *what = device->kind == DEVICE_CPU
+                           ? ""
+                           : " of context, libraries and the step's CUDA graphs, which "
+                             "count against a budget";
     return pool_print(pool, "outside the arena: %s bytes (%s)%s, %s%s", count_text(runtime_bytes),
                       bytes_text(runtime_bytes), what,
                       device->described ? "by the profile "
@@ -40,17 +52,21 @@ const char *runtime_text(Pool *pool, const Device *device, int64_t runtime_bytes
 
 const char *time_text(Pool *pool, const Engine *engine)
 {
-    const char *note = engine->device->profile_note;
-    double measured = engine_time_share(engine, TIME_MEASURED),
+    /* a measured time is above its floor: one device's floor says nothing of another's profile */
+    static const char *const one_device = "it compares plans for this device, not devices";
+    const char              *note = engine->device->profile_note;
+    double                   measured = engine_time_share(engine, TIME_MEASURED),
            family = engine_time_share(engine, TIME_FAMILY);
     if (!engine->device->profile)
         return note ? pool_print(pool, "roofline, not measured (%s)", note)
                     : "roofline, not measured (plimsoll probe measures this machine)";
     if (measured + family <= 0)
-        return pool_print(pool, "%s, a floor and not a measurement", engine_time_source(engine));
-    return pool_print(pool, "%s: %.0f %% measured, %.0f %% from other sizes, %.0f %% roofline",
+        return pool_print(pool, "%s, a floor and not a measurement: %s", engine_time_source(engine),
+                          one_device);
+    return pool_print(pool, "%s: %.0f %% measured, %.0f %% from other sizes, %.0f %% roofline%s%s",
                       engine_time_source(engine), 100 * measured, 100 * family,
-                      100 * fabs(1 - measured - family));
+                      100 * fabs(1 - measured - family), measured + family < 0.5 ? ": " : "",
+                      measured + family < 0.5 ? one_device : "");
 }
 
 void changes_print(FILE *to, const FitResult *r)

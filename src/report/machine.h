@@ -12,6 +12,9 @@
  * workspaces)" */
 const char *device_text(Pool *pool, const Device *device);
 
+/* For Markdown: a name from a file, which must not end a cell or begin a link or HTML. */
+const char *md_name(Pool *pool, const char *name);
+
 /* The bytes outside the arena, in one sentence. */
 const char *runtime_text(Pool *pool, const Device *device, int64_t runtime_bytes);
 

@@ -11,7 +11,7 @@ enum { KEY_WIDTH = 34, LINE_WIDTH = 100 };
 
 typedef struct Reference {
     Text           *to;
-    const ModelDef *only;        /* NULL: every system */
+    const ModelDef *only; /* NULL: every system */
     bool            markdown;
 } Reference;
 
@@ -35,13 +35,14 @@ static const char *choices_text(Pool *pool, const char *const *choices)
 static const char *type_text(const Field *f)
 {
     switch (f->kind) {
-    case FIELD_INT:    return "integer";
+    case FIELD_INT: return "integer";
     case FIELD_NUMBER: return "number";
-    case FIELD_BOOL:   return "boolean";
-    case FIELD_TEXT:   return "text";
+    case FIELD_BOOL: return "boolean";
+    case FIELD_TEXT: return "text";
     case FIELD_CHOICE: return "choice";
-    case FIELD_INTS:   return "list of integers";
-    case FIELD_GROUP:  return "section";
+    case FIELD_INTS: return "list of integers";
+    case FIELD_TEXTS: return "list of texts";
+    case FIELD_GROUP: return "section";
     }
     return "";
 }
@@ -62,24 +63,19 @@ static const char *default_text(Pool *pool, const Field *f, const void *config)
     const void *at = (const char *)config + f->offset;
     Text        text = { .pool = pool };
     switch (f->kind) {
-    case FIELD_INT:
-        return pool_print(pool, "%lld", (long long)*(const int64_t *)at);
-    case FIELD_NUMBER:
-        return number_text(pool, *(const double *)at);
-    case FIELD_BOOL:
-        return *(const bool *)at ? "true" : "false";
-    case FIELD_TEXT:
-        return *(const char *const *)at ? *(const char *const *)at : "";
-    case FIELD_CHOICE:
-        return f->choices[*(const int *)at];
+    case FIELD_INT: return pool_print(pool, "%lld", (long long)*(const int64_t *)at);
+    case FIELD_NUMBER: return number_text(pool, *(const double *)at);
+    case FIELD_BOOL: return *(const bool *)at ? "true" : "false";
+    case FIELD_TEXT: return *(const char *const *)at ? *(const char *const *)at : "";
+    case FIELD_CHOICE: return f->choices[*(const int *)at];
     case FIELD_INTS:
         text_add(&text, "[");
         for (int i = 0; i < ((const Ints *)at)->n; i++)
             text_add(&text, "%s%lld", i ? ", " : "", (long long)((const Ints *)at)->at[i]);
         text_add(&text, "]");
         return text.at;
-    case FIELD_GROUP:
-        break;
+    case FIELD_TEXTS: return "[]";
+    case FIELD_GROUP: break;
     }
     return "";
 }
@@ -93,8 +89,8 @@ static void add_row(const Reference *r, const char *section, const char *key, co
                  type, *value ? "`" : "", value, *value ? "`" : "", range, help);
         return;
     }
-    const char *left = pool_print(pool, "%s%s:%s%s", *section ? "  " : "", key,
-                                  *value ? " " : "", value);
+    const char *left = pool_print(pool, "%s%s:%s%s", *section ? "  " : "", key, *value ? " " : "",
+                                  value);
     const char *right = *range ? pool_print(pool, "%s: %s", type, range) : type;
     bool        fits = strlen(left) < KEY_WIDTH && KEY_WIDTH + strlen(right) <= LINE_WIDTH;
     text_add(r->to, "%-*s%s%s\n", fits ? KEY_WIDTH : 0, left, fits ? "" : "\n        ", right);
@@ -160,8 +156,9 @@ static void add_section(const Reference *r, const char *section, const Field *fi
 static void add_model(const Reference *r, const ModelDef *model)
 {
     Pool *pool = r->to->pool;
-    add_heading(r, pool_print(pool, r->markdown ? "`model`, system `%s`" : "model, system %s",
-                              model->name), model->summary);
+    add_heading(
+        r, pool_print(pool, r->markdown ? "`model`, system `%s`" : "model, system %s", model->name),
+        model->summary);
     for (int i = 0; i < models_count && models_all[i] != model && !r->only; i++)
         if (models_all[i]->fields == model->fields && models_all[i]->defaults == model->defaults) {
             text_add(r->to, r->markdown ? "The same keys as `%s`.\n" : "  the same keys as %s\n",

@@ -12,17 +12,17 @@ enum { MIN_INSIDE_RATIO = 4 };
 typedef struct Chunking {
     const Graph *from;
     Graph       *to;
-    int64_t      n;              /* chunks */
-    int32_t      loss;           /* value of `from` */
-    ChunkRule   *rules;          /* per node */
-    bool        *inside;         /* per node: in a section */
-    int32_t     *level;          /* per node: sections of a level run together, after the level's
+    int64_t      n;      /* chunks */
+    int32_t      loss;   /* value of `from` */
+    ChunkRule   *rules;  /* per node */
+    bool        *inside; /* per node: in a section */
+    int32_t     *level;  /* per node: sections of a level run together, after the level's
                                   * nodes outside */
-    bool        *batch;          /* per value: depends on feeds or random numbers */
-    bool        *joined;         /* per value: produced inside, read outside */
-    Tensor      *whole;          /* per value, in `to`: none while only its chunks exist */
-    Tensor      *views;          /* per value, in `to`: the view that its chunks are parts of */
-    Tensor      *parts;          /* per value and chunk, in `to` */
+    bool        *batch;  /* per value: depends on feeds or random numbers */
+    bool        *joined; /* per value: produced inside, read outside */
+    Tensor      *whole;  /* per value, in `to`: none while only its chunks exist */
+    Tensor      *views;  /* per value, in `to`: the view that its chunks are parts of */
+    Tensor      *parts;  /* per value and chunk, in `to` */
 } Chunking;
 
 static int32_t chunk_producer(const Chunking *c, int32_t value)
@@ -39,8 +39,7 @@ static void chunk_mark_batch(Chunking *c)
 {
     for (int32_t i = 0; i < c->from->n_nodes; i++) {
         const Node *n = &c->from->nodes[i];
-        bool batch = n->op == &op_feed || n->op == &op_random_normal ||
-                     n->op == &op_random_uniform || n->op == &op_random_ints;
+        bool        batch = n->op->makes_batch;
         for (int j = 0; j < n->n_in; j++)
             batch |= n->in[j] >= 0 && c->batch[n->in[j]];
         for (int j = 0; j < n->n_out; j++)
@@ -75,7 +74,7 @@ static void chunk_find_rows(Chunking *c)
                 outside[c->from->nodes[i].in[j]]++;
     for (int32_t i = c->from->n_nodes - 1; i >= 0; i--) {
         const Node *n = &c->from->nodes[i];
-        bool last = chunk_producer(c, c->loss) == i,
+        bool        last = chunk_producer(c, c->loss) == i,
              can = chunk_rule(c->from->pool, n, c->n, true, &c->rules[i]);
         can &= last ? c->rules[i].sums
                     : n->n_out > 0 && n->out[0] >= 0 && c->batch[n->out[0]] && !c->rules[i].sums;
@@ -123,7 +122,7 @@ static bool chunk_drop_one(Chunking *c, int32_t n_levels)
 {
     double *inner = NEWN(c->from->pool, double, n_levels),
            *outer = NEWN(c->from->pool, double, n_levels);
-    bool   *some = NEWN(c->from->pool, bool, n_levels);
+    bool *some = NEWN(c->from->pool, bool, n_levels);
     for (int32_t i = 0; i < c->from->n_nodes; i++)
         for (int j = 0; j < c->from->nodes[i].n_out && c->inside[i]; j++) {
             int32_t value = c->from->nodes[i].out[j];
@@ -155,7 +154,7 @@ static Tensor chunk_whole(const Chunking *c, int32_t value)
 static Tensor chunk_input(Chunking *c, int32_t value, int64_t chunk)
 {
     Tensor *p = &c->parts[value * c->n + chunk];
-    if (!tensor_ok(*p)) {                    /* comes whole from outside */
+    if (!tensor_ok(*p)) { /* comes whole from outside */
         Shape   s = value_at(c->from, value)->shape;
         int     axis = chunk_axis(s);
         int64_t extent = s.dim[axis] / c->n;
@@ -192,18 +191,18 @@ static void chunk_join(Chunking *c, int32_t value, int64_t chunk, bool sums)
     chunk_like(c, *whole, value);
 }
 
-static void chunk_node(Chunking *c, int32_t id, int64_t chunk)    /* chunk -1: outside */
+static void chunk_node(Chunking *c, int32_t id, int64_t chunk) /* chunk -1: outside */
 {
-    const Node    *n = &c->from->nodes[id];
+    const Node      *n = &c->from->nodes[id];
     const ChunkRule *rule = &c->rules[id];
-    Pool          *pool = c->from->pool;
+    Pool            *pool = c->from->pool;
     Tensor *in = NEWN(pool, Tensor, n->n_in + 1), *out = NEWN(pool, Tensor, n->op->n_out + 1);
     c->to->module = n->module;
     c->to->source = n->source;
     c->to->phase = n->phase;
     for (int i = 0; i < n->n_in; i++)
         in[i] = chunk >= 0 && rule->inputs >> i & 1 ? chunk_input(c, n->in[i], chunk)
-                                                  : chunk_whole(c, n->in[i]);
+                                                    : chunk_whole(c, n->in[i]);
     node_add(c->to, n->op, chunk >= 0 ? rule->attr : n->attr, in, n->n_in, out);
     for (int i = 0; i < n->n_out; i++) {
         if (n->out[i] < 0 || !tensor_ok(out[i]))
@@ -251,15 +250,15 @@ Err graph_chunk(Graph *graph, const ChunkSpec *spec, Graph **out, Tensor *loss, 
     if (n <= 1 || !tensor_ok(*loss))
         return OK;
     REQUIRE(!graph->error && (spec->sample_chunks <= 1 || spec->loss_chunks <= 1));
-    Pool *pool = graph->pool;
+    Pool    *pool = graph->pool;
     Chunking c = { .from = graph,
-              .n = n,
-              .loss = loss->id,
-              .rules = NEWN(pool, ChunkRule, graph->n_nodes),
-              .inside = NEWN(pool, bool, graph->n_nodes),
-              .level = NEWN(pool, int32_t, graph->n_nodes),
-              .batch = NEWN(pool, bool, graph->n_values),
-              .joined = NEWN(pool, bool, graph->n_values) };
+                   .n = n,
+                   .loss = loss->id,
+                   .rules = NEWN(pool, ChunkRule, graph->n_nodes),
+                   .inside = NEWN(pool, bool, graph->n_nodes),
+                   .level = NEWN(pool, int32_t, graph->n_nodes),
+                   .batch = NEWN(pool, bool, graph->n_values),
+                   .joined = NEWN(pool, bool, graph->n_values) };
     chunk_mark_batch(&c);
     if (spec->sample_chunks > 1)
         chunk_find_samples(&c);
@@ -272,7 +271,7 @@ Err graph_chunk(Graph *graph, const ChunkSpec *spec, Graph **out, Tensor *loss, 
     } while (spec->sample_chunks > 1 && chunk_drop_one(&c, n_levels));
     for (int32_t i = 0; i < graph->n_nodes; i++)
         *chunked += c.inside[i] && !graph->nodes[i].op->view;
-    if (*chunked < 2) {                          /* one node alone keeps nothing inside */
+    if (*chunked < 2) { /* one node alone keeps nothing inside */
         *chunked = 0;
         return OK;
     }

@@ -19,9 +19,9 @@
 
 #include "ir/op.h"
 
-typedef struct ChunkSpec {       /* at most one of the two is above 1 */
-    int64_t sample_chunks;       /* of every section that saves enough memory */
-    int64_t loss_chunks;         /* of the rows before the loss alone */
+typedef struct ChunkSpec { /* at most one of the two is above 1 */
+    int64_t sample_chunks; /* of every section that saves enough memory */
+    int64_t loss_chunks;   /* of the rows before the loss alone */
 } ChunkSpec;
 
 /* *out and *loss: the graph in chunks, in the same pool. *chunked: how many of its nodes run in
@@ -34,9 +34,9 @@ void graph_order_chunks(Graph *graph);
 
 /* How a node is chunked. */
 typedef struct ChunkRule {
-    uint32_t inputs;             /* INPUT(i): input i is sliced, else it is given whole */
-    void    *attr;               /* of one chunk's node; in the pool */
-    bool     sums;               /* a loss: output 0 is the sum over chunks */
+    uint32_t inputs; /* INPUT(i): input i is sliced, else it is given whole */
+    void    *attr;   /* of one chunk's node; in the pool */
+    bool     sums;   /* a loss: output 0 is the sum over chunks */
 } ChunkRule;
 
 /* rows_only: for the rows before the loss, where operators that need whole samples do not pay.

@@ -4,8 +4,8 @@
 
 typedef struct ChunkOrder {
     const Graph *graph;
-    int32_t     *before;         /* edges by node: nodes that must come earlier */
-    int64_t     *first;          /* per node, into before; n_nodes + 1 */
+    int32_t     *before; /* edges by node: nodes that must come earlier */
+    int64_t     *first;  /* per node, into before; n_nodes + 1 */
     int32_t     *list;
     int32_t      n;
     bool        *done;
@@ -29,10 +29,10 @@ static void order_fill(ChunkOrder *o, int32_t node, int32_t earlier)
 static void order_edges(ChunkOrder *o, Pool *pool, Edge edge)
 {
     const Graph *g = o->graph;
-    int32_t     *writer = NEWN(pool, int32_t, g->n_values);      /* per root: its last writer + 1 */
+    int32_t     *writer = NEWN(pool, int32_t, g->n_values); /* per root: its last writer + 1 */
     /* per root: its last reader since + 1 */
     int32_t     *newest = NEWN(pool, int32_t, g->n_values);
-    int32_t     *older = NULL;               /* per read: the previous read of the same root */
+    int32_t     *older = NULL; /* per read: the previous read of the same root */
     int32_t      n_reads = 0, reads = 1;
     for (int32_t i = 0; i < g->n_nodes; i++)
         reads += g->nodes[i].n_in;
@@ -85,16 +85,16 @@ void graph_order_chunks(Graph *graph)
     }
     if (!chunks || graph->error)
         return;
-    Pool *pool = pool_new(NULL, "order");
+    Pool      *pool = pool_new(NULL, "order");
     ChunkOrder o = { .graph = graph,
-                .first = NEWN(pool, int64_t, graph->n_nodes + 1),
-                .list = NEWN(pool, int32_t, graph->n_nodes),
-                .done = NEWN(pool, bool, graph->n_nodes) };
+                     .first = NEWN(pool, int64_t, graph->n_nodes + 1),
+                     .list = NEWN(pool, int32_t, graph->n_nodes),
+                     .done = NEWN(pool, bool, graph->n_nodes) };
     order_edges(&o, pool, order_count);
     for (int32_t i = 0; i < graph->n_nodes; i++)
         o.first[i + 1] += o.first[i];
     o.before = NEWN(pool, int32_t, o.first[graph->n_nodes] + 1);
-    order_edges(&o, pool, order_fill);       /* first[i] now is the end of node i's edges */
+    order_edges(&o, pool, order_fill); /* first[i] now is the end of node i's edges */
 
     for (int32_t i = 0; i < start; i++)
         order_put(&o, i);

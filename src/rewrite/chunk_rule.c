@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { CHUNK_MAX_INPUTS = 32 };  /* bits of a mask */
+enum { CHUNK_MAX_INPUTS = 32 }; /* bits of a mask */
 
 /* True if every input of the mask can be sliced along the same axis as input `like`. */
 static bool chunk_inputs(const Node *n, uint32_t inputs, int like, int64_t chunks)
@@ -18,14 +18,14 @@ static bool chunk_inputs(const Node *n, uint32_t inputs, int like, int64_t chunk
 static bool chunk_along(const Node *n, ChunkBy by, Shape x, int axis)
 {
     switch (by) {
-    case CHUNK_NEVER:         return false;
+    case CHUNK_NEVER: return false;
     case CHUNK_ELEMENTS:
     case CHUNK_MEAN_LOSS:
-    case CHUNK_CUSTOM:        return true;
-    case CHUNK_ROWS:          return axis < x.rank - 1;
+    case CHUNK_CUSTOM: return true;
+    case CHUNK_ROWS: return axis < x.rank - 1;
     case CHUNK_SAMPLES:
     case CHUNK_CHEAP_SAMPLES: return axis == 0;
-    case CHUNK_COUNTED_LOSS:  return axis < x.rank - 1 && in_given(n, n->n_in - 1);
+    case CHUNK_COUNTED_LOSS: return axis < x.rank - 1 && in_given(n, n->n_in - 1);
     }
     return false;
 }
@@ -38,7 +38,7 @@ bool chunk_rule(Pool *pool, const Node *n, int64_t chunks, bool rows_only, Chunk
         return false;
     *rule = (ChunkRule){ .inputs = def->inputs,
                          .sums = def->by == CHUNK_MEAN_LOSS || def->by == CHUNK_COUNTED_LOSS };
-    for (int i = 0; i < CHUNK_MAX_INPUTS; i++)       /* only inputs that are present */
+    for (int i = 0; i < CHUNK_MAX_INPUTS; i++) /* only inputs that are present */
         if (i >= n->n_in || n->in[i] < 0)
             rule->inputs &= ~INPUT(i);
     int like = 0;

@@ -4,6 +4,7 @@
 #include "base/checksum.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/int_math.h"
 #include "base/json_out.h"
 #include "base/safetensors.h"
 #include "base/text.h"
@@ -13,8 +14,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
-typedef struct CheckpointEntry {           /* one tensor of the file */
+typedef struct CheckpointEntry { /* one tensor of the file */
     int32_t param;               /* index, or -1: saved state, written as it is */
     int32_t value;
 } CheckpointEntry;
@@ -23,19 +25,25 @@ struct Saver {
     Session    *session;
     const char *folder;
     int64_t     keep;
-    SafeTensor *tensors;         /* in file order; `data` points to a CheckpointEntry */
+    SafeTensor *tensors; /* in file order; `data` points to a CheckpointEntry */
     int32_t     n;
     const char *header;
     size_t      n_header;
-    float      *buffer;          /* for the largest tensor */
+    float      *buffer; /* for the largest tensor */
+    int64_t    *whole;  /* steps of the whole checkpoints in the folder, ascending */
+    int32_t     n_whole, cap_whole;
+    char        note[512]; /* an old checkpoint that could not be removed; "": none */
     FileOut     out;
 };
+
+/* Checkpoints more than `keep` that the saver remembers, because they could not be removed. */
+enum { WHOLE_ROOM = 64 };
 
 static void entry_add(Pool *pool, SafeTensor **list, int32_t *n, int32_t *cap, const char *name,
                       Shape shape, Type type, CheckpointEntry entry)
 {
-    CheckpointEntry   *kept = NEW(pool, CheckpointEntry);
-    int64_t *dims = NEWN(pool, int64_t, MAX_RANK);
+    CheckpointEntry *kept = NEW(pool, CheckpointEntry);
+    int64_t         *dims = NEWN(pool, int64_t, MAX_RANK);
     *kept = entry;
     memcpy(dims, shape.dim, sizeof shape.dim);
     VEC_ADD(pool, *list, *n, *cap,
@@ -75,6 +83,89 @@ static void entries(Pool *pool, const Graph *graph, SafeTensor **list, int32_t *
     }
 }
 
+static void checkpoint_path(char *to, size_t n, const char *folder, int64_t step,
+                            const char *ending)
+{
+    snprintf(to, n, "%s/step-%06lld%s", folder, (long long)step, ending);
+}
+
+/* The step of a file step-NNNNNN with this ending, or -1 if this is not one. */
+static int64_t checkpoint_step(const char *name, const char *ending)
+{
+    long long step;
+    char      again[48];
+    if (sscanf(name, "step-%lld", &step) != 1 || step < 0)
+        return -1;
+    snprintf(again, sizeof again, "step-%06lld%s", step, ending);
+    return strcmp(name, again) ? -1 : step;
+}
+
+static void whole_add(Saver *saver, int64_t step)
+{
+    int32_t at = saver->n_whole;
+    for (int32_t i = 0; i < saver->n_whole; i++)
+        if (saver->whole[i] == step)
+            return;
+    if (saver->n_whole == saver->cap_whole) { /* forgets the oldest, which could not be removed */
+        memmove(saver->whole, saver->whole + 1, (size_t)(--at) * sizeof *saver->whole);
+        saver->n_whole--;
+    }
+    for (; at > 0 && saver->whole[at - 1] > step; at--)
+        saver->whole[at] = saver->whole[at - 1];
+    saver->whole[at] = step;
+    saver->n_whole++;
+}
+
+/* Notes the checkpoints that are there, so that saving need not list the folder, and removes weights
+ * without their JSON: a run that was killed, or a disk that was full, left them. */
+static Err saver_look(Pool *pool, Saver *saver)
+{
+    Pool  *work = pool_new(pool, "look");
+    char **names, path[FILE_PATH_MAX];
+    int    n;
+    TRY(folder_list(work, saver->folder, &names, &n));
+    saver->cap_whole = n + (int32_t)int_min(saver->keep, WHOLE_ROOM) + WHOLE_ROOM;
+    saver->whole = NEWN(pool, int64_t, saver->cap_whole);
+    for (int i = 0; i < n; i++)
+        if (checkpoint_step(names[i], ".json") >= 0)
+            whole_add(saver, checkpoint_step(names[i], ".json"));
+    for (int i = 0; i < n; i++) {
+        int64_t step = checkpoint_step(names[i], ".safetensors");
+        if (step < 0)
+            continue;
+        checkpoint_path(path, sizeof path, saver->folder, step, ".json");
+        if (file_exists(path))
+            continue;
+        checkpoint_path(path, sizeof path, saver->folder, step, ".safetensors");
+        if (file_remove(path))
+            snprintf(saver->note, sizeof saver->note, "%s", err_text());
+    }
+    pool_free(work);
+    return OK;
+}
+
+/* All but the newest `keep`. If one cannot be removed, the next save tries again. */
+static void saver_remove_old(Saver *saver, int64_t newest)
+{
+    char    path[FILE_PATH_MAX];
+    int32_t whole = 0;
+    while (whole < saver->n_whole && saver->whole[whole] <= newest)
+        whole++;
+    saver->note[0] = '\0';
+    for (; whole > saver->keep; whole--) {
+        /* The JSON goes first: weights without it are cleared by the next run. */
+        checkpoint_path(path, sizeof path, saver->folder, saver->whole[0], ".json");
+        Err err = file_remove(path);
+        checkpoint_path(path, sizeof path, saver->folder, saver->whole[0], ".safetensors");
+        if (err || file_remove(path)) {
+            snprintf(saver->note, sizeof saver->note, "%s", err_text());
+            return;
+        }
+        saver->n_whole--;
+        memmove(saver->whole, saver->whole + 1, (size_t)saver->n_whole * sizeof *saver->whole);
+    }
+}
+
 Err saver_new(Pool *pool, Session *session, const char *folder, int64_t keep, Saver **out)
 {
     const Graph *graph = session_engine(session)->graph;
@@ -89,56 +180,20 @@ Err saver_new(Pool *pool, Session *session, const char *folder, int64_t keep, Sa
     for (int32_t i = 0; i < saver->n; i++)
         if ((int64_t)saver->tensors[i].n_bytes > largest)
             largest = (int64_t)saver->tensors[i].n_bytes;
-    saver->buffer = NEWN(pool, float, (largest + 3) / 4);
+    saver->buffer = NEWN(pool, float, ceil_div(largest, 4));
     TRY(folder_make(folder));
     folder_tidy(folder);
     *out = saver;
-    return OK;
+    return saver_look(pool, saver);
 }
 
-static void checkpoint_path(char *to, size_t n, const char *folder, int64_t step,
-                            const char *ending)
-{
-    snprintf(to, n, "%s/step-%06lld%s", folder, (long long)step, ending);
-}
-
-/* The step of a checkpoint's JSON file, or -1 if this is not one. */
-static int64_t checkpoint_step(const char *name)
-{
-    long long step;
-    char      again[32];
-    if (sscanf(name, "step-%lld", &step) != 1 || step < 0)
-        return -1;
-    snprintf(again, sizeof again, "step-%06lld.json", step);
-    return strcmp(name, again) ? -1 : step;
-}
-
-static Err saver_remove_old(Saver *saver, int64_t newest)    /* all but the newest `keep` */
-{
-    Pool   *pool = pool_new(NULL, "forget");
-    char  **names, path[FILE_PATH_MAX];
-    int     n, whole = 0;
-    Err     err = folder_list(pool, saver->folder, &names, &n);
-    for (int i = n - 1; !err && i >= 0; i--) {
-        int64_t step = checkpoint_step(names[i]);
-        if (step < 0 || step > newest || ++whole <= saver->keep)
-            continue;
-        checkpoint_path(path, sizeof path, saver->folder, step, ".safetensors");
-        err = file_remove(path);
-        /* The JSON goes last: if the run is killed before, the next call finds it again. */
-        checkpoint_path(path, sizeof path, saver->folder, step, ".json");
-        if (!err)
-            err = file_remove(path);
-    }
-    pool_free(pool);
-    return err;
-}
+const char *saver_note(const Saver *saver) { return saver->note[0] ? saver->note : NULL; }
 
 /* ---- the JSON ---- */
 
 static uint64_t hash_number(uint64_t hash, double number)
 {
-    number = isnan(number) ? (double)NAN : number;           /* one bit pattern for all NaNs */
+    number = isnan(number) ? (double)NAN : number; /* one bit pattern for all NaNs */
     return hash_bytes(hash, &number, sizeof number);
 }
 
@@ -176,7 +231,7 @@ static void due_write(JsonOut *o, const RunState *state)
 {
     json_out_object_row(o, "due");
     json_out_string(o, "what", due_words[state->due]);
-    if (isfinite(state->loss))               /* JSON cannot express others */
+    if (isfinite(state->loss)) /* JSON cannot express others */
         json_out_number(o, "loss", state->loss);
     json_out_number(o, "ms", state->ms);
     json_out_end(o);
@@ -198,6 +253,44 @@ static Err due_read(const Json *checkpoint, RunState *state)
     return json_need_number(json, "ms", &state->ms);
 }
 
+/* ---- the JSON's checksum ---- */
+
+/* Version 1 has a digest of some numbers ("check", or nothing in the oldest files). Version 2 ends
+ * with the checksum of all bytes before it, so that a change of any byte is noticed. */
+static const char checkpoint_format[] = "plimsoll-checkpoint-2",
+                  checkpoint_format_1[] = "plimsoll-checkpoint-1";
+enum { SIGN_ROOM = 64, STATE_MAX = FILE_BUFFER }; /* bytes */
+
+static int sign_text(char to[SIGN_ROOM], const char *text, size_t n)
+{
+    Checksum sum = checksum_begin();
+    checksum_add(&sum, text, n);
+    return snprintf(to, SIGN_ROOM, ",\n  \"check\": \"%016llx\"\n}\n",
+                    (unsigned long long)checksum_end(&sum));
+}
+
+static void state_sign(FileOut *out) /* ends the file, all of which is still in the buffer */
+{
+    char sign[SIGN_ROOM];
+    int  n = sign_text(sign, out->buffer, out->n_buffered);
+    REQUIRE(out->buffer[0] == '{');
+    file_out_add(out, sign, (size_t)n);
+}
+
+static Err sign_check(const char *path, const char *text, size_t n)
+{
+    char   sign[SIGN_ROOM];
+    size_t end = (size_t)sign_text(sign, "", 0); /* always as long */
+    if (n > end)
+        sign_text(sign, text, n - end);
+    return n > end && !memcmp(text + n - end, sign, end)
+               ? OK
+               : fail(E_FORMAT,
+                      "%s is damaged: its bytes are not those that were saved, by the checksum at "
+                      "its end",
+                      path);
+}
+
 static void state_write(FileOut *out, const RunState *state, int32_t n_tensors,
                         const Checksum *weights)
 {
@@ -205,7 +298,7 @@ static void state_write(FileOut *out, const RunState *state, int32_t n_tensors,
     JsonOut        o;
     json_out_file(&o, out, JSON_PRETTY);
     json_out_object(&o, NULL);
-    json_out_string(&o, "format", "plimsoll-checkpoint-1");
+    json_out_string(&o, "format", checkpoint_format);
     json_out_int(&o, "step", state->step);
     json_out_int(&o, "drawn", state->drawn);
     if (state->samples)
@@ -232,9 +325,7 @@ static void state_write(FileOut *out, const RunState *state, int32_t n_tensors,
     json_out_int(&o, "bytes", (int64_t)weights->n);
     json_out_hash(&o, "xxh64", checksum_end(weights));
     json_out_end(&o);
-    json_out_hash(&o, "check", state_digest(state, p->on ? p : NULL));
-    json_out_end(&o);
-    json_out_done(&o);                       /* file_out_done reports errors */
+    state_sign(out);
 }
 
 static Err plateau_read(const Json *checkpoint, Plateau *p)
@@ -254,28 +345,58 @@ static Err plateau_read(const Json *checkpoint, Plateau *p)
     return p->seen ? json_need_number(json, "best", &p->best) : OK;
 }
 
-/* Checkpoints of older versions have no digest. */
+/* The digest of version 1, which its oldest files lack. */
 static Err state_check(const char *path, const Json *json, const RunState *state, const Plateau *p)
 {
     const char *saved_digits;
     char        found[17];
-    if (!json_get(json, "check"))
+    const char *format;
+    TRY(json_need_text(json, "format", &format));
+    if (!json_get(json, "check") || strcmp(format, checkpoint_format_1))
         return OK;
     TRY(json_need_text(json, "check", &saved_digits));
     hash_digits(state_digest(state, p), found);
     if (strcmp(saved_digits, found))
-        return fail(E_FORMAT, "%s is damaged: its numbers are not those that were saved "
-                    "(digest %s, expected %s)", path, found, saved_digits);
+        return fail(E_FORMAT,
+                    "%s is damaged: its numbers are not those that were saved "
+                    "(digest %s, expected %s)",
+                    path, found, saved_digits);
     return OK;
 }
 
-/* Reads step, position in the data, seed and schedule. If the checkpoint has no plateau, a plateau
- * schedule starts from the beginning. */
-static Err state_read(Pool *pool, const char *path, int64_t step, RunState *state)
+static Err format_check(const char *path, const Json *json, const char *text, size_t n)
+{
+    const char *format;
+    TRY(json_need_text(json, "format", &format));
+    if (!strcmp(format, checkpoint_format_1))
+        return OK;
+    if (strcmp(format, checkpoint_format))
+        return json_fail(json, json_get(json, "format"), "'%s' is no format of checkpoints: '%s'",
+                         format, checkpoint_format);
+    static const char *const keys[] = { "format", "step",    "drawn",   "samples", "seed",
+                                        "due",    "plateau", "tensors", "weights", "check" };
+    TRY(json_check_keys(json, keys, sizeof keys / sizeof *keys));
+    return sign_check(path, text, n);
+}
+
+/* No run draws so many samples; larger numbers would overflow when the next are counted. */
+static const int64_t drawn_max = (int64_t)1 << 52;
+
+/* Reads step, position in the data, seed and schedule, and how many tensors there are (-1: an older
+ * version, which does not say). If the checkpoint has no plateau, a plateau schedule starts from the
+ * beginning. */
+static Err state_read(Pool *pool, const char *path, int64_t step, RunState *state, int64_t *tensors)
 {
     const Json *json;
     Plateau     plateau = { .on = true };
-    TRY(json_read(pool, path, 0, &json));
+    char       *text;
+    size_t      n;
+    TRY(file_read_within(pool, path, STATE_MAX, &text, &n));
+    TRY(json_parse(pool, path, text, n, 0, &json));
+    TRY(format_check(path, json, text, n));
+    *tensors = -1;
+    if (json_get(json, "tensors"))
+        TRY(json_need_int(json, "tensors", tensors));
     TRY(json_need_int(json, "step", &state->step));
     TRY(json_need_int(json, "drawn", &state->drawn));
     TRY(json_need_int(json, "seed", &state->seed));
@@ -288,7 +409,8 @@ static Err state_read(Pool *pool, const char *path, int64_t step, RunState *stat
     bool has = json_get(json, "plateau") != NULL;
     if (has)
         TRY(plateau_read(json, &plateau));
-    if (state->step != step || state->drawn < 0)
+    if (state->step != step || state->step > INT32_MAX || state->drawn < 0 ||
+        state->drawn > drawn_max || state->samples < 0)
         return fail(E_FORMAT,
                     "%s says step %lld with %lld samples drawn: it is damaged or was renamed", path,
                     (long long)state->step, (long long)state->drawn);
@@ -302,8 +424,8 @@ static Err state_read(Pool *pool, const char *path, int64_t step, RunState *stat
 static const Json *weights_saved(Pool *pool, const char *weights, const char **beside)
 {
     static const char ending[] = ".safetensors";
-    size_t      n = strlen(weights), m = sizeof ending - 1;
-    const Json *json;
+    size_t            n = strlen(weights), m = sizeof ending - 1;
+    const Json       *json;
     if (n <= m || strcmp(weights + n - m, ending))
         return NULL;
     *beside = pool_print(pool, "%.*s.json", (int)(n - m), weights);
@@ -341,6 +463,21 @@ Err checkpoint_intact(Pool *pool, const char *weights)
 
 /* ---- saving and loading ---- */
 
+bool saver_finite(Saver *saver)
+{
+    for (int32_t i = 0; i < saver->n; i++) {
+        const CheckpointEntry *entry = saver->tensors[i].data;
+        if (entry->param >= 0 || saver->tensors[i].type != SAFE_F32)
+            continue;
+        if (session_read(saver->session, entry->value, saver->buffer))
+            return false;
+        for (size_t k = 0; k < saver->tensors[i].n_bytes / sizeof *saver->buffer; k++)
+            if (!isfinite(saver->buffer[k]))
+                return false;
+    }
+    return true;
+}
+
 Err saver_save(Saver *saver, const RunState *state)
 {
     FileOut *out = &saver->out;
@@ -363,10 +500,21 @@ Err saver_save(Saver *saver, const RunState *state)
     TRY(file_out_done(out, err));
 
     checkpoint_path(path, sizeof path, saver->folder, state->step, ".json");
-    TRY(file_out_init(out, path));
-    state_write(out, state, saver->n, &sum);
-    TRY(file_out_done(out, OK));
-    return saver_remove_old(saver, state->step);
+    bool again = file_exists(path);
+    err = file_out_init(out, path);
+    if (!err) {
+        state_write(out, state, saver->n, &sum);
+        err = file_out_done(out, OK);
+    }
+    if (err) { /* weights without their JSON are worthless and hold space */
+        checkpoint_path(path, sizeof path, saver->folder, state->step, ".safetensors");
+        if (!again)
+            unlink(path);
+        return err;
+    }
+    whole_add(saver, state->step);
+    saver_remove_old(saver, state->step);
+    return OK;
 }
 
 /* The newest checkpoint before step `end`, or -1. */
@@ -377,7 +525,7 @@ static Err checkpoint_before(Pool *pool, const char *folder, int64_t end, int64_
     *step = -1;
     TRY(folder_list(pool, folder, &names, &n));
     for (int i = 0; i < n; i++) {
-        int64_t at = checkpoint_step(names[i]);
+        int64_t at = checkpoint_step(names[i], ".json");
         if (at > *step && at < end)
             *step = at;
     }
@@ -403,26 +551,30 @@ static Err checkpoint_put(Pool *pool, Session *session, const char *folder, int6
     SafeFile     file;
     SafeTensor  *want = NULL;
     int32_t      n = 0;
+    int64_t      tensors;
     Pool        *work = pool_new(pool, "load");
 
     checkpoint_path(path, sizeof path, folder, step, ".json");
-    TRY(state_read(work, path, step, state));
+    TRY(state_read(work, path, step, state, &tensors));
     checkpoint_path(path, sizeof path, folder, step, ".safetensors");
     TRY(checkpoint_intact(work, path));
     TRY(safetensors_read(work, path, &file));
     TRY(lengths_same(path, &file, graph));
     entries(work, graph, &want, &n);
+    if (tensors >= 0 && tensors != file.n)
+        return fail(E_FORMAT, "%s has %d tensors, and %lld were saved", path, file.n,
+                    (long long)tensors);
     for (int32_t i = 0; i < n; i++) {
-        const CheckpointEntry      *entry = want[i].data;
-        const SafeTensor *t = safetensors_find(&file, want[i].name);
-        Shape             shape = shape_of(want[i].shape, want[i].rank);
+        const CheckpointEntry *entry = want[i].data;
+        const SafeTensor      *t = safetensors_find(&file, want[i].name);
+        Shape                  shape = shape_of(want[i].shape, want[i].rank);
         if (!t)
             return fail(E_FORMAT, "%s lacks %s: it belongs to another recipe", path, want[i].name);
         if (!tensor_fits(t, shape))
             return tensor_misfit(path, t, shape);
         if (t->type != want[i].type)
-            return fail(E_FORMAT, "%s: %s holds %s, not %s", path, t->name,
-                        safe_type_name(t->type), safe_type_name(want[i].type));
+            return fail(E_FORMAT, "%s: %s holds %s, not %s", path, t->name, safe_type_name(t->type),
+                        safe_type_name(want[i].type));
         if (entry->param >= 0)
             TRY(session_put_param(session, entry->param, entry->value, t->data));
         else
@@ -432,19 +584,28 @@ static Err checkpoint_put(Pool *pool, Session *session, const char *folder, int6
     return OK;
 }
 
-Err checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t step, RunState *state)
+/* One sentence for both users of an older checkpoint. */
+static const char *older_text(Pool *pool, const char *why, int64_t step)
 {
-    RunState older = *state;
+    return pool_print(pool, "%s; step %lld is whole and is used instead", why, (long long)step);
+}
+
+Err checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t step, RunState *state,
+                    const char **note)
+{
+    RunState before = *state;
     Err      err = checkpoint_put(pool, session, folder, step, state);
+    *note = NULL;
     if (!err)
         return OK;
     const char *why = pool_text(pool, err_text());
-    while (!checkpoint_before(pool, folder, step, &step) && step >= 0)
-        if (!checkpoint_put(pool, session, folder, step, &older))
-            return fail(err,
-                        "%s; step %lld is whole: to continue from there, remove the newer .json "
-                        "files from %s",
-                        why, (long long)step, folder);
+    while (!checkpoint_before(pool, folder, step, &step) && step >= 0) {
+        *state = before;
+        if (checkpoint_put(pool, session, folder, step, state))
+            continue;
+        *note = older_text(pool, why, step);
+        return OK;
+    }
     return fail(err, "%s", why);
 }
 
@@ -455,23 +616,48 @@ static Err checkpoint_put_weights(Pool *pool, Session *session, const char *fold
 {
     RunState state = { 0 };
     char     path[FILE_PATH_MAX];
+    int64_t  tensors;
     checkpoint_path(path, sizeof path, folder, step, ".json");
-    TRY(state_read(pool, path, step, &state));
+    TRY(state_read(pool, path, step, &state, &tensors));
     checkpoint_path(path, sizeof path, folder, step, ".safetensors");
     TRY(checkpoint_intact(pool, path));
     return weights_load_run(pool, session, path, raw, averaged);
 }
 
-Err checkpoint_weights(Pool *pool, Session *session, const char *folder, int64_t step, bool raw,
-                       bool *averaged)
+Err checkpoint_weights(Pool *pool, Session *session, const char *folder, int64_t *step,
+                       const CheckpointWish *wish, bool *averaged, const char **note)
 {
-    Err err = checkpoint_put_weights(pool, session, folder, step, raw, averaged);
+    int64_t asked = *step;
+    Err     err = checkpoint_put_weights(pool, session, folder, asked, wish->raw, averaged);
+    *note = NULL;
     if (!err)
         return OK;
     const char *why = pool_text(pool, err_text());
-    while (!checkpoint_before(pool, folder, step, &step) && step >= 0)
-        if (!checkpoint_put_weights(pool, session, folder, step, raw, averaged))
-            return fail(err, "%s; step %lld is whole: use --checkpoint %lld", why,
-                        (long long)step, (long long)step);
+    while (!checkpoint_before(pool, folder, asked, &asked) && asked >= 0) {
+        if (checkpoint_put_weights(pool, session, folder, asked, wish->raw, averaged))
+            continue;
+        if (wish->only)
+            return fail(err, "%s; step %lld is whole: use --checkpoint %lld", why, (long long)asked,
+                        (long long)asked);
+        *step = asked;
+        *note = older_text(pool, why, asked);
+        return OK;
+    }
     return fail(err, "%s", why);
+}
+
+Err checkpoint_file(Pool *pool, const char *folder, int64_t *step, const char **path)
+{
+    RunState state = { 0 };
+    char     name[FILE_PATH_MAX];
+    if (*step < 0)
+        TRY(checkpoint_newest(pool, folder, step));
+    checkpoint_path(name, sizeof name, folder, *step, ".json");
+    if (!file_exists(name))
+        return fail(E_IO, "%s holds no whole checkpoint of step %lld", folder, (long long)*step);
+    int64_t tensors;
+    TRY(state_read(pool, name, *step, &state, &tensors));
+    checkpoint_path(name, sizeof name, folder, *step, ".safetensors");
+    *path = pool_text(pool, name);
+    return checkpoint_intact(pool, name);
 }

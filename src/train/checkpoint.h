@@ -13,40 +13,54 @@
  * it first. */
 typedef enum Due {
     DUE_NOTHING,
-    DUE_VALIDATE,    /* validation, then the schedule, the log and samples */
-    DUE_SAMPLE       /* samples only */
+    DUE_VALIDATE, /* validation, then the schedule, the log and samples */
+    DUE_SAMPLE    /* samples only */
 } Due;
 
-typedef struct RunState {        /* what a run needs besides its tensors */
-    int64_t step;                /* steps done */
-    Due     due;                 /* for the last step */
-    double  loss, ms; /* of the last step, for its log entry; kept while something is due */
-    int64_t drawn;               /* samples drawn from the data */
-    int64_t samples;             /* number of samples in the data; 0: not known */
+typedef struct RunState { /* what a run needs besides its tensors */
+    int64_t step;         /* steps done */
+    Due     due;          /* for the last step */
+    double  loss, ms;     /* of the last step, for its log entry; kept while something is due */
+    int64_t drawn;        /* samples drawn from the data */
+    int64_t samples;      /* number of samples in the data; 0: not known */
     int64_t seed;
-    Plateau plateau;             /* if the schedule is one */
+    Plateau plateau; /* if the schedule is one */
 } RunState;
 
-/* Header and buffers are allocated in advance; saving allocates only for listing the folder. */
+/* Header and buffers are allocated in advance; saving allocates nothing. */
 typedef struct Saver Saver;
 
-Err  saver_new(Pool *pool, Session *session, const char *folder, int64_t keep, Saver **saver);
-Err  saver_save(Saver *saver, const RunState *state);
+/* Also removes what a killed run left: temporaries, and weights without their JSON. */
+Err saver_new(Pool *pool, Session *session, const char *folder, int64_t keep, Saver **saver);
+/* After a failure the checkpoints before it are as they were, and it can be called again. That an
+ * old checkpoint cannot be removed is no failure: saver_note says it (NULL: nothing to say). */
+Err saver_save(Saver *saver, const RunState *state);
+const char *saver_note(const Saver *saver);
+/* Is all saved state besides parameters finite, such as statistics and carried states? */
+bool        saver_finite(Saver *saver);
 
 /* The newest complete checkpoint of a run; E_IO if there is none. */
-Err  checkpoint_newest(Pool *pool, const char *folder, int64_t *step);
-/* Every tensor must be there and fit. If not, the message names the newest older checkpoint that
- * can be used instead, and how. */
-Err checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t step,
-                    RunState *state);
+Err checkpoint_newest(Pool *pool, const char *folder, int64_t *step);
+/* Every tensor must be there and fit. If the checkpoint is damaged, the newest older one that is
+ * whole is loaded, and *note says so; NULL: it was not needed. */
+Err checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t step, RunState *state,
+                    const char **note);
 
 /* Checks that a weights file still has the bytes that were saved, by the checksum in the JSON
  * beside it. Passes if there is no JSON or no checksum. */
 Err checkpoint_intact(Pool *pool, const char *weights);
 
-/* For sampling: the averaged weights if the run has them, unless raw. Statistics are loaded as
- * saved. */
-Err checkpoint_weights(Pool *pool, Session *session, const char *folder, int64_t step, bool raw,
-                       bool *averaged);
+/* The weights file of a complete checkpoint, intact; step -1: the newest. Sets *step. */
+Err checkpoint_file(Pool *pool, const char *folder, int64_t *step, const char **path);
+
+typedef struct CheckpointWish {
+    bool raw;  /* the weights themselves, not their average */
+    bool only; /* this step; if it is damaged, the message names an older one that is whole */
+} CheckpointWish;
+
+/* For sampling: the averaged weights if the run has them. Statistics are loaded as saved. *step and
+ * *note as in checkpoint_load. */
+Err checkpoint_weights(Pool *pool, Session *session, const char *folder, int64_t *step,
+                       const CheckpointWish *wish, bool *averaged, const char **note);
 
 #endif

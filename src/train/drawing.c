@@ -13,14 +13,17 @@
 #include <unistd.h>
 
 struct Drawing {
-    Pool          *pool;         /* for the report's texts */
+    Pool          *pool; /* for the report's texts */
     Session       *session;
     const Recipe  *recipe;
     DrawingOptions options;
-    Feeds          feeds[3];     /* of drawing_phases */
-    float        **wide;         /* per graph output: buffer for its conversion to fp32 */
-    double         shown;        /* time of the last progress message */
-    Pool          *work;         /* of drawing_again: reset, never freed */
+    Feeds          feeds[3]; /* of drawing_phases */
+    float        **wide;     /* per graph output: buffer for its conversion to fp32 */
+    double         shown;    /* time of the last progress message */
+    Pool          *work;     /* of drawing_again: reset, never freed */
+
+    const volatile sig_atomic_t *stop; /* NULL: nothing stops it */
+    bool                         stopped;
 };
 
 enum { BEGIN, STEP, END };
@@ -34,9 +37,13 @@ static bool drawing_has(Phase phase)
 
 static Err drawing_run(Sampler *s, Phase phase)
 {
-    Session *session = ((Drawing *)s->own)->session;
+    Drawing *d = s->own;
+    Session *session = d->session;
     if (s->dry)
         return OK;
+    d->stopped = d->stop && *d->stop;
+    if (d->stopped)
+        return fail(E_IO, "sampling was stopped by a signal");
     TRY(session_run(session, phase));
     /* device errors are reported here, not by a later read */
     return device_wait(session_engine(session)->device);
@@ -48,7 +55,7 @@ static void *drawing_feed(Sampler *s, const char *name)
     FeedBuffer *feed = NULL;
     for (int i = 0; i < 3 && !feed; i++)
         feed = feeds_find(&d->feeds[i], name);
-    REQUIRE(feed);                           /* the sampling graph must have it */
+    REQUIRE(feed); /* the sampling graph must have it */
     return feed->bytes;
 }
 
@@ -60,11 +67,11 @@ static const float *drawing_output(Sampler *s, const char *name)
     while (i < graph->n_outputs &&
            (!drawing_has(graph->outputs[i].phase) || strcmp(graph->outputs[i].name, name)))
         i++;
-    REQUIRE(i < graph->n_outputs);           /* the sampling graph must have it */
+    REQUIRE(i < graph->n_outputs); /* the sampling graph must have it */
     if (s->dry)
         return d->wide[i];
     const Value *value = value_at(graph, graph->outputs[i].value);
-    const void  *data = session_output_at(d->session, i);    /* other phases may use the name too */
+    const void  *data = session_output_at(d->session, i); /* other phases may use the name too */
     if (value->type == F32 || !data)
         return data;
     convert_rows(F32, d->wide[i], value->type, data, (size_t)shape_count(value->shape));
@@ -125,9 +132,9 @@ static void drawing_progress(Sampler *s, int64_t done, int64_t of)
 static Err drawing_prompt(const char *prompt)
 {
     size_t n = strlen(prompt), good = json_utf8_bytes(prompt, n);
-    return good == n ? OK
-                     : fail(E_USAGE, "--prompt is no text in UTF-8 (byte %zu); give it in UTF-8",
-                            good);
+    return good == n
+               ? OK
+               : fail(E_USAGE, "--prompt is no text in UTF-8 (byte %zu); give it in UTF-8", good);
 }
 
 /* Opens the inputs of the first phase: the recipe's data or --input. A prompt replaces texts. */
@@ -137,6 +144,7 @@ static Err drawing_inputs(Pool *pool, Drawing *d)
     Feeds                *feeds = &d->feeds[BEGIN];
     if (o->prompt)
         TRY(drawing_prompt(o->prompt));
+    feeds->limit = o->loader_bytes;
     TRY(feeds_open(pool, feeds, d->recipe, o->input, o->prompt ? "text" : NULL));
     if (o->prompt && !feeds_find(feeds, "text"))
         return fail(E_USAGE, "--prompt: %s takes no text", d->recipe->model->name);
@@ -181,9 +189,8 @@ static Err drawing_about(Drawing *d, SampleReport *report)
         char    buffer[256];
         int64_t id = d->options.input ? i % feeds->source->n_samples
                                       : source_order(feeds->source, feeds->seed, i);
-        report->about[i] = pool_text(d->pool,
-                                     feeds->source->about(feeds->source, id, buffer,
-                                                          sizeof buffer));
+        report->about[i] = pool_text(
+            d->pool, feeds->source->about(feeds->source, id, buffer, sizeof buffer));
     }
     return OK;
 }
@@ -195,9 +202,9 @@ static Err drawing_write(Pool *pool, const Drawing *d, const char *folder,
         TRY(folder_make(folder));
     for (int32_t i = 0; i < d->feeds[BEGIN].n_served; i++) {
         const FeedBuffer *feed = &d->feeds[BEGIN].list[d->feeds[BEGIN].served[i]];
-        const char *path = folder ? pool_print(pool, "%s/input-%s%s", folder, feed->name,
-                                               image_ending)
-                                  : NULL;
+        const char       *path = folder
+                                     ? pool_print(pool, "%s/input-%s%s", folder, feed->name, image_ending)
+                                     : NULL;
         bool              written = false;
         if (feed->type == F32)
             TRY(results_sheet(pool, path, feed->bytes, feed->shape, &written));
@@ -213,19 +220,19 @@ static Err drawing_once(Pool *pool, Drawing *d, const char *folder, SampleReport
     const Recipe *recipe = d->recipe;
     Feeds        *feeds = &d->feeds[BEGIN];
     SampleResult  result;
-    Sampler s = { .pool = pool,
-                  .n = d->options.n,
-                  .config = &recipe->sampler,
-                  .prompt = d->options.prompt,
-                  .own = d,
-                  .dry = !folder,
-                  .run = drawing_run,
-                  .feed = drawing_feed,
-                  .output = drawing_output,
-                  .weight = drawing_weight,
-                  .normal = drawing_normal,
-                  .uniform = drawing_uniform,
-                  .progress = drawing_progress };
+    Sampler       s = { .pool = pool,
+                        .n = d->options.n,
+                        .config = &recipe->sampler,
+                        .prompt = d->options.prompt,
+                        .own = d,
+                        .dry = !folder,
+                        .run = drawing_run,
+                        .feed = drawing_feed,
+                        .output = drawing_output,
+                        .weight = drawing_weight,
+                        .normal = drawing_normal,
+                        .uniform = drawing_uniform,
+                        .progress = drawing_progress };
     if (feeds->source)
         TRY(d->options.input ? feeds_fill_in_order(feeds, 0) : feeds_fill(feeds, 0, 0));
     double start = clock_now();
@@ -247,6 +254,9 @@ Err drawing_again(Drawing *d, const char *folder)
     pool_reset(d->work);
     return err;
 }
+
+void drawing_stop_by(Drawing *d, const volatile sig_atomic_t *stop) { d->stop = stop; }
+bool drawing_stopped(const Drawing *d) { return d->stopped; }
 
 Err drawing_prepare(Drawing *d)
 {

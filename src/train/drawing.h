@@ -8,11 +8,14 @@
 
 #include "train/sample.h"
 
+#include <signal.h>
+
 typedef struct DrawingOptions {
-    const char *input;           /* file or folder used instead of the recipe's data; or NULL */
-    const char *prompt;          /* or NULL */
+    const char *input;  /* file or folder used instead of the recipe's data; or NULL */
+    const char *prompt; /* or NULL */
     int64_t     n, seed;
-    bool        averaged;        /* uses the averaged weights (EMA), if the graph has them */
+    int64_t     loader_bytes; /* limit of the memory that loads data; 0: none */
+    bool        averaged;     /* uses the averaged weights (EMA), if the graph has them */
     bool        quiet;
 } DrawingOptions;
 
@@ -22,13 +25,16 @@ extern const Phase drawing_phases[3];
 
 Err drawing_new(Pool *pool, Session *session, const Recipe *recipe, const DrawingOptions *options,
                 Drawing **drawing);
-int64_t drawing_bytes(const Drawing *drawing);       /* of its buffers on the host */
+int64_t drawing_bytes(const Drawing *drawing); /* of its buffers on the host */
 
 /* Draws once and writes the results to the folder. */
 Err drawing_draw(Drawing *drawing, const char *folder, SampleReport *report);
 
 /* For drawing repeatedly: drawing_prepare allocates all memory, drawing_again allocates none. */
-Err drawing_prepare(Drawing *drawing);
-Err drawing_again(Drawing *drawing, const char *folder);
+Err  drawing_prepare(Drawing *drawing);
+Err  drawing_again(Drawing *drawing, const char *folder);
+/* Drawing is cut short, with an error, once *stop is not 0; drawing_stopped then says so. */
+void drawing_stop_by(Drawing *drawing, const volatile sig_atomic_t *stop);
+bool drawing_stopped(const Drawing *drawing);
 
 #endif

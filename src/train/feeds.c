@@ -1,11 +1,14 @@
 /* feeds.c -- fills input buffers from a data source or a given file. */
 #include "train/feeds_int.h"
 
+#include "base/file.h"
+#include "base/text.h"
 #include "ops/elementwise/basic.h"
 #include "ops/ops.h"
 
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Inputs computed here: the number of targets that count in all micro-batches of a step, and the
  * number of elements set in `mask` over the whole micro-batch before its split. */
@@ -13,6 +16,8 @@ static const char DENOMINATOR[] = "denominator";
 static const char MASK_COUNT[] = "mask_count";
 /* 0 where a row starts without a carried state; the data sets it at the start of a file. */
 static const char CARRY[] = "carry";
+
+enum { FEEDS_MAX = 64 };
 
 size_t feed_bytes(const FeedBuffer *feed)
 {
@@ -30,7 +35,9 @@ Err feeds_new(Pool *pool, Session *session, Phase phase, Feeds *feeds)
         FeedBuffer feed = { .name = ATTR(node, FeedAttr)->name,
                             .type = out_type(node, 0),
                             .shape = out_shape(node, 0),
-                            .bytes = pool_alloc(pool, (size_t)out_bytes(node, 0), 1) };
+                            .bytes = pool_alloc(pool, (size_t)out_bytes(node, 0), 1),
+                            .below = ATTR(node, FeedAttr)->below,
+                            .whole = ATTR(node, FeedAttr)->whole };
         feeds->bytes += (int64_t)out_bytes(node, 0);
         TRY(session_feed_phase(session, phase, feed.name, feed.bytes));
         VEC_ADD(pool, feeds->list, feeds->n, feeds->cap, feed);
@@ -46,10 +53,21 @@ FeedBuffer *feeds_find(Feeds *feeds, const char *name)
     return NULL;
 }
 
+static void given_close(void *fd) { close((int)(intptr_t)fd); }
+
+/* Only the head is mapped, and only here: rows are read as they are needed, so that a file that is
+ * cut short in mid-run is an error and not a signal. */
 Err feeds_from_file(Pool *pool, Feeds *feeds, const char *path, int64_t *n_rows)
 {
+    Pool    *work = pool_new(pool, "given");
+    MapFile  map;
     SafeFile file;
-    TRY(safetensors_read(pool, path, &file));
+    size_t   n;
+    TRY(file_open_plain(path, &feeds->given_fd, &n));
+    pool_at_free(pool, given_close, (void *)(intptr_t)feeds->given_fd);
+    feeds->given_path = pool_text(pool, path);
+    TRY(file_map(work, path, &map));
+    TRY(safetensors_parse(work, map.path, map.bytes, map.n, &file));
     *n_rows = INT64_MAX;
     for (int32_t i = 0; i < feeds->n; i++) {
         FeedBuffer       *feed = &feeds->list[i];
@@ -64,10 +82,13 @@ Err feeds_from_file(Pool *pool, Feeds *feeds, const char *path, int64_t *n_rows)
         if (!same)
             return fail(E_USAGE, "%s: input '%s' must be %s of shape (micro-batches,) + %s", path,
                         feed->name, safe_type_name(want), shape_text(feed->shape));
-        feed->given = t;
+        feed->given = true;
+        feed->given_rows = t->shape[0];
+        feed->given_at = t->n_bytes ? (size_t)((const unsigned char *)t->data - map.bytes) : 0;
         if (t->shape[0] < *n_rows)
             *n_rows = t->shape[0];
     }
+    pool_free(work);
     return OK;
 }
 
@@ -82,7 +103,7 @@ static bool model_chose(const Recipe *recipe, const char *key, const char *word)
     return false;
 }
 
-static int64_t feeds_rows(const Feeds *feeds)        /* samples of a micro-batch, after the split */
+static int64_t feeds_rows(const Feeds *feeds) /* samples of a micro-batch, after the split */
 {
     return feeds->n_served ? feeds->list[feeds->served[0]].shape.dim[0] : 0;
 }
@@ -95,26 +116,37 @@ static Err held_from(const Recipe *recipe, const DataSource *source, int64_t *fr
 {
     const DataConfig *data = &recipe->data;
     bool              unsaid = data->holdout <= 0;
-    double share = !unsaid                                                       ? data->holdout
-                   : data->path && !data->holdout_path && recipe->validate.every ? 0.05
-                                                                                 : 0;
+    double            share = !unsaid ? data->holdout
+                              : data->path && !data->holdout_path && recipe->validate.every ? 0.05
+                                                                                            : 0;
     int64_t           n = source->n_samples, held = llround(share * (double)n);
     *from = n;
     if (share <= 0 || (unsaid && n == 1))
         return OK;
     held = held < 1 ? 1 : held;
     if (held >= n)
-        return fail(E_USAGE, "data.holdout: %g of %lld samples leaves none to train on; use a "
-                    "smaller share", share, (long long)n);
+        return fail(E_USAGE,
+                    "data.holdout: %g of %lld samples leaves none to train on; use a "
+                    "smaller share",
+                    share, (long long)n);
     *from = n - held;
     if (!source->group)
         return OK;
     int64_t start = source->group(source, *from);
-    if (start == 0)  /* the first file stays in training, if there is a second */
-        for (start = *from; start < n && source->group(source, start) == 0; start++) { }
+    if (start == 0) /* the first file stays in training, if there is a second */
+        for (start = *from; start < n && source->group(source, start) == 0; start++) {
+        }
     /* a whole file of more than twice the share is divided instead */
     *from = start < n && n - start <= 2 * held ? start : *from;
     return OK;
+}
+
+static Err feeds_load_whole(Feeds *feeds)
+{
+    void *to[FEEDS_MAX] = { 0 };
+    for (int32_t i = feeds->n_served; i < feeds->n_served + feeds->n_whole; i++)
+        to[i] = feeds->list[feeds->served[i]].bytes;
+    return feeds->source->load_whole(feeds->source, to);
 }
 
 /* Opens the data for the inputs in `wanted`. held: the held-out samples. */
@@ -125,22 +157,37 @@ static Err feeds_source(Pool *pool, Feeds *feeds, const Recipe *recipe, const ch
     bool              apart = held && data->holdout_path;
     int64_t           rows = feeds_rows(feeds) * feeds->share, from;
     DataSource       *source;
-    DataSpec spec = {
-        .kind = data->kind, .path = input ? input : apart ? data->holdout_path : data->path,
-        .samples = data->samples,
-        .seed = feeds->seed, .feeds = wanted, .n_feeds = feeds->n_served, .as_input = input != NULL,
-        .range_low = data->range_low, .range_high = data->range_high, .keep_rest = data->keep_rest,
-        .levels = (int64_t)1 << recipe_number(recipe, "bits", 8),
-        .channels = recipe_number(recipe, "channels", 1),
-        .rate = recipe_number(recipe, "rate", 0),
-        .mu_law = model_chose(recipe, "encoding", "mu_law"),
+    DataSpec          spec = {
+                 .kind = data->kind,
+                 .path = input   ? input
+                         : apart ? data->holdout_path
+                                 : data->path,
+                 .samples = data->samples,
+                 .seed = feeds->seed,
+                 .feeds = wanted,
+                 .n_feeds = feeds->n_served + feeds->n_whole,
+                 .by_name = feeds->named,
+                 .as_input = input != NULL,
+                 .range_low = data->range_low,
+                 .range_high = data->range_high,
+                 .keep_rest = data->keep_rest,
+                 .levels = (int64_t)1 << recipe_number(recipe, "bits", 8),
+                 .channels = recipe_number(recipe, "channels", 1),
+                 .rate = recipe_number(recipe, "rate", 0),
+                 .mu_law = model_chose(recipe, "encoding", "mu_law"),
+                 .memory = feeds->limit ? feeds->limit - feeds->bytes : 0,
     };
+    if (feeds->limit && spec.memory <= 0)
+        return fail(E_BUDGET,
+                    "the buffers of one micro-batch take %s on the host, and --loader-memory is "
+                    "%s; allow more",
+                    bytes_text(feeds->bytes), bytes_text(feeds->limit));
     /* generated: none need be taken from training */
     bool more = held && !spec.path && data->holdout <= 0;
     if (more)
         spec.samples += rows;
     TRY(data_open(pool, &spec, &source));
-    if (feeds_find(feeds, DENOMINATOR) && !source->counted)
+    if (!feeds->named && feeds_find(feeds, DENOMINATOR) && !source->counted)
         return fail(E_USAGE,
                     "data kind '%s' cannot count the targets of a step; set accumulate to 1",
                     source->name);
@@ -159,6 +206,35 @@ static Err feeds_source(Pool *pool, Feeds *feeds, const Recipe *recipe, const ch
     feeds->work = (Work){ .at = pool_alloc(pool, source->work_bytes + 64, 1),
                           .n = source->work_bytes + 64 };
     feeds->bytes += (int64_t)feeds->work.n;
+    return feeds->n_whole ? feeds_load_whole(feeds) : OK;
+}
+
+static bool feed_computed(const Feeds *feeds, const FeedBuffer *feed)
+{
+    return !feeds->named && (!strcmp(feed->name, DENOMINATOR) || !strcmp(feed->name, MASK_COUNT));
+}
+
+/* Asks for input i of the list. */
+static Err feeds_want(Pool *pool, Feeds *feeds, int32_t i, DataFeed *wanted)
+{
+    FeedBuffer *feed = &feeds->list[i];
+    int32_t     at = feeds->n_served + feeds->n_whole;
+    wanted[at] = (DataFeed){ feed->name, feed->type,
+                             feed->whole ? feed->shape : shape_drop(feed->shape, 0), feed->below,
+                             feed->whole };
+    feeds->served[at] = i;
+    if (feed->whole) {
+        feeds->n_whole++;
+        return OK;
+    }
+    feeds->n_served++;
+    if (feed->shape.dim[0] != feeds_rows(feeds))
+        return fail(E_USAGE, "input '%s' %s must have one row for each of %lld samples", feed->name,
+                    shape_text(feed->shape), (long long)feeds_rows(feeds));
+    if (feeds->split > 1) {
+        feed->bytes = pool_alloc(pool, (size_t)feeds->split * feed_bytes(feed), 1);
+        feeds->bytes += (feeds->split - 1) * (int64_t)feed_bytes(feed);
+    }
     return OK;
 }
 
@@ -168,24 +244,20 @@ static Err feeds_serve(Pool *pool, Feeds *feeds, const Recipe *recipe, const cha
     DataFeed *wanted = NEWN(pool, DataFeed, feeds->n + 1);
     feeds->served = NEWN(pool, int32_t, feeds->n + 1);
     feeds->seed = (uint64_t)recipe->seed;
-    for (int32_t i = 0; i < feeds->n; i++) {
-        FeedBuffer *feed = &feeds->list[i];
-        if (!strcmp(feed->name, DENOMINATOR) || !strcmp(feed->name, MASK_COUNT) ||
-            (except && !strcmp(feed->name, except)))
-            continue;
-        wanted[feeds->n_served] = (DataFeed){ feed->name, feed->type, shape_drop(feed->shape, 0) };
-        feeds->served[feeds->n_served++] = i;
-        if (feed->shape.dim[0] != feeds_rows(feeds))
-            return fail(E_USAGE, "input '%s' %s must have one row for each of %lld samples",
-                        feed->name,
-                        shape_text(feed->shape), (long long)feeds_rows(feeds));
-        if (feeds->split > 1) {
-            feed->bytes = pool_alloc(pool, (size_t)feeds->split * feed_bytes(feed), 1);
-            feeds->bytes += (feeds->split - 1) * (int64_t)feed_bytes(feed);
+    feeds->named = recipe->model->named_inputs;
+    if (feeds->n > FEEDS_MAX)
+        return fail(E_USAGE, "the model has %d inputs; at most %d are supported", feeds->n,
+                    FEEDS_MAX);
+    for (int whole = 0; whole < 2; whole++)
+        for (int32_t i = 0; i < feeds->n; i++) {
+            const FeedBuffer *feed = &feeds->list[i];
+            if (feed->whole == (whole != 0) && !feed_computed(feeds, feed) &&
+                !(except && !strcmp(feed->name, except)))
+                TRY(feeds_want(pool, feeds, i, wanted));
         }
-    }
-    feeds->follow = !input && feeds_find(feeds, CARRY);
-    return feeds->n_served ? feeds_source(pool, feeds, recipe, input, held, wanted) : OK;
+    feeds->follow = !input && !feeds->named && feeds_find(feeds, CARRY);
+    return feeds->n_served + feeds->n_whole ? feeds_source(pool, feeds, recipe, input, held, wanted)
+                                            : OK;
 }
 
 Err feeds_open(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input,
@@ -207,7 +279,7 @@ Err feeds_open_held(Pool *pool, Feeds *feeds, const Recipe *recipe)
 /* The number of the sample at a position of the run. */
 static int64_t feeds_sample(const Feeds *feeds, int64_t place)
 {
-    if (feeds->follow) {  /* each row reads all of the data, from its own starting point */
+    if (feeds->follow) { /* each row reads all of the data, from its own starting point */
         int64_t rows = feeds_rows(feeds), n = feeds->source->n_samples;
         return (place % rows * n / rows + place / rows) % n;
     }
@@ -216,18 +288,14 @@ static int64_t feeds_sample(const Feeds *feeds, int64_t place)
     return feeds->first + place % (feeds->source->n_samples - feeds->first);
 }
 
-int64_t feeds_rows_loaded(const Feeds *feeds)
-{
-    return feeds->split * feeds_rows(feeds);
-}
+int64_t feeds_rows_loaded(const Feeds *feeds) { return feeds->split * feeds_rows(feeds); }
 
-Err feeds_load_row(const Feeds *feeds, void *const *into, int64_t drawn, int64_t row,
-                   bool in_order, Work work)
+Err feeds_load_row(const Feeds *feeds, void *const *into, int64_t drawn, int64_t row, bool in_order,
+                   Work work)
 {
     const DataSource *source = feeds->source;
     int64_t id = in_order ? (drawn + row) % source->n_samples : feeds_sample(feeds, drawn + row);
-    void             *to[32];
-    REQUIRE(feeds->n_served <= 32);
+    void   *to[FEEDS_MAX] = { 0 };
     for (int32_t i = 0; i < feeds->n_served; i++) {
         const FeedBuffer *feed = &feeds->list[feeds->served[i]];
         to[i] = (char *)(into ? into[i] : feed->bytes) +
@@ -237,7 +305,7 @@ Err feeds_load_row(const Feeds *feeds, void *const *into, int64_t drawn, int64_t
     for (int32_t i = 0; feeds->follow && drawn + row < feeds_rows(feeds) && i < feeds->n_served;
          i++)
         if (!strcmp(feeds->list[feeds->served[i]].name, CARRY))
-            *(float *)to[i] = 0;             /* first micro-batch of the run: nothing to carry */
+            *(float *)to[i] = 0; /* first micro-batch of the run: nothing to carry */
     return OK;
 }
 
@@ -253,7 +321,7 @@ Err feeds_load(const Feeds *feeds, int64_t drawn, bool in_order)
 
 static void feeds_count(Feeds *feeds, int64_t micro_batch, int64_t drawn)
 {
-    FeedBuffer *feed = feeds_find(feeds, DENOMINATOR);
+    FeedBuffer *feed = feeds->named ? NULL : feeds_find(feeds, DENOMINATOR);
     int64_t rows = feeds_rows(feeds), first = drawn - micro_batch % feeds->share * rows, count = 0;
     for (int64_t i = 0; feed && i < feeds->share * rows; i++)
         count += feeds->source->counted(feeds->source, feeds_sample(feeds, first + i));
@@ -265,9 +333,9 @@ static void feeds_count_mask(Feeds *feeds)
 {
     FeedBuffer *feed = feeds_find(feeds, MASK_COUNT), *mask = feeds_find(feeds, "mask");
     int64_t     count = 0;
-    if (!feed)
+    if (!feed || feeds->named)
         return;
-    REQUIRE(mask && mask->type == U8);       /* a model with this feed has the mask */
+    REQUIRE(mask && mask->type == U8); /* a model with this feed has the mask */
     for (size_t i = 0; i < (size_t)feeds->split * feed_bytes(mask); i++)
         count += ((const uint8_t *)mask->bytes)[i] != 0;
     *(float *)feed->bytes = (float)(count > 1 ? count : 1);
@@ -291,10 +359,11 @@ Err feeds_fill(Feeds *feeds, int64_t micro_batch, int64_t drawn)
         size_t      bytes = feed_bytes(feed);
         if (!feed->given)
             continue;
-        REQUIRE(micro_batch < feed->given->shape[0]);    /* the caller knows the file's n_rows */
-        memcpy(feed->bytes, (const char *)feed->given->data + (size_t)micro_batch * bytes, bytes);
+        REQUIRE(micro_batch < feed->given_rows); /* the caller knows the file's n_rows */
+        TRY(file_read_at(feeds->given_fd, feeds->given_path,
+                         feed->given_at + (size_t)micro_batch * bytes, feed->bytes, bytes));
     }
-    if (!feeds->source)
+    if (!feeds->source || !feeds->n_served)
         return OK;
     feeds_count(feeds, micro_batch, drawn);
     int64_t slice = micro_batch % feeds->split;

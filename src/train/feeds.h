@@ -20,30 +20,39 @@ typedef struct FeedBuffer {
     Type        type;
     Shape       shape;
     void       *bytes;
-    const SafeTensor *given;     /* (micro-batches, ...) of a given file, or NULL */
+    bool        given; /* (micro-batches, ...) of the given file */
+    int64_t     given_rows;
+    size_t      given_at; /* offset in the file */
+    int32_t     below;    /* see FeedAttr */
+    bool        whole;
 } FeedBuffer;
 
 typedef struct Prefetcher Prefetcher;
 
 typedef struct Feeds {
     Session          *session;
-    Phase             phase;     /* whose inputs they are */
+    Phase             phase; /* whose inputs they are */
     FeedBuffer       *list;
     int32_t           n, cap;
-    int64_t           bytes;     /* of all buffers and of the loaders' work memory */
-    const DataSource *source;    /* of the inputs in `served`; NULL: none */
+    int64_t           bytes;    /* of all buffers and of the loaders' work memory */
+    int               given_fd; /* of the given file, if a feed is given */
+    const char       *given_path;
+    const DataSource *source; /* of the inputs in `served`; NULL: none */
     uint64_t          seed;
-    int64_t           held;      /* samples of the source held out of training */
-    int64_t           first;     /* number of the first held-out sample, read in order and
+    int64_t           held;   /* samples of the source held out of training */
+    int64_t           first;  /* number of the first held-out sample, read in order and
                                   * repeatedly; -1: samples in random order */
-    bool              follow;    /* row r of each micro-batch continues row r of the one before
+    bool              follow; /* row r of each micro-batch continues row r of the one before
                                   * (feed `carry`) */
-    int32_t          *served;    /* indices into list, in the order of the source's spec */
+    int32_t          *served; /* indices into list, in the order of the source's spec */
     int32_t           n_served;
-    int64_t           share;     /* micro-batches of a step */
-    int64_t           split;     /* micro-batches loaded together */
+    int32_t           n_whole; /* loaded once; after the others in `served` */
+    bool              named;   /* inputs have their user's names; none is computed here */
+    int64_t           share;   /* micro-batches of a step */
+    int64_t           split;   /* micro-batches loaded together */
     Work              work;
-    int64_t           loaders;   /* prefetching threads; 0: as many as the device leaves free */
+    int64_t           limit; /* of `bytes`; more is refused, and fewer loaders prefetch. 0: none */
+    int64_t           loaders; /* prefetching threads; 0: as many as the device leaves free */
     Prefetcher       *prefetcher;
 } Feeds;
 
@@ -62,9 +71,9 @@ Err feeds_prefetch(Pool *pool, Feeds *feeds);
 
 /* Fills the buffers with micro-batch number micro_batch of the run, whose first sample is at
  * position `drawn`. */
-Err feeds_fill(Feeds *feeds, int64_t micro_batch, int64_t drawn);
+Err         feeds_fill(Feeds *feeds, int64_t micro_batch, int64_t drawn);
 /* The same for sampling: row i is sample first + i in the order of the files. */
-Err feeds_fill_in_order(Feeds *feeds, int64_t first);
-FeedBuffer *feeds_find(Feeds *feeds, const char *name);      /* NULL if there is none */
+Err         feeds_fill_in_order(Feeds *feeds, int64_t first);
+FeedBuffer *feeds_find(Feeds *feeds, const char *name); /* NULL if there is none */
 
 #endif

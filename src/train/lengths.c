@@ -43,9 +43,9 @@ static Err length_in(const char *path, const SafeFile *file, const char *name, i
     Pool       *pool = pool_new(NULL, "length");
     const char *text = NULL;
     char       *end = NULL;
-    Err err = file->metadata
-                  ? json_maybe_text(file->metadata, pool_print(pool, "length/%s", name), &text)
-                  : OK;
+    Err         err = file->metadata
+                          ? json_maybe_text(file->metadata, pool_print(pool, "length/%s", name), &text)
+                          : OK;
     pool_free(pool);
     TRY(err);
     *length = text ? strtoll(text, &end, 10) : otherwise;
@@ -89,7 +89,7 @@ Err lengths_same(const char *path, const SafeFile *file, const Graph *graph)
 Err tensor_f32(Pool *pool, const char *path, const SafeTensor *t, float **out)
 {
     static const Type map[SAFE_COUNT] = { [SAFE_F32] = F32, [SAFE_BF16] = BF16, [SAFE_F16] = F16 };
-    int64_t n = 1;
+    int64_t           n = 1;
     for (int i = 0; i < t->rank; i++)
         n *= t->shape[i];
     float *data = NEWN(pool, float, n > 0 ? n : 1);

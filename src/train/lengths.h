@@ -13,11 +13,11 @@
 /* Metadata for safetensors_header: the given pairs, then one for each such parameter. */
 const char *const *lengths_metadata(Pool *pool, const Graph *graph, const char *const *pairs);
 /* E_USAGE if a parameter of the file has another length than the model's. */
-Err lengths_same(const char *path, const SafeFile *file, const Graph *graph);
+Err                lengths_same(const char *path, const SafeFile *file, const Graph *graph);
 /* The largest length in the file's metadata, which is that of a whole sample; 0: there is none. */
-Err lengths_max(const char *path, const SafeFile *file, int64_t *max);
+Err                lengths_max(const char *path, const SafeFile *file, int64_t *max);
 /* A tensor of a file as fp32, from any floating-point type. */
-Err tensor_f32(Pool *pool, const char *path, const SafeTensor *tensor, float **out);
+Err                tensor_f32(Pool *pool, const char *path, const SafeTensor *tensor, float **out);
 /* The same for a parameter of the graph, converted to its length. */
 Err lengths_tensor(Pool *pool, const char *path, const SafeFile *file, const Graph *graph,
                    const Param *param, const SafeTensor *tensor, float **out);

@@ -6,24 +6,29 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { LOG_BUFFER = 1 << 16 };
+enum { LOG_BUFFER = 1 << 18, LOG_LINE = 512 }; /* bytes; LOG_LINE is more than the longest */
 
-static void log_close(void *to)
+static void log_close(void *arg)
 {
-    fclose(to);
+    RunLog *log = arg;
+    log_flush(log, false);
+    close(log->fd);
 }
 
 /* Removes the lines after `step`, and an incomplete last line. */
 static Err log_truncate(Pool *pool, const char *path, int64_t step)
 {
     static const char begin[] = "{\"step\": ";
-    char  *text;
-    size_t n, kept = 0;
+    char             *text;
+    size_t            n, kept = 0;
     if (!file_exists(path))
         return OK;
+    TRY(file_check_held(path));
     TRY(file_read(pool, path, &text, &n));
     for (char *end; (end = memchr(text + kept, '\n', n - kept)); kept = (size_t)(end - text) + 1)
         if (strncmp(text + kept, begin, sizeof begin - 1) ||
@@ -37,40 +42,69 @@ Err log_open(Pool *pool, RunLog *log, const char *folder, int64_t step)
     *log = (RunLog){ .path = pool_print(pool, "%s/log.jsonl", folder) };
     if (step >= 0)
         TRY(log_truncate(pool, log->path, step));
-    log->to = fopen(log->path, step >= 0 ? "a" : "w");
-    if (!log->to)
-        return file_fail("write", log->path, errno);
-    setvbuf(log->to, pool_alloc(pool, LOG_BUFFER, 1), _IOFBF, LOG_BUFFER);
-    pool_at_free(pool, log_close, log->to);
+    TRY(file_open_end(log->path, step < 0, &log->fd));
+    log->buffer = pool_alloc(pool, LOG_BUFFER, 1);
+    pool_at_free(pool, log_close, log);
     return OK;
 }
 
-Err log_flush(const RunLog *log)
+Err log_flush(RunLog *log, bool durable)
 {
-    errno = 0;
-    if (!log->to || (fflush(log->to) == 0 && !ferror(log->to)))
+    size_t done = 0;
+    int    error = 0;
+    if (!log->path)
         return OK;
-    return file_fail("write", log->path, errno ? errno : EIO);
+    while (done < log->n && !error) {
+        ssize_t sent = write(log->fd, log->buffer + done, log->n - done);
+        if (sent > 0)
+            done += (size_t)sent;
+        else if (sent == 0 || errno != EINTR)
+            error = sent == 0 ? EIO : errno;
+    }
+    memmove(log->buffer, log->buffer + done, log->n - done);
+    log->n -= done;
+    if (!error && durable && fsync(log->fd) && errno != EINVAL)
+        error = errno;
+    if (error)
+        return file_fail("write", log->path, error);
+    if (log->lost) {
+        int64_t lost = log->lost;
+        log->lost = 0;
+        return fail(E_IO, "%s lacks %lld entries: it could not be written for so long", log->path,
+                    (long long)lost);
+    }
+    return OK;
 }
 
-static void log_number(FILE *to, const char *key, double number)
+static int log_number(char *to, size_t room, const char *key, double number)
 {
     /* JSON has no infinity and no NaN */
-    fprintf(to, isfinite(number) ? ", \"%s\": %.9g" : ", \"%s\": null", key, number);
+    return snprintf(to, room, isfinite(number) ? ", \"%s\": %.9g" : ", \"%s\": null", key, number);
 }
 
-Err log_add(RunLog *log, const LogLine *line)
+void log_add(RunLog *log, const LogLine *line)
 {
-    fprintf(log->to, "{\"step\": %lld", (long long)line->step);
-    log_number(log->to, "loss", line->loss);
-    log_number(log->to, "lr", line->lr);
-    log_number(log->to, "grad_norm", line->grad_norm);
-    fprintf(log->to, ", \"ms\": %.3f", line->ms);
+    char *at = log->buffer + log->n;
+    if (LOG_BUFFER - log->n < LOG_LINE) {
+        log_flush(log, false);
+        at = log->buffer + log->n;
+    }
+    if (LOG_BUFFER - log->n < LOG_LINE) {
+        log->lost++;
+        return;
+    }
+    at += snprintf(at, LOG_LINE, "{\"step\": %lld", (long long)line->step);
+    at += log_number(at, LOG_LINE / 8, "loss", line->loss);
+    at += log_number(at, LOG_LINE / 8, "lr", line->lr);
+    at += log_number(at, LOG_LINE / 8, "grad_norm", line->grad_norm);
+    at += snprintf(at, LOG_LINE / 4, ", \"ms\": %.3f", line->ms);
     if (line->validation)
-        log_number(log->to, "val_loss", *line->validation);
-    fputs("}\n", log->to);
+        at += log_number(at, LOG_LINE / 8, "val_loss", *line->validation);
+    *at++ = '}';
+    *at++ = '\n';
+    log->n = (size_t)(at - log->buffer);
     if (clock_now() - log->flushed < 1)
-        return OK;
-    log->flushed = clock_now();                      /* so that the file can be followed */
-    return log_flush(log);
+        return;
+    log->flushed = clock_now(); /* so that the file can be followed; a save reports errors */
+    log_flush(log, false);
 }

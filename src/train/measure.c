@@ -17,14 +17,14 @@ struct Stopwatch {
     Engine       *engine;
     Session      *session;
     Feeds         feeds;
-    int64_t       micro;             /* micro-batches run so far */
-    double       *ns;                /* per node, in the last timed step; 0: did not run */
-    float        *samples;           /* per node: MEASURE_MAX times */
+    int64_t       micro;   /* micro-batches run so far */
+    double       *ns;      /* per node, in the last timed step; 0: did not run */
+    float        *samples; /* per node: MEASURE_MAX times */
     int           n_samples;
-    double        plain_ms[MEASURE_MAX];    /* of the plain steps between the timed ones */
-    double        best_ms;           /* of all plain steps */
-    double        row_ms;            /* on a GPU: median of plain steps in a row; 0: none */
-    bool          filled;            /* all steps use the same micro-batch */
+    double        plain_ms[MEASURE_MAX]; /* of the plain steps between the timed ones */
+    double        best_ms;               /* of all plain steps */
+    double        row_ms;                /* on a GPU: median of plain steps in a row; 0: none */
+    bool          filled;                /* all steps use the same micro-batch */
 };
 
 Err stopwatch_new(Pool *pool, const Recipe *recipe, const Device *device, const EngineOptions *plan,
@@ -139,7 +139,7 @@ static Err measure_row(Stopwatch *s, double seconds)
 static Err measure_steps(Stopwatch *s, const MeasureOptions *o)
 {
     double begin = clock_now(), ms;
-    TRY(stopwatch_step(s, &ms));                     /* warm-up: page faults, generated kernels */
+    TRY(stopwatch_step(s, &ms)); /* warm-up: page faults, generated kernels */
     while (s->n_samples < MEASURE_MAX &&
            (s->n_samples < MEASURE_MIN || clock_now() - begin < o->seconds)) {
         TRY(stopwatch_sample(s));
@@ -172,14 +172,14 @@ void stopwatch_file(Pool *pool, const Stopwatch *s, Profile *profile, Measured *
         m->step_ms = fmin(m->step_ms, s->plain_ms[i]);
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const Node *node = &graph->nodes[i];
-        if (s->ns[i] <= 0)                   /* a view, or a phase that training does not run */
+        if (s->ns[i] <= 0) /* a view, or a phase that training does not run */
             continue;
         float times[MEASURE_MAX];
         memcpy(times, s->samples + (int64_t)i * MEASURE_MAX, sizeof times);
         OpTime call = node_call(s->engine->device, node, &s->engine->choices[i], identity);
         call.ns = fmax(1, median(times, s->n_samples));
-        m->nodes_ms +=
-            call.ns * 1e-6 * (node->phase == PHASE_MICRO ? (double)s->recipe->accumulate : 1);
+        m->nodes_ms += call.ns * 1e-6 *
+                       (node->phase == PHASE_MICRO ? (double)s->recipe->accumulate : 1);
         calls[m->nodes++] = call;
     }
     qsort(calls, (size_t)m->nodes, sizeof *calls, call_order);
@@ -219,8 +219,8 @@ static double nodes_ms(const Stopwatch *s, const Profile *profile)
 
 double stopwatch_predict_ms(const Stopwatch *s, const Profile *profile)
 {
-    return nodes_ms(s, profile) * profile_tight(profile, graph_identity(s->engine->graph),
-                                                engine_saved(s->engine));
+    return nodes_ms(s, profile) *
+           profile_tight(profile, graph_identity(s->engine->graph), engine_saved(s->engine));
 }
 
 void stopwatch_file_tight(Pool *pool, const Stopwatch *kept, const Stopwatch *tight,
@@ -262,7 +262,7 @@ Err measure_recipe(Pool *pool, const Recipe *recipe, const Device *device,
     if (!err) {
         stopwatch_file(pool, s, profile, measured);
         measured->runtime_bytes = device_runtime_bytes(device, s->engine->arena_bytes);
-        if (!options->budget_bytes && device->kind == DEVICE_CPU)    /* GPU caches are too small */
+        if (!options->budget_bytes && device->kind == DEVICE_CPU) /* GPU caches are too small */
             err = measure_tight(pool, work, s, profile);
     }
     pool_free(work);

@@ -16,13 +16,14 @@ typedef struct Stopwatch Stopwatch;
 enum { STOPWATCH_MIN = 1 };
 Err stopwatch_new(Pool *pool, const Recipe *recipe, const Device *device, const EngineOptions *plan,
                   Stopwatch **stopwatch);
-Err stopwatch_step(Stopwatch *stopwatch, double *ms);        /* one step without node times */
+Err stopwatch_step(Stopwatch *stopwatch, double *ms); /* one step without node times */
 const Engine *stopwatch_engine(const Stopwatch *stopwatch);
 
 enum {
-    MEASURE_MIN = 5, MEASURE_MAX = 15,           /* steps that are timed node by node */
-    MEASURE_ROW = 5,                             /* steps in a row without a pause, on a GPU */
-    MEASURE_EFFORT = 1000,                       /* of planning, for a plan that is only timed */
+    MEASURE_MIN = 5,
+    MEASURE_MAX = 15,      /* steps that are timed node by node */
+    MEASURE_ROW = 5,       /* steps in a row without a pause, on a GPU */
+    MEASURE_EFFORT = 1000, /* of planning, for a plan that is only timed */
 };
 
 /* A plain step, then one with node times, so that both see the same load from other programs; at
@@ -30,17 +31,17 @@ enum {
 Err stopwatch_sample(Stopwatch *stopwatch);
 
 typedef struct MeasureOptions {
-    int64_t budget_bytes;        /* of the arena; 0: everything kept */
-    double  seconds;             /* approximate time for all steps, within the bounds above */
-    void  (*progress)(void *arg, double done, const char *text);
-    void   *progress_arg;
+    int64_t budget_bytes; /* of the arena; 0: everything kept */
+    double  seconds;      /* approximate time for all steps, within the bounds above */
+    void (*progress)(void *arg, double done, const char *text);
+    void *progress_arg;
 } MeasureOptions;
 
 typedef struct Measured {
-    int32_t nodes, calls;        /* nodes timed, and distinct calls among them */
-    double  step_ms;             /* the best plain step; on a GPU, the median of steps in a row */
-    double  nodes_ms;            /* sum of the nodes' median times in one step */
-    int64_t runtime_bytes;       /* of this process, outside the arena */
+    int32_t nodes, calls;  /* nodes timed, and distinct calls among them */
+    double  step_ms;       /* the best plain step; on a GPU, the median of steps in a row */
+    double  nodes_ms;      /* sum of the nodes' median times in one step */
+    int64_t runtime_bytes; /* of this process, outside the arena */
 } Measured;
 
 /* Adds the samples so far to the profile; runtime_bytes is left 0. */

@@ -2,6 +2,7 @@
 #include "train/phases.h"
 
 #include "base/file.h"
+#include "base/int_math.h"
 #include "ops/optimizer/optim.h"
 #include "train/drawing.h"
 #include "train/feeds.h"
@@ -16,9 +17,12 @@ struct Phases {
     const TrainingGraph *graph;
     Session             *session;
     Feeds                held;
-    Drawing             *drawing;            /* NULL: no sampling */
+    Drawing             *drawing; /* NULL: no sampling */
     const char          *folder;
     int32_t              counters[COUNTER_WORDS];
+
+    const volatile sig_atomic_t *stop; /* NULL: nothing stops them */
+    bool                         stopped;
 };
 
 /* Removes incomplete files: a run that was killed while it sampled may have left one in any of the
@@ -35,12 +39,13 @@ static void phases_tidy(Pool *pool, const char *folder)
 }
 
 Err phases_open(Pool *pool, Session *session, const Recipe *recipe, const TrainingGraph *graph,
-                const char *out, bool quiet, Phases **phases)
+                const char *out, int64_t loader_bytes, bool quiet, Phases **phases)
 {
     Phases *p = *phases = NEW(pool, Phases);
     *p = (Phases){ .recipe = recipe, .graph = graph, .session = session };
     if (recipe->validate.every > 0) {
         TRY(feeds_new(pool, session, PHASE_VALIDATE, &p->held));
+        p->held.limit = loader_bytes;
         TRY(feeds_open_held(pool, &p->held, recipe));
     }
     if (recipe->sample.every > 0 && out) {
@@ -49,7 +54,11 @@ Err phases_open(Pool *pool, Session *session, const Recipe *recipe, const Traini
         TRY(drawing_new(
             pool, session, recipe,
             &(DrawingOptions){
-                .n = recipe->sample.n, .seed = recipe->seed, .averaged = true, .quiet = quiet },
+                .n = recipe->sample.n,
+                .seed = recipe->seed,
+                .averaged = true,
+                .loader_bytes = loader_bytes ? int_max(loader_bytes - p->held.bytes, 1) : 0,
+                .quiet = quiet },
             &p->drawing));
         TRY(drawing_prepare(p->drawing));
     }
@@ -59,6 +68,18 @@ Err phases_open(Pool *pool, Session *session, const Recipe *recipe, const Traini
 int64_t phases_bytes(const Phases *p)
 {
     return p->held.bytes + (p->drawing ? drawing_bytes(p->drawing) : 0);
+}
+
+void phases_stop_by(Phases *p, const volatile sig_atomic_t *stop)
+{
+    p->stop = stop;
+    if (p->drawing)
+        drawing_stop_by(p->drawing, stop);
+}
+
+bool phases_stopped(const Phases *p)
+{
+    return p->stopped || (p->drawing && drawing_stopped(p->drawing));
 }
 
 bool phase_due(const EveryConfig *every, int64_t step)
@@ -73,6 +94,9 @@ Err phases_validate(Phases *p, double *loss)
     p->counters[COUNTER_STEP] = VALIDATION_STEP;
     for (int64_t i = 0; i < v.batches; i++) {
         p->counters[COUNTER_MICRO] = (int32_t)i;
+        p->stopped = p->stop && *p->stop;
+        if (p->stopped)
+            return fail(E_IO, "validation was stopped by a signal");
         TRY(session_write(p->session, p->graph->train.counters.id, p->counters));
         TRY(feeds_fill(&p->held, i, i * v.batch));
         TRY(session_run(p->session, PHASE_VALIDATE));

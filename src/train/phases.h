@@ -16,15 +16,22 @@
 
 #include "exec/session.h"
 
+#include <signal.h>
+
 typedef struct Phases Phases;
 
-/* Allocates all that the phases need. out: the run's folder; NULL: no sampling. */
-Err phases_open(Pool *pool, Session *session, const Recipe *recipe, const TrainingGraph *graph,
-                const char *out, bool quiet, Phases **phases);
-int64_t phases_bytes(const Phases *phases);          /* of input buffers on the host */
+/* Allocates all that the phases need. out: the run's folder; NULL: no sampling. loader_bytes: limit
+ * of phases_bytes; 0: none. */
+Err     phases_open(Pool *pool, Session *session, const Recipe *recipe, const TrainingGraph *graph,
+                    const char *out, int64_t loader_bytes, bool quiet, Phases **phases);
+int64_t phases_bytes(const Phases *phases); /* of input buffers on the host */
+
+/* Both are cut short, with an error, once *stop is not 0; phases_stopped then says so. */
+void phases_stop_by(Phases *phases, const volatile sig_atomic_t *stop);
+bool phases_stopped(const Phases *phases);
 
 bool phase_due(const EveryConfig *every, int64_t step);
 Err  phases_validate(Phases *phases, double *loss);
-Err  phases_sample(Phases *phases, int64_t step);    /* into OUT/samples/STEP */
+Err  phases_sample(Phases *phases, int64_t step); /* into OUT/samples/STEP */
 
 #endif

@@ -4,6 +4,7 @@
  * takes the next row of the ring. The training loop takes the oldest set in exchange for its own
  * buffers, and the ring advances. There are enough sets that every loader has a row to load, even
  * if a micro-batch has only one. */
+#include "base/int_math.h"
 #include "train/feeds_int.h"
 
 #include <pthread.h>
@@ -12,14 +13,18 @@
 #include <unistd.h>
 
 enum { LOADERS_MAX = 16 };
-static const int64_t ring_bytes = (int64_t)512 << 20;        /* limit; one set is always allowed */
+static const int64_t ring_bytes = (int64_t)512 << 20; /* limit; one set is always allowed */
 
-typedef struct Loader { Prefetcher *all; pthread_t thread; Work work; } Loader;
+typedef struct Loader {
+    Prefetcher *all;
+    pthread_t   thread;
+    Work        work;
+} Loader;
 
-typedef struct PrefetchSet {     /* one micro-batch, before its split */
-    void  **bytes;               /* per served feed */
-    int64_t done;                /* rows loaded */
-    Err     err;                 /* of the failed row with the smallest number */
+typedef struct PrefetchSet { /* one micro-batch, before its split */
+    void  **bytes;           /* per served feed */
+    int64_t done;            /* rows loaded */
+    Err     err;             /* of the failed row with the smallest number */
     int64_t err_row;
     char    message[1024];
 } PrefetchSet;
@@ -28,10 +33,10 @@ struct Prefetcher {
     Loader          loaders[LOADERS_MAX];
     int             n_loaders;
     Feeds          *feeds;
-    int64_t         rows;        /* of a set */
-    PrefetchSet            *ring;
+    int64_t         rows; /* of a set */
+    PrefetchSet    *ring;
     int64_t         n_sets;
-    pthread_mutex_t lock;        /* guards all below, and everything in a set except its bytes */
+    pthread_mutex_t lock; /* guards all below, and everything in a set except its bytes */
     pthread_cond_t  changed;
     int64_t         drawn;       /* position of the ring's first row in the run; -1: not started */
     int64_t         taken;       /* sets taken since then */
@@ -54,8 +59,8 @@ static void *loader_run(void *arg)
             pthread_cond_wait(&p->changed, &p->lock);
             continue;
         }
-        int64_t at = p->begun++, row = at % p->rows, first = p->drawn + at - row;
-        PrefetchSet    *set = ring_at(p, at / p->rows);
+        int64_t      at = p->begun++, row = at % p->rows, first = p->drawn + at - row;
+        PrefetchSet *set = ring_at(p, at / p->rows);
         pthread_mutex_unlock(&p->lock);
         Err err = feeds_load_row(p->feeds, set->bytes, first, row, false, me->work);
         pthread_mutex_lock(&p->lock);
@@ -102,13 +107,21 @@ static int64_t feeds_set_bytes(const Feeds *feeds)
     return bytes;
 }
 
+/* Would so many sets and loaders take more than the limit? */
+static bool ring_over(const Feeds *feeds, int64_t sets, int64_t loaders)
+{
+    return feeds->limit &&
+           feeds->bytes + sets * feeds_set_bytes(feeds) + loaders * (int64_t)feeds->work.n >
+               feeds->limit;
+}
+
 static void ring_new(Pool *pool, Prefetcher *p, int64_t loaders)
 {
     Feeds  *feeds = p->feeds;
     int64_t bytes = feeds_set_bytes(feeds), max_sets = ring_bytes / (bytes > 0 ? bytes : 1);
-    p->n_sets = (loaders + p->rows - 1) / p->rows;
-    p->n_sets = p->n_sets > max_sets ? max_sets : p->n_sets;
-    p->n_sets = p->n_sets < 1 ? 1 : p->n_sets;
+    p->n_sets = int_max(int_min(ceil_div(loaders, p->rows), max_sets), 1);
+    while (p->n_sets > 1 && ring_over(feeds, p->n_sets, 1))
+        p->n_sets--;
     p->ring = NEWN(pool, PrefetchSet, p->n_sets);
     for (int64_t s = 0; s < p->n_sets; s++) {
         p->ring[s].bytes = NEWN(pool, void *, feeds->n_served);
@@ -122,7 +135,7 @@ static void ring_new(Pool *pool, Prefetcher *p, int64_t loaders)
 
 Err feeds_prefetch(Pool *pool, Feeds *feeds)
 {
-    if (!feeds->n_served)
+    if (!feeds->n_served || ring_over(feeds, 1, 1)) /* then each row is loaded when it is needed */
         return OK;
     Prefetcher *p = NEW(pool, Prefetcher);
     int64_t     loaders = loaders_max(feeds);
@@ -131,6 +144,8 @@ Err feeds_prefetch(Pool *pool, Feeds *feeds)
     p->drawn = -1;
     ring_new(pool, p, loaders);
     loaders = loaders < p->n_sets * p->rows ? loaders : p->n_sets * p->rows;
+    while (loaders > 1 && ring_over(feeds, 0, loaders))
+        loaders--;
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->changed, NULL);
     pool_at_free(pool, prefetch_stop, p);
@@ -157,7 +172,7 @@ static PrefetchSet *ring_wait(Prefetcher *p, int64_t drawn)
                            ? ring_at(p, p->taken)
                            : NULL;
     if (!set)
-        p->drawn = -1;                       /* no loader begins another row */
+        p->drawn = -1; /* no loader begins another row */
     while (set ? set->done < p->rows : p->done < p->begun)
         pthread_cond_wait(&p->changed, &p->lock);
     return set;

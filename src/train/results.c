@@ -1,6 +1,7 @@
 /* results.c -- writes images, clips and audio to files. */
 #include "train/sample.h"
 
+#include "base/int_math.h"
 #include "data/raster.h"
 #include "data/wav.h"
 
@@ -20,15 +21,14 @@ static Err sheet_write(Pool *pool, const char *path, const float *data, int64_t 
                        Shape cell, bool enlarge)
 {
     int64_t h = cell.dim[0], w = cell.dim[1], c = cell.dim[2], shown = c == 3 ? 3 : 1;
-    int64_t rows = (n + columns - 1) / columns;
-    int64_t side = h < w ? h : w,
-            scale = enlarge && side < CELL_MIN ? (CELL_MIN + side - 1) / side : 1;
+    int64_t rows = ceil_div(n, columns);
+    int64_t side = h < w ? h : w, scale = enlarge && side < CELL_MIN ? ceil_div(CELL_MIN, side) : 1;
     while (scale > 1 && columns * (w * scale + GAP) > SHEET_MAX)
         scale--;
     int64_t edge = n > 1 ? GAP : 0, step_y = h * scale + GAP, step_x = w * scale + GAP;
     int64_t height = rows * step_y - GAP + 2 * edge, width = columns * step_x - GAP + 2 * edge;
-    Pool          *work = pool_new(pool, "sheet");
-    unsigned char *pixels = NEWN(work, unsigned char, height * width * shown);
+    Pool   *work = pool_new(pool, "sheet");
+    unsigned char *pixels = NEWN(work, unsigned char, (height * width * shown));
     memset(pixels, BACKDROP, (size_t)(height * width * shown));
     for (int64_t i = 0; i < n; i++) {
         int64_t top = i / columns * step_y + edge, left = i % columns * step_x + edge;
@@ -73,21 +73,20 @@ Err results_sheet(Pool *pool, const char *path, const float *data, Shape s, bool
 }
 
 static Err results_images(Pool *pool, const char *folder, const SampleResult *r,
-                            SampleReport *report)
+                          SampleReport *report)
 {
     bool        clips = r->kind == RESULT_CLIPS, written;
     const char *word = clips ? "clip" : "sample",
                *sheet = path_in(pool, folder, pool_print(pool, "%ss%s", word, image_ending));
-    Shape       one = shape_drop(r->shape, 0);
+    Shape one = shape_drop(r->shape, 0);
     if (r->columns)
         TRY(sheet_write(pool, sheet, r->data, r->shape.dim[0], r->columns, one, true));
     else
         TRY(results_sheet(pool, sheet, r->data, r->shape, &written));
     report_file(pool, report, sheet);
     for (int64_t i = 0; i < r->shape.dim[0]; i++) {
-        const char *path = path_in(pool, folder,
-                                   pool_print(pool, "%s-%03lld%s", word, (long long)i,
-                                              image_ending));
+        const char *path = path_in(
+            pool, folder, pool_print(pool, "%s-%03lld%s", word, (long long)i, image_ending));
         const float *data = r->data + i * shape_count(one);
         if (clips)
             TRY(sheet_write(pool, path, data, one.dim[0], strip_columns(one), shape_drop(one, 0),

@@ -13,9 +13,12 @@
 enum { COLUMNS = 640, WAVE = 64, WINDOW = 256, BINS = WINDOW / 2, BAND_GAP = 4 };
 static const double FLOOR_DB = 60;
 
-typedef struct AudioClip { const float *data; int64_t length, channels; } AudioClip;
+typedef struct AudioClip {
+    const float *data;
+    int64_t      length, channels;
+} AudioClip;
 
-static double audio_at(const AudioClip *s, int64_t i)    /* first channel; 0 outside the clip */
+static double audio_at(const AudioClip *s, int64_t i) /* first channel; 0 outside the clip */
 {
     return i < 0 || i >= s->length ? 0 : (double)s->data[i * s->channels];
 }
@@ -25,7 +28,7 @@ static void draw_wave(const AudioClip *s, unsigned char *rows)
     for (int64_t column = 0; column < COLUMNS; column++) {
         int64_t from = column * s->length / COLUMNS, to = (column + 1) * s->length / COLUMNS;
         double  low = audio_at(s, from), high = low;
-        for (int64_t i = from; i <= to; i++) {           /* one more than the column: no gaps */
+        for (int64_t i = from; i <= to; i++) { /* one more than the column: no gaps */
             low = fmin(low, audio_at(s, i));
             high = fmax(high, audio_at(s, i));
         }
@@ -54,7 +57,7 @@ static void spectrum(const AudioClip *s, int64_t middle, const double *wave, dou
 
 static void draw_spectrum(Pool *work, const AudioClip *s, unsigned char *rows)
 {
-    double *power = NEWN(work, double, COLUMNS * BINS), wave[WINDOW], loudest = 1e-12;
+    double *power = NEWN(work, double, COLUMNS *BINS), wave[WINDOW], loudest = 1e-12;
     for (int i = 0; i < WINDOW; i++)
         wave[i] = sin(2 * acos(-1) * i / WINDOW);
     for (int64_t column = 0; column < COLUMNS; column++)
@@ -71,13 +74,13 @@ static void draw_spectrum(Pool *work, const AudioClip *s, unsigned char *rows)
 
 Err results_audio_image(Pool *pool, const char *path, const SampleResult *r)
 {
-    int64_t n = r->shape.dim[0], band = WAVE + BINS + BAND_GAP, height = n * band - BAND_GAP;
-    Pool   *work = pool_new(pool, "audio image");
-    unsigned char *pixels = NEWN(work, unsigned char, height * COLUMNS);
+    int64_t        n = r->shape.dim[0], band = WAVE + BINS + BAND_GAP, height = n * band - BAND_GAP;
+    Pool          *work = pool_new(pool, "audio image");
+    unsigned char *pixels = NEWN(work, unsigned char, height *COLUMNS);
     memset(pixels, 90, (size_t)(height * COLUMNS));
     for (int64_t i = 0; i < n; i++) {
         AudioClip s = { r->data + i * r->shape.dim[1] * r->shape.dim[2], r->shape.dim[1],
-                    r->shape.dim[2] };
+                        r->shape.dim[2] };
         draw_wave(&s, pixels + i * band * COLUMNS);
         draw_spectrum(work, &s, pixels + (i * band + WAVE) * COLUMNS);
     }

@@ -8,14 +8,16 @@
 #include "train/drawing.h"
 #include "train/lengths.h"
 
+#include <stdio.h>
+
 static Err sample_open(Pool *pool, const Recipe *recipe, const Device *device,
                        const SampleOptions *o, uint64_t seed, Session **session)
 {
     Engine *engine;
     TRY(recipe_suits(recipe, device));
     const Levers *levers = &recipe_for(pool, recipe, device)->levers;
-    Graph  *graph = graph_new_with(pool, recipe_type(recipe),
-                                   &(BuildOptions){ .subpixel = levers->subpixel });
+    Graph        *graph = graph_new_with(pool, recipe_type(recipe),
+                                         &(BuildOptions){ .subpixel = levers->subpixel });
     recipe->model->sample_graph(graph, recipe->config, &recipe->sampler, o->n);
     TRY(graph_check(graph));
     TRY(engine_new(pool, graph, device, NULL, &engine));
@@ -25,7 +27,7 @@ static Err sample_open(Pool *pool, const Recipe *recipe, const Device *device,
                     (long long)engine->arena_bytes, bytes_text(o->budget_bytes),
                     o->n > 1 ? "take a smaller -n" : "give it at least that");
     TRY(session_new(pool, engine, session));
-    return session_init_state(*session, seed);       /* the checkpoint sets all weights, or fails */
+    return session_init_state(*session, seed); /* the checkpoint sets all weights, or fails */
 }
 
 /* An S4 layer's C is valid only for the length it was trained at. */
@@ -47,7 +49,11 @@ static Err sample_length(Pool *pool, const char *run, int64_t step, const Recipe
 static Err sample_load(Pool *pool, Session *session, const char *run, const Recipe *recipe,
                        const SampleOptions *o, SampleReport *report)
 {
-    TRY(checkpoint_weights(pool, session, run, report->step, o->raw, &report->averaged));
+    CheckpointWish wish = { .raw = o->raw, .only = o->checkpoint >= 0 };
+    const char    *note;
+    TRY(checkpoint_weights(pool, session, run, &report->step, &wish, &report->averaged, &note));
+    if (note && !o->quiet)
+        fprintf(stderr, "sample: %s\n", note);
     return sample_length(pool, run, report->step, recipe);
 }
 
@@ -84,14 +90,18 @@ Err sample_run(Pool *pool, const char *run, const Recipe *recipe, const Device *
     *report = (SampleReport){ 0 };
     if (!recipe->model->sample)
         return fail(E_USAGE, "the system %s cannot be sampled", recipe->model->name);
+    TRY(folder_hold(pool, run));
     TRY(sample_open(pool, recipe, device, o, (uint64_t)seed, &session));
     TRY(sample_checkpoint(pool, session, run, recipe, o, report));
-    TRY(drawing_new(
-        pool, session, recipe,
-        &(DrawingOptions){
-            .input = o->input, .prompt = o->prompt, .n = o->n, .seed = seed, .quiet = o->quiet },
-        &drawing));
-    TRY(folder_make(o->out));        /* fails before hours of drawing, not after */
+    TRY(drawing_new(pool, session, recipe,
+                    &(DrawingOptions){ .input = o->input,
+                                       .prompt = o->prompt,
+                                       .n = o->n,
+                                       .seed = seed,
+                                       .loader_bytes = o->loader_bytes,
+                                       .quiet = o->quiet },
+                    &drawing));
+    TRY(folder_make(o->out)); /* fails before hours of drawing, not after */
     folder_tidy(o->out);
     TRY(drawing_draw(drawing, o->out, report));
     report->planned_bytes = session_engine(session)->arena_bytes;

@@ -11,23 +11,24 @@
 #include "exec/session.h"
 
 typedef struct SampleOptions {
-    const char *out;             /* folder for the results */
-    const char *input;           /* file or folder used instead of the recipe's data; or NULL */
-    const char *prompt;          /* or NULL */
+    const char *out;    /* folder for the results */
+    const char *input;  /* file or folder used instead of the recipe's data; or NULL */
+    const char *prompt; /* or NULL */
     int64_t     n;
-    int64_t     seed;            /* -1: that of the run */
-    int64_t     checkpoint;      /* step; -1: the newest */
-    int64_t     budget_bytes;    /* 0: none */
-    bool        raw;             /* uses the weights themselves, not their average (EMA) */
+    int64_t     seed;         /* -1: that of the run */
+    int64_t     checkpoint;   /* step; -1: the newest */
+    int64_t     budget_bytes; /* 0: none */
+    int64_t     loader_bytes; /* limit of the memory that loads data; 0: none */
+    bool        raw;          /* uses the weights themselves, not their average (EMA) */
     bool        quiet;
 } SampleOptions;
 
 typedef struct SampleReport {
-    const char **files;          /* in the order written */
+    const char **files; /* in the order written */
     int32_t      n_files, cap_files;
-    const char **about; /* n lines: what each sample was drawn from; NULL: nothing to say */
-    int64_t      step;           /* of the checkpoint */
-    bool         averaged;       /* averaged weights were used */
+    const char **about;    /* n lines: what each sample was drawn from; NULL: nothing to say */
+    int64_t      step;     /* of the checkpoint */
+    bool         averaged; /* averaged weights were used */
     int64_t      planned_bytes, measured_bytes;
     double       seconds;
 } SampleReport;

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/int_math.h"
 #include "base/text.h"
 #include "ops/optimizer/optim.h"
 #include "train/checkpoint.h"
@@ -12,6 +13,7 @@
 #include "train/phases.h"
 #include "train/weights.h"
 
+#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,16 +22,16 @@
 #include <unistd.h>
 
 enum {
-    MAX_TIMES = 512,             /* step times kept, for the median */
-    PACE_STEPS = 50              /* newest step times used to predict the time left */
+    MAX_TIMES = 512, /* step times kept, for the median */
+    PACE_STEPS = 50  /* newest step times used to predict the time left */
 };
 /* An fp16 run ends after so many bad steps in a row. A single one may be a batch with numbers
  * beyond 65504: its update is skipped, and the next may succeed. */
 enum { FP16_PATIENCE = 8 };
 
 typedef struct Trainer {
-    const Recipe       *asked;   /* the recipe as given */
-    const Recipe       *recipe;  /* as run: a plan may change levers */
+    const Recipe       *asked;  /* the recipe as given */
+    const Recipe       *recipe; /* as run: a plan may change levers */
     const TrainOptions *options;
     FitResult           fit;
     TrainingGraph       graph;
@@ -37,37 +39,50 @@ typedef struct Trainer {
     Feeds               feeds;
     Phases             *phases;
     Saver              *saver;
-    Pool               *held;        /* holds the lock on the run's folder */
+    Pool               *held; /* holds the lock on the run's folder */
     RunLog              log;
     RunState            state;
+    int64_t             saved; /* step of the last whole checkpoint; -1: none */
     bool                begun; /* a step has begun: values of the checkpoint may have changed */
-    int32_t             counters[COUNTER_WORDS];     /* for the next step */
+    int32_t             counters[COUNTER_WORDS]; /* for the next step */
     float               rates[RATE_GROUPS + 2];
-    float               progress[PROGRESS_WORDS];    /* after the last step */
-    bool                changes_early;   /* a micro-batch already changes saved state */
-    int                 bad_steps;   /* in a row */
-    int64_t             ahead;       /* number + 1 of the micro-batch already staged; 0: none */
+    float               progress[PROGRESS_WORDS]; /* after the last step */
+    bool                changes_early;            /* a micro-batch already changes saved state */
+    int                 bad_steps;                /* in a row */
+    int64_t             ahead; /* number + 1 of the micro-batch already staged; 0: none */
     float               times_ms[MAX_TIMES];
     int64_t             n_times;
 } Trainer;
 
-static volatile sig_atomic_t train_stop;
+static volatile sig_atomic_t train_stop, train_save_asked;
 
-static void train_on_signal(int number)
+/* The first signal ends the run after a checkpoint. The second ends it at once: a file takes its
+ * place only when it is whole, so the last checkpoint stays. SIGXCPU comes every second once the
+ * limit is passed, and never counts as the second. */
+static void train_on_stop(int number)
 {
-    (void)number;
+    if (train_stop && number != SIGXCPU) {
+        signal(number, SIG_DFL);
+        raise(number); /* delivered when this function returns */
+    }
     train_stop = 1;
 }
 
-/* Signals that end a run after a checkpoint. SIGHUP comes from a closed terminal; nohup ignores
- * it. */
-static const int train_signals[] = { SIGINT, SIGTERM, SIGHUP };
+static void train_on_save(int number)
+{
+    (void)number;
+    train_save_asked = 1;
+}
+
+/* Signals that end a run after a checkpoint. SIGHUP comes from a closed terminal; nohup ignores it.
+ * SIGUSR2 and SIGXCPU come from batch systems, some time before they kill. */
+static const int train_signals[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR2, SIGXCPU };
 enum { N_SIGNALS = sizeof train_signals / sizeof *train_signals };
 
 static void signals_install(struct sigaction before[N_SIGNALS])
 {
-    struct sigaction stop = { .sa_handler = train_on_signal, .sa_flags = SA_RESTART };
-    train_stop = 0;                          /* may be set by an earlier run of this process */
+    struct sigaction stop = { .sa_handler = train_on_stop, .sa_flags = SA_RESTART };
+    train_stop = 0; /* may be set by an earlier run of this process */
     for (int i = 0; i < N_SIGNALS; i++) {
         sigaction(train_signals[i], NULL, &before[i]);
         if (train_signals[i] != SIGHUP || before[i].sa_handler != SIG_IGN)
@@ -83,8 +98,41 @@ static void signals_restore(const struct sigaction before[N_SIGNALS])
 
 static Err train_save(Trainer *t)
 {
-    TRY(log_flush(&t->log));         /* first: the log must not end before the checkpoint */
-    return saver_save(t->saver, &t->state);
+    char why[512];
+    /* first: the log must not end before the checkpoint */
+    Err  log_err = log_flush(&t->log, true);
+    snprintf(why, sizeof why, "%s", log_err ? err_text() : "");
+    TRY(saver_save(t->saver, &t->state));
+    t->saved = t->state.step;
+    if (saver_note(t->saver) && !t->options->quiet)
+        fprintf(stderr, "an old checkpoint stays: %s\n", saver_note(t->saver));
+    return log_err ? fail(log_err, "%s", why) : OK;
+}
+
+/* A save between steps. What cannot be written now, on a full disk for example, is tried again at
+ * the next save; the steps in between are worth more than an early end. */
+static Err train_save_between(Trainer *t)
+{
+    Err err = train_save(t);
+    if (err != E_IO)
+        return err;
+    fprintf(stderr, "%s%s; the run goes on and tries again at the next save\n",
+            t->saved == t->state.step ? "" : "not saved: ", err_text());
+    return OK;
+}
+
+/* The save that ends the run. */
+static Err train_save_last(Trainer *t)
+{
+    char why[512];
+    Err  err = train_save(t);
+    if (!err)
+        return OK;
+    snprintf(why, sizeof why, "%s", err_text());
+    if (t->saved < 0)
+        return fail(err, "%s; there is no whole checkpoint", why);
+    return fail(err, "%s; the last whole checkpoint is that of step %lld", why,
+                (long long)t->saved);
 }
 
 /* Checks that the folder holds no run yet. */
@@ -124,9 +172,11 @@ static Err train_open(Pool *pool, Trainer *t)
                         o->given, (long long)rows, (long long)t->recipe->steps, (long long)needed,
                         (long long)(rows / accumulate));
     } else {
+        t->feeds.limit = o->loader_bytes;
         TRY(feeds_open(pool, &t->feeds, t->recipe, NULL, NULL));
-        TRY(feeds_prefetch(pool, &t->feeds));
-        if (t->feeds.source && !o->quiet)
+        if (t->feeds.source && t->feeds.source->note && !o->quiet)
+            fprintf(stderr, "data: %s\n", t->feeds.source->note);
+        else if (t->feeds.source && !o->quiet)
             fprintf(stderr, "data: %s, %s samples%s%s%s\n", t->feeds.source->name,
                     count_text(t->feeds.source->n_samples),
                     t->recipe->data.path ? " from " : ", generated by the program",
@@ -137,9 +187,14 @@ static Err train_open(Pool *pool, Trainer *t)
             fprintf(stderr, "data: %s\n", t->feeds.source->unread);
     }
     if (o->init) {
-        const char *note;
+        const ModelDef *model = t->recipe->model;
+        const char     *note;
+        OtherTensor    *others = NULL;
+        int32_t         n = 0;
         TRY(checkpoint_intact(pool, o->init));
-        TRY(weights_load(pool, t->session, o->init, o->init_partial, &note));
+        if (model->others)
+            TRY(model->others(pool, t->recipe->config, &others, &n));
+        TRY(weights_load_beside(pool, t->session, o->init, o->init_partial, others, n, &note));
         if (note && !o->quiet)
             fprintf(stderr, "init: %s\n", note);
     }
@@ -155,13 +210,18 @@ static Err train_open(Pool *pool, Trainer *t)
         TRY(folder_make(o->out));
     TRY(folder_lock(t->held, o->out));
     if (o->resume) {
-        int64_t step;
+        int64_t     step;
+        const char *note;
         TRY(checkpoint_newest(pool, o->out, &step));
-        TRY(checkpoint_load(pool, t->session, o->out, step, &t->state));
+        TRY(checkpoint_load(pool, t->session, o->out, step, &t->state, &note));
+        step = t->saved = t->state.step;
+        if (note)
+            fprintf(stderr, "resume: %s\n", note);
         if (t->state.samples && samples && t->state.samples != samples && !o->quiet)
-            fprintf(stderr, "data: %s samples now, %s at step %lld: the run continues differently "
-                    "than it would have with those\n", count_text(samples),
-                    count_text(t->state.samples), (long long)step);
+            fprintf(stderr,
+                    "data: %s samples now, %s at step %lld: the run continues differently "
+                    "than it would have with those\n",
+                    count_text(samples), count_text(t->state.samples), (long long)step);
         if (t->state.seed != t->recipe->seed)
             return fail(E_USAGE,
                         "%s was begun with seed %lld; with seed %lld it would not be the same run. "
@@ -173,7 +233,7 @@ static Err train_open(Pool *pool, Trainer *t)
     t->state.samples = samples;
     TRY(saver_new(pool, t->session, o->out, t->recipe->save.keep, &t->saver));
     if (t->state.step >= t->recipe->steps && o->resume && !t->state.due)
-        return OK;                                           /* no step to do: change no file */
+        return OK; /* no step to do: change no file */
     TRY(recipe_write(t->asked, pool_print(pool, "%s/recipe.yaml", o->out)));
     TRY(fit_write(pool_print(pool, "%s/plan.json", o->out), t->asked, &t->fit));
     /* a step that was not validated yet has no log entry yet */
@@ -238,6 +298,9 @@ static Err train_not_finite(Trainer *t, double loss)
         in_a_row = count;
     }
     t->ahead = 0;
+    /* The update changed nothing: what was good before the step can be saved, unless statistics or
+     * carried states took up numbers that are not finite. */
+    t->begun = t->changes_early && t->saver && !saver_finite(t->saver);
     TRY(train_feed(t, t->recipe->accumulate - 1));
     const char *where = session_first_nonfinite(t->session, PHASE_MICRO);
     return fail(E_NUMBER,
@@ -245,7 +308,7 @@ static Err train_not_finite(Trainer *t, double loss)
                 "weights are as they were before this step; a lower learning rate or clipping "
                 "usually helps%s",
                 what, (long long)t->state.step + 1, in_a_row,
-                where           ? where
+                where            ? where
                 : isfinite(loss) ? "the gradient's norm, of which no single number is too large"
                                  : "the loss itself",
                 half ? ", or bf16, which holds larger numbers than fp16" : "");
@@ -293,7 +356,7 @@ static Err train_step(Trainer *t, double *loss)
         return train_not_finite(t, *loss);
     t->state.step++;
     t->state.drawn += recipe->accumulate * recipe->batch;
-    t->begun = false;                /* the step is complete and can be saved */
+    t->begun = false; /* the step is complete and can be saved */
     return OK;
 }
 
@@ -313,18 +376,17 @@ static Err train_validate(Trainer *t, double loss, TrainResult *result, bool *do
     return OK;
 }
 
-static Err train_log(Trainer *t, double loss, double ms, const double *validation)
+static void train_log(Trainer *t, double loss, double ms, const double *validation)
 {
     bool measured = t->graph.train.measures_norm;
-    if (!t->log.to)
-        return OK;
-    return log_add(&t->log,
-                   &(LogLine){ .step = t->state.step,
-                               .loss = loss,
-                               .lr = (double)t->rates[RATE_GROUPS + t->graph.n_groups - 1],
-                               .grad_norm = measured ? (double)t->progress[PROGRESS_NORM] : NAN,
-                               .ms = ms,
-                               .validation = validation });
+    if (!t->log.path)
+        return;
+    log_add(&t->log, &(LogLine){ .step = t->state.step,
+                                 .loss = loss,
+                                 .lr = (double)t->rates[RATE_GROUPS + t->graph.n_groups - 1],
+                                 .grad_norm = measured ? (double)t->progress[PROGRESS_NORM] : NAN,
+                                 .ms = ms,
+                                 .validation = validation });
 }
 
 static int64_t train_measured(const Trainer *t)
@@ -371,7 +433,7 @@ static int compare_floats(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double train_median(Trainer *t)       /* without the first steps of this call */
+static double train_median(Trainer *t) /* without the first steps of this call */
 {
     int64_t n = t->n_times < MAX_TIMES ? t->n_times : MAX_TIMES,
             skip = t->n_times > 8 && t->n_times < MAX_TIMES ? 3 : 0;
@@ -387,10 +449,18 @@ static Err train_save_failed(Trainer *t, Err err)
 {
     char why[512];
     snprintf(why, sizeof why, "%s", err_text());
-    if (train_save(t))
-        return fail(err, "%s", why);
+    if (train_save(t) && t->saved != t->state.step)
+        return t->saved < 0 ? fail(err, "%s", why)
+                            : fail(err, "%s; the last whole checkpoint is that of step %lld", why,
+                                   (long long)t->saved);
     return fail(err, "%s; step %lld is saved: correct this and continue with --resume %s", why,
                 (long long)t->state.step, text_word(t->held, t->options->out));
+}
+
+static bool disk_is_full(void)
+{
+    int error = file_error();
+    return error == ENOSPC || error == EDQUOT;
 }
 
 /* Does what is due after a step. If it fails, the state records how far it came and is saved. The
@@ -404,31 +474,35 @@ static Err train_after(Trainer *t, TrainResult *result)
         TRY(train_validate(t, s->loss, result, &validated));
         const double *validation = validated ? &result->validation_last : NULL;
         s->due = DUE_SAMPLE;
-        TRY(train_log(t, s->loss, s->ms, validation));
+        train_log(t, s->loss, s->ms, validation);
         train_show(t, s->loss, validation, s->step == t->recipe->steps || train_stop);
     }
-    if (s->due == DUE_SAMPLE && t->phases && phase_due(&t->recipe->sample, s->step))
-        TRY(phases_sample(t->phases, s->step));
+    if (s->due == DUE_SAMPLE && t->phases && phase_due(&t->recipe->sample, s->step)) {
+        file_error(); /* forgets earlier ones */
+        Err err = phases_sample(t->phases, s->step);
+        if (err == E_IO && disk_is_full())
+            fprintf(stderr, "no samples of step %lld: %s; the run goes on\n", (long long)s->step,
+                    err_text());
+        else if (err)
+            return err;
+    }
     s->due = DUE_NOTHING;
     return OK;
 }
 
-static Err train_loop(Trainer *t, TrainResult *result)
+/* A signal cut validation or sampling short: the rest is due when the run is resumed. */
+static bool train_was_stopped(const Trainer *t)
 {
-    int64_t saved = t->state.due ? -1 : t->state.step;
-    Err     err = OK;
-    double  loss = 0;
-    if (t->state.due) {
-        train_rates(t, t->state.step - 1);           /* for its log entry */
-        err = session_read(t->session, t->graph.train.progress.id, t->progress);
-        err = err ? err : train_after(t, result);
-    }
-    while (!err && t->state.step < t->recipe->steps && !train_stop) {
+    return train_stop && t->phases && phases_stopped(t->phases);
+}
+
+static Err train_steps(Trainer *t, TrainResult *result)
+{
+    double loss = 0;
+    while (t->state.step < t->recipe->steps && !train_stop) {
         double start = clock_now();
-        err = train_step(t, &loss);
+        TRY(train_step(t, &loss));
         double ms = (clock_now() - start) * 1000;
-        if (err)
-            break;
         if (!result->steps++)
             result->loss_first = loss;
         result->loss_last = loss;
@@ -436,20 +510,35 @@ static Err train_loop(Trainer *t, TrainResult *result)
         t->state.due = DUE_VALIDATE;
         t->state.loss = loss;
         t->state.ms = ms;
-        err = train_after(t, result);
-        if (!err && t->saver && phase_due(&t->recipe->save, t->state.step)) {
-            err = train_save(t);
-            saved = t->state.step;
+        TRY(train_after(t, result));
+        if (t->saver && (train_save_asked || phase_due(&t->recipe->save, t->state.step))) {
+            train_save_asked = 0;
+            TRY(train_save_between(t));
         }
     }
-    if (err && !t->begun && t->saver && saved != t->state.step)
+    return OK;
+}
+
+static Err train_loop(Trainer *t, TrainResult *result)
+{
+    bool was_due = t->state.due != DUE_NOTHING;
+    Err  err = OK;
+    if (was_due) {
+        train_rates(t, t->state.step - 1); /* for its log entry */
+        err = session_read(t->session, t->graph.train.progress.id, t->progress);
+        err = err ? err : train_after(t, result);
+    }
+    err = err ? err : train_steps(t, result);
+    if (err && train_was_stopped(t))
+        err = OK;
+    bool unsaved = t->saved != t->state.step || (was_due && !result->steps);
+    if (err && !t->begun && t->saver && unsaved && t->state.step)
         return train_save_failed(t, err);
     /* A new run of no steps is saved too: its starting weights can be sampled, and a run that was
      * stopped before its first step can be resumed. */
-    bool start = !t->options->resume && !t->state.step;
-    if (!err && t->saver && (start || saved != t->state.step))
-        err = train_save(t);
-    return err ? err : log_flush(&t->log);
+    if (!err && t->saver && unsaved)
+        err = train_save_last(t);
+    return err ? err : log_flush(&t->log, true);
 }
 
 static Err train_phases(Pool *pool, Trainer *t)
@@ -461,7 +550,18 @@ static Err train_phases(Pool *pool, Trainer *t)
     if (sample && !o->out && !o->quiet)
         fprintf(stderr,
                 "nothing is sampled: samples are written to RUN, and --out RUN is not set\n");
-    return phases_open(pool, t->session, t->recipe, &t->graph, o->out, o->quiet, &t->phases);
+    int64_t left = o->loader_bytes ? int_max(o->loader_bytes - t->feeds.bytes, 1) : 0;
+    return phases_open(pool, t->session, t->recipe, &t->graph, o->out, left, o->quiet, &t->phases);
+}
+
+/* After the phases, which need their memory, while prefetching only saves time. */
+static Err train_prefetch(Pool *pool, Trainer *t)
+{
+    if (t->options->given)
+        return OK;
+    if (t->feeds.limit && t->phases)
+        t->feeds.limit = int_max(t->feeds.limit - phases_bytes(t->phases), 1);
+    return feeds_prefetch(pool, &t->feeds);
 }
 
 /* Uses the given plan, else that of the resumed run, else makes a new one. */
@@ -497,6 +597,7 @@ static Err train_all(Pool *pool, Trainer *t, const Device *device, TrainResult *
     TRY(feeds_new(pool, t->session, PHASE_MICRO, &t->feeds));
     TRY(train_open(pool, t));
     TRY(train_phases(pool, t));
+    TRY(train_prefetch(pool, t));
     TRY(session_prepare(t->session));
     t->changes_early = train_changes_early(&t->graph);
     TRY(session_read(t->session, t->graph.train.counters.id, t->counters));
@@ -509,6 +610,8 @@ static Err train_all(Pool *pool, Trainer *t, const Device *device, TrainResult *
 
     struct sigaction before[N_SIGNALS];
     signals_install(before);
+    if (t->phases)
+        phases_stop_by(t->phases, &train_stop);
     Err err = train_loop(t, result);
     signals_restore(before);
 
@@ -523,8 +626,9 @@ static Err train_all(Pool *pool, Trainer *t, const Device *device, TrainResult *
     result->time_source = engine_time_source(engine);
     result->runtime_bytes = device_runtime_bytes(device, engine->arena_bytes);
     result->stated_bytes = device->runtime_bytes;
+    result->loader_limit = options->loader_bytes;
     result->loader_bytes = t->feeds.bytes + (t->phases ? phases_bytes(t->phases) : 0);
-    result->interrupted = train_stop && t->state.step < recipe->steps;
+    result->interrupted = train_stop && (t->state.step < recipe->steps || t->state.due);
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
         int64_t measured = session_measured_bytes(t->session, (Phase)phase);
         result->phase_planned[phase] = session_planned_bytes(t->session, (Phase)phase);
@@ -552,13 +656,20 @@ Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const Trai
               TrainResult *result)
 {
     Trainer *t = NEW(pool, Trainer);
-    *t = (Trainer){ .asked = recipe, .options = options, .held = pool_new(pool, "held") };
+    *t = (Trainer){
+        .asked = recipe, .options = options, .held = pool_new(pool, "held"), .saved = -1
+    };
     *result = (TrainResult){ 0 };
     /* do not stop when the reader of the progress messages has gone */
     struct sigaction ignore = { .sa_handler = SIG_IGN }, before;
     sigaction(SIGPIPE, &ignore, &before);
+    /* from the start: a batch system may ask for a checkpoint while the plan is made */
+    struct sigaction save = { .sa_handler = train_on_save, .sa_flags = SA_RESTART }, no_save;
+    train_save_asked = 0;
+    sigaction(SIGUSR1, &save, &no_save);
     Err err = train_all(pool, t, device, result);
+    sigaction(SIGUSR1, &no_save, NULL);
     sigaction(SIGPIPE, &before, NULL);
-    pool_free(t->held);  /* releases the folder now, not with the caller's pool */
+    pool_free(t->held); /* releases the folder now, not with the caller's pool */
     return err;
 }

@@ -1,9 +1,12 @@
 /* trainer.h -- the training loop: data, steps, log, validation, samples, checkpoints.
  *
- * All memory is allocated before step 1; a step allocates nothing. On SIGINT, SIGTERM or SIGHUP the
- * current step is finished and saved, and the run ends without an error. If the loss is not finite,
- * the run stops before the weights change, names the first tensor that is not finite and keeps the
- * last checkpoint.
+ * All memory is allocated before step 1; a step allocates nothing. On SIGINT, SIGTERM, SIGHUP,
+ * SIGUSR2 or SIGXCPU the current step is finished and saved, and the run ends without an error;
+ * validation and sampling are cut short and done first by the resumed run. A second signal ends the
+ * process at once. SIGUSR1 saves after the current step, and the run goes on. If the loss is not
+ * finite, the run stops before the weights change, names the first tensor that is not finite and
+ * saves the weights as they are. If a checkpoint cannot be written, the run goes on and tries again
+ * at the next one.
  */
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
@@ -13,38 +16,40 @@
 #include "exec/session.h"
 
 typedef struct TrainOptions {
-    const char *out;             /* run folder; NULL: writes nothing */
-    bool        resume;          /* continues from out's newest checkpoint */
-    const char *init;            /* starting weights, or NULL */
-    bool        init_partial;    /* init may lack tensors */
-    const char *given;           /* safetensors file with inputs and noise, (micro-batches, ...)
+    const char *out;          /* run folder; NULL: writes nothing */
+    bool        resume;       /* continues from out's newest checkpoint */
+    const char *init;         /* starting weights, or NULL */
+    bool        init_partial; /* init may lack tensors */
+    const char *given;        /* safetensors file with inputs and noise, (micro-batches, ...)
                                   * each; or NULL */
-    const char *plan;            /* plan file; NULL: that of a resumed run, else a new plan */
-    int64_t     budget_bytes;    /* of the arena; 0: everything kept */
-    unsigned    allow;           /* numeric levers that may be used for the budget (fit/fit.h) */
+    const char *plan;         /* plan file; NULL: that of a resumed run, else a new plan */
+    int64_t     budget_bytes; /* of the arena; 0: everything kept */
+    int64_t     loader_bytes; /* limit of the memory that loads data, on the host; 0: none */
+    unsigned    allow;        /* numeric levers that may be used for the budget (fit/fit.h) */
     bool        quiet;
 } TrainOptions;
 
 typedef struct TrainResult {
-    int64_t steps;               /* done by this call */
-    int64_t step;                /* total now */
-    double  loss_first, loss_last;
-    double  validation_last;     /* the last of `validations` */
-    int64_t validations;
-    double  step_ms;             /* median without the first few */
-    int64_t planned_bytes, measured_bytes;
+    int64_t     steps; /* done by this call */
+    int64_t     step;  /* total now */
+    double      loss_first, loss_last;
+    double      validation_last; /* the last of `validations` */
+    int64_t     validations;
+    double      step_ms; /* median without the first few */
+    int64_t     planned_bytes, measured_bytes;
     /* per phase; planned 0: the graph has no such phase; measured 0: it did not run */
-    int64_t phase_planned[PHASE_COUNT], phase_measured[PHASE_COUNT];
-    int64_t host_planned_bytes, host_measured_bytes;     /* of the host arena; 0: none */
-    int64_t loader_bytes;        /* input buffers on the host, outside the arena */
-    int32_t recomputed;          /* nodes recomputed in a step */
-    int64_t batch, accumulate;   /* as run: a plan may split the recipe's micro-batches */
-    double  slowdown;            /* predicted, against everything kept and all levers at default */
-    double  predicted_ms;        /* of a step, before the first */
-    const char *time_source;     /* of that prediction: plan/engine.h */
-    int64_t runtime_bytes;       /* memory outside the arena, measured at the end */
-    int64_t stated_bytes;        /* GPU: the same as predicted; CPU: 0 */
-    bool    interrupted;
+    int64_t     phase_planned[PHASE_COUNT], phase_measured[PHASE_COUNT];
+    int64_t     host_planned_bytes, host_measured_bytes; /* of the host arena; 0: none */
+    int64_t     loader_limit;                            /* of loader_bytes; 0: none */
+    int64_t     loader_bytes;      /* input buffers on the host, outside the arena */
+    int32_t     recomputed;        /* nodes recomputed in a step */
+    int64_t     batch, accumulate; /* as run: a plan may split the recipe's micro-batches */
+    double      slowdown;      /* predicted, against everything kept and all levers at default */
+    double      predicted_ms;  /* of a step, before the first */
+    const char *time_source;   /* of that prediction: plan/engine.h */
+    int64_t     runtime_bytes; /* memory outside the arena, measured at the end */
+    int64_t     stated_bytes;  /* GPU: the same as predicted; CPU: 0 */
+    bool        interrupted;
 } TrainResult;
 
 Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const TrainOptions *options,

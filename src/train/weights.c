@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "ops/ops.h"
 #include "train/lengths.h"
+#include "train/weights_file.h"
 
 #include <math.h>
 #include <string.h>
@@ -73,8 +74,10 @@ static Err weights_variance(const char *path, const char *name, const float *dat
         return OK;
     for (int64_t i = 0; i < n; i++)
         if (data[i] < 0)
-            return fail(E_FORMAT, "%s: number %lld of %s is %g, and a variance is never below 0; "
-                        "these weights are spoilt", path, (long long)i, name, (double)data[i]);
+            return fail(E_FORMAT,
+                        "%s: number %lld of %s is %g, and a variance is never below 0; "
+                        "these weights are spoilt",
+                        path, (long long)i, name, (double)data[i]);
     return OK;
 }
 
@@ -172,7 +175,7 @@ static Err weights_lengths(const char *path, const Graph *graph, const Param *pa
     return OK;
 }
 
-enum { MAX_NAMED = 4 };             /* names in a message */
+enum { MAX_NAMED = 4 }; /* names in a message */
 
 typedef struct NameList {
     Text text;
@@ -185,7 +188,7 @@ static void names_add(NameList *names, const char *name)
         text_add(&names->text, "%s%s", names->n > 1 ? ", " : "", name);
 }
 
-static const char *names_text(Pool *pool, const NameList *names)        /* " (a, b and 3 more)" */
+static const char *names_text(Pool *pool, const NameList *names) /* " (a, b and 3 more)" */
 {
     if (!names->n)
         return "";
@@ -209,7 +212,7 @@ static float *tensor_widened(Pool *pool, const SafeTensor *t, const Param *p, co
 {
     int64_t rows = p->disk.dim[0], inner = shape_count(p->disk) / rows,
             has = inner / p->disk.dim[1] * t->shape[1];
-    float  *wide = NEWN(pool, float, rows * inner);          /* zeros */
+    float *wide = NEWN(pool, float, (rows * inner)); /* zeros */
     for (int64_t r = 0; r < rows; r++)
         memcpy(wide + r * inner, data + r * has, (size_t)has * sizeof *wide);
     return wide;
@@ -222,9 +225,25 @@ static const SafeTensor *tensor_for(const SafeFile *file, const Param *p)
     return t && (tensor_fits(t, p->disk) || tensor_widens(t, p)) ? t : NULL;
 }
 
+/* A tied weight, or a constant that has the same contents in the file and in the model. *differs: a
+ * constant with other contents. */
+static bool tensor_known(const SafeTensor *t, const OtherTensor *others, int32_t n, bool *differs)
+{
+    for (int32_t i = 0; i < n; i++) {
+        const OtherTensor *o = &others[i];
+        if (strcmp(o->tensor.name, t->name) != 0)
+            continue;
+        *differs = !o->same_as && !o->counts && o->tensor.data &&
+                   (o->tensor.type != t->type || o->tensor.n_bytes != t->n_bytes ||
+                    memcmp(o->tensor.data, t->data, t->n_bytes) != 0);
+        return !*differs;
+    }
+    return false;
+}
+
 /* Compares the names and shapes of file and model. *note describes the differences; NULL: none. */
 static Err weights_match(Pool *pool, const Graph *graph, const char *path, const SafeFile *file,
-                         bool partial, const char **note)
+                         bool partial, const OtherTensor *others, int32_t n, const char **note)
 {
     NameList missing = { { .pool = pool }, 0 }, unused = { { .pool = pool }, 0 };
     for (int32_t i = 0; i < graph->n_params; i++) {
@@ -238,10 +257,15 @@ static Err weights_match(Pool *pool, const Graph *graph, const char *path, const
     for (int i = 0; i < file->n; i++) {
         const SafeTensor *t = &file->tensors[i];
         const Value      *state = state_find(graph, t->name);
+        bool              differs = false;
         if (state && !state_fits(state, t))
             names_add(&unused, pool_print(pool, "%s of another shape", t->name));
-        else if (!state && !param_find((Graph *)(uintptr_t)graph, t->name))
-            names_add(&unused, t->name);
+        else if (!state && !param_find((Graph *)(uintptr_t)graph, t->name) &&
+                 !tensor_known(t, others, n, &differs))
+            names_add(&unused,
+                      differs
+                          ? pool_print(pool, "%s, which was exported with other contents", t->name)
+                          : t->name);
     }
     if (missing.n == graph->n_params)
         return fail(E_USAGE, "%s holds no parameter of this model%s%s; give another file", path,
@@ -258,13 +282,22 @@ static Err weights_match(Pool *pool, const Graph *graph, const char *path, const
 
 Err weights_load(Pool *pool, Session *session, const char *path, bool partial, const char **note)
 {
+    return weights_load_beside(pool, session, path, partial, NULL, 0, note);
+}
+
+Err weights_load_beside(Pool *pool, Session *session, const char *path, bool partial,
+                        const OtherTensor *others, int32_t n, const char **note)
+{
     const Graph *graph = session_engine(session)->graph;
-    const char  *unused;
+    const char  *unused, *from;
     SafeFile     file;
     Pool        *work = pool_new(pool, "weights");
 
-    TRY(safetensors_read(work, path, &file));
-    TRY(weights_match(pool, graph, path, &file, partial, note ? note : &unused));
+    note = note ? note : &unused;
+    TRY(weights_file_read(work, graph, path, &file, &from));
+    TRY(weights_match(pool, graph, path, &file, partial, others, n, note));
+    if (from)
+        *note = pool_print(pool, "%s%s%s", from, *note ? "; " : "", *note ? *note : "");
     for (int32_t i = 0; i < graph->n_params; i++) {
         const Param      *p = &graph->params[i];
         const SafeTensor *t = tensor_for(&file, p);

@@ -54,27 +54,27 @@ static Tensor gated(Tensor x)
 
 static void one_reader(void)
 {
-    Pool  *pool = pool_new(NULL, "partial sums");
-    Shape  shape;
-    Graph *graph = backward(pool, 550, function);
+    Pool       *pool = pool_new(NULL, "partial sums");
+    Shape       shape;
+    Graph      *graph = backward(pool, 550, function);
     const Node *producer = summed(graph, "first.b", &shape);
     CHECK(producer->op == &op_gelu_tanh_grad && producer->n_out == 2);
-    CHECK(shape_same(shape, SHAPE(35, 40)));             /* 1,100 rows, 32 per partial sum */
-    producer = summed(graph, "second.b", &shape);           /* the producer of dy writes none */
+    CHECK(shape_same(shape, SHAPE(35, 40)));      /* 1,100 rows, 32 per partial sum */
+    producer = summed(graph, "second.b", &shape); /* the producer of dy writes none */
     CHECK(shape_same(shape, SHAPE(2, 550, 1)) && producer->n_out == producer->op->n_out);
 
-    graph = backward(pool, 100, function);               /* few rows: dy is read again */
+    graph = backward(pool, 100, function); /* few rows: dy is read again */
     producer = summed(graph, "first.b", &shape);
     CHECK(producer->op == &op_gelu_tanh_grad && producer->n_out == 1);
     CHECK(shape_same(shape, SHAPE(2, 100, 40)));
     pool_free(pool);
 }
 
-static void two_readers(void)                    /* two biases, one gradient: written once */
+static void two_readers(void) /* two biases, one gradient: written once */
 {
-    Pool  *pool = pool_new(NULL, "partial sums");
-    Shape  shape;
-    Graph *graph = backward(pool, 550, joined);
+    Pool       *pool = pool_new(NULL, "partial sums");
+    Shape       shape;
+    Graph      *graph = backward(pool, 550, joined);
     const Node *producer = summed(graph, "first.b", &shape);
     CHECK(producer->op == &op_silu_grad && producer->n_out == 2 &&
           shape_same(shape, SHAPE(35, 40)));
@@ -82,14 +82,14 @@ static void two_readers(void)                    /* two biases, one gradient: wr
     pool_free(pool);
 }
 
-static void samples(void)                        /* each partial sum covers one sample */
+static void samples(void) /* each partial sum covers one sample */
 {
     Pool  *pool = pool_new(NULL, "partial sums");
     Shape  shape;
     Graph *graph = backward(pool, 550, gated);
     CHECK(summed(graph, "first.b", &shape)->op == &op_gated_add_grad);
     CHECK(shape_same(shape, SHAPE(2 * 18, 64)));
-    CHECK(summed(graph, "other.b", &shape)->op != &op_gated_add_grad);   /* bypasses the gate */
+    CHECK(summed(graph, "other.b", &shape)->op != &op_gated_add_grad); /* bypasses the gate */
     pool_free(pool);
 }
 

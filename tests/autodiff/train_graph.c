@@ -13,9 +13,13 @@
 
 /* loss = sum over elements of g * w, so that the gradient of w is the fed g: the update is all
  * there is. */
-static Err dot_shape(Node *n) { out_set(n, 0, F32, SHAPE(1)); return OK; }
+static Err dot_shape(Node *n)
+{
+    out_set(n, 0, F32, SHAPE(1));
+    return OK;
+}
 static Cost dot_cost(const Node *n) { return (Cost){ .bytes = node_bytes(n) }; }
-static Err dot_cpu(const Call *call)
+static Err  dot_cpu(const Call *call)
 {
     double sum = 0;
     for (int64_t i = 0; i < shape_count(in_shape(call->node, 1)); i++)
@@ -23,7 +27,11 @@ static Err dot_cpu(const Call *call)
     *(float *)call->out[0] = (float)sum;
     return OK;
 }
-static Err scale_shape(Node *n) { out_set(n, 0, F32, in_shape(n, 0)); return OK; }
+static Err scale_shape(Node *n)
+{
+    out_set(n, 0, F32, in_shape(n, 0));
+    return OK;
+}
 static Err scale_cpu(const Call *call)
 {
     for (int64_t i = 0; i < shape_count(in_shape(call->node, 0)); i++)
@@ -36,7 +44,7 @@ static const OpDef op_scale = { .name = "scale",
                                 .shape = scale_shape,
                                 .cost = dot_cost,
                                 .cpu = { .run = scale_cpu } };
-static void dot_grad(Grad *g)
+static void        dot_grad(Grad *g)
 {
     grad_give(g, 0,
               node_add(g->graph, &op_scale, NULL, TENSORS(grad_in(g, 1), grad_dy(g, 0)), NULL));
@@ -51,7 +59,7 @@ static const OpDef op_dot = { .name = "dot",
 
 enum { N = 37, STEPS = 4 };
 
-typedef struct Truth {           /* the same in double */
+typedef struct Truth { /* the same in double */
     double p[N], m[N], v[N], e[N];
 } Truth;
 
@@ -125,7 +133,7 @@ static void compare(Type compute, TrainSpec spec, double tol)
         int32_t *counters = session_bytes(session, train.counters.id);
         float   *rates = session_bytes(session, train.rates.id);
         rates[RATE_EMA_DECAY] = (float)ema;
-        rates[RATE_GROUPS] = 99;             /* the other group's: must not be used */
+        rates[RATE_GROUPS] = 99; /* the other group's: must not be used */
         rates[RATE_GROUPS + 1] = 0.01f / (float)step;
         CHECK_OK(session_feed(session, "g", fed));
         for (int micro = 0; micro < spec.accumulate; micro++) {
@@ -146,7 +154,7 @@ static void compare(Type compute, TrainSpec spec, double tol)
         for (int i = 0; i < N; i++)
             if (!CHECK_NEAR((double)now[i], truth.e[i], tol))
                 break;
-        if (param->master >= 0) {            /* the compute copy is the rounded master */
+        if (param->master >= 0) { /* the compute copy is the rounded master */
             float rounded[N];
             session_get_param(session, 0, param->master, now);
             session_get_param(session, 0, param->value, rounded);

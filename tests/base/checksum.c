@@ -12,7 +12,10 @@ static uint64_t sum_of(const void *bytes, size_t n)
 
 static void as_published(void)
 {
-    static const struct { const char *text; uint64_t sum; } rows[] = {
+    static const struct {
+        const char *text;
+        uint64_t    sum;
+    } rows[] = {
         { "", 0xef46db3751d8e999u },
         { "a", 0xd24ec4f1a98c6e5bu },
         { "abc", 0x44bc2cf5ad770999u },
@@ -33,7 +36,7 @@ static void in_chunks(void)
             Checksum sum = checksum_begin();
             for (size_t at = 0; at < n; at += chunk) {
                 checksum_add(&sum, bytes + at, n - at < chunk ? n - at : chunk);
-                checksum_end(&sum);          /* looking changes nothing */
+                checksum_end(&sum); /* looking changes nothing */
             }
             CHECK(checksum_end(&sum) == whole);
         }

@@ -15,18 +15,15 @@
 #include "test.h"
 
 static Pool *pool;
-static char  home[256];                      /* a folder of our own */
+static char  home[256]; /* a folder of our own */
 
-static const char *in_home(const char *name)
-{
-    return pool_print(pool, "%s/%s", home, name);
-}
+static const char *in_home(const char *name) { return pool_print(pool, "%s/%s", home, name); }
 
-static int files_in(const char *path)        /* with hidden ones, such as forgotten temporaries */
+static int files_in(const char *path) /* with hidden ones, such as forgotten temporaries */
 {
-    char  *command = pool_print(pool, "ls -A '%s' | wc -l", path);
-    FILE  *list = popen(command, "r");
-    int    n = -1;
+    char *command = pool_print(pool, "ls -A '%s' | wc -l", path);
+    FILE *list = popen(command, "r");
+    int   n = -1;
     if (fscanf(list, "%d", &n) != 1)
         n = -1;
     pclose(list);
@@ -65,7 +62,7 @@ static void write_and_read(void)
     CHECK_OK(file_read(pool, path, &back, &n));
     CHECK(n == N && !memcmp(bytes, back, N) && back[N] == '\0');
 
-    FileOut out;                             /* in chunks of all sizes, around the buffer's */
+    FileOut out; /* in chunks of all sizes, around the buffer's */
     CHECK_OK(file_out_init(&out, path));
     size_t at = 0;
     for (size_t chunk = 1; at < N; chunk = chunk * 3 + 1) {
@@ -96,8 +93,7 @@ static void maps(void)
     CHECK_OK(file_map(own, path, &map));
     CHECK(map.n == 6 && !memcmp(map.bytes, "mapped", 6));
     CHECK_TEXT(map.path, path);
-    CHECK_OK(file_write(path, "changed!",
-                        8));           /* a new file: the map keeps the old bytes */
+    CHECK_OK(file_write(path, "changed!", 8)); /* a new file: the map keeps the old bytes */
     CHECK(!memcmp(map.bytes, "mapped", 6));
     pool_free(own);
     CHECK_OK(file_write(path, "", 0));
@@ -110,8 +106,8 @@ static void maps(void)
 
 static void refusals(void)
 {
-    char  *bytes;
-    size_t n;
+    char   *bytes;
+    size_t  n;
     MapFile map;
     CHECK_INT(file_read(pool, in_home("none"), &bytes, &n), E_IO);
     says("/none: No such file or directory");
@@ -137,13 +133,13 @@ static void refusals(void)
     CHECK_INT(file_write(longest, "x", 1), E_IO);
     CHECK_INT(file_write(in_home(longest + 4700), "x", 1), E_IO);
     says("File name too long");
-    CHECK_OK(file_write(in_home(longest + 4745), "x", 1));   /* 255 bytes, the most there may be */
+    CHECK_OK(file_write(in_home(longest + 4745), "x", 1)); /* 255 bytes, the most there may be */
     CHECK_OK(file_remove(in_home(longest + 4745)));
     CHECK_OK(file_remove(in_home("f")));
     CHECK_INT(file_remove(home), E_IO);
-    CHECK_INT(file_try(home), E_IO);                         /* a folder */
+    CHECK_INT(file_try(home), E_IO); /* a folder */
     CHECK_INT(file_try(in_home("no/none")), E_IO);
-    CHECK_OK(file_try(in_home("f")));                        /* leaves nothing behind */
+    CHECK_OK(file_try(in_home("f"))); /* leaves nothing behind */
     CHECK_OK(file_try("/dev/null"));
     CHECK_INT(files_in(home), 0);
 }
@@ -271,20 +267,76 @@ static void links_and_modes(void)
     CHECK_OK(file_remove(path));
 }
 
-static void pipes_are_read(void)
+/* A device has no end and a pipe may never give a byte: plain files only, or "-". */
+static void plain_files_only(void)
 {
-    int ends[2];
-    CHECK_INT(pipe(ends), 0);
+    int    ends[2], input = dup(0);
     char   name[40], *bytes;
     size_t n;
+    CHECK_INT(pipe(ends), 0);
     snprintf(name, sizeof name, "/dev/fd/%d", ends[0]);
+    CHECK_INT(file_read(pool, name, &bytes, &n), E_IO);
+    says("it is a device or pipe");
+    CHECK_INT(file_read(pool, "/dev/zero", &bytes, &n), E_IO);
+    const char *link = in_home("zero"), *pipe_path = in_home("waits");
+    CHECK_INT(symlink("/dev/zero", link), 0);
+    CHECK_INT(file_read(pool, link, &bytes, &n), E_IO);
+    says("it is a device or pipe");
+    CHECK_OK(file_remove(link));
+    CHECK_INT(mkfifo(pipe_path, 0600), 0);
+    CHECK_INT(file_read(pool, pipe_path, &bytes, &n), E_IO); /* does not wait for a writer */
+    CHECK_OK(file_remove(pipe_path));
+
     CHECK_INT(write(ends[1], "through a pipe", 14), 14);
     close(ends[1]);
-    CHECK_OK(file_read(pool, name, &bytes, &n));
+    CHECK_INT(dup2(ends[0], 0), 0);
+    CHECK_OK(file_read(pool, "-", &bytes, &n));
     CHECK_TEXT(bytes, "through a pipe");
     close(ends[0]);
-    CHECK_OK(file_read(pool, "/proc/self/status", &bytes, &n));  /* says it has 0 bytes */
+    CHECK_INT(dup2(input, 0), 0);
+    close(input);
+    CHECK_OK(file_read(pool, "/proc/self/status", &bytes, &n)); /* says it has 0 bytes */
     CHECK(n > 100);
+    CHECK_INT(file_read_within(pool, "/proc/self/status", 10, &bytes, &n), E_IO);
+    says("more than 10 bytes");
+}
+
+/* Links to plain files are read: caches of model hubs are full of them. */
+static void owned_folder(void)
+{
+    const char *own = in_home("run"), *mine = in_home("mine"), *file = in_home("run/a.json");
+    char       *bytes;
+    size_t      n;
+    Pool       *run = pool_new(pool, "run");
+    CHECK_OK(folder_make(own));
+    CHECK_OK(file_write(mine, "mine", 4));
+    CHECK_INT(symlink("../mine", file), 0);
+    CHECK_OK(folder_lock(run, own));
+    CHECK_OK(file_read(pool, file, &bytes, &n));
+    CHECK_TEXT(bytes, "mine");
+    CHECK_INT(file_write(file, "theirs", 6), E_IO);
+    says("is a link, and what a run writes stays in its folder");
+    CHECK_OK(file_remove(file));
+    CHECK_OK(file_write(file, "{}", 2));
+    CHECK_INT(symlink("..", in_home("run/samples")), 0); /* a folder that is a link */
+    CHECK_INT(file_write(in_home("run/samples/mine"), "theirs", 6), E_IO);
+    says("run/samples is a link");
+    CHECK_OK(file_remove(in_home("run/samples")));
+    CHECK_INT(mkfifo(in_home("run/pipe"), 0600), 0);
+    CHECK_INT(file_write(in_home("run/pipe"), "x", 1), E_IO);
+    says("it is a device or pipe");
+    CHECK_OK(file_remove(in_home("run/pipe")));
+    CHECK_OK(file_read(pool, mine, &bytes, &n));
+    CHECK_TEXT(bytes, "mine");
+    CHECK_OK(file_remove(file));
+    pool_free(run);
+    CHECK_INT(symlink("../mine", file), 0); /* elsewhere a link stays, and its target changes */
+    CHECK_OK(file_write(file, "ours", 4));
+    CHECK_OK(file_read(pool, mine, &bytes, &n));
+    CHECK_TEXT(bytes, "ours");
+    CHECK_OK(file_remove(file));
+    CHECK_OK(file_remove(mine));
+    CHECK_INT(rmdir(own), 0);
 }
 
 static void folders(void)
@@ -297,8 +349,9 @@ static void folders(void)
     CHECK_OK(folder_make("/"));
     CHECK_OK(folder_make("."));
     CHECK(folder_exists(in_home("a/b/c")));
-    static const char *const made[] = { "step10", "step9", "step1", ".hidden", "step09", "a",
-                                        "step" };
+    static const char *const made[] = {
+        "step10", "step9", "step1", ".hidden", "step09", "a", "step"
+    };
     for (size_t i = 0; i < sizeof made / sizeof *made; i++)
         CHECK_OK(file_write(in_home(pool_print(pool, "a/b/c/%s", made[i])), "", 0));
     CHECK_OK(folder_list(pool, in_home("a/b/c"), &names, &n));
@@ -318,7 +371,7 @@ static void folders(void)
     says("Not a directory");
     CHECK_INT(folder_try(in_home("a/b/c/a/x/y")), E_IO);
     CHECK_INT(folder_try(""), E_IO);
-    if (folder_exists("/sys/kernel")) {      /* refused, to anybody: for its own reason */
+    if (folder_exists("/sys/kernel")) { /* refused, to anybody: for its own reason */
         CHECK_INT(folder_make("/sys/kernel/plimsoll_test"), E_IO);
         CHECK(!strstr(err_text(), "No such file"));
     }
@@ -334,10 +387,24 @@ static void folders(void)
 
 static void natural_order(void)
 {
-    static const char *const order[] = { "", "0", "00", "01", "1", "2", "10", "a", "a1", "a1b",
-                                         "a2", "a10",
-        "a99999999999999999999", "a100000000000000000000", "ab", "b", "\xC3\xA9" };
-    int n = sizeof order / sizeof *order;
+    static const char *const order[] = { "",
+                                         "0",
+                                         "00",
+                                         "01",
+                                         "1",
+                                         "2",
+                                         "10",
+                                         "a",
+                                         "a1",
+                                         "a1b",
+                                         "a2",
+                                         "a10",
+                                         "a99999999999999999999",
+                                         "a100000000000000000000",
+                                         "ab",
+                                         "b",
+                                         "\xC3\xA9" };
+    int                      n = sizeof order / sizeof *order;
     for (int i = 0; i < n; i++)
         for (int j = 0; j < n; j++) {
             if (!CHECK_INT(file_name_order(order[i], order[j]), (i > j) - (i < j)))
@@ -358,10 +425,11 @@ int main(void)
     RUN(a_full_disk);
     RUN(killed_writers);
     RUN(links_and_modes);
-    RUN(pipes_are_read);
+    RUN(plain_files_only);
+    RUN(owned_folder);
     RUN(folders);
     RUN(natural_order);
-    CHECK_INT(rmdir(home), 0);               /* nothing was left behind */
+    CHECK_INT(rmdir(home), 0); /* nothing was left behind */
     pool_free(pool);
     return test_end();
 }

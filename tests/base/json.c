@@ -22,7 +22,7 @@ static const Json *parse(const char *text)
 static void refuse(const char *text, const char *sentence)
 {
     const Json *root;
-    Err err = json_parse(pool, "t.json", text, strlen(text), 0, &root);
+    Err         err = json_parse(pool, "t.json", text, strlen(text), 0, &root);
     if (!CHECK_INT(err, E_FORMAT))
         fprintf(stderr, "  the text was: %s\n", text);
     else if (!CHECK(!strncmp(err_text(), sentence, strlen(sentence))))
@@ -67,9 +67,10 @@ static void ints_are_exact(void)
     CHECK_INT(parse("-9223372036854775808")->integer, INT64_MIN);
     CHECK_INT(parse("9007199254740993")->integer, 9007199254740993);
     CHECK_INT(parse("-1")->kind, JSON_INT);
-    static const char *const beyond[] = { "9223372036854775808", "-9223372036854775809",
-        "18446744073709551615", "18446744073709551616", "184467440737095516160",
-        "100000000000000000000000000000", "10000000000000000000" };
+    static const char *const beyond[] = { "9223372036854775808",   "-9223372036854775809",
+                                          "18446744073709551615",  "18446744073709551616",
+                                          "184467440737095516160", "100000000000000000000000000000",
+                                          "10000000000000000000" };
     for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++) {
         CHECK_INT(parse(beyond[i])->kind, JSON_NUMBER);
         CHECK(parse(beyond[i])->number == strtod(beyond[i], NULL));
@@ -81,10 +82,27 @@ static void ints_are_exact(void)
 static void doubles_are_nearest(void)
 {
     static const char *const numbers[] = {
-        "0.1", "1e22", "1e23", "-1.5e-7", "123456789012345678901234567890.5", "4.9e-324", "2e-324",
-        "1.7976931348623157e308", "2.2250738585072014e-308", "2.2250738585072011e-308", "0.0",
-        "-0.0", "1E+2", "1e-22", "1e-23", "9007199254740993.0", "9007199254740992.5",
-        "0.000000000000000000001", "1e00000000000000000001", "1e-400", "0e999999999999",
+        "0.1",
+        "1e22",
+        "1e23",
+        "-1.5e-7",
+        "123456789012345678901234567890.5",
+        "4.9e-324",
+        "2e-324",
+        "1.7976931348623157e308",
+        "2.2250738585072014e-308",
+        "2.2250738585072011e-308",
+        "0.0",
+        "-0.0",
+        "1E+2",
+        "1e-22",
+        "1e-23",
+        "9007199254740993.0",
+        "9007199254740992.5",
+        "0.000000000000000000001",
+        "1e00000000000000000001",
+        "1e-400",
+        "0e999999999999",
         "3.141592653589793238462643383279502884",
         "8.5e-05",
         "1.0000000000000000000000000000000000000000000000000000000000000000000000000000000001",
@@ -97,7 +115,7 @@ static void doubles_are_nearest(void)
             fprintf(stderr, "  %s became %.17g\n", numbers[i], value->number);
     }
     uint64_t state = 1;
-    for (int i = 0; i < 20000; i++) {        /* any bits: written, read, the same bits */
+    for (int i = 0; i < 20000; i++) { /* any bits: written, read, the same bits */
         state = state * 6364136223846793005u + 1442695040888963407u;
         uint64_t bits = state ^ state >> 29;
         double   value;
@@ -123,7 +141,7 @@ static void texts(void)
                "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\xEE\x80\x80\xF4\x8F\xBF\xBF");
     CHECK_INT(parse("\"12345678\\u00e9\"")->n, 10);
     char text[80];
-    for (int n = 0; n < 40; n++)             /* the quote at every place of an eight-byte word */
+    for (int n = 0; n < 40; n++) /* the quote at every place of an eight-byte word */
         for (int special = 0; special < n; special++) {
             memset(text, 'x', sizeof text);
             text[0] = text[n + 1] = '"';
@@ -150,10 +168,18 @@ static void bad_texts(void)
     refuse("\"\\ud83d\\u0041\"", "t.json:1:2: \\uD83D is half a character");
     refuse("\"\\ude00\"", "t.json:1:2: \\uDE00 is half a character");
     refuse("\"\\u0000\"", "t.json:1:2: \\u0000 is not accepted");
-    static const char *const bad[] = { "\x80", "\xC0\x80", "\xC1\xBF", "\xE0\x9F\xBF",
+    static const char *const bad[] = { "\x80",
+                                       "\xC0\x80",
+                                       "\xC1\xBF",
+                                       "\xE0\x9F\xBF",
                                        "\xED\xA0\x80",
-        "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFF", "\xC3", "\xE2\x82",
-        "\xF0\x9F\x98" };
+                                       "\xF0\x8F\xBF\xBF",
+                                       "\xF4\x90\x80\x80",
+                                       "\xF5\x80\x80\x80",
+                                       "\xFF",
+                                       "\xC3",
+                                       "\xE2\x82",
+                                       "\xF0\x9F\x98" };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char text[32];
         snprintf(text, sizeof text, "[\"ab%s\"]", bad[i]);
@@ -234,7 +260,7 @@ static void bad_numbers(void)
 static void depth(void)
 {
     enum { N = 100000 };
-    char *text = NEWN(pool, char, 2 * N + 1);
+    char       *text = NEWN(pool, char, 2 * N + 1);
     const Json *root;
     for (int depth = JSON_MAX_DEPTH; depth <= JSON_MAX_DEPTH + 1; depth++) {
         memset(text, '[', (size_t)depth);
@@ -257,7 +283,7 @@ static void every_cut_is_refused(void)
     const char *text = "{\"a\": [1, -2.5e3, true, null], \"b\": {\"c\": \"\\u00e9\xE2\x82\xAC\"}}";
     const Json *root;
     for (size_t n = 0; n < strlen(text); n++) {
-        char *copy = malloc(n ? n : 1);      /* a sanitizer sees any byte read behind it */
+        char *copy = malloc(n ? n : 1); /* a sanitizer sees any byte read behind it */
         memcpy(copy, text, n);
         CHECK_INT(json_parse(pool, "cut", copy, n, 0, &root), E_FORMAT);
         free(copy);
@@ -386,32 +412,31 @@ static void writer(void)
     json_out_end(&o);
     json_out_end(&o);
     CHECK_OK(json_out_done(&o));
-    CHECK_TEXT(text.at,
-        "{\n"
-        "  \"smallest\": -9223372036854775808,\n"
-        "  \"largest\": 9223372036854775807,\n"
-        "  \"one\": 1.0,\n"
-        "  \"tenth\": 0.1,\n"
-        "  \"tiny\": 4.94065645841247e-324,\n"
-        "  \"huge\": 1e+300,\n"
-        "  \"minus zero\": -0.0,\n"
-        "  \"nan\": \"NaN\",\n"
-        "  \"b\": true,\n"
-        "  \"n\": null,\n"
-        "  \"missing\": null,\n"
-        "  \"quote\\\"d\": \"a\\\"\\\\\\n\\u0001\x7F\xC3\xA9\xEF\xBF\xBDz\",\n"
-        "  \"empty\": [],\n"
-        "  \"none\": {},\n"
-        "  \"list\": [\n"
-        "    [1, [\"x\"], {\"k\": 2, \"l\": 3}],\n"
-        "    4\n"
-        "  ]\n"
-        "}\n");
+    CHECK_TEXT(text.at, "{\n"
+                        "  \"smallest\": -9223372036854775808,\n"
+                        "  \"largest\": 9223372036854775807,\n"
+                        "  \"one\": 1.0,\n"
+                        "  \"tenth\": 0.1,\n"
+                        "  \"tiny\": 4.94065645841247e-324,\n"
+                        "  \"huge\": 1e+300,\n"
+                        "  \"minus zero\": -0.0,\n"
+                        "  \"nan\": \"NaN\",\n"
+                        "  \"b\": true,\n"
+                        "  \"n\": null,\n"
+                        "  \"missing\": null,\n"
+                        "  \"quote\\\"d\": \"a\\\"\\\\\\n\\u0001\x7F\xC3\xA9\xEF\xBF\xBDz\",\n"
+                        "  \"empty\": [],\n"
+                        "  \"none\": {},\n"
+                        "  \"list\": [\n"
+                        "    [1, [\"x\"], {\"k\": 2, \"l\": 3}],\n"
+                        "    4\n"
+                        "  ]\n"
+                        "}\n");
     const Json *back = parse(text.at);
     CHECK_INT(json_get(back, "smallest")->integer, INT64_MIN);
     CHECK_INT(json_get(back, "one")->kind, JSON_NUMBER);
-    CHECK_TEXT(written(parse(written(back, JSON_PRETTY)), JSON_COMPACT), written(back,
-                                                                                 JSON_COMPACT));
+    CHECK_TEXT(written(parse(written(back, JSON_PRETTY)), JSON_COMPACT),
+               written(back, JSON_COMPACT));
     CHECK_TEXT(written(parse("{\"a\":[1,{\"b\":[]}],\"c\":\"x\"}"), JSON_COMPACT),
                "{\"a\":[1,{\"b\":[]}],\"c\":\"x\"}");
     CHECK_TEXT(written(parse("\"x\""), JSON_PRETTY), "\"x\"\n");

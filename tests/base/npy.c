@@ -20,7 +20,7 @@ static Err parse(int major, const char *header, size_t n_data, Npy *out)
         bytes[i] = (unsigned char)(n >> 8 * (i - 8));
     memcpy(bytes + before, header, n);
     Err err = npy_parse("t.npy", bytes, before + n + n_data, out);
-    free(bytes);                             /* its data is not looked at */
+    free(bytes); /* its data is not looked at */
     return err;
 }
 
@@ -47,7 +47,7 @@ static void round_trip(void)
     static const int64_t shapes[][4] = { { 6 }, { 2, 3 }, { 1, 2, 3, 1 }, { 4, 0 } };
     static const int     ranks[] = { 1, 2, 4, 2 };
     static const NpyType types[] = { NPY_F4, NPY_U1, NPY_I4, NPY_I8 };
-    char data[48];
+    char                 data[48];
     for (int i = 0; i < 48; i++)
         data[i] = (char)(i * 37);
     for (int t = 0; t < 4; t++) {
@@ -77,7 +77,7 @@ static void round_trip(void)
                   "'shape': (6,), } ",
                   68));
     CHECK_INT(bytes[127], '\n');
-    for (size_t cut = 0; cut < n; cut++) {   /* every truncated file is refused */
+    for (size_t cut = 0; cut < n; cut++) { /* every truncated file is refused */
         char *copy = malloc(cut ? cut : 1);
         Npy   array;
         memcpy(copy, bytes, cut);
@@ -96,22 +96,23 @@ static void round_trip(void)
 
 static void accepted(void)
 {
-    static const char *const words[] = { "'<f4'", "'<f8'", "'<f2'", "'|i1'", "'<i2'", "'<i4'",
-                                         "'<i8'", "'|u1'",
-                                         "'<u2'", "'|b1'" };
+    static const char *const words[] = { "'<f4'", "'<f8'", "'<f2'", "'|i1'", "'<i2'",
+                                         "'<i4'", "'<i8'", "'|u1'", "'<u2'", "'|b1'" };
     for (int t = 0; t < NPY_COUNT; t++)
         for (int major = 1; major <= 3; major++)
-            accept(major, pool_print(pool,
-                                     "{'descr': %s, 'fortran_order': False, "
-                                     "'shape': (3, 2), }    \n",
-                                     words[t]), 6 * npy_type_bytes((NpyType)t), (NpyType)t, 2);
+            accept(major,
+                   pool_print(pool,
+                              "{'descr': %s, 'fortran_order': False, "
+                              "'shape': (3, 2), }    \n",
+                              words[t]),
+                   6 * npy_type_bytes((NpyType)t), (NpyType)t, 2);
     accept(1, "{\"shape\":(2,),\"fortran_order\":False,\"descr\":\"<f4\"}", 8, NPY_F4, 1);
     accept(1, "{'descr':'<f4','fortran_order':True,'shape':(1,3,1)}", 12, NPY_F4, 3);
     accept(1, "{'descr':'<f4','fortran_order':True,'shape':()}", 4, NPY_F4, 0);
     accept(2, "{'descr':'<u1','fortran_order':False,'shape':(3,0,)}", 0, NPY_U1, 2);
 }
 
-#define D(descr, order, shape) \
+#define D(descr, order, shape)                                                                     \
     "{'descr': " descr ", 'fortran_order': " order ", 'shape': " shape "}"
 
 static void refused(void)
@@ -139,9 +140,9 @@ static void refused(void)
     refuse(D("'|u1'", "False", "(4294967296, 4294967296)"), 0, "more bytes than can be counted");
     refuse(D("'<f4'", "False", "(3,)"), 8, "need 12 bytes, the file has 8");
     refuse(D("'<f4'", "False", "(3,)"), 16, "need 12 bytes, the file has 16");
-    refuse(D("'<f4'", "False",
-             "(1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1)"), 4,
-           "more than 32 dimensions");
+    refuse(
+        D("'<f4'", "False", "(1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1)"),
+        4, "more than 32 dimensions");
     refuse(D("'<f4'", "False", "(1,)") " x", 4, "expected nothing after '}'");
     refuse("{'descr': '<f4', 'shape': (1,)}", 4, "the header lacks 'fortran_order'");
     refuse("{}", 4, "the header lacks 'descr'");

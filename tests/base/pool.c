@@ -9,10 +9,7 @@
 
 static char order[64];
 
-static void note(void *arg)
-{
-    strncat(order, arg, sizeof order - strlen(order) - 1);
-}
+static void note(void *arg) { strncat(order, arg, sizeof order - strlen(order) - 1); }
 
 static void memory_is_zeroed_and_aligned(void)
 {
@@ -23,10 +20,10 @@ static void memory_is_zeroed_and_aligned(void)
         for (size_t i = 0; i < n; i++)
             sum |= p[i];
         CHECK_INT(sum, 0);
-        memset(p, 0xAA, n);                  /* a sanitizer sees allocations that overlap */
+        memset(p, 0xAA, n); /* a sanitizer sees allocations that overlap */
     }
-    unsigned char *a = pool_alloc(pool, 10, 1), *b = pool_alloc(pool, 70000,
-                                                                1), *c = pool_alloc(pool, 10, 1);
+    unsigned char *a = pool_alloc(pool, 10, 1), *b = pool_alloc(pool, 70000, 1),
+                  *c = pool_alloc(pool, 10, 1);
     memset(a, 1, 10);
     memset(b, 2, 70000);
     memset(c, 3, 10);
@@ -38,8 +35,8 @@ static void memory_is_zeroed_and_aligned(void)
 
 static void children_go_first_then_undo_in_reverse(void)
 {
-    Pool *top = pool_new(NULL, "top"), *middle = pool_new(top, "middle"), *leaf = pool_new(middle,
-                                                                                           "leaf");
+    Pool *top = pool_new(NULL, "top"), *middle = pool_new(top, "middle"),
+         *leaf = pool_new(middle, "leaf");
     Pool *early = pool_new(top, "early");
     pool_at_free(top, note, "T");
     pool_at_free(top, note, "t");
@@ -112,7 +109,7 @@ static void a_round(Pool *pool, char *log)
     }
     pool_at_free(pool, note, log);
     pool_free(child);
-    memset(pool_alloc(pool, 150000, 1), 0xCD, 150000);       /* where the child was */
+    memset(pool_alloc(pool, 150000, 1), 0xCD, 150000); /* where the child was */
     pool_free(pool_new(pool, "empty"));
 }
 
@@ -131,10 +128,10 @@ static void kept_memory_is_used_again(void)
     }
     CHECK(held >= 275000 && held < 550000);
     a_round(kept, log);
-    pool_free(top);  /* with what it keeps, in the middle of a round */
+    pool_free(top); /* with what it keeps, in the middle of a round */
     Pool *plain = pool_new(NULL, "plain");
     pool_alloc(plain, 1000, 1);
-    pool_reset(plain);                                       /* not kept: given back */
+    pool_reset(plain); /* not kept: given back */
     CHECK_INT(pool_bytes(plain), 0);
     pool_alloc(plain, 10, 1);
     pool_free(plain);
@@ -142,8 +139,9 @@ static void kept_memory_is_used_again(void)
 
 static void overflow_stops_the_program(void)
 {
-    static const size_t counts[][2] = { { SIZE_MAX, 2 }, { SIZE_MAX, 1 }, { (size_t)1 << 33,
-                                                                            (size_t)1 << 32 } };
+    static const size_t counts[][2] = { { SIZE_MAX, 2 },
+                                        { SIZE_MAX, 1 },
+                                        { (size_t)1 << 33, (size_t)1 << 32 } };
     for (int i = 0; i < 3; i++) {
         fflush(stdout);
         pid_t child = fork();

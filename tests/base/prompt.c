@@ -29,17 +29,17 @@ static void edges(void)
     for (int i = 0; i < WIDTH; i++)
         CHECK(empty[i] == 0);
 
-    memset(long_text, 'x', sizeof long_text);    /* what comes after 77 characters is not read */
+    memset(long_text, 'x', sizeof long_text); /* what comes after 77 characters is not read */
     long_text[199] = '\0';
     prompt_embed(long_text, many, WIDTH);
     long_text[77] = '\0';
     prompt_embed(long_text, cut, WIDTH);
     CHECK(!memcmp(many, cut, sizeof many));
 
-    prompt_embed("\xc3\xa9", one, WIDTH);            /* one character of two bytes, not two */
-    prompt_embed("\xc3\x28", bytes, WIDTH);          /* broken: a byte, then a bracket */
+    prompt_embed("\xc3\xa9", one, WIDTH);   /* one character of two bytes, not two */
+    prompt_embed("\xc3\x28", bytes, WIDTH); /* broken: a byte, then a bracket */
     CHECK(memcmp(one, bytes, sizeof one) != 0);
-    prompt_embed("\xf0\x9f", cut, WIDTH);    /* ends in mid-character: bytes, and not beyond */
+    prompt_embed("\xf0\x9f", cut, WIDTH); /* ends in mid-character: bytes, and not beyond */
     prompt_embed("\xe2\x82\xac\xf0\x9f\x98\x80", many, WIDTH);
     for (int i = 0; i < WIDTH; i++)
         CHECK(isfinite(cut[i]) && isfinite(many[i]));

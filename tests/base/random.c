@@ -3,7 +3,7 @@
 
 #include "base/random.h"
 
-static void philox_known_answers(void)       /* Random123's kat_vectors, philox4x32-10 */
+static void philox_known_answers(void) /* Random123's kat_vectors, philox4x32-10 */
 {
     uint32_t w[4];
     random_block((RandomKey){ 0, 0, 0 }, 0, w);
@@ -25,10 +25,10 @@ static void philox_known_answers(void)       /* Random123's kat_vectors, philox4
 static void many_are_the_same(void)
 {
     enum { N = 700 };
-    static float    u[N], z[N];
-    static uint32_t w[N];
+    static float          u[N], z[N];
+    static uint32_t       w[N];
     static const uint64_t starts[] = { 0, 1, 2, 3, 127, 128, 0xFFFFFFFFu * 4u - 5u, 0x3FFFFFFF0u };
-    RandomKey key = { 0x123456789ABCDEFu, 77, 3 };
+    RandomKey             key = { 0x123456789ABCDEFu, 77, 3 };
     for (size_t s = 0; s < sizeof starts / sizeof *starts; s++)
         for (int64_t n = 1; n <= N; n = n * 3 + 1) {
             int differ = 0;
@@ -38,8 +38,8 @@ static void many_are_the_same(void)
             for (int64_t i = 0; i < n; i++) {
                 uint64_t e = starts[s] + (uint64_t)i;
                 differ += u[i] != random_uniform_at(key, e) || z[i] != random_normal_at(key, e);
-                differ +=
-                    (uint32_t)(((uint64_t)w[i] * 1000) >> 32) != random_below_at(key, e, 1000);
+                differ += (uint32_t)(((uint64_t)w[i] * 1000) >> 32) !=
+                          random_below_at(key, e, 1000);
             }
             CHECK_INT(differ, 0);
         }
@@ -49,7 +49,7 @@ static void normals_are_normal(void)
 {
     enum { N = 1 << 16 };
     static float z[N];
-    double mean = 0, square = 0, fourth = 0, worst = 0;
+    double       mean = 0, square = 0, fourth = 0, worst = 0;
     random_normals((RandomKey){ 5, 6, 7 }, 0, N, z);
     for (int i = 0; i < N; i++) {
         double x = (double)z[i];
@@ -60,7 +60,7 @@ static void normals_are_normal(void)
     CHECK_NEAR(mean, 0, 0.02);
     CHECK_NEAR(square, 1, 0.03);
     CHECK_NEAR(fourth, 3, 0.2);
-    for (uint64_t i = 0; i < 0x100000000u; i += 65521) {     /* against libm in double */
+    for (uint64_t i = 0; i < 0x100000000u; i += 65521) { /* against libm in double */
         uint32_t a = (uint32_t)i, b = a * 2654435761u;
         float    x, y;
         random_normal_pair(a, b, &x, &y);

@@ -23,7 +23,7 @@ static Err parse(const char *header, size_t n_data, SafeFile *out)
     memcpy(bytes + 8, header, n);
     memset(bytes + 8 + n, 0, n_data);
     Err err = safetensors_parse(pool, "t", bytes, 8 + n + n_data, out);
-    free(bytes);                             /* its data is not looked at */
+    free(bytes); /* its data is not looked at */
     return err;
 }
 
@@ -39,21 +39,24 @@ static void refuse(const char *header, size_t n_data, const char *part)
 static void round_trip(void)
 {
     static const int64_t square[] = { 2, 3 }, none[] = { 4, 0, 5 }, three[] = { 3 };
-    float    f[6] = { 1, -2.5f, 3e38f, (float)NAN, 0, 6 };
-    double   d = 0.1;
-    uint8_t  u[3] = { 1, 2, 255 };
-    uint16_t h[3] = { 0x3F80, 0, 0xFFFF };
-    SafeTensor tensors[] = {
-        { .name = "z.weight", .type = SAFE_F32, .rank = 2, .shape = square, .data = f },
-        { .name = "bytes", .type = SAFE_U8, .rank = 1, .shape = three, .data = u },
-        { .name = "a \"quoted\" \xC3\xA9", .type = SAFE_BF16, .rank = 1, .shape = three,
-          .data = h },
-        { .name = "empty", .type = SAFE_I64, .rank = 3, .shape = none },
-        { .name = "scalar", .type = SAFE_F64, .data = &d },
-        { .name = "flags", .type = SAFE_BOOL, .rank = 1, .shape = three, .data = u },
+    float                f[6] = { 1, -2.5f, 3e38f, (float)NAN, 0, 6 };
+    double               d = 0.1;
+    uint8_t              u[3] = { 1, 2, 255 };
+    uint16_t             h[3] = { 0x3F80, 0, 0xFFFF };
+    SafeTensor           tensors[] = {
+                  { .name = "z.weight", .type = SAFE_F32, .rank = 2, .shape = square, .data = f },
+                  { .name = "bytes", .type = SAFE_U8, .rank = 1, .shape = three, .data = u },
+                  { .name = "a \"quoted\" \xC3\xA9",
+                    .type = SAFE_BF16,
+                    .rank = 1,
+                    .shape = three,
+                    .data = h },
+                  { .name = "empty", .type = SAFE_I64, .rank = 3, .shape = none },
+                  { .name = "scalar", .type = SAFE_F64, .data = &d },
+                  { .name = "flags", .type = SAFE_BOOL, .rank = 1, .shape = three, .data = u },
     };
     static const char *const metadata[] = { "format", "pt", "step", "12", NULL };
-    SafeFile file;
+    SafeFile                 file;
     CHECK_OK(safetensors_write(path, tensors, 6, metadata));
     CHECK_OK(safetensors_read(pool, path, &file));
     CHECK_INT(file.n, 6);
@@ -76,7 +79,7 @@ static void round_trip(void)
     for (int i = 1; i < file.n; i++)
         CHECK(strcmp(file.tensors[i - 1].name, file.tensors[i].name) < 0);
 
-    char  *once, *twice;                     /* the order given does not matter */
+    char  *once, *twice; /* the order given does not matter */
     size_t n_once, n_twice;
     CHECK_OK(file_read(pool, path, &once, &n_once));
     SafeTensor other[6];
@@ -86,9 +89,9 @@ static void round_trip(void)
     CHECK_OK(file_read(pool, path, &twice, &n_twice));
     CHECK(n_once == n_twice && !memcmp(once, twice, n_once));
     CHECK_INT(once[0] % 8, 0);
-    CHECK_TEXT(other[0].name, "flags");      /* the caller's list is left alone */
+    CHECK_TEXT(other[0].name, "flags"); /* the caller's list is left alone */
 
-    for (size_t n = 0; n < n_once; n++) {    /* every truncated file is refused */
+    for (size_t n = 0; n < n_once; n++) { /* every truncated file is refused */
         char *cut = malloc(n ? n : 1);
         memcpy(cut, once, n);
         CHECK_INT(safetensors_parse(pool, "cut", cut, n, &file), E_FORMAT);
@@ -110,15 +113,16 @@ static void accepted(void)
     CHECK_INT(file.tensors[0].rank, 0);
     CHECK_OK(parse("{\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[2,3]},"
                    "\"a\":{\"dtype\":\"I16\",\"shape\":[1],\"data_offsets\":[0,2]},"
-                   "\"e\":{\"dtype\":\"F8_E4M3\",\"shape\":[0],\"data_offsets\":[2,2]}}", 3,
-                   &file));
+                   "\"e\":{\"dtype\":\"F8_E4M3\",\"shape\":[0],\"data_offsets\":[2,2]}}",
+                   3, &file));
     CHECK_TEXT(file.tensors[0].name, "a");
     CHECK_OK(parse("{\"\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,1,1,1,1],"
-                   "\"data_offsets\":[0,1]}}", 1, &file));
+                   "\"data_offsets\":[0,1]}}",
+                   1, &file));
     CHECK_INT(file.tensors[0].rank, 12);
 }
 
-#define ONE(type, shape, offsets) \
+#define ONE(type, shape, offsets)                                                                  \
     "{\"a\":{\"dtype\":\"" type "\",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
 
 static void refused_headers(void)
@@ -157,16 +161,17 @@ static void refused_headers(void)
            "begins at byte 4 of the data, but the one before it ends at 0");
     refuse(ONE("F32", "[1]", "[0,4]"), 8, "4 bytes follow the last tensor");
     refuse("{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
-           "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}", 3,
-           "overlapping tensors");
+           "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}",
+           3, "overlapping tensors");
     refuse("{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
-           "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}", 2,
-           "overlapping tensors");
+           "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}",
+           2, "overlapping tensors");
     refuse("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
-           "\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[2,3]}}", 3, "a hole");
+           "\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[2,3]}}",
+           3, "a hole");
     refuse("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
-           "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}", 2,
-           "the key 'a' is here a second");
+           "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}",
+           2, "the key 'a' is here a second");
     refuse("{\"__metadata__\":[]}", 0, "'__metadata__' must be an object");
     refuse("{\"__metadata__\":{\"a\":1}}", 0,
            "__metadata__ holds texts only, but 'a' is a whole number");
@@ -175,7 +180,10 @@ static void refused_headers(void)
 
 static void refused_lengths(void)
 {
-    static const struct { uint64_t length; const char *part; } cases[] = {
+    static const struct {
+        uint64_t    length;
+        const char *part;
+    } cases[] = {
         { 100000001, "a header of 100000001 bytes is more than the 100000000 allowed" },
         { UINT64_MAX, "a header of 18446744073709551615 bytes is more" },
         { UINT64_MAX - 7, "is more than" },
@@ -197,33 +205,40 @@ static void refused_lengths(void)
 static void refused_writes(void)
 {
     static const int64_t one[] = { 1 }, bad[] = { -1 }, huge[] = { INT64_MAX, 2 };
-    SafeTensor twins[] = { { .name = "a", .type = SAFE_U8, .rank = 1, .shape = one, .data = "x" },
-                           { .name = "a", .type = SAFE_F32, .rank = 1, .shape = one,
-                             .data = "xxxx" } };
+    SafeTensor           twins[] = {
+                  { .name = "a", .type = SAFE_U8, .rank = 1, .shape = one, .data = "x" },
+                  { .name = "a", .type = SAFE_F32, .rank = 1, .shape = one, .data = "xxxx" }
+    };
     CHECK_INT(safetensors_write(path, twins, 2, NULL), E_FORMAT);
     CHECK_TEXT(err_text(), "two tensors are called 'a'; names must differ");
-    CHECK_INT(safetensors_write(path, &(SafeTensor){ .name = "a", .rank = 1, .shape = bad }, 1,
-                                NULL), E_SHAPE);
-    CHECK_INT(safetensors_write(path, &(SafeTensor){ .name = "a", .rank = 2, .shape = huge }, 1,
-                                NULL), E_SHAPE);
+    CHECK_INT(
+        safetensors_write(path, &(SafeTensor){ .name = "a", .rank = 1, .shape = bad }, 1, NULL),
+        E_SHAPE);
+    CHECK_INT(
+        safetensors_write(path, &(SafeTensor){ .name = "a", .rank = 2, .shape = huge }, 1, NULL),
+        E_SHAPE);
     CHECK_INT(safetensors_write(path, &(SafeTensor){ .name = "__metadata__" }, 1, NULL), E_FORMAT);
     CHECK_INT(safetensors_write("no/such/folder/x", NULL, 0, NULL), E_IO);
     CHECK_INT(safetensors_read(pool, "no/such/folder/x", &(SafeFile){ 0 }), E_IO);
 
     static const int64_t large[] = { 1000000 };
-    struct rlimit limit, small = { .rlim_cur = 100000 };
+    struct rlimit        limit, small = { .rlim_cur = 100000 };
     CHECK_OK(safetensors_write(path, twins, 1, NULL));
     getrlimit(RLIMIT_FSIZE, &limit);
     small.rlim_max = limit.rlim_max;
     signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &small);
-    Err err = safetensors_write(path, &(SafeTensor){ .name = "big", .type = SAFE_U8, .rank = 1,
-                                                     .shape = large,
-                                .data = NEWN(pool, char, 1000000) }, 1, NULL);
+    Err err = safetensors_write(path,
+                                &(SafeTensor){ .name = "big",
+                                               .type = SAFE_U8,
+                                               .rank = 1,
+                                               .shape = large,
+                                               .data = NEWN(pool, char, 1000000) },
+                                1, NULL);
     setrlimit(RLIMIT_FSIZE, &limit);
     CHECK_INT(err, E_IO);
     SafeFile file;
-    CHECK_OK(safetensors_read(pool, path, &file));       /* the old one is still whole */
+    CHECK_OK(safetensors_read(pool, path, &file)); /* the old one is still whole */
     CHECK_TEXT(file.tensors[0].name, "a");
 }
 
@@ -231,13 +246,15 @@ static void many_tensors(void)
 {
     enum { N = 5000 };
     static const int64_t shape[] = { 3 };
-    SafeTensor *tensors = NEWN(pool, SafeTensor, N);
-    float      *data = NEWN(pool, float, 3 * N);
+    SafeTensor          *tensors = NEWN(pool, SafeTensor, N);
+    float               *data = NEWN(pool, float, 3 * N);
     for (int i = 0; i < N; i++) {
         data[3 * i] = (float)i;
         tensors[i] = (SafeTensor){ .name = pool_print(pool, "blocks.%d.weight", i),
                                    .type = SAFE_F32,
-                                   .rank = 1, .shape = shape, .data = data + 3 * i };
+                                   .rank = 1,
+                                   .shape = shape,
+                                   .data = data + 3 * i };
     }
     SafeFile file;
     CHECK_OK(safetensors_write(path, tensors, N, NULL));

@@ -43,7 +43,7 @@ static void sentences_wrap(void)
                             "    seventeen.",
                             NULL,
                             "      and more" };
-    char *at = page;
+    char       *at = page;
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         char *end = strchr(at, '\n');
         CHECK(end != NULL);
@@ -59,10 +59,21 @@ static void sentences_wrap(void)
 
 static void bytes_out(void)
 {
-    static const struct { int64_t bytes; const char *text; } cases[] = {
-        { 0, "0 B" }, { 1, "1 B" }, { 1023, "1023 B" }, { 1024, "1.00 KiB" }, { 1536, "1.50 KiB" },
-        { 10 * 1024, "10.0 KiB" }, { 100 * 1024, "100 KiB" }, { 1048575, "1.00 MiB" },
-        { (int64_t)10 << 30, "10.0 GiB" }, { 9996000000, "9.31 GiB" }, { -2048, "-2.00 KiB" },
+    static const struct {
+        int64_t     bytes;
+        const char *text;
+    } cases[] = {
+        { 0, "0 B" },
+        { 1, "1 B" },
+        { 1023, "1023 B" },
+        { 1024, "1.00 KiB" },
+        { 1536, "1.50 KiB" },
+        { 10 * 1024, "10.0 KiB" },
+        { 100 * 1024, "100 KiB" },
+        { 1048575, "1.00 MiB" },
+        { (int64_t)10 << 30, "10.0 GiB" },
+        { 9996000000, "9.31 GiB" },
+        { -2048, "-2.00 KiB" },
         { INT64_MAX, "8192 PiB" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -80,7 +91,7 @@ static void bytes_out(void)
     CHECK_TEXT(span_text(2 * 3600 + 119), "2:01:59");
     CHECK_TEXT(span_text(1e30), "277777777777:46:40");
     CHECK_TEXT(span_text(-1), "0:00");
-    const char *first = count_text(1);       /* eight may be used in one sentence */
+    const char *first = count_text(1); /* eight may be used in one sentence */
     for (int i = 2; i <= 8; i++)
         count_text(i);
     CHECK_TEXT(first, "1");
@@ -88,14 +99,30 @@ static void bytes_out(void)
 
 static void bytes_in(void)
 {
-    static const struct { const char *text; int64_t bytes; } good[] = {
-        { "16GiB", (int64_t)16 << 30 }, { "24GB", 24000000000 }, { "512MiB", 512 << 20 },
+    static const struct {
+        const char *text;
+        int64_t     bytes;
+    } good[] = {
+        { "16GiB", (int64_t)16 << 30 },
+        { "24GB", 24000000000 },
+        { "512MiB", 512 << 20 },
         { "1.5K", 1536 },
-        { "0", 0 }, { "123", 123 }, { "123B", 123 }, { "2 TiB", (int64_t)2 << 40 },
+        { "0", 0 },
+        { "123", 123 },
+        { "123B", 123 },
+        { "2 TiB", (int64_t)2 << 40 },
         { "16gib", (int64_t)16 << 30 },
-        { "80%", 800 }, { "10%", 100 }, { "0.01%", 1 }, { "33.3%", 333 }, { "85.05%", 851 },
-          { "0.1%", 1 }, { "1152921504606846977", 1152921504606846977 },
-          { "200%", 2000 }, { "100 %", 1000 }, { "1e9", 1000000000 }, { "3TB", 3000000000000 },
+        { "80%", 800 },
+        { "10%", 100 },
+        { "0.01%", 1 },
+        { "33.3%", 333 },
+        { "85.05%", 851 },
+        { "0.1%", 1 },
+        { "1152921504606846977", 1152921504606846977 },
+        { "200%", 2000 },
+        { "100 %", 1000 },
+        { "1e9", 1000000000 },
+        { "3TB", 3000000000000 },
     };
     int64_t bytes;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
@@ -103,9 +130,9 @@ static void bytes_in(void)
         CHECK_OK(bytes_read(good[i].text, 1000, &bytes));
         CHECK_INT(bytes, good[i].bytes);
     }
-    static const char *const bad[] = { "", "x", "GiB", "-1", "1XB", "16GiBs", "nan", "inf", "0x10",
-                                       "1e30",
-                                       "1..5", "5%%", "9999999999GiB", "16 G iB" };
+    static const char *const bad[] = { "",       "x",   "GiB",           "-1",     "1XB",
+                                       "16GiBs", "nan", "inf",           "0x10",   "1e30",
+                                       "1..5",   "5%%", "9999999999GiB", "16 G iB" };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (!CHECK_INT(bytes_read(bad[i], 1000, &bytes), E_USAGE))
             fprintf(stderr, "  '%s' was taken as %lld\n", bad[i], (long long)bytes);
@@ -151,7 +178,7 @@ static void sentences(void)
     CHECK_INT(err_exit_code(E_BUDGET), 3);
     CHECK_INT(err_exit_code(E_IO), 1);
     CHECK_INT(err_exit_code((Err)99), 1);
-    (void)fail(E_IO, "cannot read %s", "a\nb\t\x1b[1m\x7f.png");   /* a name may hold anything */
+    (void)fail(E_IO, "cannot read %s", "a\nb\t\x1b[1m\x7f.png"); /* a name may hold anything */
     CHECK_TEXT(err_text(), "cannot read a?b??[1m?.png");
 }
 

@@ -14,7 +14,7 @@ static const Json *parse(const char *text)
 {
     static const Json nothing;
     const Json       *root = &nothing;
-    Err err = yaml_parse(pool, "r.yaml", text, strlen(text), &root);
+    Err               err = yaml_parse(pool, "r.yaml", text, strlen(text), &root);
     if (!CHECK_INT(err, OK))
         fprintf(stderr, "  said: %s\n  the text was:\n%s\n", err_text(), text);
     return root;
@@ -34,7 +34,7 @@ static void same(const char *yaml, const char *json)
 static void refuse(const char *text, const char *sentence)
 {
     const Json *root;
-    Err err = yaml_parse(pool, "r.yaml", text, strlen(text), &root);
+    Err         err = yaml_parse(pool, "r.yaml", text, strlen(text), &root);
     if (!CHECK_INT(err, E_FORMAT))
         fprintf(stderr, "  the text was:\n%s\n", text);
     else if (!CHECK(!strncmp(err_text(), sentence, strlen(sentence))))
@@ -169,7 +169,9 @@ static void refused_yaml(void)
     refuse("a:\tb", "r.yaml:1:3: a tab; write spaces instead");
     refuse("a: b\tc", "r.yaml:1:5: a tab; write spaces instead");
     refuse("a: [1,\t2]", "r.yaml:1:7: a tab; write spaces instead");
-    refuse("\xEF\xBB\xBF" "a: 1", "r.yaml:1:1: the text starts with a byte order mark");
+    refuse("\xEF\xBB\xBF"
+           "a: 1",
+           "r.yaml:1:1: the text starts with a byte order mark");
     refuse("a: \xFF", "r.yaml:1:4: byte 0xFF is not valid UTF-8");
     refuse("a: 1\rb: 2", "r.yaml:1:5: control character 0x0D; remove it");
     refuse("a: \x01", "r.yaml:1:4: control character 0x01");
@@ -227,7 +229,7 @@ static void refused_structure(void)
 
 static void odd_sizes(void)
 {
-    Text text = { .pool = pool };
+    Text        text = { .pool = pool };
     const Json *root;
     for (int i = 0; i < 500; i++)
         text_add(&text, "- ");
@@ -240,11 +242,11 @@ static void odd_sizes(void)
     CHECK_INT(yaml_parse(pool, "deep", text.at, text.n, &root), E_FORMAT);
     text.n = 0;
     text_add(&text, "a: 1");
-    for (int i = 0; i < 400; i++)            /* read from a copy without '_' */
+    for (int i = 0; i < 400; i++) /* read from a copy without '_' */
         text_add(&text, "_000");
     CHECK_INT(yaml_parse(pool, "r.yaml", text.at, text.n, &root), E_FORMAT);
-    CHECK(strstr(err_text(),
-                 "r.yaml:1:4: 1000000000000000000000000000000000000000... is too") != NULL);
+    CHECK(strstr(err_text(), "r.yaml:1:4: 1000000000000000000000000000000000000000... is too") !=
+          NULL);
     text.n = 0;
     for (int i = 0; i < 5000; i++)
         text_add(&text, "key%d: {value: %d}\n", i, i);
@@ -259,7 +261,7 @@ static void every_cut_ends_in_a_sentence(void)
     same(text,
          "{\"a\":[1,{\"b\":\"x'y\"}],\"d\":[{\"e\":\"f\\n\",\"g\":[-1.5]},\"h\"],\"i\":null}");
     for (size_t n = 0; n < strlen(text); n++) {
-        char *copy = malloc(n ? n : 1);      /* a sanitizer sees any byte read behind it */
+        char *copy = malloc(n ? n : 1); /* a sanitizer sees any byte read behind it */
         memcpy(copy, text, n);
         Err err = yaml_parse(pool, "cut", copy, n, &root);
         CHECK(err == OK || (err == E_FORMAT && !strncmp(err_text(), "cut:", 4)));

@@ -100,7 +100,7 @@ narrow() {
 }
 narrow help
 narrow help recipe
-for command in explain fit compare train sample probe plan layout help; do
+for command in explain fit compare train sample probe plan layout replay help; do
     narrow $command --help
 done
 narrow explain stablesr-small --what-if --time-limit 1 --effort 20
@@ -158,6 +158,13 @@ expect 2 "is not a size" compare unet-small --budget 8GiB,much
 expect 2 "more than 0 bytes" compare unet-small --budget 8GiB,0
 narrow compare unet-small --device rtx-3060 --effort 20 --budget 1GiB
 
+# replay
+expect 2 "replay takes one file" replay
+expect 1 "no.pickle" replay "$work/no.pickle"
+printf 'none' > "$work/no.pickle"
+expect 1 "no pickle that can be read" replay "$work/no.pickle"
+expect 2 "True or False" replay "$work/no.pickle" --conf expandable_segments:yes
+
 # layout
 printf 'id,lower,upper,size\na,0,2,4\nb,1,3,4\nc,2,4,4\n' > "$work/b.csv"
 expect 0 "3 buffers in 8 bytes" layout "$work/b.csv" --capacity 8 -o "$work/o.csv"
@@ -185,6 +192,8 @@ expect 0 '"fits": true' plan "$work/g.json" --budget 40 --json -o "$work/p.json"
 is "plan wrote no plan" grep -q 'plimsoll-plan-1' "$work/p.json"
 expect 2 "--budget must be more than 0 bytes" plan "$work/g.json" --budget 0
 expect 3 "the smallest peak found is 40" plan "$work/g.json" --budget 39
+expect 2 "write 80%kept" plan "$work/g.json" --budget 80%
+expect 0 '"budget_bytes": 40' plan "$work/g.json" --budget 100%kept --json
 expect 0 "all states were searched" plan "$work/g.json" --budget 40 --prove
 expect 0 '"any_order_cost": 3' plan "$work/g.json" --budget 40 --prove --json
 expect 0 '"curve"' plan "$work/g.json" --budget 40 --curve --json
@@ -269,7 +278,7 @@ expect 2 "holds no parameter of this model, but for example elsewhere..." train 
 expect 2 "leave out --init" train --resume "$work/half" --steps 8 --init "$work/half/step-000006.safetensors"
 cp -r "$work/half" "$work/renamed"
 for kind in json safetensors; do mv "$work/renamed/step-000006.$kind" "$work/renamed/step-000008.$kind"; done
-expect 1 "says step 6" train --resume "$work/renamed" --steps 9
+expect 0 "says step 6" train --resume "$work/renamed" --steps 9
 expect 1 "holds no whole checkpoint" train unet-small $small --resume "$work"
 expect 2 "tensors unused" train unet-small $small --steps 1 --init "$work/whole/step-000006.safetensors"
 expect 0 "1 steps" train unet-small $small --steps 1 --init "$work/whole/step-000006.safetensors" --init-partial
@@ -285,9 +294,10 @@ expect 1 "the model has (128,32)" train unet-small --steps 1 --init "$work/whole
 expect 0 "init: " train unet-small $small --steps 1 --init "$work/whole/step-000006.safetensors" --init-partial
 expect 0 "conv_in.weight of another shape" train unet-small $small --set model.channels=1 --steps 1 --init "$work/whole/step-000006.safetensors" --init-partial
 expect 1 "cannot" train unet-small $small --steps 1 --out /dev/null/run
-head -c 1000 "$work/whole/step-000006.safetensors" > "$work/whole/step-000009.safetensors"
-printf '{"step": 9, "drawn": 36, "seed": 0}' > "$work/whole/step-000009.json"
-expect 1 "step-000009.safetensors" train --resume "$work/whole" --steps 12
+mkdir "$work/torn" && cp "$work/whole/recipe.yaml" "$work/whole"/step-* "$work/torn"
+head -c 1000 "$work/whole/step-000006.safetensors" > "$work/torn/step-000009.safetensors"
+printf '{"format": "plimsoll-checkpoint-1", "step": 9, "drawn": 36, "seed": 0}' > "$work/torn/step-000009.json"
+expect 0 "step 6 is whole and is used instead" train --resume "$work/torn" --steps 12
 expect 1 "not finite" train unet-small $small --steps 40 --set optimizer.kind=sgd --set optimizer.lr=100 --set optimizer.clip=0 --set schedule.warmup=0 --set ema.rule=none --quiet
 expect 1 "the 8th in a row" train unet-small $small --steps 40 --set precision=fp16 --set optimizer.lr=100 --set optimizer.clip=0 --set schedule.warmup=0 --quiet
 # last weights of 512, then of 8.6e17: losses that are numbers, gradients that are none

@@ -50,7 +50,7 @@ wav() {
 }
 # photo NAME: one of the JPEG files of tests/data/jpeg_files.h.
 photo() {
-    sed -n "/jpeg_$1\[\]/,/^};/p" tests/data/jpeg_files.h | sed -n 's/^    //p' | tr -d ' ' | tr ',' '\n' |
+    sed -n "/jpeg_$1\[\]/,/^};/p" tests/data/jpeg_files.h | sed -n 's/^    //p' | grep -v '/\*' | tr -d ' ' | tr ',' '\n' |
         while read -r byte; do [ -z "$byte" ] || printf "\\$(printf %03o "$byte")"; done
 }
 mkdir "$work/empty"

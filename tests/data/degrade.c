@@ -48,14 +48,14 @@ static void kernels_keep_the_light(void)
         }
         CHECK_NEAR(sum, 1, 1e-5);
         CHECK(k.size % 2 == 1 && k.size >= 7 && k.size <= KERNEL_MAX);
-        for (int i = 0; i < k.size * k.size / 2; i++)        /* point-symmetric about the centre */
+        for (int i = 0; i < k.size * k.size / 2; i++) /* point-symmetric about the centre */
             CHECK_NEAR(k.at[i], k.at[k.size * k.size - 1 - i], 1e-6);
         if (trial < 20) {
             blur(good, S, S, &k, bad, &work);
             CHECK_NEAR(mean(bad), mean(good), 0.02);
         }
     }
-    kernel_sinc(3.14159265f, 21, &k);  /* passes nearly everything: mostly its centre */
+    kernel_sinc(3.14159265f, 21, &k); /* passes nearly everything: mostly its centre */
     CHECK(k.at[220] > 0.5f);
     kernel_sinc(1.0f, 21, &k);
     CHECK(k.at[220] < 0.1f);
@@ -65,7 +65,7 @@ static void kernels_keep_the_light(void)
     blur(flat, S, S, &k, out, &work);
     for (int i = 0; i < N; i++)
         CHECK_NEAR(out[i], 0.25, 1e-5);
-    blur(flat, 3, 2, &k, out, &work);                               /* smaller than the kernel */
+    blur(flat, 3, 2, &k, out, &work); /* smaller than the kernel */
     CHECK_NEAR(out[0], 0.25, 1e-5);
 }
 
@@ -81,7 +81,7 @@ static void jpeg_loses_more_at_lower_quality(void)
     CHECK(before > 0.01 && before < 0.2);
     for (int i = 0; i < N; i++)
         bad[i] = 128 / 255.0f;
-    jpeg_loss(bad, S - 3, S - 5, 75);                        /* odd sizes; grey stays grey */
+    jpeg_loss(bad, S - 3, S - 5, 75); /* odd sizes; grey stays grey */
     for (int i = 0; i < (S - 3) * (S - 5) * 3; i++)
         CHECK_NEAR(bad[i], 128 / 255.0, 1e-6);
 }
@@ -114,7 +114,7 @@ static void the_whole_chain(void)
         most = fmax(most, off(good, bad));
     }
     CHECK(least > 0.01 && most > 2 * least && most < 0.4);
-    float tiny[5 * 7 * 3] = { 0.5f }, out[5 * 7 * 3];  /* less than a block, less than a kernel */
+    float tiny[5 * 7 * 3] = { 0.5f }, out[5 * 7 * 3]; /* less than a block, less than a kernel */
     for (uint32_t trial = 0; trial < 20; trial++)
         degrade(tiny, 5, 7, out, &(Dice){ { .seed = 9, .stream = 3, .step = trial }, 0 }, &work);
 }
@@ -136,9 +136,9 @@ static void edges_of_a_box(void)
         elsewhere += edges[p] && !border;
     }
     CHECK_INT(elsewhere, 0);
-    CHECK(on_border >= 84 && on_border <= 110);              /* one pixel wide, all round 4 x 24 */
+    CHECK(on_border >= 84 && on_border <= 110); /* one pixel wide, all round 4 x 24 */
     for (int i = 0; i < N; i++)
-        good[i] = 0.5f + 0.05f * (float)(i / 3 % S) / S;     /* a gentle slope has none */
+        good[i] = 0.5f + 0.05f * (float)(i / 3 % S) / S; /* a gentle slope has none */
     canny(good, S, S, edges, &work);
     for (int p = 0; p < S * S; p++)
         CHECK_INT(edges[p], 0);

@@ -12,11 +12,11 @@
 
 #include <stdlib.h>
 
-enum { MAX_ROOM = 1 << 20, MAX_FILE = 2048 };    /* bytes */
+enum { MAX_ROOM = 1 << 20, MAX_FILE = 2048 }; /* bytes */
 
 static Pool         *pool;
 static Work          work;
-static unsigned char file[MAX_FILE + 128];       /* a copy to be changed */
+static unsigned char file[MAX_FILE + 128]; /* a copy to be changed */
 
 static size_t copy(const struct JpegFile *f)
 {
@@ -29,14 +29,14 @@ static size_t copy(const struct JpegFile *f)
  * for. */
 static Err decode(const unsigned char *bytes, size_t n, Raster *r)
 {
-    ImageInfo    info;
+    ImageInfo      info;
     unsigned char *own = malloc(n ? n : 1);
     if (n)
         memcpy(own, bytes, n);
     Err err = jpeg_parse("by hand", own, n, &info);
     if (!err) {
         work = (Work){ .at = malloc(info.room), .n = info.room };
-        memset(work.at, 0x5A, work.n);       /* its old content must not matter */
+        memset(work.at, 0x5A, work.n); /* its old content must not matter */
         long long allocated = atomic_load(&alloc_calls);
         err = jpeg_decode("by hand", own, n, &work, r);
         if (!err) {
@@ -62,7 +62,7 @@ static void refused(size_t n, const char *says)
     }
 }
 
-static size_t find(size_t n, int marker)     /* index after the marker */
+static size_t find(size_t n, int marker) /* index after the marker */
 {
     for (size_t i = 0; i + 1 < n; i++)
         if (file[i] == 0xFF && file[i + 1] == marker)
@@ -87,10 +87,13 @@ static void levels_equal_libjpegs(void)
 
 static void unsupported_files_are_named(void)
 {
-    static const struct { int marker; const char *says; } frames[] = {
-        { 0xC3, "lossless coding" },       { 0xC5, "hierarchical coding" },
-        { 0xC9, "arithmetic coding" },     { 0xCA, "arithmetic coding" },
-        { 0xCC, "arithmetic coding" },     { 0xDC, "height after the image" },
+    static const struct {
+        int         marker;
+        const char *says;
+    } frames[] = {
+        { 0xC3, "lossless coding" },     { 0xC5, "hierarchical coding" },
+        { 0xC9, "arithmetic coding" },   { 0xCA, "arithmetic coding" },
+        { 0xCC, "arithmetic coding" },   { 0xDC, "height after the image" },
         { 0xDE, "hierarchical coding" },
     };
     const struct JpegFile *f = &jpeg_files[1];
@@ -100,7 +103,7 @@ static void unsupported_files_are_named(void)
         refused(n, frames[i].says);
         CHECK(strstr(err_text(), "convert it to PNG, or to a plain JPEG") != NULL);
     }
-    file[at - 1] = 0xC1;                     /* extended sequential: decoded in the same way */
+    file[at - 1] = 0xC1; /* extended sequential: decoded in the same way */
     Raster r;
     CHECK_OK(decode(file, n, &r));
     CHECK_INT(crc_of(r.at, (size_t)(f->width * f->height * f->channels)), f->levels);
@@ -115,11 +118,11 @@ static void unsupported_files_are_named(void)
     memset(file + at + 3, 0xFF, 4);
     refused(n, "65535 x 65535 pixels");
     n = copy(f);
-    file[at + 9] = 0x32;                     /* 3 x 2 beside 2 x 1 */
+    file[at + 9] = 0x32; /* 3 x 2 beside 2 x 1 */
     file[at + 12] = 0x21;
     refused(n, "do not divide each other");
     n = copy(f);
-    memmove(file + at + 20, file + at + 17, n - at - 17);    /* a fourth colour */
+    memmove(file + at + 20, file + at + 17, n - at - 17); /* a fourth colour */
     file[at + 1] = 20;
     file[at + 7] = 4;
     refused(n + 3, "four colours (CMYK)");
@@ -131,10 +134,10 @@ static void truncated_anywhere(void)
         size_t n = copy(&jpeg_files[i]);
         for (size_t keep = 0; keep < n; keep++) {
             ImageInfo info;
-            CHECK_INT(jpeg_parse("x", file, keep, &info), E_FORMAT);     /* before decoding */
+            CHECK_INT(jpeg_parse("x", file, keep, &info), E_FORMAT); /* before decoding */
             CHECK(strstr(err_text(), "x is a truncated JPEG") != NULL);
         }
-        for (size_t keep = find(n, 0xDA) + 12; keep < n - 2; keep++) {   /* end marker added */
+        for (size_t keep = find(n, 0xDA) + 12; keep < n - 2; keep++) { /* end marker added */
             unsigned char was[2] = { file[keep], file[keep + 1] };
             file[keep] = 0xFF;
             file[keep + 1] = 0xD9;
@@ -145,7 +148,7 @@ static void truncated_anywhere(void)
     }
 }
 
-static void damaged_anywhere(void)           /* an error or an image, never a crash */
+static void damaged_anywhere(void) /* an error or an image, never a crash */
 {
     for (int i = 0; i < JPEG_FILES; i++)
         for (int k = 0; k < 4000; k++) {
@@ -153,7 +156,7 @@ static void damaged_anywhere(void)           /* an error or an image, never a cr
             for (int changes = 1 + rand() % 3; changes; changes--)
                 file[2 + (size_t)rand() % (n - 2)] = (unsigned char)rand();
             ImageInfo info;
-            Raster      r;
+            Raster    r;
             if (jpeg_parse("x", file, n, &info) == OK && info.room < MAX_ROOM &&
                 decode(file, n, &r) != OK)
                 CHECK(!strncmp(err_text(), "by hand ", 8));
@@ -163,21 +166,21 @@ static void damaged_anywhere(void)           /* an error or an image, never a cr
 static void contradictions_are_refused(void)
 {
     const struct JpegFile *halved = &jpeg_files[1], *progressive = &jpeg_files[2];
-    size_t n = copy(halved);
+    size_t                 n = copy(halved);
     file[find(n, 0xD0) - 1] = 0xD1;
     refused(n, "restart marker is missing or out of order");
     n = copy(halved);
     file[find(n, 0xDB) + 3] = 0;
     refused(n, "a quantisation table has a 0");
     n = copy(halved);
-    memset(file + find(n, 0xC4) + 3, 3, 3);  /* codes of 1, 2 and 3 bits */
+    memset(file + find(n, 0xC4) + 3, 3, 3); /* codes of 1, 2 and 3 bits */
     refused(n, "Huffman table");
     n = copy(halved);
-    memmove(file + n + 63, file + n - 2, 2);         /* 65 more bytes of data */
+    memmove(file + n + 63, file + n - 2, 2); /* 65 more bytes of data */
     memset(file + n - 2, 0x55, 65);
     refused(n + 65, "go on after its last block");
     n = copy(progressive);
-    size_t last = n;                         /* ends before the tables of its last scan */
+    size_t last = n; /* ends before the tables of its last scan */
     while (file[last - 2] != 0xFF || file[last - 1] != 0xC4)
         last--;
     file[last - 1] = 0xD9;
@@ -202,12 +205,12 @@ static void stray_bytes_after_the_image(void)
     }
 }
 
-static void any_name_will_do(void)           /* the first bytes decide, not the name */
+static void any_name_will_do(void) /* the first bytes decide, not the name */
 {
     static const char *const names[] = { "jpeg_test.jpg", "jpeg_test.JPEG", "jpeg_test.png" };
     for (int i = 0; i < 3; i++) {
         ImageInfo info;
-        Raster      r;
+        Raster    r;
         CHECK_OK(file_write(names[i], jpeg_files[1].at, jpeg_files[1].n));
         CHECK(image_name(names[i]));
         CHECK_OK(image_look(names[i], &info));

@@ -13,13 +13,13 @@
 static Pool *pool;
 static Work  work;
 
-static void room(size_t n)
-{
-    work = (Work){ .at = pool_alloc(pool, n, 1), .n = n };
-}
+static void room(size_t n) { work = (Work){ .at = pool_alloc(pool, n, 1), .n = n }; }
 
 /* A PNG put together here: raw rows in stored deflate blocks. */
-typedef struct Hand { unsigned char at[1 << 16]; size_t n; } Hand;
+typedef struct Hand {
+    unsigned char at[1 << 16];
+    size_t        n;
+} Hand;
 
 static void put32(Hand *h, uint32_t x)
 {
@@ -82,8 +82,8 @@ static Err hand_read(const Hand *h, Raster *r)
 
 static void every_kind_is_read(void)
 {
-    static Hand h;
-    Raster      r;
+    static Hand         h;
+    Raster              r;
     const unsigned char grey8[] = { 0, 10, 200, 0, 30, 40 };
     hand_png(&h, 2, 2, 8, 0, NULL, 0, grey8, sizeof grey8);
     CHECK_OK(hand_read(&h, &r));
@@ -115,7 +115,7 @@ static void every_kind_is_read(void)
     CHECK_INT(((const uint8_t *)r.at)[0], 1);
     CHECK_INT(((const uint8_t *)r.at)[5], 252);
 
-    const unsigned char rgba[] = { 0, 9, 8, 7, 0 };  /* fully transparent: the colour as stored */
+    const unsigned char rgba[] = { 0, 9, 8, 7, 0 }; /* fully transparent: the colour as stored */
     hand_png(&h, 1, 1, 8, 6, NULL, 0, rgba, sizeof rgba);
     CHECK_OK(hand_read(&h, &r));
     CHECK_INT(r.channels, 3);
@@ -130,8 +130,8 @@ static void every_kind_is_read(void)
 
 static void bad_headers(void)
 {
-    static Hand h;
-    ImageInfo     info;
+    static Hand         h;
+    ImageInfo           info;
     const unsigned char row[] = { 0, 1 };
     const struct {
         int depth, colour;
@@ -146,15 +146,15 @@ static void bad_headers(void)
     CHECK_INT(png_parse("x", h.at, h.n, &info), E_FORMAT);
     hand_png(&h, 1, 1, 8, 0, NULL, 0, row, sizeof row);
     CHECK_OK(png_parse("x", h.at, h.n, &info));
-    for (size_t n = 0; n < h.n; n++)                         /* every truncation */
+    for (size_t n = 0; n < h.n; n++) /* every truncation */
         CHECK_INT(png_parse("x", h.at, n, &info), E_FORMAT);
-    h.at[8 + 8 + 14] ^= 1;                                   /* the checksum of the header */
+    h.at[8 + 8 + 14] ^= 1; /* the checksum of the header */
     Raster r;
     CHECK_INT(hand_read(&h, &r), E_FORMAT);
     CHECK(strstr(err_text(), "by hand is a damaged PNG") != NULL);
-    hand_png(&h, 4, 1, 8, 0, NULL, 0, row, sizeof row);      /* fewer pixels than the header says */
+    hand_png(&h, 4, 1, 8, 0, NULL, 0, row, sizeof row); /* fewer pixels than the header says */
     CHECK_INT(hand_read(&h, &r), E_FORMAT);
-    for (int i = 0; i < 2000; i++) {  /* a flipped bit anywhere: at worst an error */
+    for (int i = 0; i < 2000; i++) { /* a flipped bit anywhere: at worst an error */
         hand_png(&h, 1, 1, 8, 0, NULL, 0, row, sizeof row);
         h.at[(size_t)rand() % h.n] ^= (unsigned char)(1 << rand() % 8);
         if (hand_read(&h, &r) == OK)
@@ -166,16 +166,16 @@ static void bad_headers(void)
 static void checksums_are_checked(void)
 {
     static const unsigned char row[] = { 0, 10, 20, 30 };
-    static const char path[] = "png_test_sum.png";
-    ImageInfo info;
-    Hand    h;
+    static const char          path[] = "png_test_sum.png";
+    ImageInfo                  info;
+    Hand                       h;
     hand_png(&h, 1, 1, 8, 2, NULL, 0, row, sizeof row);
     CHECK_OK(file_write(path, h.at, h.n));
     CHECK_OK(png_look(path, &info));
     CHECK_INT(crc_of("123456789", 9), 0xcbf43926);
     for (size_t at = 8; at < h.n; at++) {
         unsigned char was = h.at[at];
-        bool text = at >= 33 + 4 && at < 33 + 12 + 13;       /* of the chunk after the header */
+        bool          text = at >= 33 + 4 && at < 33 + 12 + 13; /* of the chunk after the header */
         h.at[at] ^= 0x10;
         CHECK_OK(file_write(path, h.at, h.n));
         CHECK_INT(png_look(path, &info), text ? OK : E_FORMAT);
@@ -189,7 +189,7 @@ static void written_and_read(void)
     static unsigned char pixels[300 * 200 * 3];
     const struct {
         int64_t h, w;
-        int c;
+        int     c;
     } sizes[] = { { 1, 1, 1 },     { 1, 1, 3 },     { 7, 300, 3 },
                   { 200, 300, 3 }, { 300, 200, 1 }, { 64, 64, 3 } };
     const char *path = "png_test.png";
@@ -201,7 +201,7 @@ static void written_and_read(void)
                                             : pattern == 1 ? (int)(i / 50)
                                                            : 7);
             CHECK_OK(image_write(path, pixels, sizes[k].h, sizes[k].w, sizes[k].c));
-            Raster  r;
+            Raster    r;
             ImageInfo info;
             CHECK_OK(png_look(path, &info));
             CHECK_INT(info.pixels, sizes[k].h * sizes[k].w);
@@ -225,8 +225,8 @@ static void writing_again_allocates_nothing(void)
 {
     enum { SIDE = 97 };
     static unsigned char pixels[SIDE * SIDE * 3];
-    const char *path = "png_test_again.png";
-    Pool       *kept = pool_new(pool, "kept");
+    const char          *path = "png_test_again.png";
+    Pool                *kept = pool_new(pool, "kept");
     pool_keep(kept);
     for (int channels = 1; channels <= 3; channels += 2) {
         memset(pixels, 0, sizeof pixels);
@@ -251,9 +251,9 @@ static void writing_again_allocates_nothing(void)
 static void without_libpng(void)
 {
     static const unsigned char pixels[] = { 1, 2, 3, 4, 5, 6 };
-    const char *path = "png_test.pnm";
-    char       *bytes;
-    size_t      n;
+    const char                *path = "png_test.pnm";
+    char                      *bytes;
+    size_t                     n;
     CHECK_OK(image_write(path, pixels, 1, 2, 3));
     CHECK_OK(file_read(pool, path, &bytes, &n));
     CHECK_INT(n, 11 + sizeof pixels);
@@ -271,7 +271,7 @@ static void sizes_change_as_they_should(void)
         work.used = 0;
         for (int i = 0; i < 40 * 40 * 3; i++)
             in[i] = 0.3f;
-        image_resize(in, 40, 40, 3, out, 13, 7, kind, &work);        /* a flat image stays flat */
+        image_resize(in, 40, 40, 3, out, 13, 7, kind, &work); /* a flat image stays flat */
         for (int i = 0; i < 13 * 7 * 3; i++)
             CHECK_NEAR(out[i], 0.3, 1e-5);
         for (int i = 0; i < 40 * 40; i++)
@@ -279,7 +279,7 @@ static void sizes_change_as_they_should(void)
         /* the same size gives the same image */
         image_resize(in, 40, 40, 1, out, 40, 40, kind, &work);
         CHECK(!memcmp(in, out, 1600 * sizeof(float)));
-        image_resize(in, 40, 40, 1, out, 20, 20, kind, &work);       /* a ramp stays a ramp */
+        image_resize(in, 40, 40, 1, out, 20, 20, kind, &work); /* a ramp stays a ramp */
         for (int i = 3; i < 16; i++)
             CHECK_NEAR(out[10 * 20 + i], (2 * i + 0.5) / 40, 0.002);
         image_resize(out, 20, 20, 1, back, 1, 1, kind, &work);

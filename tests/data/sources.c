@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/npy.h"
+#include "base/safetensors.h"
 #include "data/degrade.h"
 #include "data/png.h"
 #include "data/wav.h"
@@ -18,8 +19,8 @@ static Pool *pool;
 
 typedef struct Opened {
     DataSource *source;
-    DataFeed    feeds[4];
-    void       *to[4], *again[4];
+    DataFeed    feeds[8];
+    void       *to[8], *again[8];
     int         n;
     Work        work;
 } Opened;
@@ -46,7 +47,7 @@ static Err open_spec(Opened *o, DataSpec spec)
 static Err load(Opened *o, int64_t id, int64_t draw)
 {
     o->work.used = 0;
-    for (int i = 0; i < o->n; i++)                           /* every byte must be written */
+    for (int i = 0; i < o->n; i++) /* every byte must be written */
         memset(o->to[i], 0xA5, feed_bytes(&o->feeds[i]));
     return o->source->load(o->source, id, draw, o->to, &o->work);
 }
@@ -72,7 +73,7 @@ static void check_samples(Opened *o, bool bounded)
             CHECK_OK(load(o, (id + 1) % n, id));
             others += memcmp(o->to[0], o->again[0], feed_bytes(&o->feeds[0])) != 0;
         }
-        memset(o->work.at, 0x5A, o->work.n);  /* its old content must not matter */
+        memset(o->work.at, 0x5A, o->work.n); /* its old content must not matter */
         CHECK_OK(load(o, id, id));
         for (int i = 0; i < o->n; i++) {
             CHECK(!memcmp(o->again[i], o->to[i], feed_bytes(&o->feeds[i])));
@@ -98,20 +99,17 @@ static void order_is_a_permutation(void)
                 same += epoch && at == source_order(&s, 7, i);
             }
         }
-        CHECK(counts[k] < 16 || same < counts[k]);           /* epochs differ */
+        CHECK(counts[k] < 16 || same < counts[k]); /* epochs differ */
     }
 }
 
 /* ---- files to read ---- */
 
-static const char *at_path(const char *name)
-{
-    return pool_print(pool, "sources_test/%s", name);
-}
+static const char *at_path(const char *name) { return pool_print(pool, "sources_test/%s", name); }
 
 static const char *make_png(const char *name, int64_t h, int64_t w, int c, int shade)
 {
-    unsigned char *pixels = NEWN(pool, unsigned char, h * w * c);
+    unsigned char *pixels = NEWN(pool, unsigned char, (h * w * c));
     const char    *path = at_path(name);
     char          *folder = pool_text(pool, path);
     *strrchr(folder, '/') = '\0';
@@ -180,6 +178,127 @@ static void kinds_are_found(void)
     refused(&latent, (DataSpec){ .samples = 4 }, E_USAGE, "--data DIR");
 }
 
+/* Inputs with names of their own: drawn within their bounds, masks of ones, whole tensors once. */
+static void inputs_at_random(void)
+{
+    Opened o = { .feeds = { { "noise", F32, SHAPE(50, 40) },
+                            { "ids", I32, SHAPE(400), 7 },
+                            { "attention_mask", U8, SHAPE(9), 2 },
+                            { "on", U8, SHAPE(64), 2 },
+                            { "table", I32, SHAPE(5, 3), 4, true } },
+                 .n = 5 };
+    CHECK_OK(open_spec(&o, (DataSpec){ .samples = 5, .seed = 3, .by_name = true }));
+    CHECK_TEXT(o.source->name, "random");
+    CHECK(strstr(o.source->note, "noise from N(0,1), ids below 7, attention_mask of ones") != NULL);
+    CHECK_OK(load(&o, 2, 0));
+    double  sum = 0, squares = 0;
+    int64_t seen = 0, on = 0;
+    for (int i = 0; i < 2000; i++) {
+        double x = (double)((float *)o.to[0])[i];
+        sum += x;
+        squares += x * x;
+    }
+    CHECK(fabs(sum / 2000) < 0.1 && fabs(squares / 2000 - 1) < 0.15);
+    for (int i = 0; i < 400; i++) {
+        int32_t x = ((int32_t *)o.to[1])[i];
+        CHECK(x >= 0 && x < 7);
+        seen |= 1 << x;
+    }
+    CHECK_INT(seen, 127);
+    for (int i = 0; i < 9; i++)
+        CHECK_INT(((uint8_t *)o.to[2])[i], 1);
+    for (int i = 0; i < 64; i++)
+        on += ((uint8_t *)o.to[3])[i];
+    CHECK(on > 8 && on < 56);
+    CHECK_INT(((uint8_t *)o.to[4])[0], 0xA5); /* no part of a sample */
+    CHECK_OK(o.source->load_whole(o.source, o.to));
+    for (int i = 0; i < 15; i++)
+        CHECK(((uint32_t *)o.to[4])[i] < 4);
+    o.n = 4;
+    CHECK_OK(open_spec(&o, (DataSpec){ .samples = 5, .seed = 3, .by_name = true }));
+    check_samples(&o, false);
+    Opened image = { .feeds = { { "x", F32, SHAPE(8, 8, 3) }, { "w", F32, SHAPE(3), 0, true } },
+                     .n = 2 };
+    refused(&image, (DataSpec){ .samples = 4, .kind = "shapes" }, E_USAGE, "also needs 'w'");
+}
+
+/* Arrays by the names of the inputs, in every kind of file, converted where that is exact. */
+static void inputs_by_name(void)
+{
+    float    x[3 * 4];
+    int64_t  ids[3 * 2], big[3 * 2], far = 70000;
+    double   table[6];
+    uint8_t  on[3] = { 1, 0, 1 };
+    Opened   o = { .feeds = { { "x", F32, SHAPE(4) },
+                              { "ids", I32, SHAPE(2), 50 },
+                              { "table", F32, SHAPE(2, 3), 0, true },
+                              { "on", U8, { 0 } } },
+                   .n = 4 };
+    DataSpec at = { .path = at_path("named"), .by_name = true };
+    for (int i = 0; i < 12; i++)
+        x[i] = (float)i + 0.5f;
+    for (int i = 0; i < 6; i++) {
+        ids[i] = big[i] = 10 * i;
+        table[i] = i - 0.25;
+    }
+    make_npy("named/x.npy", NPY_F4, 2, (int64_t[]){ 3, 4 }, x);
+    refused(&o, at, E_USAGE, "nothing for the model's inputs 'ids', 'table', 'on': add ids.npy");
+    make_npy("named/ids.npy", NPY_I8, 2, (int64_t[]){ 3, 2 }, ids);
+    make_npy("named/table.npy", NPY_F8, 2, (int64_t[]){ 2, 3 }, table);
+    make_npy("named/on.npy", NPY_B1, 1, (int64_t[]){ 3 }, on);
+    CHECK_OK(open_spec(&o, at));
+    CHECK_TEXT(o.source->name, "arrays");
+    CHECK_INT(o.source->n_samples, 3);
+    CHECK_OK(load(&o, 2, 0));
+    CHECK_NEAR(((float *)o.to[0])[3], 11.5, 0);
+    CHECK_INT(((int32_t *)o.to[1])[1], 50);
+    CHECK_INT(((uint8_t *)o.to[3])[0], 1);
+    CHECK_OK(o.source->load_whole(o.source, o.to));
+    CHECK_NEAR(((float *)o.to[2])[5], 4.75, 0);
+    big[3] = (int64_t)1 << 31; /* only read with its sample */
+    make_npy("named/ids.npy", NPY_I8, 2, (int64_t[]){ 3, 2 }, big);
+    CHECK_OK(open_spec(&o, at));
+    CHECK_OK(load(&o, 0, 0));
+    CHECK_INT(load(&o, 1, 0), E_FORMAT);
+    CHECK(strstr(err_text(), "ids.npy: 'ids' holds 2147483648 at number 3") != NULL);
+    make_npy("named/ids.npy", NPY_I8, 1, (int64_t[]){ 6 }, ids);
+    refused(&o, at, E_FORMAT, "'ids' is (6), but the model needs (samples,2)");
+    make_npy("named/ids.npy", NPY_F8, 2, (int64_t[]){ 3, 2 }, table);
+    refused(&o, at, E_FORMAT, "'ids' holds F64, which does not convert to the model's i32");
+    make_npy("named/ids.npy", NPY_I8, 2, (int64_t[]){ 2, 2 }, ids);
+    refused(&o, at, E_FORMAT, "'x' has 3 samples");
+
+    /* two shards of safetensors, of 1 and 2 samples */
+    SafeTensor one[] = { { "x", SAFE_F32, 2, (int64_t[]){ 1, 4 }, x, 0 },
+                         { "on", SAFE_BOOL, 1, (int64_t[]){ 1 }, on, 0 },
+                         { "ids", SAFE_I64, 2, (int64_t[]){ 1, 2 }, ids, 0 },
+                         { "table", SAFE_F64, 2, (int64_t[]){ 2, 3 }, table, 0 } };
+    SafeTensor two[] = { { "x", SAFE_F32, 2, (int64_t[]){ 2, 4 }, x + 4, 0 },
+                         { "on", SAFE_BOOL, 1, (int64_t[]){ 2 }, on + 1, 0 },
+                         { "ids", SAFE_I64, 2, (int64_t[]){ 2, 2 }, ids + 2, 0 } };
+    CHECK_OK(folder_make(at_path("shards")));
+    CHECK_OK(safetensors_write(at_path("shards/a-1.safetensors"), one, 4, NULL));
+    CHECK_OK(safetensors_write(at_path("shards/a-2.safetensors"), two, 3, NULL));
+    at.path = at_path("shards");
+    CHECK_OK(open_spec(&o, at));
+    CHECK_INT(o.source->n_samples, 3);
+    for (int id = 0; id < 3; id++) {
+        CHECK_OK(load(&o, id, 0));
+        CHECK_NEAR(((float *)o.to[0])[1], (double)x[4 * id + 1], 0);
+        CHECK_INT(((int32_t *)o.to[1])[0], ids[2 * id]);
+        CHECK_INT(((uint8_t *)o.to[3])[0], on[id]);
+    }
+    at.path = at_path("shards/a-2.safetensors");
+    refused(&o, at, E_USAGE, "inputs 'table'");
+    at.path = at_path("nowhere");
+    refused(&o, at, E_IO, "there is no folder or file");
+    Opened alone = { .feeds = { { "n", U8, SHAPE(1), 0 } }, .n = 1 };
+    make_npy("alone.npy", NPY_I8, 2, (int64_t[]){ 1, 1 }, &far);
+    CHECK_OK(open_spec(&alone, (DataSpec){ .path = at_path("alone.npy"), .by_name = true }));
+    CHECK_INT(load(&alone, 0, 0), E_FORMAT);
+    CHECK(strstr(err_text(), "only 0 to 255 are supported") != NULL);
+}
+
 static void images_of_any_size(void)
 {
     Opened o = { .feeds = { { "x", F32, SHAPE(8, 12, 3) } }, .n = 1 };
@@ -191,16 +310,16 @@ static void images_of_any_size(void)
     CHECK_TEXT(o.source->name, "images");
     CHECK_INT(o.source->n_samples, 3);
     check_samples(&o, true);
-    CHECK_OK(load(&o, 0, 0));                                /* b9 comes before b10 */
+    CHECK_OK(load(&o, 0, 0)); /* b9 comes before b10 */
     CHECK_NEAR(((float *)o.to[0])[0], 100 / 127.5 - 1, 1e-6);
     CHECK_NEAR(((float *)o.to[0])[4], 104 / 127.5 - 1, 1e-6);
-    CHECK_OK(load(&o, 1, 0));                                /* grey in three channels */
+    CHECK_OK(load(&o, 1, 0)); /* grey in three channels */
     CHECK_NEAR(((float *)o.to[0])[5], 1 / 127.5 - 1, 1e-6);
     const char *bad = make_png("images/b99.png", 20, 20, 3, 1);
     cut(bad, 60);
     refused(&o, (DataSpec){ .path = at_path("images") }, E_FORMAT, "b99.png is a truncated PNG");
     CHECK_OK(file_write(bad, "GIF89a..............", 20));
-    refused(&o, (DataSpec){ .path = at_path("images") }, E_FORMAT, 
+    refused(&o, (DataSpec){ .path = at_path("images") }, E_FORMAT,
             "b99.png is not an image that is read");
     CHECK_OK(file_remove(bad));
     CHECK_OK(folder_make(at_path("empty")));
@@ -274,17 +393,20 @@ static void jpeg_files_are_images(void)
     CHECK_INT(images.source->n_samples, 4);
     CHECK(images.source->unread == NULL);
     check_samples(&images, true);
-    Opened pairs = { .feeds = { { "image", F32, SHAPE(S, S, 3) },
-                                { "image_lq", F32, SHAPE(S, S, 3) } }, .n = 2 };
+    Opened pairs = {
+        .feeds = { { "image", F32, SHAPE(S, S, 3) }, { "image_lq", F32, SHAPE(S, S, 3) } }, .n = 2
+    };
     CHECK_OK(open_spec(&pairs, (DataSpec){ .path = at_path("photos") }));
     check_samples(&pairs, true);
     CHECK_OK(open_spec(&pairs, (DataSpec){ .path = at_path("photos/a.jpg"), .as_input = true }));
     check_samples(&pairs, true);
     Opened clips = { .feeds = { { "observed", F32, SHAPE(2, 8, 16, 1) },
-                                { "future", F32, SHAPE(1, 8, 16, 1) } }, .n = 2 };
+                                { "future", F32, SHAPE(1, 8, 16, 1) } },
+                     .n = 2 };
     Opened sets = { .feeds = { { "images", F32, SHAPE(3, S, S, 3) } }, .n = 1 };
-    Opened captioned = { .feeds = { { "clip", F32, SHAPE(3, S, S, 3) },
-                                    { "text", F32, SHAPE(768) } }, .n = 2 };
+    Opened captioned = {
+        .feeds = { { "clip", F32, SHAPE(3, S, S, 3) }, { "text", F32, SHAPE(768) } }, .n = 2
+    };
     for (int i = 0; i < 6; i++)
         make_jpeg(pool_print(pool, "filmed/walk/%d.jpg", i), i);
     CHECK_OK(file_write(at_path("filmed/walk.txt"), "a walk", 6));
@@ -297,10 +419,11 @@ static void jpeg_files_are_images(void)
     CHECK_OK(open_spec(&captioned, (DataSpec){ .path = at_path("filmed") }));
     check_samples(&captioned, false);
 
-    Opened latents = { .feeds = { { "edge", F32, SHAPE(S, S, 3) },
-                                  { "latent", F32, SHAPE(2, 2, 4) } }, .n = 2 };
-    float  z[16] = { 0 };
-    make_jpeg("jpeg_latents/edge/a.b.jpeg", 0);              /* the name without its ending */
+    Opened latents = {
+        .feeds = { { "edge", F32, SHAPE(S, S, 3) }, { "latent", F32, SHAPE(2, 2, 4) } }, .n = 2
+    };
+    float z[16] = { 0 };
+    make_jpeg("jpeg_latents/edge/a.b.jpeg", 0); /* the name without its ending */
     make_npy("jpeg_latents/latent/a.b.npy", NPY_F4, 3, (int64_t[]){ 4, 2, 2 }, z);
     make_npy("jpeg_latents/latent_lq/a.b.npy", NPY_F4, 3, (int64_t[]){ 4, 2, 2 }, z);
     CHECK_OK(open_spec(&latents, (DataSpec){ .path = at_path("jpeg_latents") }));
@@ -311,14 +434,14 @@ static void jpeg_files_are_images(void)
             "e.jpg is a truncated JPEG");
     CHECK_OK(file_remove(at_path("photos/sub/e.jpg")));
     CHECK_OK(open_spec(&images, (DataSpec){ .path = at_path("photos/a.jpg") }));
-    cut(at_path("photos/a.jpg"), 300);                       /* after opening */
+    cut(at_path("photos/a.jpg"), 300); /* after opening */
     CHECK_INT(load(&images, 0, 0), E_FORMAT);
     CHECK(strstr(err_text(), "a.jpg is a") != NULL);
 }
 
-static void a_file_that_changes(void)        /* after opening: an error, not a crash */
+static void a_file_that_changes(void) /* after opening: an error, not a crash */
 {
-    Opened o = { .feeds = { { "x", F32, SHAPE(8, 8, 3) } }, .n = 1 };
+    Opened      o = { .feeds = { { "x", F32, SHAPE(8, 8, 3) } }, .n = 1 };
     const char *path = make_png("changing/a.png", 16, 16, 3, 1);
     CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("changing") }));
     make_png("changing/a.png", 2000, 2000, 3, 1);
@@ -335,14 +458,13 @@ static void a_file_that_changes(void)        /* after opening: an error, not a c
  * first that the second clip of (2,8,16) and (1,8,16) sees. */
 static void every_number_type(Opened *o)
 {
-    static const struct { NpyType type; int64_t bytes, far, none; } rows[] = {
-        { NPY_F2, 2, 0x4f80, 0 },         /* 30 */
-        { NPY_I1, 1, 30, -1 },
-        { NPY_I2, 2, 30, -1 },
-        { NPY_I4, 4, 30, -1 },
-        { NPY_I8, 8, 30, -1 },
-        { NPY_U1, 1, 30, 0 },
-        { NPY_U2, 2, 30, 0 },
+    static const struct {
+        NpyType type;
+        int64_t bytes, far, none;
+    } rows[] = {
+        { NPY_F2, 2, 0x4f80, 0 }, /* 30 */
+        { NPY_I1, 1, 30, -1 },    { NPY_I2, 2, 30, -1 }, { NPY_I4, 4, 30, -1 },
+        { NPY_I8, 8, 30, -1 },    { NPY_U1, 1, 30, 0 },  { NPY_U2, 2, 30, 0 },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char file[128 * 8];
@@ -378,7 +500,7 @@ static void clips_of_frames(void)
     CHECK(holes > 4 && holes < 100);
 
     float metres[8 * 16];
-    for (int f = 0; f < 8; f++) {  /* 8 frames, clips of 3: one is left out at each end */
+    for (int f = 0; f < 8; f++) { /* 8 frames, clips of 3: one is left out at each end */
         for (int i = 0; i < 128; i++)
             metres[i] = i % 7 == 0 ? -1 : 10 + (float)f + (float)(i % 16);
         make_npy(pool_print(pool, "range/00/%d.npy", f), NPY_F4, 2, (int64_t[]){ 8, 16 }, metres);
@@ -448,7 +570,7 @@ static void pairs_of_images(void)
     for (int id = 0; id < 6; id++) {
         CHECK_OK(load(&o, id, 100 + id));
         double off = distance(o.to[0], o.to[1], S * S * 3);
-        CHECK(off > 0.005 && off < 0.5);                     /* degraded, but the same image */
+        CHECK(off > 0.005 && off < 0.5); /* degraded, but the same image */
         int edges = 0;
         for (int i = 0; i < S * S * 3; i++) {
             float e = ((float *)o.to[2])[i];
@@ -460,7 +582,7 @@ static void pairs_of_images(void)
     CHECK_OK(load(&o, 0, 1));
     memcpy(o.again[1], o.to[1], feed_bytes(&o.feeds[1]));
     memcpy(o.again[0], o.to[0], feed_bytes(&o.feeds[0]));
-    CHECK_OK(load(&o, 0, 2));  /* another draw: the same image, degraded otherwise */
+    CHECK_OK(load(&o, 0, 2)); /* another draw: the same image, degraded otherwise */
     CHECK(!memcmp(o.again[0], o.to[0], feed_bytes(&o.feeds[0])));
     CHECK(memcmp(o.again[1], o.to[1], feed_bytes(&o.feeds[1])));
 
@@ -479,7 +601,7 @@ static void pairs_of_images(void)
                                   { "latent", F32, SHAPE(8, 8, 4) },
                                   { "latent_lq", F32, SHAPE(8, 8, 4) } },
                        .n = 3 };
-    float z[256];
+    float  z[256];
     for (int i = 0; i < 256; i++)
         z[i] = (float)i;
     make_png("latents/edge/a.png", S, S, 1, 0);
@@ -522,18 +644,18 @@ static void sets_of_a_class(void)
         bool light = !strcmp(o.source->about(o.source, id, name, sizeof name), "light");
         for (int k = 0; k < 3; k++) {
             float first = ((float *)o.to[0])[k * 768];
-            CHECK((first > 0) == light);                     /* one class a set */
+            CHECK((first > 0) == light); /* one class a set */
             if (!light)
                 used[lrintf((first + 1) * 127.5f)]++;
         }
     }
     for (int i = 0; i < 8; i++)
-        CHECK(used[i] <= 1);                                 /* an image comes once an epoch */
+        CHECK(used[i] <= 1); /* an image comes once an epoch */
     refused(&o, (DataSpec){ .path = at_path("classes/few") }, E_FORMAT,
             "the largest of 1 classes has 1");
 
     enum { RECORD = 3073, N = 12 };
-    unsigned char *cifar = NEWN(pool, unsigned char, RECORD * N);
+    unsigned char *cifar = NEWN(pool, unsigned char, RECORD *N);
     for (int i = 0; i < N; i++) {
         cifar[i * RECORD] = (unsigned char)(i % 2);
         for (int k = 0; k < 3072; k++)
@@ -544,7 +666,7 @@ static void sets_of_a_class(void)
     CHECK_OK(open_spec(&full, (DataSpec){ .path = at_path("cifar.bin"), .kind = "coloured-sets" }));
     CHECK_INT(full.source->n_samples, 6);
     CHECK_OK(load(&full, 0, 0));
-    CHECK_NEAR(((float *)full.to[0])[2], 20 / 127.5 - 1, 1e-6);      /* planes become channels */
+    CHECK_NEAR(((float *)full.to[0])[2], 20 / 127.5 - 1, 1e-6); /* planes become channels */
     CHECK_OK(load(&full, 5, 0));
     CHECK_NEAR(((float *)full.to[0])[2], 200 / 127.5 - 1, 1e-6);
     CHECK_OK(file_write(at_path("cifar.bin"), cifar, RECORD * N - 1));
@@ -574,12 +696,12 @@ static void audio_as_tokens(void)
     CHECK_OK(wav_write(at_path("audio/a.wav"), ramp, 100, 2, 16000));
     DataSpec stereo = { .path = at_path("audio"), .levels = 256, .channels = 2, .rate = 16000 };
     CHECK_OK(open_spec(&o, stereo));
-    CHECK_INT(o.source->n_samples, 3);                       /* 100 frames, 32 in a chunk */
+    CHECK_INT(o.source->n_samples, 3); /* 100 frames, 32 in a chunk */
     check_samples(&o, true);
     CHECK_OK(load(&o, 0, 0));
     tokens = o.to[0];
     target = o.to[1];
-    CHECK_INT(target[62], 255);  /* the loudest left, then the loudest right */
+    CHECK_INT(target[62], 255); /* the loudest left, then the loudest right */
     CHECK_INT(target[63], 0);
     stereo.keep_rest = true;
     CHECK_OK(open_spec(&o, stereo));
@@ -598,7 +720,7 @@ static void audio_as_tokens(void)
         .path = at_path("audio"), .levels = 65536, .channels = 1, .rate = 16000, .mu_law = true
     };
     CHECK_OK(open_spec(&o, mono));
-    CHECK_OK(load(&o, 0, 0));                                /* left and right cancel: silence */
+    CHECK_OK(load(&o, 0, 0)); /* left and right cancel: silence */
     CHECK_INT(((int32_t *)o.to[0])[0], 32768);
     CHECK_INT(((int32_t *)o.to[1])[5], ((int32_t *)o.to[1])[40]);
 
@@ -613,8 +735,10 @@ static void audio_as_tokens(void)
             "holds no .wav files");
     /* 100 stereo frames of floats; frame 91 is 0, then NaN, then infinite */
     unsigned char floats[44 + 800] = { 0 };
-    memcpy(floats, "RIFF....WAVEfmt \20\0\0\0\3\0\2\0\200>\0\0\0\364\1\0\10\0 \0data "
-                   "\3\0\0", 44);
+    memcpy(floats,
+           "RIFF....WAVEfmt \20\0\0\0\3\0\2\0\200>\0\0\0\364\1\0\10\0 \0data "
+           "\3\0\0",
+           44);
     CHECK_OK(file_write(at_path("audio/a.wav"), floats, sizeof floats));
     CHECK_OK(open_spec(&o, stereo));
     for (int i = 0; i < 2; i++) {
@@ -643,7 +767,7 @@ static void clips_with_captions(void)
     prompt_embed("red box", text, 768);
     CHECK(!memcmp(text, o.to[1], sizeof text));
     CHECK(all_within(o.to[0], 4 * 16 * 16 * 3));
-    float left[2];  /* position of the red form in the first and the last frame */
+    float left[2]; /* position of the red form in the first and the last frame */
     for (int f = 0; f < 2; f++) {
         double sum = 0, at = 0;
         for (int i = 0; i < 256; i++) {
@@ -674,36 +798,36 @@ static void clips_with_captions(void)
     make_npy("captioned/run.text.npy", NPY_F4, 1, (int64_t[]){ 768 }, text);
     CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("captioned") }));
     CHECK_INT(o.source->n_samples, 2);
-    CHECK_OK(load(&o, 0, 0));                                /* run */
+    CHECK_OK(load(&o, 0, 0)); /* run */
     CHECK_TEXT(o.source->about(o.source, 0, name, sizeof name), "a run");
     CHECK_NEAR(((float *)o.to[1])[700], 700, 0);
     CHECK_NEAR(((float *)o.to[0])[700], 1, 0);
-    CHECK_OK(load(&o, 1, 0));  /* walk: 12 wide, cut to 16 rows of 20 */
+    CHECK_OK(load(&o, 1, 0)); /* walk: 12 wide, cut to 16 rows of 20 */
     prompt_embed("a walk", text, 768);
     CHECK(!memcmp(text, o.to[1], sizeof text));
     const float *x = o.to[0];
     CHECK_NEAR(x[0], -1, 0);
     CHECK_NEAR(x[2 * 3], -1, 0);
-    CHECK_NEAR(x[3 * 3], 1 / 127.5 - 1, 1e-6);               /* column 1 of the file */
-    CHECK(!memcmp(x + 768, x + 2 * 768, 768 * sizeof(float)));  /* the last frame is repeated */
+    CHECK_NEAR(x[3 * 3], 1 / 127.5 - 1, 1e-6);                 /* column 1 of the file */
+    CHECK(!memcmp(x + 768, x + 2 * 768, 768 * sizeof(float))); /* the last frame is repeated */
     static float loud[4 * 16 * 16 * 3];
     loud[700] = 1;
     make_npy("captioned/run.npy", NPY_F4, 4, (int64_t[]){ 4, 16, 16, 3 }, loud);
     CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("captioned") }));
     CHECK_OK(load(&o, 0, 0));
     CHECK_NEAR(((float *)o.to[0])[700], 1, 0);
-    loud[700] = NAN;  /* after opening: reported when it is loaded */
+    loud[700] = NAN; /* after opening: reported when it is loaded */
     make_npy("captioned/run.npy", NPY_F4, 4, (int64_t[]){ 4, 16, 16, 3 }, loud);
     CHECK_INT(load(&o, 0, 0), E_FORMAT);
     CHECK(strstr(err_text(), "run.npy: number 700 is not finite") != NULL);
     refused(&o, (DataSpec){ .path = at_path("captioned") }, E_FORMAT, "number 700 is not finite");
-    loud[700] = 255;                                         /* a clip in another scale */
+    loud[700] = 255; /* a clip in another scale */
     make_npy("captioned/run.npy", NPY_F4, 4, (int64_t[]){ 4, 16, 16, 3 }, loud);
     refused(&o, (DataSpec){ .path = at_path("captioned") }, E_FORMAT, "run.npy holds 255");
     make_npy("captioned/run.npy", NPY_U1, 4, (int64_t[]){ 6, 16, 16, 3 }, clip);
     CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("captioned") }));
     make_npy("captioned/run.npy", NPY_U1, 4, (int64_t[]){ 6, 16, 16, 2 }, clip);
-    CHECK_INT(load(&o, 0, 0), E_IO);                         /* two channels now */
+    CHECK_INT(load(&o, 0, 0), E_IO); /* two channels now */
     make_npy("captioned/run.npy", NPY_U1, 4, (int64_t[]){ 6, 16, 16, 3 }, clip);
     text[3] = INFINITY;
     make_npy("captioned/run.text.npy", NPY_F4, 1, (int64_t[]){ 768 }, text);
@@ -716,12 +840,57 @@ static void clips_with_captions(void)
     refused(&o, (DataSpec){ .path = at_path("empty") }, E_FORMAT, "holds no clips");
 }
 
+/* Replaced since the source was opened, by images of more pixels and fewer channels: their file and
+ * their levels need less memory, the floats made of them more. */
+static void replaced(Opened *o, const char *path, const char *image, int64_t side)
+{
+    make_png(image, 256, 256, 3, 10);
+    make_png("replaced/b/2.png", 256, 256, 3, 20);
+    CHECK_OK(file_write(at_path("replaced/b.txt"), "b", 1));
+    CHECK_OK(file_write(at_path("replaced/a.txt"), "a", 1));
+    CHECK_OK(
+        open_spec(o, (DataSpec){ .kind = o->feeds[0].name[0] == 'x' ? "images" : "captioned-clips",
+                                 .path = at_path(path) }));
+    CHECK_OK(load(o, 0, 0));
+    make_png(image, side, side, 1, 10);
+    CHECK_INT(load(o, 0, 0), E_IO);
+    CHECK(strstr(err_text(), image) && strstr(err_text(), "restart the run"));
+    make_png(image, 256, 256, 3, 10);
+    CHECK_OK(load(o, 0, 0));
+}
+
+static void replaced_images(void)
+{
+    Opened image = { .n = 1, .feeds = { { "x", F32, SHAPE(8, 8, 3) } } };
+    Opened clip = { .n = 1, .feeds = { { "clip", F32, SHAPE(2, 8, 8, 3) } } };
+    for (int64_t side = 440; side <= 640; side += 200) {
+        replaced(&image, "replaced/a", "replaced/a/1.png", side);
+        replaced(&clip, "replaced", "replaced/a/1.png", side);
+    }
+}
+
+static void memory_of_the_loader(void)
+{
+    Opened o = { .n = 1, .feeds = { { "x", F32, SHAPE(8, 8, 3) } } };
+    make_png("limited/1.png", 64, 64, 3, 10);
+    make_png("limited/2.png", 512, 512, 3, 10);
+    CHECK_OK(open_spec(&o, (DataSpec){ .kind = "images", .path = at_path("limited") }));
+    int64_t need = (int64_t)o.source->work_bytes;
+    CHECK_OK(
+        open_spec(&o, (DataSpec){ .kind = "images", .path = at_path("limited"), .memory = need }));
+    refused(&o, (DataSpec){ .kind = "images", .path = at_path("limited"), .memory = need - 1 },
+            E_BUDGET, "loading sources_test/limited/2.png takes");
+    CHECK(strstr(err_text(), "--loader-memory") != NULL);
+}
+
 int main(void)
 {
     pool = pool_new(NULL, "test");
     REQUIRE(system("rm -rf sources_test") == 0);
     RUN(order_is_a_permutation);
     RUN(kinds_are_found);
+    RUN(inputs_at_random);
+    RUN(inputs_by_name);
     RUN(images_of_any_size);
     RUN(odd_things_in_folders);
     RUN(what_is_passed_over);
@@ -732,6 +901,8 @@ int main(void)
     RUN(sets_of_a_class);
     RUN(audio_as_tokens);
     RUN(clips_with_captions);
+    RUN(replaced_images);
+    RUN(memory_of_the_loader);
     REQUIRE(system("rm -rf sources_test") == 0);
     pool_free(pool);
     return test_end();

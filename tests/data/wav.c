@@ -40,10 +40,10 @@ static size_t make(int format, int channels, int rate, int bits, int align, cons
 
 static void every_sample_type(void)
 {
-    WavInfo info;
-    float   x[4];
+    WavInfo             info;
+    float               x[4];
     const unsigned char u8[] = { 0, 128, 255, 64 };
-    size_t n = make(1, 1, 8000, 8, 1, u8, 4);
+    size_t              n = make(1, 1, 8000, 8, 1, u8, 4);
     CHECK_OK(wav_parse("a", bytes, n, n, &info));
     CHECK_INT(info.frames, 4);
     CHECK_INT(info.rate, 8000);
@@ -98,7 +98,11 @@ static void every_sample_type(void)
 /* G.711, tables 2a and 1a: both ends, the middle, and the first code of every segment. */
 static void telephone_codes(void)
 {
-    static const struct { int format; unsigned char code[4]; int level[4]; } rows[] = {
+    static const struct {
+        int           format;
+        unsigned char code[4];
+        int           level[4];
+    } rows[] = {
         { 7, { 0x00, 0x80, 0xff, 0x7f }, { -32124, 32124, 0, 0 } },
         { 7, { 0x0f, 0x8f, 0xef, 0xf0 }, { -16764, 16764, 132, 120 } },
         { 6, { 0x2a, 0xaa, 0xd5, 0x55 }, { -32256, 32256, 8, -8 } },
@@ -119,11 +123,16 @@ static void lies_are_named(void)
 {
     WavInfo       info;
     const int16_t s[] = { 1, 2, 3, 4 };
-    const struct { int format, channels, rate, bits, align; const char *says; } wrong[] = {
-        { 2, 1, 8000, 16, 2, "WAVE format 2" },      { 1, 0, 8000, 16, 0, "0 channels" },
-          { 1, 1, 0, 16, 2, "wrong header" },
-        { 1, 1, 8000, 12, 2, "12 bits" },            { 1, 2, 8000, 16, 2, "wrong header" },
-          { 3, 1, 8000, 16, 2, "float samples of 16" },
+    const struct {
+        int         format, channels, rate, bits, align;
+        const char *says;
+    } wrong[] = {
+        { 2, 1, 8000, 16, 2, "WAVE format 2" },
+        { 1, 0, 8000, 16, 0, "0 channels" },
+        { 1, 1, 0, 16, 2, "wrong header" },
+        { 1, 1, 8000, 12, 2, "12 bits" },
+        { 1, 2, 8000, 16, 2, "wrong header" },
+        { 3, 1, 8000, 16, 2, "float samples of 16" },
         { 1, 65535, 8000, 16, 65535, "wrong header" },
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -141,16 +150,16 @@ static void lies_are_named(void)
     n = make(1, 1, 8000, 16, 2, s, 0);
     CHECK_OK(wav_parse("x", bytes, n, n, &info));
     CHECK_INT(info.frames, 0);
-    memcpy(bytes + 16, "\xff\xff\xff\xff", 4);               /* a chunk of 4 GiB */
+    memcpy(bytes + 16, "\xff\xff\xff\xff", 4); /* a chunk of 4 GiB */
     CHECK_INT(wav_parse("x", bytes, n, n, &info), E_FORMAT);
 }
 
 static void written_and_read(void)
 {
-    const char *path = "wav_test.wav";
-    float       in[10] = { 0, 0.5f, -0.5f, 1, -1, 2, -2, NAN, 1e-5f, 0.25f }, out[10];
+    const char   *path = "wav_test.wav";
+    float         in[10] = { 0, 0.5f, -0.5f, 1, -1, 2, -2, NAN, 1e-5f, 0.25f }, out[10];
     unsigned char raw[64];
-    WavInfo     info;
+    WavInfo       info;
     CHECK_OK(wav_write(path, in, 5, 2, 22050));
     CHECK_OK(wav_look(path, &info));
     CHECK_INT(info.rate, 22050);
@@ -163,8 +172,8 @@ static void written_and_read(void)
     CHECK_NEAR(out[7], -1, 0);
     CHECK_OK(wav_read(path, &info, 4, 1, raw, out));
     CHECK_NEAR(out[1], 0.25, 0);
-    CHECK_INT(wav_read(path, &info, 4, 2, raw, out), E_IO);  /* beyond the end */
-    CHECK_OK(wav_write(path, in, 10, 1, 22050));     /* of the same length, but mono */
+    CHECK_INT(wav_read(path, &info, 4, 2, raw, out), E_IO); /* beyond the end */
+    CHECK_OK(wav_write(path, in, 10, 1, 22050));            /* of the same length, but mono */
     CHECK_INT(wav_read(path, &info, 0, 5, raw, out), E_FORMAT);
     CHECK(strstr(err_text(), "wav_test.wav has changed since the run began") != NULL);
     CHECK_INT(wav_write(path, in, 1, 0, 22050), E_USAGE);
@@ -188,7 +197,7 @@ static void levels_go_round(void)
             for (int i = 0; i <= 4000; i++) {
                 double  x = -1 + i / 2000.0;
                 int32_t k = level_of(&l, x);
-                CHECK(k >= before);                          /* louder is never a lower level */
+                CHECK(k >= before); /* louder is never a lower level */
                 before = k;
                 worst = fmax(worst, fabs(level_audio(&l, k) - x) / (mu ? 0.02 + fabs(x) : 1));
             }

@@ -23,13 +23,13 @@ static float float_of(uint32_t bits)
  * format. */
 static double value(uint16_t h, int e)
 {
-    int    m = 15 - e, bias = (1 << (e - 1)) - 1, exponent = (h >> m) & ((1 << e) - 1),
+    int m = 15 - e, bias = (1 << (e - 1)) - 1, exponent = (h >> m) & ((1 << e) - 1),
         part = h & ((1 << m) - 1);
     double sign = h & 0x8000 ? -1.0 : 1.0;
     if (exponent == (1 << e) - 1)
         return part ? NAN : sign * INFINITY;
-    return sign * (exponent ? ldexp(part + (1 << m), exponent - bias - m)
-                   : ldexp(part, 1 - bias - m));
+    return sign *
+           (exponent ? ldexp(part + (1 << m), exponent - bias - m) : ldexp(part, 1 - bias - m));
 }
 
 static int exponent_bits(Type type) { return type == BF16 ? 8 : 5; }
@@ -41,7 +41,7 @@ static void every_pattern(Type type)
     enum { N = 65536 };
     static uint16_t from[N], back[N];
     static float    wide[N];
-    int bad_up = 0, bad_back = 0;
+    int             bad_up = 0, bad_back = 0;
     for (int i = 0; i < N; i++)
         from[i] = (uint16_t)i;
     convert_rows(F32, wide, type, from, N);
@@ -72,7 +72,7 @@ static void every_tie(Type type)
             float    middle = (float)((lo + hi) / 2), rows[3];
             uint16_t out[3], s = sign ? 0x8000 : 0, even = (uint16_t)(h & 1 ? h + 1 : h);
             rows[0] = float_of(bits_of(middle) - 1), rows[1] = middle,
-                rows[2] = float_of(bits_of(middle) + 1);
+            rows[2] = float_of(bits_of(middle) + 1);
             for (int i = 0; i < 3; i++)
                 rows[i] = sign ? -rows[i] : rows[i];
             convert_rows(type, out, F32, rows, 3);
@@ -83,14 +83,32 @@ static void every_tie(Type type)
     CHECK_INT(bad, 0);
 }
 
-static void bf16_patterns(void) { every_pattern(BF16); every_tie(BF16); }
-static void f16_patterns(void) { every_pattern(F16); every_tie(F16); }
+static void bf16_patterns(void)
+{
+    every_pattern(BF16);
+    every_tie(BF16);
+}
+static void f16_patterns(void)
+{
+    every_pattern(F16);
+    every_tie(F16);
+}
 
 static void edges(void)
 {
-    float    in[] = { 65519.0f, 65520.0f, -65520.0f, 1e30f, 3.4e38f, INFINITY, -INFINITY, 0x1p-25f,
+    float    in[] = { 65519.0f,
+                      65520.0f,
+                      -65520.0f,
+                      1e30f,
+                      3.4e38f,
+                      INFINITY,
+                      -INFINITY,
+                      0x1p-25f,
                       0x1.8p-25f,
-                      float_of(0x7F800001), float_of(0xFFFFFFFF), float_of(0x7FC00000), -0.0f };
+                      float_of(0x7F800001),
+                      float_of(0xFFFFFFFF),
+                      float_of(0x7FC00000),
+                      -0.0f };
     uint16_t half[13], brain[13];
     convert_rows(F16, half, F32, in, 13);
     convert_rows(BF16, brain, F32, in, 13);
@@ -99,17 +117,17 @@ static void edges(void)
     CHECK_INT(half[2], 0xFC00);
     CHECK_INT(half[3], 0x7C00);
     CHECK_INT(half[5], 0x7C00);
-    CHECK_INT(half[7], 0);                   /* a tie with zero, which is even */
+    CHECK_INT(half[7], 0); /* a tie with zero, which is even */
     CHECK_INT(half[8], 1);
     CHECK_INT(half[12], 0x8000);
-    CHECK_INT(brain[4], 0x7F80);             /* rounds past the largest */
+    CHECK_INT(brain[4], 0x7F80); /* rounds past the largest */
     CHECK_INT(brain[6], 0xFF80);
     CHECK_INT(brain[12], 0x8000);
     /* NaN, its payload in the low bits only or everywhere */
     for (int i = 9; i < 12; i++) {
         CHECK(is_nan16(half[i], F16));
         CHECK(is_nan16(brain[i], BF16));
-        CHECK(brain[i] & 0x40);              /* quiet */
+        CHECK(brain[i] & 0x40); /* quiet */
     }
 }
 
@@ -120,10 +138,9 @@ static void lengths(void)
         for (int to = F32; to <= F16; to++)
             for (size_t n = 0; n < 600; n += n < 70 ? 1 : 97)
                 for (int shift = 0; shift < 2; shift++) {
-                    size_t    in = (size_t)type_bytes((Type)from),
-                        out = (size_t)type_bytes((Type)to);
+                    size_t in = (size_t)type_bytes((Type)from), out = (size_t)type_bytes((Type)to);
                     unsigned char *src = malloc((n + 1) * in), *dst = malloc((n + 3) * out);
-                    int       bad = 0;
+                    int            bad = 0;
                     for (size_t i = 0; i <= n; i++) {
                         float f = ((float)i - 20.0f) * 0.37f;
                         convert_rows((Type)from, src + i * in, F32, &f, 1);

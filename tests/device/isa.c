@@ -33,7 +33,7 @@ static void best(void)
     CHECK_INT(strstr(isa_name(), "+amx") != NULL, amx_unit() == AMX_TILES);
     CHECK_INT(strstr(isa_name(), "+bf16") != NULL, amx_unit() == AMX_VECTORS);
     char line[256];
-    CHECK_INT(child("", line, sizeof line), 0);          /* empty is not set */
+    CHECK_INT(child("", line, sizeof line), 0); /* empty is not set */
     CHECK_TEXT(line, isa_name());
 }
 
@@ -41,7 +41,7 @@ static void best(void)
 static void wishes(void)
 {
     static const char *const levels[] = { "v2", "v3", "v4" };
-    char line[256], name[32];
+    char                     line[256], name[32];
     if (!strcmp(isa_name(), "any"))
         return;
     for (int i = 0; i < 3; i++) {
@@ -55,7 +55,7 @@ static void wishes(void)
     bool tiles = amx_unit() == AMX_TILES;
     CHECK_INT(child("amx", line, sizeof line), tiles ? 0 : 2);
     CHECK(strstr(line, tiles ? "+amx" : "no AMX") != NULL);
-    int code = child("bf16", line, sizeof line);         /* may be asked for where it is not used */
+    int code = child("bf16", line, sizeof line); /* may be asked for where it is not used */
     CHECK(code == (strstr(line, "no VDPBF16PS") ? 2 : 0));
     CHECK(code || strstr(line, "+bf16") != NULL);
     CHECK(!code || amx_unit() != AMX_VECTORS);

@@ -4,12 +4,18 @@
 #include "base/file.h"
 #include "test.h"
 
+#include "profile/devices.h"
+
+#include <string.h>
+
+#include <stdio.h>
+
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-static Pool *pool;
+static Pool       *pool;
 static const char *made[32];
 static int         n_made;
 
@@ -22,7 +28,7 @@ static void put(const char *path, const char *text)
     made[n_made++] = path;
 }
 
-static void remove_made(void)                            /* the next run begins with nothing */
+static void remove_made(void) /* the next run begins with nothing */
 {
     while (n_made > 0)
         CHECK_OK(file_remove(made[--n_made]));
@@ -39,19 +45,19 @@ static void limits_of_version_2(void)
     CHECK_INT(l.cgroup, INT64_MAX);
     CHECK_INT(memory_left(&l), 800 * 1024);
 
-    put("mem/group/user/memory.max", "600000\n");        /* the parent's limit binds */
+    put("mem/group/user/memory.max", "600000\n"); /* the parent's limit binds */
     put("mem/group/user/memory.current", "250000\n");
     put("mem/group/user/memory.stat", "anon 5\ninactive_file 50000\nfile 7\n");
     l = memory_limits_in("mem/proc", "mem/group");
     CHECK_INT(l.cgroup, 600000);
-    CHECK_INT(l.cgroup_left, 400000);                    /* file cache can be dropped */
+    CHECK_INT(l.cgroup_left, 400000); /* file cache can be dropped */
     CHECK_INT(memory_left(&l), 400000);
 
-    put("mem/group/user/memory.current", "700000\n");  /* over its limit: nothing left, not less */
+    put("mem/group/user/memory.current", "700000\n"); /* over its limit: nothing left, not less */
     l = memory_limits_in("mem/proc", "mem/group");
     CHECK_INT(memory_left(&l), 0);
 
-    put("mem/group/memory.max", "1000\n");  /* a container sees its own group as the root */
+    put("mem/group/memory.max", "1000\n"); /* a container sees its own group as the root */
     put("mem/group/memory.current", "10\n");
     put("mem/proc/self/cgroup", "0::/\n");
     l = memory_limits_in("mem/proc", "mem/group");
@@ -107,7 +113,36 @@ static void takes(void)
     CHECK_OK(memory_take(&(TakeOptions){ .seconds = -1 }, &taken));
     CHECK_INT(taken.bytes, 0);
     CHECK_TEXT(taken.ended_by, "the time was up");
-    CHECK(waitpid(-1, NULL, WNOHANG) < 0);               /* no child is left behind */
+    CHECK(waitpid(-1, NULL, WNOHANG) < 0); /* no child is left behind */
+}
+
+/* A limit that holds the arena but not what a run takes beside it is refused at the start. The device
+ * is opened before, as the plan is made in between. */
+static void arena_and_what_is_beside(void)
+{
+#ifndef __SANITIZE_ADDRESS__ /* which maps terabytes */
+    const int64_t bytes = 64 << 20;
+    struct rlimit before;
+    Pool         *pool = pool_new(NULL, "arena");
+    Device       *device;
+    Arena        *arena;
+    CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2, .backend = "builtin" }, &device));
+    CHECK_INT(getrlimit(RLIMIT_AS, &before), 0);
+    long long pages = 0;
+    FILE     *file = fopen("/proc/self/statm", "r");
+    CHECK(file && fscanf(file, "%lld", &pages) == 1);
+    fclose(file);
+    struct rlimit tight = { (rlim_t)(pages * 4096 + bytes + (8 << 20)), before.rlim_max };
+    struct rlimit enough = { tight.rlim_cur + (64 << 20), before.rlim_max };
+    CHECK_INT(setrlimit(RLIMIT_AS, &tight), 0);
+    Err err = arena_cpu(pool, device, bytes, &arena);
+    CHECK_INT(setrlimit(RLIMIT_AS, &enough), 0);
+    CHECK_INT(err, E_BUDGET);
+    CHECK(strstr(err_text(), "outside it") && strstr(err_text(), "--budget"));
+    CHECK_OK(arena_cpu(pool, device, bytes, &arena));
+    CHECK_INT(setrlimit(RLIMIT_AS, &before), 0);
+    pool_free(pool);
+#endif
 }
 
 int main(void)
@@ -119,5 +154,6 @@ int main(void)
     RUN(this_machine);
     RUN(takes);
     pool_free(pool);
+    RUN(arena_and_what_is_beside);
     return test_end();
 }

@@ -11,7 +11,7 @@
 
 enum { RUNGS = 4, STEPS = 3 };
 
-static int64_t named_minimum(void)           /* "... at least 1.2 MiB (1234567 bytes) ..." */
+static int64_t named_minimum(void) /* "... at least 1.2 MiB (1234567 bytes) ..." */
 {
     const char *at = strstr(err_text(), "at least"), *open = at ? strchr(at, '(') : NULL;
     return open ? strtoll(open + 1, NULL, 10) : -1;

@@ -296,8 +296,7 @@ static void fit_places_state(void)
            (long long)keep.default_bytes, (long long)alone.minimum_bytes,
            (long long)min.minimum_bytes);
     for (int i = 0; i < 3; i++) {
-        how.budget_bytes = min.minimum_bytes +
-                           (alone.minimum_bytes - min.minimum_bytes) * i / 4;
+        how.budget_bytes = min.minimum_bytes + (alone.minimum_bytes - min.minimum_bytes) * i / 4;
         CHECK_OK(fit_run(pool, recipe, device, &how, &fit));
         if (!fit.fits)
             continue;
@@ -338,11 +337,11 @@ static void copies_are_waited_for(void)
     CHECK_INT(fit_plan(pool, recipe, device, &how, &fit), E_BUDGET);
     how.budget_bytes = fit.minimum_bytes;
     CHECK_OK(fit_plan(pool, recipe, device, &how, &fit));
-    CHECK(fit.engine->moved > 0);
+    CHECK(fit.engine->offloaded > 0);
     Outcome got = train(pool, &fit);
     same(&got, &want);
     printf("  minimum %lld: arena %lld, %d values offloaded, %d recomputed, cost %.3g of %.3g\n",
-           (long long)how.budget_bytes, (long long)fit.engine->arena_bytes, fit.engine->moved,
+           (long long)how.budget_bytes, (long long)fit.engine->arena_bytes, fit.engine->offloaded,
            fit.engine->recomputed, fit.engine->cost_ns, keep.engine->cost_ns);
     pool_free(pool);
 }
@@ -351,11 +350,11 @@ static void copies_are_waited_for(void)
 static void values_are_offloaded(void)
 {
     static const DeviceQueues *const both[] = { &late, &early };
-    Pool      *pool = pool_new(NULL, "moved");
-    Recipe    *recipe = small(pool, 16, "fp32", 1, "1");
-    Device    *device, with[2];
-    FitResult  keep, fit, back;
-    FitOptions how = { .allow = ALLOW_NONE, .effort = EFFORT };
+    Pool                            *pool = pool_new(NULL, "offloaded");
+    Recipe                          *recipe = small(pool, 16, "fp32", 1, "1");
+    Device                          *device, with[2];
+    FitResult                        keep, fit, back;
+    FitOptions                       how = { .allow = ALLOW_NONE, .effort = EFFORT };
     CHECK_OK(host_device(pool, &late, 1000, &device));
     CHECK_OK(fit_plan(pool, recipe, device, &how, &keep));
     Outcome want = train(pool, &keep);
@@ -367,23 +366,23 @@ static void values_are_offloaded(void)
         with[i].queues = on_gpu() ? device->queues : both[i];
         how.budget_bytes = keep.engine->persistent_bytes + room * (i ? 6 : 8) / 10;
         CHECK_OK(fit_plan(pool, recipe, &with[i], &how, &fit));
-        CHECK(fit.engine->moved > 0);
+        CHECK(fit.engine->offloaded > 0);
         CHECK(count_steps(fit.engine, STEP_SAVE) == count_steps(fit.engine, STEP_LOAD));
         CHECK(fit.engine->host_bytes > 0);
-        CHECK_OK(fit_write("moved.plan.json", recipe, &fit));
-        CHECK_OK(fit_read(pool, "moved.plan.json", recipe, &with[i], false, &back));
+        CHECK_OK(fit_write("offloaded.plan.json", recipe, &fit));
+        CHECK_OK(fit_read(pool, "offloaded.plan.json", recipe, &with[i], false, &back));
         CHECK_INT(back.engine->host_bytes, fit.engine->host_bytes);
         Outcome got = train(pool, &back);
         same(&got, &want);
         printf("  budget %lld: arena %lld, %d values offloaded, %d recomputed, host %lld\n",
-               (long long)how.budget_bytes, (long long)fit.engine->arena_bytes, fit.engine->moved,
-               fit.engine->recomputed, (long long)fit.engine->host_bytes);
+               (long long)how.budget_bytes, (long long)fit.engine->arena_bytes,
+               fit.engine->offloaded, fit.engine->recomputed, (long long)fit.engine->host_bytes);
     }
 
     /* A file whose slots overlap is refused. */
     char  *text, *at;
     size_t n;
-    CHECK_OK(file_read(pool, "moved.plan.json", &text, &n));
+    CHECK_OK(file_read(pool, "offloaded.plan.json", &text, &n));
     at = strstr(text, "\"host_offsets\"");
     CHECK(at != NULL);
     if (at) {
@@ -392,16 +391,16 @@ static void values_are_offloaded(void)
         for (; *at != ',' && *at != ']'; at++)
             if (*at >= '0' && *at <= '9')
                 *at = '0';
-        CHECK_OK(file_write("moved.plan.json", text, n));
-        CHECK(fit_read(pool, "moved.plan.json", recipe, device, false, &back) != OK);
+        CHECK_OK(file_write("offloaded.plan.json", text, n));
+        CHECK(fit_read(pool, "offloaded.plan.json", recipe, device, false, &back) != OK);
     }
     /* On a device with one memory, such a plan is refused with a message. */
     Device plain = *device;
     plain.to_host = plain.to_device = 0;
-    CHECK_OK(fit_write("moved.plan.json", recipe, &fit));
-    CHECK_INT(fit_read(pool, "moved.plan.json", recipe, &plain, false, &back), E_PLAN);
+    CHECK_OK(fit_write("offloaded.plan.json", recipe, &fit));
+    CHECK_INT(fit_read(pool, "offloaded.plan.json", recipe, &plain, false, &back), E_PLAN);
     CHECK(strstr(err_text(), "to the host") != NULL);
-    unlink("moved.plan.json");
+    unlink("offloaded.plan.json");
     pool_free(pool);
 }
 

@@ -16,7 +16,7 @@ typedef struct LaneCase {
 
 static LaneCase *case_new(void)
 {
-    Pool *pool = pool_new(NULL, "lanes");
+    Pool     *pool = pool_new(NULL, "lanes");
     LaneCase *c = NEW(pool, LaneCase);
     c->pool = pool;
     return c;
@@ -77,8 +77,8 @@ static void gradients_leave_the_chain(void)
     LaneCase *c = case_new();
     add(c, -1, -1, 0);
     for (int i = 0; i < 10; i++) {
-        add(c, i, 50, 50);               /* dw += x dy */
-        add(c, i, -1, i + 1);            /* dx, the next dy */
+        add(c, i, 50, 50);    /* dw += x dy */
+        add(c, i, -1, i + 1); /* dx, the next dy */
         c->items[c->n - 1].ns = 25000;
     }
     assign(c);
@@ -143,7 +143,7 @@ static void the_critical_path_goes_first(void)
     for (int i = 0; i < c->n; i++)
         c->items[i].ns = 2000;
     assign(c);
-    for (int i = 0; i < 20; i++) {       /* not the last ones: near the end it does not matter */
+    for (int i = 0; i < 20; i++) { /* not the last ones: near the end it does not matter */
         CHECK_INT(c->places[1 + 3 * i].lane, 1);
         CHECK_INT(c->places[3 + 3 * i].lane, 0);
         CHECK_INT(after(c, 3 + 3 * i), -1);
@@ -159,14 +159,13 @@ static void the_checker_refuses(void)
     add(c, 1, -1, 0);
     LanePlace first = place(0, 1, -1);
     LanePlace wrong[][3] = {
-        { first, place(1, 0, -1), place(0, 1, 1) },      /* reads too early */
-        { first, place(1, 0, 0), place(0, 1, -1) },      /* overwrites what is still read */
-        { first, place(1, 0, 1), place(0, 1, 1) },       /* waits for itself */
-        { first, place(0, 0, 0), place(0, 1, -1) },      /* waits within its lane */
-        { first, place(1, 2, 0), place(0, 1, 1) },       /* launch 0 is not of lane 2 */
-        { first, place(2, 0, 0), place(0, 2, 1) },       /* in a lane for copies */
-        { first, place(LANES, 0, 0), place(0, 1, 1) },
-        { first, place(-1, 0, 0), place(0, 1, 1) },
+        { first, place(1, 0, -1), place(0, 1, 1) }, /* reads too early */
+        { first, place(1, 0, 0), place(0, 1, -1) }, /* overwrites what is still read */
+        { first, place(1, 0, 1), place(0, 1, 1) },  /* waits for itself */
+        { first, place(0, 0, 0), place(0, 1, -1) }, /* waits within its lane */
+        { first, place(1, 2, 0), place(0, 1, 1) },  /* launch 0 is not of lane 2 */
+        { first, place(2, 0, 0), place(0, 2, 1) },  /* in a lane for copies */
+        { first, place(LANES, 0, 0), place(0, 1, 1) }, { first, place(-1, 0, 0), place(0, 1, 1) },
     };
     LanePlace right[3] = { first, place(1, 0, 0), place(0, 1, 1) };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
@@ -186,7 +185,7 @@ static void ends_do_not_meet(void)
     c->extents[1][0].offset--;
     CHECK_INT(lanes_check(c->items, 2, apart), E_PLAN);
     c->extents[1][0].written = c->extents[0][0].written = false;
-    CHECK_OK(lanes_check(c->items, 2, apart));   /* two readers */
+    CHECK_OK(lanes_check(c->items, 2, apart)); /* two readers */
     pool_free(c->pool);
 }
 
@@ -222,9 +221,9 @@ static void any_programs(void)
 {
     int beside = 0;
     for (uint32_t seed = 1; seed <= 60; seed++) {
-        LaneCase    *c = case_new();
-        uint32_t x = seed * 2654435761u;
-        c->n = seed <= 50 ? 120 : MAX_ITEMS;     /* the long ones exceed LOOK_BACK */
+        LaneCase *c = case_new();
+        uint32_t  x = seed * 2654435761u;
+        c->n = seed <= 50 ? 120 : MAX_ITEMS; /* the long ones exceed LOOK_BACK */
         for (int i = 0; i < c->n; i++) {
             LaneItem *item = &c->items[i];
             *item = (LaneItem){ .extents = c->extents[i], .n_extents = 1 + (int)(seed % EACH) };
@@ -236,7 +235,7 @@ static void any_programs(void)
             }
             x = x * 1664525u + 1013904223u;
             item->ns = (x >> 8) % 130000;
-            if (seed % 2 && (x >> 25) % 4 == 0)  /* some are copies, in both directions */
+            if (seed % 2 && (x >> 25) % 4 == 0) /* some are copies, in both directions */
                 item->lane = LANE_COPIES + (int32_t)(x >> 24) % 2;
         }
         assign(c);
@@ -284,15 +283,15 @@ static void copy(LaneCase *c, CopyDirection way, int at)
 static void copies_keep_to_themselves(void)
 {
     LaneCase *c = case_new();
-    add(c, -1, -1, 0);                   /* 0 */
-    copy(c, COPY_TO_HOST, 0);            /* 1 */
+    add(c, -1, -1, 0);        /* 0 */
+    copy(c, COPY_TO_HOST, 0); /* 1 */
     for (int i = 0; i < 30; i++)
-        add(c, i ? 10 + i : 0, -1, 11 + i);      /* 2 to 31; the first reads what is being saved */
-    add(c, 40, -1, 0);                   /* 32: overwrites it: the save must have ended */
-    add(c, 0, -1, 41);                   /* 33 */
-    copy(c, COPY_TO_DEVICE, 0);          /* 34: loads it, once that has been read */
-    add(c, 41, -1, 42);                  /* 35 */
-    add(c, 42, 0, 43);                   /* 36 */
+        add(c, i ? 10 + i : 0, -1, 11 + i); /* 2 to 31; the first reads what is being saved */
+    add(c, 40, -1, 0);                      /* 32: overwrites it: the save must have ended */
+    add(c, 0, -1, 41);                      /* 33 */
+    copy(c, COPY_TO_DEVICE, 0);             /* 34: loads it, once that has been read */
+    add(c, 41, -1, 42);                     /* 35 */
+    add(c, 42, 0, 43);                      /* 36 */
     assign(c);
     CHECK_INT(c->places[1].lane, LANE_COPIES + COPY_TO_HOST);
     CHECK_INT(after(c, 1), 0);
@@ -300,7 +299,7 @@ static void copies_keep_to_themselves(void)
         CHECK_INT(after(c, i), -1);
     CHECK_INT(after(c, 32), 1);
     CHECK_INT(c->places[34].lane, LANE_COPIES + COPY_TO_DEVICE);
-    CHECK_INT(after(c, 34), 33);         /* 33 comes after 32, and 32 after the save */
+    CHECK_INT(after(c, 34), 33); /* 33 comes after 32, and 32 after the save */
     CHECK_INT(after(c, 35), -1);
     CHECK_INT(after(c, 36), 34);
     c->places[36].after[LANE_COPIES + COPY_TO_DEVICE] = -1;
@@ -311,9 +310,9 @@ static void copies_keep_to_themselves(void)
 /* LANE_ASIDE does not collect everything: launches stay in lane 0 if that starts them earlier. */
 static void both_lanes_work(void)
 {
-    LaneCase  *c = case_new();
-    double busy[2] = { 0 };
-    lanes_assign(c->pool, c->items, 0, c->places);       /* no launches at all */
+    LaneCase *c = case_new();
+    double    busy[2] = { 0 };
+    lanes_assign(c->pool, c->items, 0, c->places); /* no launches at all */
     CHECK_OK(lanes_check(c->items, 0, c->places));
     for (int i = 0; i < 60; i++) {
         add(c, -1, -1, i);

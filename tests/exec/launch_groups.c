@@ -13,13 +13,13 @@
 
 #include <stdlib.h>
 
-static int64_t lists, listed;            /* calls of more than one node, and their nodes */
+static int64_t lists, listed; /* calls of more than one node, and their nodes */
 
 static Err fake_run_all(const Call *const *calls, int n)
 {
     lists += n > 1;
     listed += n > 1 ? n : 0;
-    for (int i = n - 1; i >= 0; i--)     /* they are independent: any order is right */
+    for (int i = n - 1; i >= 0; i--) /* they are independent: any order is right */
         TRY(calls[i]->node->op->cpu.run(calls[i]));
     return OK;
 }
@@ -39,7 +39,7 @@ static const Kernel *const *fake_kernels(void)
     return kernels;
 }
 
-static Err fake_take(const Device *device, int64_t bytes, void **base)
+static Err fake_alloc(const Device *device, int64_t bytes, void **base)
 {
     (void)device;
     *base = aligned_alloc(64, ((size_t)bytes + 64) / 64 * 64);
@@ -47,7 +47,7 @@ static Err fake_take(const Device *device, int64_t bytes, void **base)
     return OK;
 }
 
-static void fake_give(const Device *device, void *base)
+static void fake_free(const Device *device, void *base)
 {
     (void)device;
     free(base);
@@ -79,11 +79,17 @@ static Err fake_event(const Device *device, void *event)
     return OK;
 }
 
-static const DeviceApi fake_api = { .take = fake_take, .give = fake_give,
-                                  .take_host = fake_take, .give_host = fake_give,
-                                  .write = fake_copy, .read = fake_copy, .wait = fake_wait,
-                                  .event_new = fake_event_new, .event_free = fake_give,
-                                  .event = fake_event, .event_wait = fake_event };
+static const DeviceApi fake_api = { .alloc = fake_alloc,
+                                    .free = fake_free,
+                                    .alloc_host = fake_alloc,
+                                    .free_host = fake_free,
+                                    .write = fake_copy,
+                                    .read = fake_copy,
+                                    .wait = fake_wait,
+                                    .event_new = fake_event_new,
+                                    .event_free = fake_free,
+                                    .event = fake_event,
+                                    .event_wait = fake_event };
 
 /* Two steps; a digest of all parameters and their state. */
 static uint64_t train(Pool *pool, const FitResult *fit)
@@ -138,8 +144,8 @@ static void trains_the_same(const char *name, const char *accumulate, const char
     Device     *device, *grouping = NEW(pool, Device);
     FitOptions  how = { .allow = ALLOW_NONE, .effort = 2000 };
     FitResult   fit;
-    CHECK_OK(recipe_read(pool, pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", name), sets, 3,
-                         &recipe));
+    CHECK_OK(
+        recipe_read(pool, pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", name), sets, 3, &recipe));
     recipe->levers.release = release;
     CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2, .backend = "builtin" }, &device));
     *grouping = *device;

@@ -93,9 +93,9 @@ static void no_allocation(const char *backend, const char *precision, int accumu
     pool_free(r.pool);
 }
 
-static void builtin_fp32(void)   { no_allocation("builtin", "fp32", 2); }
-static void builtin_bf16(void)   { no_allocation("builtin", "bf16", 1); }
-static void builtin_fp16(void)   { no_allocation("builtin", "fp16", 2); }
+static void builtin_fp32(void) { no_allocation("builtin", "fp32", 2); }
+static void builtin_bf16(void) { no_allocation("builtin", "bf16", 1); }
+static void builtin_fp16(void) { no_allocation("builtin", "fp16", 2); }
 static void onednn(void)
 {
     if (backend_dnnl()) {
@@ -142,7 +142,7 @@ static void canary(void)
 /* The same steps in another arena give the same bits. */
 static void repeats(void)
 {
-    Run   a, b;
+    Run a, b;
     CHECK_OK(run_new(&a, "fp32", NULL, 2));
     CHECK_OK(run_new(&b, "fp32", NULL, 2));
     for (int step = 0; step < 3; step++) {

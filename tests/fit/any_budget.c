@@ -67,7 +67,7 @@ static int64_t budgets(int which, unsigned allow)
         ask(pool, recipe, device, allow, low + (int64_t)(u * u * u * (double)(high - low)));
     }
     double before = INFINITY;
-    for (int i = 0; i < RUNGS; i++) {  /* rungs of the planner: twentieths of everything kept */
+    for (int i = 0; i < RUNGS; i++) { /* rungs of the planner: twentieths of everything kept */
         int64_t budget = high / 20 * (20 - (RUNGS - 1 - i));
         if (budget < low)
             continue;

@@ -17,23 +17,23 @@ static Recipe *open_recipe(Pool *pool, const char *set)
 
 static void table(void)
 {
-    Pool          *pool = pool_new(NULL, "compare");
-    Device        *device;
-    Recipe        *bad = NULL, *one = open_recipe(pool, "batch=4"), *two = open_recipe(pool,
-        "batch=8");
+    Pool   *pool = pool_new(NULL, "compare");
+    Device *device;
+    Recipe *bad = NULL, *one = open_recipe(pool, "batch=4"), *two = open_recipe(pool, "batch=8");
     const char    *wrong = "batch=none";
     Explained     *e;
     CompareOptions how = { .allow = ALLOW_NONE, .effort = 200, .deadline_s = clock_now() + 600 };
     CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2 }, &device));
-    CHECK_OK(explained_new(pool, one, device, &(ExplainOptions){ .effort = 200, .no_split = true },
-                           &e));
+    CHECK_OK(
+        explained_new(pool, one, device, &(ExplainOptions){ .effort = 200, .no_split = true }, &e));
 
     int64_t    budgets[] = { e->sheet->peak_bytes, e->sheet->peak_bytes - 1,
                              e->sheet->engine->persistent_bytes / 2 };
     Comparison c = { .device = device, .budgets = budgets, .n_budgets = 3 };
     CHECK_OK(compare_add(pool, &c, "batch=4", one, c.device, OK, &how));
-    CHECK_INT(compare_add(pool, &c, wrong, NULL, c.device, recipe_read(pool,
-        SOURCE_DIR "/recipes/unet-small.yaml", &wrong, 1, &bad), &how),
+    CHECK_INT(compare_add(pool, &c, wrong, NULL, c.device,
+                          recipe_read(pool, SOURCE_DIR "/recipes/unet-small.yaml", &wrong, 1, &bad),
+                          &how),
               E_USAGE);
     CHECK_OK(compare_add(pool, &c, "batch=8", two, c.device, OK, &how));
     CHECK_INT(c.n_rows, 3);

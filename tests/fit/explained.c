@@ -15,8 +15,8 @@ static const Json *explain(Pool *pool, const char *name, const char *const *sets
     size_t      bytes = 0;
     const Json *json = NULL;
     test_name = name;
-    CHECK_OK(recipe_read(pool, pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", name), sets, n,
-                         &recipe));
+    CHECK_OK(
+        recipe_read(pool, pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", name), sets, n, &recipe));
     CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2 }, &device));
     CHECK_OK(explained_new(pool, recipe, device,
                            &(ExplainOptions){ .budget_bytes = (int64_t)16 << 30 }, out));
@@ -81,8 +81,9 @@ static void tables_agree(const Json *json)
     CHECK_INT(sum(json_get(json, "lines"), "bytes"), peak);
     CHECK_INT(sum(json_get(json, "tensors_at_peak"), "bytes"), peak);
     CHECK_INT(sum(json_get(json, "bottlenecks"), "bytes"), peak);
-    for (int i = 0; i < 4; i++) {            /* every table ends with the row of gaps */
-        static const char *const tables[][2] = { { "modules", "module" }, { "lines", "line" },
+    for (int i = 0; i < 4; i++) { /* every table ends with the row of gaps */
+        static const char *const tables[][2] = { { "modules", "module" },
+                                                 { "lines", "line" },
                                                  { "tensors_at_peak", "name" },
                                                  { "bottlenecks", "what" } };
         const Json *table = json_get(json, tables[i][0]), *last = &table->items[table->n - 1];
@@ -168,14 +169,14 @@ static void edge_before(void)
 {
     Pool       *pool = pool_new(NULL, "edge");
     Explained  *e;
-    const Json *json = explain(pool, "stablesr-edge-before", NULL, 0, &e), *tensors = json_get(json,
-        "tensors_at_peak");
-    int         maps = 0;
+    const Json *json = explain(pool, "stablesr-edge-before", NULL, 0, &e),
+               *tensors = json_get(json, "tensors_at_peak");
+    int maps = 0;
     tables_agree(json);
     for (uint32_t i = 0; i < tensors->n; i++)
         if (has(&tensors->items[i], "module", "edge_processor.stage1_layers") &&
-            has(&tensors->items[i], "class", "activations") && json_get(&tensors->items[i],
-                "shape")->n == 4) {
+            has(&tensors->items[i], "class", "activations") &&
+            json_get(&tensors->items[i], "shape")->n == 4) {
             CHECK_INT(number(&tensors->items[i], "bytes"), 6442450944);
             maps++;
         }
@@ -187,9 +188,9 @@ static void lag(void)
 {
     Pool       *pool = pool_new(NULL, "lag");
     Explained  *e;
-    const Json *json = explain(pool, "lag-32x6", NULL, 0, &e), *tensors = json_get(json,
-        "tensors_at_peak");
-    int64_t     context = 0;
+    const Json *json = explain(pool, "lag-32x6", NULL, 0, &e),
+               *tensors = json_get(json, "tensors_at_peak");
+    int64_t context = 0;
     tables_agree(json);
     for (uint32_t i = 0; i < tensors->n; i++)
         if (has(&tensors->items[i], "name", "context") &&
@@ -204,8 +205,8 @@ static void sashimi(void)
 {
     Pool       *pool = pool_new(NULL, "sashimi");
     Explained  *e;
-    const Json *json = explain(pool, "sashimi-24576", NULL, 0, &e), *avoided = json_get(json,
-        "avoided");
+    const Json *json = explain(pool, "sashimi-24576", NULL, 0, &e),
+               *avoided = json_get(json, "avoided");
     tables_agree(json);
     CHECK(has(&avoided->items[0], "name", "Cauchy matrix"));
     CHECK_INT(number(&avoided->items[0], "bytes"), 1610743808);
@@ -217,15 +218,17 @@ static void sashimi(void)
 static void halves(void)
 {
     static const char *const sets[] = { "precision=bf16" };
-    Pool       *pool = pool_new(NULL, "small");
-    Explained  *e;
-    const Json *json = explain(pool, "dit3d-small", sets, 1, &e);
+    Pool                    *pool = pool_new(NULL, "small");
+    Explained               *e;
+    const Json              *json = explain(pool, "dit3d-small", sets, 1, &e);
     tables_agree(json);
     CHECK_INT(class_bytes(json, "master"), 2 * class_bytes(json, "parameters"));
     FitResult *fit = NEW(pool, FitResult);
-    CHECK_OK(fit_run(pool, e->recipe, e->device, &(FitOptions){ .budget_bytes = number(json,
-        "minimum_bytes"),
-                     .allow = ALLOW_DEFAULT, .effort = 2000 }, fit));
+    CHECK_OK(fit_run(pool, e->recipe, e->device,
+                     &(FitOptions){ .budget_bytes = number(json, "minimum_bytes"),
+                                    .allow = ALLOW_DEFAULT,
+                                    .effort = 2000 },
+                     fit));
     CHECK(fit->fits && fit->engine->arena_bytes <= number(json, "minimum_bytes"));
     pool_free(pool);
 }
@@ -235,15 +238,17 @@ static void within_a_budget(void)
 {
     static const char *const sets[] = { "sample.every=50", "sample.n=2", "validate.every=20",
                                         "validate.batches=2" };
-    Pool       *pool = pool_new(NULL, "budget");
-    Explained  *e;
-    const Json *json = explain(pool, "dit3d-small", sets, 4, &e);
+    Pool                    *pool = pool_new(NULL, "budget");
+    Explained               *e;
+    const Json              *json = explain(pool, "dit3d-small", sets, 4, &e);
     tables_agree(json);
     CHECK(!json_get(json_get(json, "plan"), "classes"));
     e->fit = NEW(pool, FitResult);
     CHECK_OK(fit_run(pool, e->recipe, e->device,
                      &(FitOptions){ .budget_bytes = (e->minimum_bytes + e->sheet->peak_bytes) / 2,
-                                    .allow = ALLOW_DEFAULT, .effort = 500 }, e->fit));
+                                    .allow = ALLOW_DEFAULT,
+                                    .effort = 500 },
+                     e->fit));
     CHECK_OK(explained_plan(pool, e));
     char  *text = NULL;
     size_t bytes = 0;

@@ -2,6 +2,7 @@
  * back and refused. */
 #include "test.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "profile/node_time.h"
 #include "fit/fit.h"
@@ -37,7 +38,7 @@ static void words(void)
     CHECK_INT(allow, ALLOW_NONE);
     CHECK_OK(allow_read("algorithm,chunk,split", &allow));
     CHECK_INT(allow, ALLOW_DEFAULT);
-    CHECK_OK(allow_read("batchnorm-split", &allow));         /* names the split it is about */
+    CHECK_OK(allow_read("batchnorm-split", &allow)); /* names the split it is about */
     CHECK_INT(allow, ALLOW_SPLIT | ALLOW_BATCHNORM_SPLIT);
     const char *const wrong[] = { "",       ",",          "split,",     "all",
                                   "splits", "split none", "none,split", "split,,chunk" };
@@ -122,22 +123,22 @@ static void release(void)
  * bits. */
 static void followed(void)
 {
-    Pool        *pool = pool_new(NULL, "followed");
-    Device      *device = cpu(pool, 2, "builtin");
-    Recipe      *recipe = unet(pool, "accumulate=2");
-    FitResult    fit, minimum;
-    FitOptions   how = { .budget_bytes = 1, .effort = 500, .allow = ALLOW_NONE };
-    TrainResult  plain, planned;
-    const char  *files[2];
-    char        *bytes[2];
-    size_t       n[2];
+    Pool       *pool = pool_new(NULL, "followed");
+    Device     *device = cpu(pool, 2, "builtin");
+    Recipe     *recipe = unet(pool, "accumulate=2");
+    FitResult   fit, minimum;
+    FitOptions  how = { .budget_bytes = 1, .effort = 500, .allow = ALLOW_NONE };
+    TrainResult plain, planned;
+    const char *files[2];
+    char       *bytes[2];
+    size_t      n[2];
     CHECK_INT(fit_run(pool, recipe, device, &how, &minimum), E_BUDGET);
     how.budget_bytes = minimum.minimum_bytes;
     CHECK_OK(fit_run(pool, recipe, device, &how, &fit));
     CHECK(fit.engine->recomputed > 0);
     CHECK_OK(fit_write(PLAN, recipe, &fit));
     for (int i = 0; i < 2; i++) {
-        const char *out = pool_print(pool, "fit_test_run%d", i);
+        const char       *out = pool_print(pool, "fit_test_run%d", i);
         const char *const old[] = { "recipe.yaml",
                                     "plan.json",
                                     "log.jsonl",
@@ -170,7 +171,9 @@ static void followed(void)
     pool_free(pool);
 }
 
-typedef struct Damage { const char *find, *put, *says; } Damage;
+typedef struct Damage {
+    const char *find, *put, *says;
+} Damage;
 
 static void put_file(Pool *pool, const char *text, const Damage *damage)
 {
@@ -185,12 +188,12 @@ static void put_file(Pool *pool, const char *text, const Damage *damage)
 /* Nothing in a file is believed. */
 static void damaged(void)
 {
-    Pool      *pool = pool_new(NULL, "damaged");
-    Device    *device = cpu(pool, 2, "builtin");
-    Recipe    *recipe = unet(pool, "accumulate=1");
-    FitResult  fit;
-    char      *text;
-    size_t     n;
+    Pool     *pool = pool_new(NULL, "damaged");
+    Device   *device = cpu(pool, 2, "builtin");
+    Recipe   *recipe = unet(pool, "accumulate=1");
+    FitResult fit;
+    char     *text;
+    size_t    n;
     CHECK_OK(fit_run(pool, recipe, device, &(FitOptions){ 0 }, &fit));
     CHECK_OK(fit_write(PLAN, recipe, &fit));
     CHECK_OK(file_read(pool, PLAN, &text, &n));
@@ -234,7 +237,7 @@ static void damaged(void)
         { "\"sample_chunks\": 1", "\"sample_chunks\": 1.5", "sample_chunks" },
         { "\"loss_chunks\": 1", "\"loss_chunks\": -4", "only one of the two" },
         { "\"loss_chunks\": 1", "\"loss_chunks\": \"4\"", "loss_chunks" },
-        { "\"sample_chunks\": 1", "\"sample_chunks\": 2", "" },         /* another graph */
+        { "\"sample_chunks\": 1", "\"sample_chunks\": 2", "" }, /* another graph */
         { "{", "[", "" },
     };
     for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
@@ -242,7 +245,7 @@ static void damaged(void)
         Err err = fit_read(pool, PLAN, recipe, device, false, &fit);
         CHECK(err == E_PLAN || err == E_FORMAT);
         if (!strstr(err_text(), damages[i].says) || !(err == E_PLAN || err == E_FORMAT))
-            CHECK_TEXT(err_text(), damages[i].find);  /* shows what was said about which damage */
+            CHECK_TEXT(err_text(), damages[i].find); /* shows what was said about which damage */
     }
     /* Every prefix of the file, and a plan of a bare graph. */
     for (size_t keep = 0; keep < n; keep += 1 + n / 40) {
@@ -301,18 +304,16 @@ static void chunks(void)
  * for tight arenas (docs/dev/TIME.md), also when the plan is read from its file. */
 static void forecasts(void)
 {
-    Pool      *pool = pool_new(NULL, "forecasts");
-    Device    *device = cpu(pool, 2, "builtin");
-    Recipe    *recipe = unet(pool, "accumulate=2");
-    Bandwidth  bandwidth = { 2, 1e10, 1e10, 1e10 };
-    Profile    profile = { .name = "p", .launch_ns = 10, .bandwidth = &bandwidth,
-                           .n_bandwidth = 1 };
-    FitResult  kept, fit, again;
+    Pool     *pool = pool_new(NULL, "forecasts");
+    Device   *device = cpu(pool, 2, "builtin");
+    Recipe   *recipe = unet(pool, "accumulate=2");
+    Bandwidth bandwidth = { 2, 1e10, 1e10, 1e10 };
+    Profile   profile = { .name = "p", .launch_ns = 10, .bandwidth = &bandwidth, .n_bandwidth = 1 };
+    FitResult kept, fit, again;
     FitOptions how = { .effort = 500, .allow = ALLOW_NONE };
     device->profile = &profile;
     CHECK_OK(fit_run(pool, recipe, device, &how, &kept));
-    profile_add_tight(pool, &profile,
-                      (Tightness){ graph_identity(kept.graph.graph), 0.1, 0.25 });
+    profile_add_tight(pool, &profile, (Tightness){ graph_identity(kept.graph.graph), 0.1, 0.25 });
     CHECK_NEAR(kept.step_ns, engine_step_ns(kept.engine, 2), 1e-6);
     how.budget_bytes = 1;
     CHECK_INT(fit_run(pool, recipe, device, &how, &fit), E_BUDGET);
@@ -320,7 +321,7 @@ static void forecasts(void)
     CHECK_OK(fit_run(pool, recipe, device, &how, &fit));
     CHECK(fit.engine->recomputed > 0);
     CHECK_NEAR(fit.step_ns, engine_step_ns(fit.engine, fit.recipe->accumulate), 1e-6);
-    CHECK(fit.step_ns < 0.9 * fit.engine->cost_ns);          /* the minimum saves some % */
+    CHECK(fit.step_ns < 0.9 * fit.engine->cost_ns); /* the minimum saves some % */
     CHECK_NEAR(fit.default_ns, kept.step_ns, 1e-6);
     CHECK_OK(fit_write(PLAN, recipe, &fit));
     CHECK_OK(fit_read(pool, PLAN, recipe, device, false, &again));
@@ -336,6 +337,21 @@ static void forecasts(void)
     pool_free(pool);
 }
 
+typedef struct PointsTold {
+    int     n;
+    int64_t peak_bytes; /* the smallest */
+    double  sum_ns;     /* the shortest */
+} PointsTold;
+
+static void told_add(void *arg, const FitPoint *p)
+{
+    PointsTold *told = arg;
+    told->peak_bytes = !told->n || p->peak_bytes < told->peak_bytes ? p->peak_bytes
+                                                                    : told->peak_bytes;
+    told->sum_ns = !told->n || p->sum_ns < told->sum_ns ? p->sum_ns : told->sum_ns;
+    told->n++;
+}
+
 /* A curve falls in bytes and rises in time, and offers name only what is not allowed yet. */
 static void curve(void)
 {
@@ -346,8 +362,14 @@ static void curve(void)
     FitPoint  *points;
     FitOffer   offers[ALLOW_COUNT] = { 0 };
     int        n;
+    PointsTold told = { 0 };
+    how.point = told_add;
+    how.point_arg = &told;
     CHECK_OK(fit_curve(pool, recipe, device, &how, NULL, &points, &n));
+    how.point = NULL;
     CHECK(n > 3);
+    CHECK(told.n >= n); /* and the best of all were among those told as they came */
+    CHECK(told.peak_bytes == points[n - 1].peak_bytes && told.sum_ns == points[0].sum_ns);
     for (int i = 1; i < n; i++)
         CHECK(points[i].peak_bytes < points[i - 1].peak_bytes &&
               points[i].step_ns > points[i - 1].step_ns);
@@ -384,9 +406,36 @@ static void curve(void)
     pool_free(pool);
 }
 
+/* A budget that only recomputation meets, and hardly any time: the first plan that fits is found
+ * and kept, whatever the search that follows has time for. */
+static void first_plan_is_kept(void)
+{
+    Pool      *pool = pool_new(NULL, "test");
+    Recipe    *recipe;
+    Device    *device;
+    FitResult  kept, fit;
+    FitOptions how = { .allow = ALLOW_DEFAULT };
+    CHECK_OK(recipe_read(pool, "unet-small", NULL, 0, &recipe));
+    CHECK_OK(device_open(pool, "generic-cpu", &(DeviceOptions){ .backend = "builtin" }, &device));
+    CHECK_OK(fit_run(pool, recipe, device, &how, &kept));
+    for (int allowed = 0; allowed < 2; allowed++) {
+        how.allow = allowed ? ALLOW_DEFAULT : ALLOW_NONE;
+        how.budget_bytes = kept.engine->arena_bytes * (allowed ? 70 : 90) / 100;
+        how.effort = 1000000000; /* more than the time allows */
+        how.time_limit_s = 1;
+        double begin = clock_now();
+        CHECK_OK(fit_run(pool, recipe, device, &how, &fit));
+        CHECK(fit.fits && fit.cut);
+        CHECK(fit.engine->arena_bytes <= how.budget_bytes);
+        CHECK(clock_now() - begin < 10); /* 1.1 s on an idle machine */
+    }
+    pool_free(pool);
+}
+
 int main(void)
 {
     RUN(words);
+    RUN(first_plan_is_kept);
     RUN(split);
     RUN(levers);
     RUN(release);

@@ -14,6 +14,7 @@
 
 #define PLAN "gpu_test_plan.json"
 
+/* clang-format off */
 static const struct { const char *recipe; int64_t arena_bytes; } seen[] = {
     { "dit3d-s",             3255198048 },
     { "dit3d-xl",            19081605984 },
@@ -22,6 +23,7 @@ static const struct { const char *recipe; int64_t arena_bytes; } seen[] = {
     { "stablesr-edge-after", 5591687040 },
     { "stdiff-64x512",       14677779712 },
 };
+/* clang-format on */
 
 static Device *device;
 
@@ -48,13 +50,13 @@ static void arenas(void)
  * never on another GPU. */
 static void elsewhere(void)
 {
-    Pool         *pool = pool_new(NULL, "elsewhere");
-    Recipe       *recipe;
-    FitResult     fit;
-    Device        here = *device, other = *device;
-    char         *text, *end;
-    size_t        n;
-    int           more = 0, less = 0, choices = 0;
+    Pool     *pool = pool_new(NULL, "elsewhere");
+    Recipe   *recipe;
+    FitResult fit;
+    Device    here = *device, other = *device;
+    char     *text, *end;
+    size_t    n;
+    int       more = 0, less = 0, choices = 0;
     here.name = "cuda";
     other.model = "NVIDIA H100";
     CHECK_OK(recipe_read(pool, SOURCE_DIR "/recipes/unet-small.yaml", NULL, 0, &recipe));

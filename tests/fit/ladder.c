@@ -18,7 +18,7 @@ enum { RUNGS = 10, STEPS = 3, EFFORT = 1000 };
 
 typedef struct Small {
     const char *recipe;
-    const char *sets[6];         /* smaller still: some recipes take seconds a step */
+    const char *sets[6]; /* smaller still: some recipes take seconds a step */
 } Small;
 
 static const Small smalls[] = {
@@ -36,7 +36,7 @@ enum { N_SMALLS = sizeof smalls / sizeof *smalls };
 
 typedef struct Outcome {
     float    loss[STEPS];
-    uint64_t weights;            /* of parameters, moments, averages and statistics, as bits */
+    uint64_t weights; /* of parameters, moments, averages and statistics, as bits */
     int64_t  measured_bytes;
 } Outcome;
 
@@ -51,7 +51,7 @@ static uint64_t hash_state(Session *session, const Graph *graph)
 {
     uint64_t hash = 14695981039346656037u;
     for (int32_t i = 0; i < graph->n_params; i++) {
-        const Param *p = &graph->params[i];
+        const Param  *p = &graph->params[i];
         const int32_t ids[] = { p->value, p->m, p->v, p->ema };
         for (int j = 0; j < 4; j++)
             if (ids[j] >= 0)
@@ -73,8 +73,8 @@ static void train(Pool *pool, const FitResult *fit, Outcome *out)
 {
     const Recipe     *recipe = fit->recipe;
     const TrainGraph *train = &fit->graph.train;
-    Session *session;
-    Feeds    feeds;
+    Session          *session;
+    Feeds             feeds;
     CHECK_OK(session_new(pool, fit->engine, &session));
     CHECK_OK(session_init(session, 1));
     CHECK_OK(feeds_new(pool, session, PHASE_MICRO, &feeds));
@@ -99,7 +99,7 @@ static void train(Pool *pool, const FitResult *fit, Outcome *out)
     out->measured_bytes = 0;
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
         int64_t measured = session_measured_bytes(session, (Phase)phase);
-        if (measured)                        /* phases between steps do not run here */
+        if (measured) /* phases between steps do not run here */
             CHECK_INT(measured, session_planned_bytes(session, (Phase)phase));
         out->measured_bytes = measured > out->measured_bytes ? measured : out->measured_bytes;
     }
@@ -172,7 +172,7 @@ static void ladder(const Small *small, bool exact)
     int rungs = exact ? RUNGS : RUNGS / 2;
     for (int i = 0; i < rungs; i++) {
         how.budget_bytes = minimum.minimum_bytes + (keep.default_bytes - minimum.minimum_bytes) *
-                                                     (rungs - 1 - i) / (rungs - 1);
+                                                       (rungs - 1 - i) / (rungs - 1);
         rung(pool, recipe, device, &how, &want, exact);
     }
     int64_t named = minimum.minimum_bytes;

@@ -9,8 +9,8 @@ static Explained *explain(Pool *pool, const char *name, const char *const *sets,
     Recipe    *recipe;
     Device    *device;
     Explained *e = NULL;
-    CHECK_OK(recipe_read(pool, pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", name), sets, n,
-                         &recipe));
+    CHECK_OK(
+        recipe_read(pool, pool_print(pool, SOURCE_DIR "/recipes/%s.yaml", name), sets, n, &recipe));
     CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2 }, &device));
     CHECK_OK(explained_new(pool, recipe, device, &(ExplainOptions){ 0 }, &e));
     return e;
@@ -30,7 +30,10 @@ static const WhatIf *row(const Explained *e, const char *name)
 /* A row has the figures that explain gives for the changed recipe. */
 static void rows_are_plans(void)
 {
-    static const struct { const char *row, *sets[2]; int n; } same[] = {
+    static const struct {
+        const char *row, *sets[2];
+        int         n;
+    } same[] = {
         { "no average", { "ema.rule=none" }, 1 },
         { "SGD without", { "optimizer.kind=sgd", "optimizer.beta1=0" }, 2 },
         { "bf16", { "precision=bf16" }, 1 },
@@ -39,8 +42,8 @@ static void rows_are_plans(void)
     };
     Pool      *pool = pool_new(NULL, "rows");
     Explained *e = explain(pool, "stdiff-small", NULL, 0);
-    CHECK_OK(whatif_run(pool, e, &(WhatIfOptions){ .time_limit_s = 600, .effort = 50,
-                                                   .allow = ALLOW_DEFAULT }));
+    CHECK_OK(whatif_run(
+        pool, e, &(WhatIfOptions){ .time_limit_s = 600, .effort = 50, .allow = ALLOW_DEFAULT }));
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
         const WhatIf *w = row(e, same[i].row);
         test_name = same[i].row;
@@ -86,8 +89,8 @@ static void refusals_are_rows(void)
 {
     Pool      *pool = pool_new(NULL, "refusals");
     Explained *e = explain(pool, "dit3d-small", NULL, 0);
-    CHECK_OK(whatif_run(pool, e, &(WhatIfOptions){ .time_limit_s = 600, .effort = 100,
-                                                   .allow = ALLOW_NONE }));
+    CHECK_OK(whatif_run(
+        pool, e, &(WhatIfOptions){ .time_limit_s = 600, .effort = 100, .allow = ALLOW_NONE }));
     for (int32_t i = 0; i < e->n_what_if; i++)
         CHECK(!e->what_if[i].failed || (e->what_if[i].note && *e->what_if[i].note));
     pool_free(pool);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ROOM = 4 << 20 };                /* larger images would only be slower */
+enum { MAX_ROOM = 4 << 20 }; /* larger images would only be slower */
 
 static void try_bytes(const unsigned char *bytes, size_t n)
 {

@@ -2,19 +2,9 @@
  * text. */
 #include "base/json.h"
 
+#include "written.h"
+
 #include <string.h>
-
-#include "base/json_out.h"
-
-static Text fuzz_written(Pool *pool, const Json *root, JsonStyle style)
-{
-    Text    text = { .pool = pool };
-    JsonOut o;
-    json_out_text(&o, &text, style);
-    json_out_value(&o, NULL, root);
-    REQUIRE(json_out_done(&o) == OK);
-    return text;
-}
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
 {
@@ -22,9 +12,9 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
     const Json *root, *again;
     json_parse(pool, "fuzz", (const char *)bytes, n, JSON_ALLOW_NAN, &again);
     if (json_parse(pool, "fuzz", (const char *)bytes, n, 0, &root) == OK) {
-        Text once = fuzz_written(pool, root, JSON_PRETTY);
+        Text once = fuzz_written(pool, root);
         REQUIRE(json_parse(pool, "again", once.at, once.n, 0, &again) == OK);
-        Text twice = fuzz_written(pool, again, JSON_PRETTY);
+        Text twice = fuzz_written(pool, again);
         REQUIRE(once.n == twice.n && !memcmp(once.at, twice.at, once.n));
         for (uint32_t i = 0; root->kind == JSON_OBJECT && i < root->n; i++)
             REQUIRE(json_get(root, root->members[i].key) == &root->members[i].value);

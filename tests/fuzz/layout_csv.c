@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     LayoutResult result;
     if (layout_parse(pool, (const char *)bytes, n, &file) == OK) {
         LayoutOptions options = { .max_nodes = 200 };
-        Err err = layout_solve(pool, file.buffers, file.n, &options, &result);
+        Err           err = layout_solve(pool, file.buffers, file.n, &options, &result);
         if (err == OK)
             REQUIRE(layout_check(file.buffers, file.n, result.arena_bytes) == OK);
     }

@@ -20,8 +20,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
 {
     fuzz_file(bytes, n);
     const unsigned char *end = n ? memchr(bytes, '}', n) : NULL;
-    size_t header = end ? (size_t)(end - bytes) + 1 : n;
-    unsigned char *copy = malloc(n + 12);
+    size_t               header = end ? (size_t)(end - bytes) + 1 : n;
+    unsigned char       *copy = malloc(n + 12);
     memcpy(copy, "\x93NUMPY\x02", 8);
     for (int i = 0; i < 4; i++)
         copy[8 + i] = (unsigned char)(header >> 8 * i);

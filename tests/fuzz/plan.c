@@ -5,18 +5,18 @@
 
 #include <string.h>
 
-static Pool    *keep;            /* made once */
-static Recipe  *recipe;
-static Device  *device;
-static char    *plan;
-static size_t   n_plan;
-static int64_t  arena_bytes;
+static Pool   *keep; /* made once */
+static Recipe *recipe;
+static Device *device;
+static char   *plan;
+static size_t  n_plan;
+static int64_t arena_bytes;
 
 static void fuzz_begin(void)
 {
     const char *const sets[] = { "batch=1",        "accumulate=1",   "model.widths=[8]",
                                  "model.groups=4", "model.height=4", "model.width=4" };
-    FitResult fit;
+    FitResult         fit;
     keep = pool_new(NULL, "fuzz");
     REQUIRE(recipe_read(keep, "recipes/unet-small.yaml", sets, 6, &recipe) == OK);
     DeviceOptions options = { .threads = 1, .backend = "builtin" };

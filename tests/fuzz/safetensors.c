@@ -11,7 +11,7 @@ static void fuzz_file(const unsigned char *bytes, size_t n)
     SafeFile file;
     if (safetensors_parse(pool, "fuzz", bytes, n, &file) == OK) {
         volatile unsigned char sum = 0;
-        size_t total = 0;
+        size_t                 total = 0;
         for (int i = 0; i < file.n; i++) {
             const unsigned char *data = file.tensors[i].data;
             for (size_t b = 0; b < file.tensors[i].n_bytes; b++)
@@ -28,8 +28,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
 {
     fuzz_file(bytes, n);
     const unsigned char *end = n ? memrchr(bytes, '}', n) : NULL;
-    size_t header = end ? (size_t)(end - bytes) + 1 : n;
-    unsigned char *copy = malloc(n + 8);
+    size_t               header = end ? (size_t)(end - bytes) + 1 : n;
+    unsigned char       *copy = malloc(n + 8);
     for (int i = 0; i < 8; i++)
         copy[i] = (unsigned char)((uint64_t)header >> 8 * i);
     if (n)

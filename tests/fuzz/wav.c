@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
         WavInfo info;
         if (wav_parse("fuzz", copy, size, size, &info) == OK) {
             REQUIRE(info.offset + (size_t)info.frames * wav_frame_bytes(&info) <= size);
-            float  x[64];
+            float   x[64];
             int64_t samples = info.frames * info.channels;
             wav_floats(&info, copy + info.offset, samples < 64 ? samples : 64, x);
         }

@@ -2,32 +2,22 @@
  * as JSON and as YAML must give the same tree. */
 #include "base/yaml.h"
 
+#include "written.h"
+
 #include <string.h>
-
-#include "base/json_out.h"
-
-static Text fuzz_written(Pool *pool, const Json *root, JsonStyle style)
-{
-    Text    text = { .pool = pool };
-    JsonOut o;
-    json_out_text(&o, &text, style);
-    json_out_value(&o, NULL, root);
-    REQUIRE(json_out_done(&o) == OK);
-    return text;
-}
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
 {
     Pool       *pool = pool_new(NULL, "fuzz");
     const Json *root, *as_json, *as_yaml;
     if (yaml_parse(pool, "fuzz", (const char *)bytes, n, &root) == OK) {
-        Text once = fuzz_written(pool, root, JSON_PRETTY);
+        Text once = fuzz_written(pool, root);
         REQUIRE(json_parse(pool, "json", once.at, once.n, 0, &as_json) == OK);
-        Text twice = fuzz_written(pool, as_json, JSON_PRETTY);
+        Text twice = fuzz_written(pool, as_json);
         REQUIRE(once.n == twice.n && !memcmp(once.at, twice.at, once.n));
-        if (!memchr(once.at, 0x7F, once.n)) {            /* valid in JSON, not in recipes */
+        if (!memchr(once.at, 0x7F, once.n)) { /* valid in JSON, not in recipes */
             REQUIRE(yaml_parse(pool, "yaml", once.at, once.n, &as_yaml) == OK);
-            twice = fuzz_written(pool, as_yaml, JSON_PRETTY);
+            twice = fuzz_written(pool, as_yaml);
             REQUIRE(once.n == twice.n && !memcmp(once.at, twice.at, once.n));
         }
     }

@@ -26,7 +26,8 @@ static void reads(void)
     CHECK(!f.buffers[1].fixed);
 
     CHECK_OK(parse("offset,size,id,align,upper,lower\r\n,8,\"x, \"\"y\"\"\nz\",16,5,2\r\n32,8,q "
-                   "r,,5,2\r\n\r\n", &f));
+                   "r,,5,2\r\n\r\n",
+                   &f));
     CHECK_INT(f.n, 2);
     CHECK_TEXT(f.ids[0], "x, \"y\"\nz");
     CHECK_INT(f.buffers[0].align, 16);
@@ -42,45 +43,47 @@ static void reads(void)
 
 static void refuses(void)
 {
-    static const struct { const char *text, *says; } bad[] = {
+    static const struct {
+        const char *text, *says;
+    } bad[] = {
         { "", "the file is empty; its first line must be id,lower,upper,size" },
         { "\n", "line 1: '' is not a column; the columns are id, lower, upper, size and, if "
-            "wanted, align and offset" },
+                "wanted, align and offset" },
         { "id,lower,upper\n", "line 1 lacks the column size; it must name id, lower, upper and "
-            "size" },
+                              "size" },
         { "id,lower,upper,size,id\n", "line 1 names the column id twice" },
         { "id,lower,upper,size,height\n", "line 1: 'height' is not a column; the columns are id, "
-            "lower, upper, size and, if wanted, align and offset" },
+                                          "lower, upper, size and, if wanted, align and offset" },
         { "id,lower,upper,size\na,0,1\n", "line 2 has 3 cells, the first line has 4" },
         { "id,lower,upper,size\na,0,1,2,3\n", "line 2 has 5 cells, the first line has 4" },
         { "id,lower,upper,size\na,0,1,2,3,4,5,6\n", "line 2 has more than 6 cells" },
         { "id,lower,upper,size\n\"a\nb\",0,1,2\nc,0,x,2\n", "line 4, column upper: 'x' is not a "
-            "whole number" },
+                                                            "whole number" },
         { "id,lower,upper,size\na,0,1, 2\n", "line 2, column size: ' 2' is not a whole number" },
         { "id,lower,upper,size\na,0,1,2k\n", "line 2, column size: '2k' is not a whole number" },
         { "id,lower,upper,size\na,0,1,+2\n", "line 2, column size: '+2' is not a whole number" },
         { "id,lower,upper,size\na,0,1,\n", "line 2, column size: '' is not a whole number" },
         { "id,lower,upper,size\na,0,1,-\n", "line 2, column size: '-' is not a whole number" },
         { "id,lower,upper,size\na,0,1,0\n", "line 2, column size: 0 is not between 1 and "
-            "4611686018427387904" },
+                                            "4611686018427387904" },
         { "id,lower,upper,size\na,0,1,99999999999999999999\n",
           "line 2, column size: 99999999999999999999 is not between 1 and 4611686018427387904" },
         { "id,lower,upper,size\na,5,5,1\n", "line 2, column upper: 5 is not above lower, 5" },
         { "id,lower,upper,size\n,0,1,1\n", "line 2, column id: it is empty" },
         { "id,lower,upper,size\na,0,1,1\nb,0,1,1\na,0,1,1\n", "lines 2 and 4, column id: both are "
-            "called 'a'" },
+                                                              "called 'a'" },
         { "id,lower,upper,size\na,0,1,1\n\nb,0,1,1\n", "line 3 is empty" },
         { "id,lower,upper,size,align\na,0,1,1,0\n", "line 2, column align: 0 is not between 1 and "
-            "4611686018427387904" },
+                                                    "4611686018427387904" },
         { "id,lower,upper,size,offset\na,0,1,1,-1\n", "line 2, column offset: -1 is not between 0 "
-            "and 4611686018427387904" },
+                                                      "and 4611686018427387904" },
         { "id,lower,upper,size\n\"a,0,1,1\n", "line 2: a quoted cell is never closed" },
         { "id,lower,upper,size\n\"a\"b,0,1,1\n", "line 2: a quoted cell is followed by more text; "
-            "write \"\" for a quote inside quotes" },
+                                                 "write \"\" for a quote inside quotes" },
         { "id,lower,upper,size\na\"b,0,1,1\n", "line 2: a quote in the middle of a cell; put the "
-            "cell in quotes" },
+                                               "cell in quotes" },
         { "id,lower,upper,size\na\rb,0,1,1\n", "line 2: a carriage return in the middle of a "
-            "cell; put the cell in quotes" },
+                                               "cell; put the cell in quotes" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         LayoutFile f;
@@ -95,10 +98,10 @@ static void refuses(void)
 static void files(void)
 {
     static const char *ids[] = { "plain", "with, comma", "with \"quotes\"", "two\nlines",
-        "\xc3\xa9" };
-    Buffer     b[5];
-    LayoutFile f = { ids, b, 5 }, g;
-    char      *dir = pool_text(pool, "/tmp/layout_csv_XXXXXX");
+                                 "\xc3\xa9" };
+    Buffer             b[5];
+    LayoutFile         f = { ids, b, 5 }, g;
+    char              *dir = pool_text(pool, "/tmp/layout_csv_XXXXXX");
     CHECK(mkdtemp(dir) != NULL);
     const char *path = pool_print(pool, "%s/layout.csv", dir);
     for (int aligned = 0; aligned < 2; aligned++) {
@@ -137,7 +140,7 @@ static void files(void)
     CHECK_INT(layout_read(pool, path, &g), E_FORMAT);
     CHECK(strstr(err_text(), "layout.csv: line 2 has 3 cells") != NULL);
     remove(path);
-    CHECK_INT(rmdir(dir), 0);                            /* nothing temporary is left */
+    CHECK_INT(rmdir(dir), 0); /* nothing temporary is left */
 }
 
 int main(void)

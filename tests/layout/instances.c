@@ -16,8 +16,7 @@ static void instance(const char *name, int64_t capacity, int64_t max_nodes)
 {
     Pool        *pool = pool_new(NULL, "test");
     const char  *path = pool_print(pool, "%s/../shared/instances/layout/%s.%lld.csv", SOURCE_DIR,
-                                   name,
-                                   (long long)capacity);
+                                   name, (long long)capacity);
     LayoutFile   file;
     LayoutResult result;
     if (access(path, R_OK) != 0) {
@@ -25,12 +24,11 @@ static void instance(const char *name, int64_t capacity, int64_t max_nodes)
     } else {
         CHECK_OK(layout_read(pool, path, &file));
         LayoutOptions options = { .capacity = capacity, .max_nodes = max_nodes };
-        double start = clock_now();
+        double        start = clock_now();
         CHECK_OK(layout_solve(pool, file.buffers, file.n, &options, &result));
         printf("%s: %d buffers, arena %lld, bound %lld, %lld nodes, %.2f s\n", name, file.n,
                (long long)result.arena_bytes, (long long)result.bound_bytes,
-                   (long long)result.n_nodes,
-               clock_now() - start);
+               (long long)result.n_nodes, clock_now() - start);
         CHECK_OK(layout_check(file.buffers, file.n, capacity));
     }
     pool_free(pool);

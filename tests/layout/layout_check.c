@@ -8,8 +8,9 @@
 static void accepts(void)
 {
     /* one after the other in time */
-    Buffer b[] = { { 0, 5, 10, 1, 0, 0 }, { 5, 9, 10, 1, 0, 0 },
-                   { 0, 9, 10, 1, 10, 0 }, { 2, 3, 4, 4, 20, 0 } };   /* one above the other */
+    Buffer b[] = {
+        { 0, 5, 10, 1, 0, 0 }, { 5, 9, 10, 1, 0, 0 }, { 0, 9, 10, 1, 10, 0 }, { 2, 3, 4, 4, 20, 0 }
+    }; /* one above the other */
     CHECK_OK(layout_check(b, 4, 24));
     CHECK_OK(layout_check(b, 4, -1));
     CHECK_OK(layout_check(NULL, 0, 0));
@@ -18,20 +19,25 @@ static void accepts(void)
 static void refuses(void)
 {
     Buffer good[] = { { 0, 5, 10, 1, 0, 0 }, { 4, 9, 10, 5, 10, 0 } }, b[2];
-#define PLANT(change, text) do { memcpy(b, good, sizeof b); change; \
-        CHECK_INT(layout_check(b, 2, 20), E_PLAN); CHECK_TEXT(err_text(), text); } while (0)
+#define PLANT(change, text)                                                                        \
+    do {                                                                                           \
+        memcpy(b, good, sizeof b);                                                                 \
+        change;                                                                                    \
+        CHECK_INT(layout_check(b, 2, 20), E_PLAN);                                                 \
+        CHECK_TEXT(err_text(), text);                                                              \
+    } while (0)
     PLANT(b[1].offset = 5, "buffers 0 and 1 overlap: 0 takes bytes [0, 10) in times [0, 5), "
-          "1 takes bytes [5, 15) in times [4, 9)");
+                           "1 takes bytes [5, 15) in times [4, 9)");
     PLANT(b[1].offset = 0, "buffers 0 and 1 overlap: 0 takes bytes [0, 10) in times [0, 5), "
-          "1 takes bytes [0, 10) in times [4, 9)");
+                           "1 takes bytes [0, 10) in times [4, 9)");
     PLANT((b[1].offset = 9, b[1].align = 1), "buffers 0 and 1 overlap: 0 takes bytes [0, 10) in "
-           "times [0, 5), 1 takes bytes [9, 19) in times [4, 9)");
+                                             "times [0, 5), 1 takes bytes [9, 19) in times [4, 9)");
     PLANT(b[0].offset = -1, "buffer 0 lies at offset -1, below 0");
     PLANT(b[1].offset = 11, "buffer 1 lies at offset 11, which is not a multiple of its alignment "
-          "5");
+                            "5");
     PLANT(b[1].offset = 15, "buffer 1 takes bytes [15, 25), beyond the capacity of 20");
     PLANT(b[1].offset = INT64_MAX - 7, "buffer 1 lies at offset 9223372036854775800 with 10 "
-          "bytes: it ends beyond 2^63");
+                                       "bytes: it ends beyond 2^63");
     PLANT(b[0].size = 0, "buffer 0 has 0 bytes in times [0, 5); both must be positive");
     PLANT(b[0].upper = 0, "buffer 0 has 10 bytes in times [0, 0); both must be positive");
 }
@@ -49,8 +55,8 @@ static bool reference(const Buffer *b, int n)
 
 static void agrees_with_all_pairs(void)
 {
-    uint64_t draw = 0;
-    int      good = 0, bad = 0;
+    uint64_t  draw = 0;
+    int       good = 0, bad = 0;
     RandomKey key = { .seed = 11 };
     for (int round = 0; round < 20000; round++) {
         Buffer b[6];
@@ -73,15 +79,16 @@ static void agrees_on_many(void)
 {
     enum { N = 300 };
     static Buffer b[N];
-    uint64_t  draw = 0;
-    int       good = 0, bad = 0;
-    RandomKey key = { .seed = 12 };
+    uint64_t      draw = 0;
+    int           good = 0, bad = 0;
+    RandomKey     key = { .seed = 12 };
     for (int round = 0; round < 400; round++) {
         for (int i = 0; i < N; i++) {
             int64_t born = random_below_at(key, draw++, 40);
             int64_t life = random_below_at(key, draw++, 9);
-            b[i] = (Buffer){ born, born + 1 + life, 3, 1,
-                             (int64_t)random_below_at(key, draw++, 1 << 15), 0 };
+            b[i] = (Buffer){
+                born, born + 1 + life, 3, 1, (int64_t)random_below_at(key, draw++, 1 << 15), 0
+            };
         }
         bool ok = reference(b, N);
         CHECK_INT(layout_check(b, N, -1) == OK, ok);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 static uint64_t draws;
-static int below(int n)
+static int      below(int n)
 {
     return (int)random_below_at((RandomKey){ .seed = 7 }, draws++, (uint32_t)n);
 }
@@ -38,13 +38,16 @@ static LayoutResult solved(const Buffer *buffers, int n, LayoutOptions options)
     return result;
 }
 
-#define SOLVE(list, ...) \
+#define SOLVE(list, ...)                                                                           \
     solved((list), (int)(sizeof(list) / sizeof *(list)), (LayoutOptions){ __VA_ARGS__ })
 
 static void by_hand(void)
 {
-    Buffer toy[] = { { 0, 3, 4, 1, 0, 0 }, { 3, 9, 4, 1, 0, 0 }, { 0, 9, 4, 1, 0, 0 },
-                     { 9, 21, 4, 1, 0, 0 }, { 0, 21, 4, 1, 0, 0 } };
+    Buffer       toy[] = { { 0, 3, 4, 1, 0, 0 },
+                           { 3, 9, 4, 1, 0, 0 },
+                           { 0, 9, 4, 1, 0, 0 },
+                           { 9, 21, 4, 1, 0, 0 },
+                           { 0, 21, 4, 1, 0, 0 } };
     LayoutResult r = SOLVE(toy, .capacity = 0);
     CHECK_INT(r.arena_bytes, 12);
     CHECK(r.proved);
@@ -92,7 +95,7 @@ static void gap_is_proved(void)
 /* The true optimum: in some order, every buffer lies at the lowest offset that those before it
  * leave free. */
 static int64_t brute_best;
-static void brute(Buffer *b, bool *done, int n, int left, int64_t top)
+static void    brute(Buffer *b, bool *done, int n, int left, int64_t top)
 {
     if (top >= brute_best)
         return;
@@ -134,10 +137,10 @@ static void against_brute_force(int rounds, int max_buffers, bool aligned, bool 
             if (aligned)
                 b[i].align = round % 2 ? 4 : 1 + below(4);
         }
-        for (int i = 0; fixed && i < n && i < 2; i++) {  /* the second only where it is allowed */
+        for (int i = 0; fixed && i < n && i < 2; i++) { /* the second only where it is allowed */
             int64_t align = b[i].align, at = below(3) * 4 * align;
             bool    free = i == 0 || b[0].lower >= b[1].upper || b[1].lower >= b[0].upper ||
-                           at >= b[0].offset + b[0].size || b[0].offset >= at + b[1].size;
+                        at >= b[0].offset + b[0].size || b[0].offset >= at + b[1].size;
             if (!free)
                 continue;
             b[i].fixed = done[i] = true;
@@ -155,18 +158,18 @@ static void against_brute_force(int rounds, int max_buffers, bool aligned, bool 
         above += r.arena_bytes > r.bound_bytes;
         solved(b, n, (LayoutOptions){ .capacity = brute_best });
     }
-    CHECK(above > 0 || !(aligned || fixed));             /* some were not trivial */
+    CHECK(above > 0 || !(aligned || fixed)); /* some were not trivial */
 }
 
-static void brute_plain(void)   { against_brute_force(1500, 8, false, false); }
+static void brute_plain(void) { against_brute_force(1500, 8, false, false); }
 static void brute_aligned(void) { against_brute_force(1500, 7, true, false); }
-static void brute_fixed(void)   { against_brute_force(1500, 7, false, true); }
-static void brute_both(void)    { against_brute_force(1500, 7, true, true); }
+static void brute_fixed(void) { against_brute_force(1500, 7, false, true); }
+static void brute_both(void) { against_brute_force(1500, 7, true, true); }
 
 static void alignment(void)
 {
     /* All share 64, so 100 takes 128 unless it is on top: 128 + 60, or better 64 + 100. */
-    Buffer b[] = { { 0, 9, 100, 64, 0, 0 }, { 0, 9, 60, 64, 0, 0 } };
+    Buffer       b[] = { { 0, 9, 100, 64, 0, 0 }, { 0, 9, 60, 64, 0, 0 } };
     LayoutResult r = SOLVE(b, .capacity = 0);
     CHECK_INT(r.arena_bytes, 164);
     CHECK_INT(r.bound_bytes, 164);
@@ -180,7 +183,7 @@ static void fixed_in_the_way(void)
 
     Pool        *pool = pool_new(NULL, "test");
     LayoutResult r;
-    Buffer two[] = { { 0, 9, 10, 1, 5, true }, { 8, 20, 5, 1, 14, true } };
+    Buffer       two[] = { { 0, 9, 10, 1, 5, true }, { 8, 20, 5, 1, 14, true } };
     CHECK_INT(layout_solve(pool, two, 2, NULL, &r), E_PLAN);
     CHECK(strstr(err_text(), "buffers 0 and 1") != NULL);
     two[1].lower = 9;
@@ -193,9 +196,10 @@ static void fixed_in_the_way(void)
 static void bad_input(void)
 {
     static const Buffer bad[] = {
-        { 5, 5, 1, 1, 0, 0 }, { 6, 5, 1, 1, 0, 0 }, { 0, 1, 0, 1, 0, 0 }, { 0, 1, -1, 1, 0, 0 },
-        { 0, 1, 1, -2, 0, 0 }, { 0, 1, INT64_MAX, 1, 0, 0 }, { 0, 1, 1, 1, -1, true },
-        { INT64_MIN, INT64_MAX, 1, 1, 0, 0 },
+        { 5, 5, 1, 1, 0, 0 },     { 6, 5, 1, 1, 0, 0 },
+        { 0, 1, 0, 1, 0, 0 },     { 0, 1, -1, 1, 0, 0 },
+        { 0, 1, 1, -2, 0, 0 },    { 0, 1, INT64_MAX, 1, 0, 0 },
+        { 0, 1, 1, 1, -1, true }, { INT64_MIN, INT64_MAX, 1, 1, 0, 0 },
     };
     Pool *pool = pool_new(NULL, "test");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -216,7 +220,7 @@ static void huge_sizes(void)
 
     Pool        *pool = pool_new(NULL, "test");
     LayoutResult r;
-    Buffer over[] = { { 0, 2, max_size, 1, 0, 0 }, { 1, 3, max_size, 1, 0, 0 } };
+    Buffer       over[] = { { 0, 2, max_size, 1, 0, 0 }, { 1, 3, max_size, 1, 0, 0 } };
     CHECK_INT(layout_solve(pool, over, 2, NULL, &r), E_FORMAT);
     Buffer aligned[] = { { 0, 2, max_size, max_size, 0, 0 }, { 1, 3, 1, 3, 0, 0 } };
     CHECK_OK(layout_solve(pool, aligned, 2, NULL, &r));
@@ -236,15 +240,15 @@ static Buffer *random_buffers(Pool *pool, int n, int times, int longest, int siz
 
 static void many(void)
 {
-    Pool   *pool = pool_new(NULL, "test");
-    Buffer *b = random_buffers(pool, 30000, 60000, 400, 1 << 20);
+    Pool        *pool = pool_new(NULL, "test");
+    Buffer      *b = random_buffers(pool, 30000, 60000, 400, 1 << 20);
     LayoutResult quick = solved(b, 30000, (LayoutOptions){ .max_nodes = -1 });
     LayoutResult longer = solved(b, 30000, (LayoutOptions){ .max_nodes = 120000 });
     CHECK_INT(quick.n_nodes, 0);
     CHECK(quick.arena_bytes < quick.bound_bytes * 5 / 4);
     CHECK(longer.arena_bytes <= quick.arena_bytes);
     CHECK(longer.n_nodes <= 120000);
-    for (int i = 0; i < 30000; i++)                      /* walls and alignment at scale */
+    for (int i = 0; i < 30000; i++) /* walls and alignment at scale */
         b[i] = (Buffer){ b[i].lower, b[i].upper, b[i].size, 1 + i % 256, 0, 0 };
     /* one after the other, so never in conflict */
     for (int t = 0; t < 60400; t += 1000) {
@@ -287,7 +291,7 @@ static void same_again(void)
 /* A remembered answer equals the searched one, and is only given for the same input. */
 static void remembered(void)
 {
-    enum { N = 120, OTHERS = 80 };       /* more than are kept */
+    enum { N = 120, OTHERS = 80 }; /* more than are kept */
     Buffer b[N], searched[N], again[N];
     Pool  *pool = pool_new(NULL, "test");
     int    searches = 0;
@@ -306,10 +310,10 @@ static void remembered(void)
             CHECK(got.arena_bytes == want.arena_bytes && got.bound_bytes == want.bound_bytes &&
                   got.n_nodes == want.n_nodes && got.proved == want.proved && !got.cut);
         }
-        how.capacity = want.bound_bytes - 1;     /* another capacity, and no arena is so small */
+        how.capacity = want.bound_bytes - 1; /* another capacity, and no arena is so small */
         CHECK_INT(layout_solve(pool, again, N, &how, &new), E_BUDGET);
         how.capacity = 0;
-        for (int k = 0; k < 4; k++) {            /* other inputs that differ in one number */
+        for (int k = 0; k < 4; k++) { /* other inputs that differ in one number */
             memcpy(again, b, sizeof b);
             again[round].upper += k == 0;
             again[round].size += k == 1;
@@ -321,15 +325,15 @@ static void remembered(void)
         }
         b[N - 1 - round].size += 1 + below(900);
     }
-    CHECK(searches > OTHERS / 2);                /* greedy results are not kept */
+    CHECK(searches > OTHERS / 2); /* greedy results are not kept */
     pool_free(pool);
 }
 
 static void cut_by_time(void)
 {
-    Pool   *pool = pool_new(NULL, "test");
-    Buffer *b = random_buffers(pool, 400, 60, 30, 100000);
-    LayoutResult r;
+    Pool         *pool = pool_new(NULL, "test");
+    Buffer       *b = random_buffers(pool, 400, 60, 30, 100000);
+    LayoutResult  r;
     LayoutOptions options = { .time_limit_s = 1e-6, .max_nodes = INT64_MAX };
     CHECK_OK(layout_solve(pool, b, 400, &options, &r));
     CHECK_OK(layout_check(b, 400, r.arena_bytes));
@@ -365,8 +369,10 @@ static void what_is_named_is_found_again(void)
         LayoutOptions how = { .max_nodes = 4000 };
         for (int i = 0; i < N; i++) {
             int lower = below(55);
-            buffers[i] = (Buffer){ .lower = lower, .upper = lower + 1 + below(19),
-                                   .size = 1 + below(199), .align = 1 + (int64_t)below(3) * 3 };
+            buffers[i] = (Buffer){ .lower = lower,
+                                   .upper = lower + 1 + below(19),
+                                   .size = 1 + below(199),
+                                   .align = 1 + (int64_t)below(3) * 3 };
         }
         memcpy(copy, buffers, sizeof buffers);
         CHECK_OK(layout_solve(pool, copy, N, &how, &smallest));

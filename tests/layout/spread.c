@@ -28,7 +28,7 @@ static int64_t top(const Buffer *b, int n)
 static void workspace_moves_apart(void)
 {
     Pool  *pool = pool_new(NULL, "test");
-    Buffer b[12] = { { .lower = 20, .upper = 22, .size = 1000 } };       /* the peak */
+    Buffer b[12] = { { .lower = 20, .upper = 22, .size = 1000 } }; /* the peak */
     for (int i = 1; i < 12; i++)
         b[i] = (Buffer){ .lower = i, .upper = i + 1, .size = 90 };
     layout_spread(pool, b, 12, 1000);
@@ -76,7 +76,8 @@ static void any_layout(void)
         uint32_t     x = seed * 2654435761u;
         for (int i = 0; i < N; i++) {
             x = x * 1664525u + 1013904223u;
-            b[i] = (Buffer){ .lower = (x >> 8) % 1000, .size = 1 + (x >> 4) % 5000,
+            b[i] = (Buffer){ .lower = (x >> 8) % 1000,
+                             .size = 1 + (x >> 4) % 5000,
                              .align = seed % 2 ? 256 : 0 };
             x = x * 1664525u + 1013904223u;
             b[i].upper = b[i].lower + 1 + (x >> 8) % (i % 5 ? 10 : 500);

@@ -5,6 +5,7 @@
 #include "lib/plimsoll.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -44,7 +45,7 @@ static void a_capacity_may_be_too_small(void)
     CHECK_INT(plimsoll_place(b, 2, &tight, &arena, &error), PLIMSOLL_DOES_NOT_FIT);
     says("30");
     CHECK_INT(arena.bytes, 30);
-    CHECK(b[0].offset != b[1].offset);               /* the smallest layout found is filled in */
+    CHECK(b[0].offset != b[1].offset); /* the smallest layout found is filled in */
     tight.capacity = 30;
     CHECK_INT(plimsoll_place(b, 2, &tight, NULL, NULL), PLIMSOLL_OK);
 }
@@ -122,10 +123,10 @@ static int64_t played(const plimsoll_plan *plan, int n)
         }
         if (!CHECK_INT(plan->steps[s].kind, PLIMSOLL_RUN))
             continue;
-        int back = id - n;                           /* values: 0 w, 1..n x, n+1..2n gradients */
-        CHECK(id == 0 || id >= n || live[id]);                       /* x[id-1] is value id */
-        CHECK(back < 0 || back >= n || live[n - back]);              /* its x */
-        CHECK(back <= 0 || back > n || live[n + back]);              /* the gradient before */
+        int back = id - n;                              /* values: 0 w, 1..n x, n+1..2n gradients */
+        CHECK(id == 0 || id >= n || live[id]);          /* x[id-1] is value id */
+        CHECK(back < 0 || back >= n || live[n - back]); /* its x */
+        CHECK(back <= 0 || back > n || live[n + back]); /* the gradient before */
         runs[id]++;
         if (id < 2 * n && !live[id + 1]) {
             live[id + 1] = true;
@@ -136,7 +137,7 @@ static int64_t played(const plimsoll_plan *plan, int n)
     }
     for (int i = 0; i < nodes; i++)
         CHECK(runs[i] >= 1);
-    CHECK_INT(runs[2 * n], 1);                       /* an update is never repeated */
+    CHECK_INT(runs[2 * n], 1); /* an update is never repeated */
     free(live);
     free(runs);
     return peak;
@@ -184,7 +185,7 @@ static void plans_keep_within_budgets(void)
         live_ranges_lie_apart(plan);
         plimsoll_plan_free(plan);
     }
-    CHECK(last > 30 * N + 5);                        /* it did recompute */
+    CHECK(last > 30 * N + 5); /* it did recompute */
     plimsoll_graph_free(g);
 }
 
@@ -197,7 +198,7 @@ static void what_does_not_fit_names_the_minimum(void)
     says("300");
     CHECK(plan->arena_bytes > 300 && plan->bound_bytes > 300);
     live_ranges_lie_apart(plan);
-    o.budget_bytes = plan->arena_bytes;              /* that budget is accepted */
+    o.budget_bytes = plan->arena_bytes; /* that budget is accepted */
     plimsoll_plan_free(plan);
     CHECK_INT(plimsoll_find_plan(g, &o, &plan, &error), PLIMSOLL_OK);
     CHECK_INT(plan->arena_bytes, o.budget_bytes);
@@ -222,7 +223,7 @@ static void graphs_can_say_more(void)
     CHECK_INT(plimsoll_find_plan(g, &(plimsoll_plan_options){ .place = true }, &plan, &error),
               PLIMSOLL_OK);
     CHECK_TEXT(error.text, "");
-    CHECK_INT(plan->live_bytes, 72);                 /* y has x's bytes */
+    CHECK_INT(plan->live_bytes, 72); /* y has x's bytes */
     CHECK_INT(plan->arena_bytes, 80);
     CHECK_INT(plan->n_live_ranges, 3);
     CHECK_INT(plan->live_ranges[0].value, in);
@@ -231,10 +232,10 @@ static void graphs_can_say_more(void)
     plimsoll_plan_free(plan);
     plimsoll_graph_free(g);
 
-    g = plimsoll_graph_new();                        /* as tests/plan/offload.c has it */
+    g = plimsoll_graph_new(); /* as tests/plan/offload.c has it */
     int32_t a = plimsoll_value(g, 10, 0), b = plimsoll_value(g, 20, 0);
     int32_t c = plimsoll_value(g, 20, 0), d = plimsoll_value(g, 1, PLIMSOLL_FINAL);
-    plimsoll_node(g, 300, 0, NULL, 0, &a, 1);        /* expensive: offloaded, not recomputed */
+    plimsoll_node(g, 300, 0, NULL, 0, &a, 1); /* expensive: offloaded, not recomputed */
     plimsoll_node(g, 40, 0, &a, 1, &b, 1);
     plimsoll_node(g, 40, 0, &b, 1, &c, 1);
     plimsoll_node(g, 1, 0, (int32_t[]){ a, c }, 2, &d, 1);
@@ -248,7 +249,7 @@ static void graphs_can_say_more(void)
         copies += plan->steps[s].kind == PLIMSOLL_SAVE || plan->steps[s].kind == PLIMSOLL_LOAD;
     CHECK_INT(copies, 2);
     CHECK_INT(plan->host_bytes, 10);
-    CHECK_NEAR(plan->cost, plan->base_cost + 2, 1e-9);   /* only the load is waited for */
+    CHECK_NEAR(plan->cost, plan->base_cost + 2, 1e-9); /* only the load is waited for */
     plimsoll_plan_free(plan);
     plimsoll_graph_free(g);
 }
@@ -262,7 +263,7 @@ static void wrong_graphs_are_said(void)
     CHECK_INT(plimsoll_view(g, 9, 0), -1);
     CHECK_INT(plimsoll_find_plan(g, NULL, &plan, &error), PLIMSOLL_USAGE);
     CHECK(plan == NULL);
-    says("node 0: input 0 is value 7, which is not there");      /* the first of the two */
+    says("node 0: input 0 is value 7, which is not there"); /* the first of the two */
     plimsoll_graph_free(g);
 
     g = plimsoll_graph_new();
@@ -272,7 +273,7 @@ static void wrong_graphs_are_said(void)
     plimsoll_graph_free(g);
 
     g = plimsoll_graph_new();
-    plimsoll_value(g, 8, 0);                         /* no node produces it */
+    plimsoll_value(g, 8, 0); /* no node produces it */
     CHECK_INT(plimsoll_find_plan(g, NULL, &plan, &error), PLIMSOLL_FAILED);
     says("must be persistent");
     plimsoll_graph_free(g);
@@ -341,7 +342,7 @@ static void files_hold_the_same_graph(void)
         CHECK(a->steps[s].kind == b->steps[s].kind && a->steps[s].id == b->steps[s].id);
     plimsoll_plan_free(a);
     plimsoll_plan_free(b);
-    int32_t more = plimsoll_value(read, 10, PLIMSOLL_FINAL);     /* a graph that was read can be
+    int32_t more = plimsoll_value(read, 10, PLIMSOLL_FINAL); /* a graph that was read can be
                                                                   * extended */
     plimsoll_node(read, 1, 0, (int32_t[]){ 1 }, 1, &more, 1);
     CHECK_INT(plimsoll_find_plan(read, NULL, &a, &error), PLIMSOLL_OK);
@@ -378,6 +379,73 @@ static void several_threads_get_one_answer(void)
     CHECK(strlen(plimsoll_version()) >= 5);
 }
 
+/* ---- memory that runs out ---- */
+
+#ifdef __SANITIZE_ADDRESS__ /* it has a calloc of its own, whose blocks it must free itself */
+static void memory_runs_out(void) {}
+#else
+extern void      *__libc_calloc(size_t, size_t);
+static atomic_int allocations_left = -1; /* -1: any number */
+
+void *calloc(size_t n, size_t size) /* what pools are made of */
+{
+    int left = atomic_load(&allocations_left);
+    if (left == 0)
+        return NULL;
+    if (left > 0)
+        atomic_store(&allocations_left, left - 1);
+    return __libc_calloc(n, size);
+}
+
+/* The n-th allocation fails, and all after it, for every n: each call returns, and with enough
+ * memory gives the answer that it gave before. */
+static void memory_runs_out(void)
+{
+    plimsoll_plan_options o = { .budget_bytes = 800, .effort = 200, .place = true };
+    plimsoll_graph       *g = step(10);
+    plimsoll_plan        *plan;
+    CHECK_INT(plimsoll_find_plan(g, &o, &plan, &error), PLIMSOLL_OK); /* also wakes OpenMP */
+    double cost = plan->cost;
+    int    refused = 0, n = 0;
+    plimsoll_plan_free(plan);
+    for (plimsoll_status status = PLIMSOLL_FAILED; status && n < 100000; n += 1 + n / 20) {
+        atomic_store(&allocations_left, n);
+        status = plimsoll_find_plan(g, &o, &plan, &error);
+        atomic_store(&allocations_left, -1);
+        CHECK_INT(!plan, status != PLIMSOLL_OK);
+        refused += status == PLIMSOLL_FAILED && !strcmp(error.text, "out of memory");
+        if (!status)
+            CHECK_NEAR(plan->cost, cost, 0);
+        plimsoll_plan_free(plan);
+    }
+    CHECK(refused > 3);
+    plimsoll_graph_free(g);
+
+    plimsoll_buffer b[300];
+    for (int i = 0; i < 300; i++)
+        b[i] = (plimsoll_buffer){ .lower = i, .upper = i + 9, .size = 10 + i % 7 };
+    atomic_store(&allocations_left, 1);
+    plimsoll_status status = plimsoll_place(b, 300, NULL, NULL, &error);
+    atomic_store(&allocations_left, 0);
+    plimsoll_graph *none = plimsoll_graph_new();
+    atomic_store(&allocations_left, -1);
+    CHECK_INT(status, PLIMSOLL_FAILED);
+    says("out of memory");
+    CHECK(!none);
+
+    g = plimsoll_graph_new();
+    atomic_store(&allocations_left, 0);
+    int32_t last = 0;
+    for (int i = 0; i < 10000 && last >= 0; i++)
+        last = plimsoll_value(g, 100, 0);
+    atomic_store(&allocations_left, -1);
+    CHECK_INT(last, -1);
+    CHECK_INT(plimsoll_find_plan(g, NULL, &plan, &error), PLIMSOLL_USAGE);
+    says("out of memory");
+    plimsoll_graph_free(g);
+}
+#endif
+
 int main(void)
 {
     RUN(buffers_lie_apart);
@@ -390,5 +458,6 @@ int main(void)
     RUN(wrong_graphs_are_said);
     RUN(files_hold_the_same_graph);
     RUN(several_threads_get_one_answer);
+    RUN(memory_runs_out);
     return test_end();
 }

@@ -4,6 +4,7 @@
 
 #include "base/random.h"
 #include "models/dit3d.h"
+#include "recipe/recipe.h"
 
 static const ModelDef *dit3d(void) { return model_find("dit3d"); }
 
@@ -55,7 +56,7 @@ static void settings(void)
     m.patch = (Ints){ { 5 }, 1 };
     refuses(&m, "64 does not divide by 5");
     m = defaults(DIT3D_FRAMES);
-    m.width = 12;                            /* 4 heads divide it, 8 temporal heads do not */
+    m.width = 12; /* 4 heads divide it, 8 temporal heads do not */
     refuses(&m, "temporal_heads");
 }
 
@@ -85,7 +86,7 @@ static void odd_sizes(void)
             int32_t n_params = graph->n_params;
             dit3d()->sample_graph(graph, &m, &(SamplerConfig){ .guidance = 2 }, 7);
             CHECK_OK(graph_check(graph));
-            CHECK_INT(graph->n_params, n_params);        /* the same weights */
+            CHECK_INT(graph->n_params, n_params); /* the same weights */
             CHECK_INT(graph->phase, PHASE_MICRO);
             CHECK_INT(graph->n_outputs, 2);
             CHECK_TEXT(output_shape(graph, 1), "(7,3,12,20,5)");
@@ -144,8 +145,8 @@ static void knowing_progress(Sampler *s, int64_t done, int64_t of)
  * ends of the range. */
 static double knowing_error(int reading, bool clip, double *ends)
 {
-    Pool   *pool = pool_new(NULL, "known");
-    Dit3d   m = defaults((Dit3dReading)reading);
+    Pool *pool = pool_new(NULL, "known");
+    Dit3d m = defaults((Dit3dReading)reading);
     m.frames = 2;
     m.image = (Ints){ { 8, 8 }, 2 };
     int64_t count = shape_count(dit3d_clip(&m, 1));
@@ -163,15 +164,15 @@ static double knowing_error(int reading, bool clip, double *ends)
     for (int64_t i = 0; i < count; i++)
         k.clip[i] = 0.8f * sinf((float)i);
     SamplerConfig config = { .steps = 1000, .guidance = 1, .clip = clip };
-    Sampler s = { .pool = pool,
-                  .n = 1,
-                  .config = &config,
-                  .own = &k,
-                  .run = knowing_run,
-                  .feed = knowing_feed,
-                  .output = knowing_output,
-                  .normal = knowing_normal,
-                  .progress = knowing_progress };
+    Sampler       s = { .pool = pool,
+                        .n = 1,
+                        .config = &config,
+                        .own = &k,
+                        .run = knowing_run,
+                        .feed = knowing_feed,
+                        .output = knowing_output,
+                        .normal = knowing_normal,
+                        .progress = knowing_progress };
     SampleResult  result;
     CHECK_OK(dit3d_sample(&s, &m, &result));
     *ends = 0;

@@ -21,7 +21,7 @@ static bool run_open(Run *run, const char *const *sets, int n_sets, TrainingGrap
     Engine *engine;
     *run = (Run){ .pool = pool_new(NULL, "lag") };
     const char *path = SOURCE_DIR "/recipes/lag-small.yaml";
-    Err err = recipe_read(run->pool, path, sets, n_sets, &run->recipe);
+    Err         err = recipe_read(run->pool, path, sets, n_sets, &run->recipe);
     if (!err && train) {
         err = recipe_graph(run->pool, run->recipe, false, train);
         run->graph = train->graph;
@@ -59,9 +59,9 @@ static const float *context_of(Run *run, float *copy, int64_t n)
 static void leave_one_out(void)
 {
     enum { SETS = 2, IMAGES = 3, ROW = 16 * 64, IMAGE = 16 * 16 * 3 };
-    static float before[SETS * IMAGES * ROW], after[SETS * IMAGES * ROW];
+    static float             before[SETS * IMAGES * ROW], after[SETS * IMAGES * ROW];
     static const char *const sets[] = { "batch=2" };
-    Run run;
+    Run                      run;
     if (run_open(&run, sets, 1, NULL)) {
         float *support = run.feeds.list[0].bytes;
         CHECK_TEXT(run.feeds.list[0].name, "support");
@@ -88,9 +88,9 @@ static void loss_falls(void)
 {
     enum { STEPS = 150, PART = 25 };
     static const char *const sets[] = { "batch=4", "optimizer.lr=3e-3" };
-    TrainingGraph train;
-    Run    run;
-    double first = 0, last = 0;
+    TrainingGraph            train;
+    Run                      run;
+    double                   first = 0, last = 0;
     if (run_open(&run, sets, 2, &train)) {
         FeedBuffer *images = &run.feeds.list[0];
         int32_t    *counters = session_bytes(run.session, train.train.counters.id);

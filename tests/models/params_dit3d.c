@@ -11,31 +11,28 @@ static const struct {
     const char *recipe;
     int64_t     total, trained;
     int64_t     batch, accumulate;
-    bool        listed;          /* in tests/models/params */
+    bool        listed; /* in tests/models/params */
 } rows[] = {
-    { "dit3d-tiny",          9202944,   9202944, 1, 2, true },
-    { "dit3d-xs",            5526720,   5526720, 1, 2, false },
-    { "dit3d-s",            32923800,  32923800, 8, 1, false },
-    { "dit3d-b",           130728216, 130728216, 4, 1, false },
-    { "dit3d-l",           458652696, 458652696, 4, 1, false },
-    { "dit3d-xl",          675895704, 675895704, 4, 1, false },
-    { "dit3d-wrap-tiny-4",   9011425,   1700833, 1, 2, true },
-    { "dit3d-wrap-tiny-2",   9198817,   1700833, 1, 2, false },
-    { "dit3d-wrap-xs-4",     5149473,   1005921, 1, 2, true },
-    { "dit3d-wrap-xs-2",     5290017,   1005921, 1, 2, false },
-    { "dit3d-wrap-s-2",     36195681,   3631329, 1, 2, false },
-    { "dit3d-wrap-b-2",    142872801,  13748193, 1, 2, false },
-    { "dit3d-wrap-l-2",    479825377,  24097249, 1, 2, false },
-    { "dit3d-wrap-xl-2",   702516321,  30353121, 1, 2, false },
-    { "dit3d-wrap-before", 702530145,  30366945, 2, 1, false },    /* 12 frames more than XL/2 */
-    { "dit3d-small",         1100336,   1100336, 0, 0, false },
-    { "dit3d-wrap-small",     342433,    156001, 0, 0, false },
+    { "dit3d-tiny", 9202944, 9202944, 1, 2, true },
+    { "dit3d-xs", 5526720, 5526720, 1, 2, false },
+    { "dit3d-s", 32923800, 32923800, 8, 1, false },
+    { "dit3d-b", 130728216, 130728216, 4, 1, false },
+    { "dit3d-l", 458652696, 458652696, 4, 1, false },
+    { "dit3d-xl", 675895704, 675895704, 4, 1, false },
+    { "dit3d-wrap-tiny-4", 9011425, 1700833, 1, 2, true },
+    { "dit3d-wrap-tiny-2", 9198817, 1700833, 1, 2, false },
+    { "dit3d-wrap-xs-4", 5149473, 1005921, 1, 2, true },
+    { "dit3d-wrap-xs-2", 5290017, 1005921, 1, 2, false },
+    { "dit3d-wrap-s-2", 36195681, 3631329, 1, 2, false },
+    { "dit3d-wrap-b-2", 142872801, 13748193, 1, 2, false },
+    { "dit3d-wrap-l-2", 479825377, 24097249, 1, 2, false },
+    { "dit3d-wrap-xl-2", 702516321, 30353121, 1, 2, false },
+    { "dit3d-wrap-before", 702530145, 30366945, 2, 1, false }, /* 12 frames more than XL/2 */
+    { "dit3d-small", 1100336, 1100336, 0, 0, false },
+    { "dit3d-wrap-small", 342433, 156001, 0, 0, false },
 };
 
-static bool in_backbone(const char *name)
-{
-    return !strncmp(name, "dit_backbone.", 13);
-}
+static bool in_backbone(const char *name) { return !strncmp(name, "dit_backbone.", 13); }
 
 static void check_frozen(const Graph *graph, bool wrapped)
 {
@@ -95,8 +92,12 @@ static void recipes(void)
 /* Only the last layer is wider with learn_sigma. */
 static void learn_sigma(void)
 {
-    static const struct { const char *recipe; int64_t more; } both[] = {
-        { "dit3d-tiny", 3072 * 257 }, { "dit3d-wrap-tiny-4", 3 * (6 * 27 + 1) },
+    static const struct {
+        const char *recipe;
+        int64_t     more;
+    } both[] = {
+        { "dit3d-tiny", 3072 * 257 },
+        { "dit3d-wrap-tiny-4", 3 * (6 * 27 + 1) },
     };
     for (int i = 0; i < 2; i++) {
         Pool         *pool = pool_new(NULL, "params");

@@ -11,12 +11,12 @@
 static const struct {
     const char *recipe;
     int64_t     total, trained, sets, images, context_bytes;
-    bool        listed;          /* in tests/models/params */
+    bool        listed; /* in tests/models/params */
 } rows[] = {
-    { "lag-32x6",  33780798, 33594686, 32, 6, 50331648, true },
-    { "lag-8x4",   33774606, 33588494,  8, 4,  8388608, false },
-    { "lag-4x3",   33771510, 33585398,  4, 3,  3145728, false },
-    { "lag-small",  1454066,  1447474,  8, 3,    98304, false },
+    { "lag-32x6", 33780798, 33594686, 32, 6, 50331648, true },
+    { "lag-8x4", 33774606, 33588494, 8, 4, 8388608, false },
+    { "lag-4x3", 33771510, 33585398, 4, 3, 3145728, false },
+    { "lag-small", 1454066, 1447474, 8, 3, 98304, false },
 };
 
 static const char small[] = SOURCE_DIR "/recipes/lag-small.yaml";
@@ -142,8 +142,8 @@ static void starts(void)
 static void odd_sizes(void)
 {
     static const char *const sets[] = {
-        "model.set_size=2", "model.image_channels=1", "model.patch=4", "model.heads=1", "batch=1",
-        "model.noise_schedule=cosine", "precision=bf16",
+        "model.set_size=2", "model.image_channels=1",      "model.patch=4",  "model.heads=1",
+        "batch=1",          "model.noise_schedule=cosine", "precision=bf16",
     };
     Pool         *pool = pool_new(NULL, "odd");
     Recipe       *recipe;
@@ -159,11 +159,17 @@ static void odd_sizes(void)
 
 static void refused(void)
 {
-    static const struct { const char *set, *says; } wrong[] = {
-        { "model.patch=3", "model.patch" },          { "model.heads=5", "model.heads" },
-        { "model.hidden=39", "model.hidden" },       { "model.time_width=7", "model.time_width" },
-        { "model.set_size=1", "set_size" },          { "model.set_size=33", "set_size" },
-        { "model.beta_start=0", "model.beta_start" }, { "model.beta_end=1", "model.beta_end" },
+    static const struct {
+        const char *set, *says;
+    } wrong[] = {
+        { "model.patch=3", "model.patch" },
+        { "model.heads=5", "model.heads" },
+        { "model.hidden=39", "model.hidden" },
+        { "model.time_width=7", "model.time_width" },
+        { "model.set_size=1", "set_size" },
+        { "model.set_size=33", "set_size" },
+        { "model.beta_start=0", "model.beta_start" },
+        { "model.beta_end=1", "model.beta_end" },
         { "model.set_sise=3", "set_size" },
         { "model.noise_schedule=sine", "noise_schedule" },
     };

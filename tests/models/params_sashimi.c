@@ -11,15 +11,14 @@
 
 static const struct {
     const char *recipe, *set;
-    int64_t     count, slow;         /* slow: 192 numbers per layer, and dt of each channel */
-    bool        listed;              /* in tests/models/params */
+    int64_t     count, slow; /* slow: 192 numbers per layer, and dt of each channel */
+    bool        listed;      /* in tests/models/params */
 } rows[] = {
-    { "sashimi-24576",      NULL,                     4735602, 24 * 192 + 8 * 448, true },
-    { "sashimi-24576",      "model.bits=16",          8913522, 24 * 192 + 8 * 448, false },
-    { "sashimi-24576",      "model.head=categorical", 4735602 + 238 * 65, 24 * 192 + 8 * 448,
-      false },
-    { "sashimi-24576-lean", NULL,                     3638228, 18 * 192 + 6 * 448, false },
-    { "sashimi-small",      NULL,                     382756, 6 * 192 + 2 * 224, false },
+    { "sashimi-24576", NULL, 4735602, 24 * 192 + 8 * 448, true },
+    { "sashimi-24576", "model.bits=16", 8913522, 24 * 192 + 8 * 448, false },
+    { "sashimi-24576", "model.head=categorical", 4735602 + 238 * 65, 24 * 192 + 8 * 448, false },
+    { "sashimi-24576-lean", NULL, 3638228, 18 * 192 + 6 * 448, false },
+    { "sashimi-small", NULL, 382756, 6 * 192 + 2 * 224, false },
 };
 
 static Recipe *recipe_named(Pool *pool, const char *name, const char *const *sets, int n)
@@ -78,10 +77,10 @@ static void precisions(void)
 static Session *session_of(Pool *pool, uint64_t seed)
 {
     static const char *const sets[] = { "model.length=192", "batch=1" };
-    TrainingGraph train;
-    Device       *device;
-    Engine       *engine;
-    Session      *session = NULL;
+    TrainingGraph            train;
+    Device                  *device;
+    Engine                  *engine;
+    Session                 *session = NULL;
     CHECK_OK(recipe_graph(pool, recipe_named(pool, "sashimi-small", sets, 2), false, &train));
     CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 1 }, &device));
     CHECK_OK(engine_new(pool, train.graph, device, NULL, &engine));
@@ -142,7 +141,7 @@ static void starts(void)
         CHECK(dt > 0.99e-3 && dt < 1.01e-1);
     }
     moments(inv_dt, n, &mean, &deviation);
-    CHECK(deviation > 0.5);                  /* log-uniform over two decades: 1.33 */
+    CHECK(deviation > 0.5); /* log-uniform over two decades: 1.33 */
 
     /* LegS: the real part is -1/2, the imaginary parts are those of size 64, largest first. */
     float *a_real = start_of(pool, session, KERNEL "A_real", &n),
@@ -152,15 +151,15 @@ static void starts(void)
         CHECK_NEAR(a_real[i], log(0.5), 1e-6);
         CHECK(a_imag[i] > 0 && (i == 0 || a_imag[i] < a_imag[i - 1]));
     }
-    CHECK_NEAR(a_imag[0], 1303.2738, 1e-3);  /* by LAPACK, tests/ref/sashimi.py hippo_legs(64) */
+    CHECK_NEAR(a_imag[0], 1303.2738, 1e-3); /* by LAPACK, tests/ref/sashimi.py hippo_legs(64) */
     CHECK_NEAR(a_imag[31], 0.263857, 1e-6);
 
     /* C~ undone is N(0,1), complex; another seed gives another. */
     int64_t channels, pairs = 32;
-    float *b = start_of(pool, session, KERNEL "B", &n),
+    float  *b = start_of(pool, session, KERNEL "B", &n),
           *p = start_of(pool, session, KERNEL "P", &n);
     float *c = start_of(pool, session, KERNEL "C", &n), *c2 = start_of(pool, other, KERNEL "C", &n);
-    CHECK_NEAR(hypot(b[0], b[1]), 2.0001, 1e-3);     /* its imaginary part is clipped to 2 */
+    CHECK_NEAR(hypot(b[0], b[1]), 2.0001, 1e-3); /* its imaginary part is clipped to 2 */
     CHECK_NEAR(hypot(p[0], p[1]), 28.8159, 1e-3);
     start_of(pool, session, KERNEL "inv_dt", &channels);
     CHECK(memcmp(c, c2, (size_t)n * 4) != 0);
@@ -177,16 +176,25 @@ static void starts(void)
 
 static void cannot_be(void)
 {
-    static const struct { const char *set, *says; } wrong[] = {
+    static const struct {
+        const char *set, *says;
+    } wrong[] = {
         /* 16 * 7 */
-        { "model.length=24577", "24576" },           { "model.length=112", "such as 96" },
-        { "model.length=120", "such as 128" },       { "model.length=5", "such as 16" },
-        { "model.length=1", "such as 16" },          { "model.length=176", "such as 160" },
-          /* 16 * 11 */
-        { "model.length=0", "model.length" },        { "model.state=63", "even" },
-        { "model.components=33", "components" },     { "model.bits=17", "bits" },
-        { "model.width=1", "width" },                { "model.head=softmax", "head" },
-        { "model.lenght=64", "length" },             { "model.channels=3", "channels" },
+        { "model.length=24577", "24576" },
+        { "model.length=112", "such as 96" },
+        { "model.length=120", "such as 128" },
+        { "model.length=5", "such as 16" },
+        { "model.length=1", "such as 16" },
+        { "model.length=176", "such as 160" },
+        /* 16 * 11 */
+        { "model.length=0", "model.length" },
+        { "model.state=63", "even" },
+        { "model.components=33", "components" },
+        { "model.bits=17", "bits" },
+        { "model.width=1", "width" },
+        { "model.head=softmax", "head" },
+        { "model.lenght=64", "length" },
+        { "model.channels=3", "channels" },
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         Pool   *pool = pool_new(NULL, "wrong");

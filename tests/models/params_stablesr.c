@@ -113,7 +113,7 @@ static void small(void)
     CHECK_OK(sizes_build(pool, "stablesr-small", (const char *[]){ "model.latents=given" }, 1, true,
                          &train));
     CHECK_INT(sizes_count(train.graph, "", ""), 2825391);
-    CHECK_INT(forward_nodes(train.graph, &op_feed), 6);  /* edge, two latents, context, t, eps */
+    CHECK_INT(forward_nodes(train.graph, &op_feed), 6); /* edge, two latents, context, t, eps */
     CHECK_INT(forward_nodes(train.graph, &op_random_normal), 0);
 }
 
@@ -122,7 +122,7 @@ static void context_file(void)
 {
     TrainingGraph train;
     float         rows[7 * 16] = { 1, 2, 3 };
-    const char *path = pool_print(pool, "context-%ld.npy", (long)getpid()),
+    const char   *path = pool_print(pool, "context-%ld.npy", (long)getpid()),
                *set = pool_print(pool, "model.context=%s", path);
     CHECK_OK(npy_write(path, NPY_F4, 2, (int64_t[]){ 7, 16 }, rows));
     CHECK_OK(sizes_build(pool, "stablesr-small", &set, 1, false, &train));
@@ -148,7 +148,7 @@ static void odd_sizes(void)
         { "model.mult=[1, 3, 2]", "model.struct_mult=[2, 1, 1]", "model.attention_levels=12" },
         { "model.image=16", "model.vae_mult=[1]", "model.edge_ladder=[4]", "batch=1" },
         { "model.layers=1", "model.edge_ladder=[4, 4, 4, 4, 4, 4]" },
-        { "model.edge_ladder=[8, 4]", "model.edge_stem=0" },  /* larger than the latent: pooled */
+        { "model.edge_ladder=[8, 4]", "model.edge_stem=0" }, /* larger than the latent: pooled */
         { "model.noise_schedule=cosine", "model.timesteps=1", "model.layers=8" },
     };
     sizes_odd(pool, "stablesr-small", odd, sizeof odd / sizeof *odd);

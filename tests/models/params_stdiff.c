@@ -21,8 +21,12 @@ static int forward_nodes(const Graph *graph, const OpDef *op)
 
 static void full_size(void)
 {
-    static const struct { const char *recipe; int64_t skips; } rows[] = {
-        { "stdiff-64x2048", 3240099840 }, { "stdiff-64x512", 3240099840 / 4 },
+    static const struct {
+        const char *recipe;
+        int64_t     skips;
+    } rows[] = {
+        { "stdiff-64x2048", 3240099840 },
+        { "stdiff-64x512", 3240099840 / 4 },
     };
     for (int r = 0; r < 2; r++) {
         TrainingGraph train;
@@ -52,7 +56,7 @@ static void full_size(void)
         for (int32_t i = 0; i < g->n_params; i++)
             CHECK(g->params[i].trained);
         CHECK_INT(forward_nodes(g, &op_attention), 21);
-        CHECK_INT(forward_nodes(g, &op_spade), 27);          /* 10 down, 2 in the middle, 15 up */
+        CHECK_INT(forward_nodes(g, &op_spade), 27); /* 10 down, 2 in the middle, 15 up */
         CHECK_INT(forward_nodes(g, &op_random_normal), 50 + 1);
         CHECK_INT(forward_nodes(g, &op_feed), 3);
     }
@@ -65,7 +69,7 @@ static void small(void)
     CHECK_INT(sizes_count(train.graph, "", ""), 3488481);
     CHECK_OK(
         sizes_build(pool, "stdiff-small", (const char *[]){ "model.loss=l1" }, 1, true, &train));
-    CHECK_INT(forward_nodes(train.graph, &op_feed), 2 + 3);  /* no mask; t, eps, sde are given */
+    CHECK_INT(forward_nodes(train.graph, &op_feed), 2 + 3); /* no mask; t, eps, sde are given */
     CHECK_INT(forward_nodes(train.graph, &op_random_normal), 0);
 }
 

@@ -2,6 +2,7 @@
  * recurrence over the whole file, a row that starts again forgets; data comes in the order of the
  * files; a resumed run gives the same bits. */
 #include "folder.h"
+#include "sashimi_run.h"
 #include "test.h"
 
 #include "base/file.h"
@@ -17,41 +18,13 @@
 
 enum { MAX_SETS = 12, CHUNKS = 4 };
 
-typedef struct Run {
-    Pool    *pool;
-    Recipe  *recipe;
-    Session *session;
-} Run;
-
 static Run run_new(const char *const *sets)
 {
-    Run           r = { .pool = pool_new(NULL, "run") };
-    TrainingGraph train;
-    Device       *device;
-    Engine       *engine;
-    const char   *all[MAX_SETS] = { "model.state_carry=true", "validate.every=0" };
-    int           n = 2;
+    const char *all[MAX_SETS] = { "model.state_carry=true", "validate.every=0" };
+    int         n = 2;
     for (; *sets; sets++)
         all[n++] = *sets;
-    CHECK_OK(recipe_read(r.pool, SOURCE_DIR "/recipes/sashimi-small.yaml", all, n, &r.recipe));
-    CHECK_OK(device_cpu(r.pool, &(DeviceOptions){ .threads = 2, .backend = "builtin" }, &device));
-    CHECK_OK(recipe_graph(r.pool, r.recipe, false, &train));
-    CHECK_OK(engine_new(r.pool, train.graph, device, NULL, &engine));
-    CHECK_OK(session_new(r.pool, engine, &r.session));
-    CHECK_OK(session_init(r.session, 5));
-    return r;
-}
-
-static const float *run_weight(Sampler *s, const char *name)
-{
-    Run   *r = s->own;
-    Graph *graph = session_engine(r->session)->graph;
-    Param *p = param_find(graph, name);
-    if (!p)
-        return NULL;
-    float *data = NEWN(r->pool, float, shape_count(p->disk));
-    session_get_param(r->session, (int32_t)(p - graph->params), p->value, data);
-    return data;
+    return run_of(all, n);
 }
 
 static int32_t token_at(int64_t row, int64_t t, int64_t levels)
@@ -71,9 +44,9 @@ static void as_the_recurrence(void)
           "model.layers=1" },
         { "model.length=45", "batch=2", "model.pools=0", "model.state=6", "model.width=4" },
         { "model.length=16", "batch=2", "model.components=1", "model.width=3", "model.state=2" },
-          /* one coarse step */
-        { "model.length=64", "batch=1", "model.pools=3", "model.layers=1",
-          "model.head=categorical", "model.bits=3" },
+        /* one coarse step */
+        { "model.length=64", "batch=1", "model.pools=3", "model.layers=1", "model.head=categorical",
+          "model.bits=3" },
     };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         Run            r = run_new(sizes[i]);
@@ -121,7 +94,7 @@ static void as_the_recurrence(void)
         printf("%s, %s: off by %.3g over %d chunks (each alone: %.3g)\n", sizes[i][0], sizes[i][1],
                worst, CHUNKS, alone);
         CHECK(worst < 3e-4);
-        CHECK(alone > 100 * worst);          /* the carried state matters */
+        CHECK(alone > 100 * worst); /* the carried state matters */
         pool_free(r.pool);
     }
 }
@@ -162,7 +135,7 @@ static void files_in_order(void)
         CHECK_OK(feeds_fill(&feeds, t, 2 * t));
         const int32_t *tokens = feeds_find(&feeds, "tokens")->bytes,
                       *target = feeds_find(&feeds, "target")->bytes;
-        const float   *carry = feeds_find(&feeds, "carry")->bytes;
+        const float *carry = feeds_find(&feeds, "carry")->bytes;
         for (int row = 0; row < 2; row++) {
             int64_t id = (4 * row + t) % 8;
             bool    goes_on = t > 0 && first_of[id] != id;
@@ -182,10 +155,10 @@ static void files_in_order(void)
  * memory. */
 static void goes_on(void)
 {
-    Pool       *pool = pool_new(NULL, "on");
-    Run r = run_new((const char *const[]){ AUDIO, "batch=2", "accumulate=2", "data.holdout=0.4",
-                                           "save.every=0", NULL });
-    Device     *device;
+    Pool   *pool = pool_new(NULL, "on");
+    Run     r = run_new((const char *const[]){ AUDIO, "batch=2", "accumulate=2", "data.holdout=0.4",
+                                               "save.every=0", NULL });
+    Device *device;
     TrainResult result;
     char       *a, *b, *c;
     size_t      n, m, k;
@@ -203,7 +176,7 @@ static void goes_on(void)
                        &result));
     r.recipe->steps = 6;
     r.recipe->validate.every = 0;
-    unlink("carry_1/plan.json");             /* it includes phase `validate` */
+    unlink("carry_1/plan.json"); /* it includes phase `validate` */
     CHECK_OK(train_run(pool, r.recipe, device,
                        &(TrainOptions){ .out = "carry_1", .resume = true, .quiet = true },
                        &result));
@@ -211,7 +184,7 @@ static void goes_on(void)
                       &(FitOptions){ .budget_bytes = 1, .effort = 300, .allow = ALLOW_DEFAULT },
                       &tight),
               E_BUDGET);
-    CHECK_INT(tight.recipe->batch, 2);       /* never split */
+    CHECK_INT(tight.recipe->batch, 2); /* never split */
     CHECK_INT(fit_run(pool, r.recipe, device,
                       &(FitOptions){ .budget_bytes = 1, .effort = 300, .allow = ALLOW_NONE },
                       &tight),
@@ -230,7 +203,7 @@ static void goes_on(void)
     CHECK_OK(file_read(pool, "carry_2/step-000006.safetensors", &c, &k));
     CHECK(n == m && !memcmp(a, b, n));
     CHECK(n == k && !memcmp(a, c, n));
-    CHECK(strstr(a + 8, "kernel.state") != NULL);  /* the states are part of a checkpoint */
+    CHECK(strstr(a + 8, "kernel.state") != NULL); /* the states are part of a checkpoint */
     pool_free(pool);
     pool_free(r.pool);
 }

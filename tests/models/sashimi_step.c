@@ -1,5 +1,6 @@
 /* sashimi_step.c -- compares SaShiMi's recurrent form with the training form over whole sequences,
  * also at odd sizes; and checks what is drawn from its outputs. */
+#include "sashimi_run.h"
 #include "test.h"
 
 #include "base/random.h"
@@ -9,25 +10,10 @@
 
 #include <stdlib.h>
 
-typedef struct Run {
-    Pool    *pool;
-    Recipe  *recipe;
-    Session *session;
-    int32_t *tokens;             /* (batch, length), also the targets */
-} Run;
-
-static Run run_new(const char *const *sets, int n)
+/* The tokens are also the targets. */
+static Run run_fed(const char *const *sets, int n)
 {
-    Run           r = { .pool = pool_new(NULL, "run") };
-    TrainingGraph train;
-    Device       *device;
-    Engine       *engine;
-    CHECK_OK(recipe_read(r.pool, SOURCE_DIR "/recipes/sashimi-small.yaml", sets, n, &r.recipe));
-    CHECK_OK(device_cpu(r.pool, &(DeviceOptions){ .threads = 2, .backend = "builtin" }, &device));
-    CHECK_OK(recipe_graph(r.pool, r.recipe, false, &train));
-    CHECK_OK(engine_new(r.pool, train.graph, device, NULL, &engine));
-    CHECK_OK(session_new(r.pool, engine, &r.session));
-    CHECK_OK(session_init(r.session, 5));
+    Run            r = run_of(sets, n);
     const Sashimi *m = r.recipe->config;
     int64_t        count = r.recipe->batch * m->length;
     r.tokens = NEWN(r.pool, int32_t, count);
@@ -39,34 +25,27 @@ static Run run_new(const char *const *sets, int n)
     return r;
 }
 
-static const float *run_weight(Sampler *s, const char *name)
-{
-    Run   *r = s->own;
-    Graph *graph = session_engine(r->session)->graph;
-    Param *p = param_find(graph, name);
-    if (!p)
-        return NULL;
-    float *data = NEWN(r->pool, float, shape_count(p->disk));
-    session_get_param(r->session, (int32_t)(p - graph->params), p->value, data);
-    return data;
-}
-
 static void both_forms(void)
 {
-    static const struct { const char *sets[8]; int n; } sizes[] = {
+    static const struct {
+        const char *sets[8];
+        int         n;
+    } sizes[] = {
         { { "model.length=128", "batch=2", "model.width=8" }, 3 },
-        { { "model.length=240", "model.width=5", "model.expand=3", "model.ff=1",
-          "model.layers=1" }, 5 },
+        { { "model.length=240", "model.width=5", "model.expand=3", "model.ff=1", "model.layers=1" },
+          5 },
         { { "model.length=45", "model.pools=0", "model.state=6", "model.width=4" }, 4 },
         { { "model.length=60", "model.pools=1", "model.ff=5", "model.expand=1", "model.width=17" },
           5 },
         { { "model.length=192", "model.pools=3", "model.layers=1", "model.width=4",
-            "model.head=categorical", "model.bits=3" }, 6 },
+            "model.head=categorical", "model.bits=3" },
+          6 },
         { { "model.length=16", "model.components=1", "model.bits=16", "model.width=2",
-          "model.state=2" }, 5 },
+            "model.state=2" },
+          5 },
     };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        Run            r = run_new(sizes[i].sets, sizes[i].n);
+        Run            r = run_fed(sizes[i].sets, sizes[i].n);
         const Sashimi *m = r.recipe->config;
         Sampler        s = { .pool = r.pool, .own = &r, .weight = run_weight };
         SashimiNet    *net;
@@ -90,7 +69,7 @@ static void both_forms(void)
             }
         }
         printf("%s, %s: off by %.3g\n", sizes[i].sets[0], sizes[i].sets[1], worst);
-        CHECK(worst < 3e-4);  /* width 2 divides by deviations near zero; most are at 1e-6 */
+        CHECK(worst < 3e-4); /* width 2 divides by deviations near zero; most are at 1e-6 */
         pool_free(r.pool);
     }
 }
@@ -99,20 +78,20 @@ static void picks(void)
 {
     Sashimi m = { .bits = 8, .head = HEAD_DML, .components = 2 };
     float   even[2] = { 0.5f, 0.5f }, tilted[2] = { 0.01f, 0.99f };
-    float   out[6] = { 1, 0, 0.25f, -0.25f, -3, -3 };            /* logits, means, log scales */
-    CHECK_INT(sashimi_pick(&m, 1, out, even, 0.5), 160);         /* (0.25 + 1) 128 */
-    CHECK_INT(sashimi_pick(&m, 1, out, tilted, 0.5), 96);        /* noise prefers the second */
-    CHECK_INT(sashimi_pick(&m, 0, out, tilted, 0.5), 160);       /* temperature 0: no noise */
-    out[2] = 0.25f + 0.6f / 128;                                 /* 160.6: nearest or floor */
+    float   out[6] = { 1, 0, 0.25f, -0.25f, -3, -3 };      /* logits, means, log scales */
+    CHECK_INT(sashimi_pick(&m, 1, out, even, 0.5), 160);   /* (0.25 + 1) 128 */
+    CHECK_INT(sashimi_pick(&m, 1, out, tilted, 0.5), 96);  /* noise prefers the second */
+    CHECK_INT(sashimi_pick(&m, 0, out, tilted, 0.5), 160); /* temperature 0: no noise */
+    out[2] = 0.25f + 0.6f / 128;                           /* 160.6: nearest or floor */
     CHECK_INT(sashimi_pick(&m, 1, out, even, 0.5), 161);
     m.dml_round = ROUND_FLOOR;
     CHECK_INT(sashimi_pick(&m, 1, out, even, 0.5), 160);
-    out[2] = 5;                                                  /* out of range: last level */
+    out[2] = 5; /* out of range: last level */
     CHECK_INT(sashimi_pick(&m, 1, out, even, 0.5), 255);
     out[2] = -5;
     CHECK_INT(sashimi_pick(&m, 1, out, even, 0.5), 0);
     out[2] = 0;
-    out[4] = -50;                                                /* no narrower than exp(-7) */
+    out[4] = -50; /* no narrower than exp(-7) */
     CHECK_INT(sashimi_pick(&m, 1, out, even, 1 - 1e-12),
               (int64_t)floor((1 + exp(-7) * 27.631) * 128));
     m = (Sashimi){ .bits = 2, .head = HEAD_CATEGORICAL };
@@ -132,7 +111,7 @@ static void run_uniform(Sampler *s, const char *name, int64_t index, float *to, 
 }
 
 static int64_t progress_done;
-static void run_progress(Sampler *s, int64_t done, int64_t of)
+static void    run_progress(Sampler *s, int64_t done, int64_t of)
 {
     (void)s;
     CHECK(done > progress_done && done <= of);
@@ -143,15 +122,15 @@ static void audio_results(void)
 {
     static const char *const sets[] = { "model.length=32", "model.width=4", "model.channels=2",
                                         "model.encoding=mu_law", "sampler.length=601" };
-    Run          r = run_new(sets, 5);
-    Sampler s = { .pool = r.pool,
-                  .n = 3,
-                  .config = &r.recipe->sampler,
-                  .own = &r,
-                  .weight = run_weight,
-                  .uniform = run_uniform,
-                  .progress = run_progress };
-    SampleResult a, b;
+    Run                      r = run_fed(sets, 5);
+    Sampler                  s = { .pool = r.pool,
+                                   .n = 3,
+                                   .config = &r.recipe->sampler,
+                                   .own = &r,
+                                   .weight = run_weight,
+                                   .uniform = run_uniform,
+                                   .progress = run_progress };
+    SampleResult             a, b;
     for (int i = 0; i < 2; i++) {
         progress_done = 0;
         CHECK_OK(r.recipe->model->sample(&s, r.recipe->config, i ? &b : &a));
@@ -166,7 +145,7 @@ static void audio_results(void)
         small += fabsf(a.data[i]) < 1.0f / 255;
     }
     CHECK_INT(outside, 0);
-    CHECK(small > 0);                        /* levels that linear 8-bit audio does not have */
+    CHECK(small > 0); /* levels that linear 8-bit audio does not have */
     s.config = &(SamplerConfig){ .length = 1 };
     CHECK_INT(r.recipe->model->sample(&s, r.recipe->config, &a), E_USAGE);
     pool_free(r.pool);

@@ -29,35 +29,35 @@
 typedef struct Case Case;
 
 enum {
-    CASE_NO_DIFFERENCES = 1,     /* has kinks or jumps where a finite difference misleads */
-    CASE_F32_ONLY       = 2,     /* fp32 by contract (S4 kernel, FFT) */
+    CASE_NO_DIFFERENCES = 1, /* has kinks or jumps where a finite difference misleads */
+    CASE_F32_ONLY = 2,       /* fp32 by contract (S4 kernel, FFT) */
     /* too large to keep a reference of; compared where torch is installed */
-    CASE_LIVE_ONLY      = 4,
-    CASE_NO_TORCH       = 8,     /* checked by its own function (random numbers, feeds) */
-    CASE_NO_F16         = 16,    /* its results are smaller than fp16 can hold */
+    CASE_LIVE_ONLY = 4,
+    CASE_NO_TORCH = 8, /* checked by its own function (random numbers, feeds) */
+    CASE_NO_F16 = 16,  /* its results are smaller than fp16 can hold */
 };
 
 typedef struct OpCase {
     const char *name;
-    void      (*build)(Case *c);
+    void (*build)(Case *c);
     const char *torch;
     unsigned    flags;
-    double      tol_f32;         /* ||ours - r|| / ||r||; 0: 1e-5 */
-    double      tol_bf16;        /* 0: 1e-2 */
-    const char *(*check)(Case *c);   /* CASE_NO_TORCH: NULL if fine, else what is wrong */
+    double      tol_f32;           /* ||ours - r|| / ||r||; 0: 1e-5 */
+    double      tol_bf16;          /* 0: 1e-2 */
+    const char *(*check)(Case *c); /* CASE_NO_TORCH: NULL if fine, else what is wrong */
 } OpCase;
 
 Graph *case_graph(Case *c);
 Tensor case_in(Case *c, const char *name, Shape shape, float low, float high); /* gets a gradient */
 /* f32 also in bf16 runs */
 Tensor case_in_f32(Case *c, const char *name, Shape shape, float low, float high);
-Tensor case_const(Case *c, const char *name, Shape shape, float low, float high);  /* no gradient */
+Tensor case_const(Case *c, const char *name, Shape shape, float low, float high); /* no gradient */
 /* i32 in [low, high) */
 Tensor case_ints(Case *c, const char *name, Shape shape, int low, int high);
 /* u8 in [low, high) */
 Tensor case_bytes(Case *c, const char *name, Shape shape, int low, int high);
 Tensor case_feed(Case *c, const char *name, Type type, Shape shape, const void *data);
-void   case_out(Case *c, const char *name, Tensor y);  /* compared; float only */
-const float *case_result(Case *c, const char *name);     /* in check: an output as fp32 */
+void   case_out(Case *c, const char *name, Tensor y); /* compared; integers as they are */
+const float *case_result(Case *c, const char *name);  /* in check: an output as fp32 */
 
 #endif

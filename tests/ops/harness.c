@@ -34,14 +34,14 @@ enum { MAX_PORTS = 24 };
 
 static bool differences = true, tf32;
 
-typedef struct Port {            /* an input or output of a case */
+typedef struct Port { /* an input or output of a case */
     const char *name;
-    int32_t     value, param;    /* param: index, -1 if not differentiated */
+    int32_t     value, param; /* param: index, -1 if not differentiated */
     Shape       shape;
-    float      *data;            /* inputs: given; outputs: what came out, as fp32 */
-    float      *weight;          /* outputs: the loss is the sum of y * weight */
-    float      *grad;            /* differentiated inputs: what came out */
-    void       *raw;             /* outputs and gradients: watched bytes */
+    float      *data;   /* inputs: given; outputs: what came out, as fp32 */
+    float      *weight; /* outputs: the loss is the sum of y * weight */
+    float      *grad;   /* differentiated inputs: what came out */
+    void       *raw;    /* outputs and gradients: watched bytes */
     const void *feed;
     Type        type;
 } Port;
@@ -58,24 +58,32 @@ struct Case {
 };
 
 /* A test-only operator that ends a case: loss = sum over outputs of y * weight, in double. */
-static Err probe_shape(Node *n) { out_set(n, 0, F32, SHAPE(1)); return OK; }
-static Cost probe_cost(const Node *n) { return (Cost){ .bytes = node_bytes(n) }; }
-static Err probe_cpu(const Call *call)
+static Err probe_shape(Node *n)
 {
-    int64_t count = shape_count(in_shape(call->node, 0));
+    out_set(n, 0, F32, SHAPE(1));
+    return OK;
+}
+static Cost probe_cost(const Node *n) { return (Cost){ .bytes = node_bytes(n) }; }
+static Err  probe_cpu(const Call *call)
+{
+    int64_t      count = shape_count(in_shape(call->node, 0));
     const float *w = call->in[1];
-    double  sum = 0;
-    float   buffer[1];
+    double       sum = 0;
+    float        buffer[1];
     for (int64_t i = 0; i < count; i++)
         sum += (double)*row_load(in_type(call->node, 0), call->in[0], i, 1, buffer) * (double)w[i];
     *(float *)call->out[0] = (float)sum;
     return OK;
 }
-static Err probe_grad_shape(Node *n) { out_set(n, 0, in_type(n, 0), in_shape(n, 0)); return OK; }
+static Err probe_grad_shape(Node *n)
+{
+    out_set(n, 0, in_type(n, 0), in_shape(n, 0));
+    return OK;
+}
 static Err probe_grad_cpu(const Call *call)
 {
     const float *w = call->in[1], *dy = call->in[2];
-    int64_t count = shape_count(in_shape(call->node, 0));
+    int64_t      count = shape_count(in_shape(call->node, 0));
     for (int64_t i = 0; i < count; i++) {
         float d = w[i] * *dy;
         Type  t = out_type(call->node, 0);
@@ -86,19 +94,21 @@ static Err probe_grad_cpu(const Call *call)
 /* The ids of the harness's operators follow the program's. */
 enum { OP_ID_PROBE = OP_COUNT, OP_ID_PROBE_GRAD, HARNESS_OPS };
 
-static const OpDef op_probe_grad = { .name = "probe_grad", .id = OP_ID_PROBE_GRAD,
+static const OpDef op_probe_grad = { .name = "probe_grad",
+                                     .id = OP_ID_PROBE_GRAD,
                                      .n_in = 3,
                                      .n_out = 1,
                                      .shape = probe_grad_shape,
                                      .cost = probe_cost,
                                      .cpu = { .run = probe_grad_cpu } };
-static void probe_grad(Grad *g)
+static void        probe_grad(Grad *g)
 {
     grad_give(g, 0,
               node_add(g->graph, &op_probe_grad, NULL,
                        TENSORS(grad_in(g, 0), grad_in(g, 1), grad_dy(g, 0)), NULL));
 }
-static const OpDef op_probe = { .name = "probe", .id = OP_ID_PROBE,
+static const OpDef op_probe = { .name = "probe",
+                                .id = OP_ID_PROBE,
                                 .n_in = 2,
                                 .n_out = 1,
                                 .shape = probe_shape,
@@ -172,8 +182,8 @@ static Port *case_port(Port *ports, int *n, const char *name, Shape shape)
 
 static Tensor case_param(Case *c, const char *name, Shape shape, float low, float high, Type type)
 {
-    Port  *port = case_port(c->in, &c->n_in, name, shape);
-    Type   compute = c->graph->compute;
+    Port *port = case_port(c->in, &c->n_in, name, shape);
+    Type  compute = c->graph->compute;
     port->data = case_numbers(c, name, shape, low, high, false);
     c->graph->compute = type;
     Tensor t = param_add(c->graph, name, shape, (Init){ .kind = INIT_ZEROS });
@@ -196,7 +206,7 @@ Tensor case_in_f32(Case *c, const char *name, Shape shape, float low, float high
 
 Tensor case_const(Case *c, const char *name, Shape shape, float low, float high)
 {
-    Port *port = case_port(c->in, &c->n_in, name, shape);
+    Port   *port = case_port(c->in, &c->n_in, name, shape);
     int64_t n = shape_count(shape);
     port->data = case_numbers(c, name, shape, low, high, false);
     port->type = c->type;
@@ -207,7 +217,7 @@ Tensor case_const(Case *c, const char *name, Shape shape, float low, float high)
 
 Tensor case_ints(Case *c, const char *name, Shape shape, int low, int high)
 {
-    Port *port = case_port(c->in, &c->n_in, name, shape);
+    Port   *port = case_port(c->in, &c->n_in, name, shape);
     int64_t n = shape_count(shape);
     port->data = case_numbers(c, name, shape, (float)low, (float)high, true);
     port->type = I32;
@@ -219,7 +229,7 @@ Tensor case_ints(Case *c, const char *name, Shape shape, int low, int high)
 
 Tensor case_bytes(Case *c, const char *name, Shape shape, int low, int high)
 {
-    Port *port = case_port(c->in, &c->n_in, name, shape);
+    Port   *port = case_port(c->in, &c->n_in, name, shape);
     int64_t n = shape_count(shape);
     port->data = case_numbers(c, name, shape, (float)low, (float)high, true);
     port->type = U8;
@@ -272,14 +282,18 @@ static Err case_ready(Case *c, const Device *device, const EngineOptions *option
     for (int i = 0; i < c->n_in; i++)
         differentiated |= c->in[i].param >= 0;
     for (int i = 0; i < c->n_out; i++) {
-        Port  *port = &c->out[i];
+        Port *port = &c->out[i];
+        if (!type_is_float(port->type)) { /* has no gradient: the host reads it */
+            graph_output((Tensor){ graph, port->value }, port->name);
+            continue;
+        }
         Tensor w = constant_add(graph, pool_print(c->pool, "weight/%s", port->name), F32,
                                 port->shape, port->weight, CLASS_CONSTANTS);
         Tensor term = node_add(graph, &op_probe, NULL, TENSORS(((Tensor){ graph, port->value }), w),
                                NULL);
         loss = tensor_ok(loss) ? add(loss, term) : term;
     }
-    if (differentiated) {
+    if (differentiated && tensor_ok(loss)) {
         float  one = 1;
         Tensor seed = constant_add(graph, "seed", F32, SHAPE(1), &one, CLASS_CONSTANTS);
         TRY(autodiff_backward(graph, loss, seed, NULL));
@@ -323,9 +337,14 @@ static Err case_run(Case *c)
                     (long long)session_measured_bytes(c->session, PHASE_MICRO),
                     (long long)session_planned_bytes(c->session, PHASE_MICRO));
     for (int i = 0; i < c->n_out; i++) {
-        Port *port = &c->out[i];
+        Port   *port = &c->out[i];
+        int64_t n = shape_count(port->shape);
         if (type_is_float(port->type))
-            convert_rows(F32, port->data, port->type, port->raw, (size_t)shape_count(port->shape));
+            convert_rows(F32, port->data, port->type, port->raw, (size_t)n);
+        for (int64_t j = 0; j < n && port->type == I32; j++)
+            port->data[j] = (float)((const int32_t *)port->raw)[j];
+        for (int64_t j = 0; j < n && port->type == U8; j++)
+            port->data[j] = (float)((const uint8_t *)port->raw)[j];
     }
     return OK;
 }
@@ -373,7 +392,7 @@ static void check_reference(Case *c, const SafeFile *refs)
     double tol_tf32 = (c->oc->tol_bf16 > 0 ? c->oc->tol_bf16 : 1e-2) / 8;
     if (c->type == F32 && tf32 && tol < tol_tf32)
         tol = tol_tf32;
-    double largest = 1e-30;      /* of all gradients: some are zero by algebra */
+    double largest = 1e-30; /* of all gradients: some are zero by algebra */
     for (int pass = 0; pass < 2; pass++)
         for (int i = 0; i < c->n_in + c->n_out; i++) {
             bool  is_out = i >= c->n_in;
@@ -383,7 +402,7 @@ static void check_reference(Case *c, const SafeFile *refs)
             const char *key = pool_print(c->pool, "%s/%s/%s", c->oc->name, is_out ? "out" : "grad",
                                          port->name);
             const SafeTensor *r = safetensors_find(refs, key);
-            int64_t n = shape_count(port->shape);
+            int64_t           n = shape_count(port->shape);
             if (!r || r->type != SAFE_F32 || r->n_bytes != (size_t)n * 4) {
                 if (pass)
                     case_fault(c, "no reference for %s (make it with tests/ops/reference.py)", key);
@@ -412,13 +431,13 @@ static void check_differences(Case *c)
         if (port->param < 0)
             continue;
         int64_t n = shape_count(port->shape);
-        if (case_run(c)) {                   /* gradients at the given inputs, not at moved ones */
+        if (case_run(c)) { /* gradients at the given inputs, not at moved ones */
             case_fault(c, "%s", err_text());
             return;
         }
-        float  *moved = NEWN(c->pool, float, n), *direction = NEWN(c->pool, float, n);
-        float  *grad = NEWN(c->pool, float, n);
-        double  value[2], want = 0, step = 1e-2, size = 0;
+        float *moved = NEWN(c->pool, float, n), *direction = NEWN(c->pool, float, n);
+        float *grad = NEWN(c->pool, float, n);
+        double value[2], want = 0, step = 1e-2, size = 0;
         memcpy(grad, port->grad, (size_t)n * sizeof *grad);
         for (int64_t j = 0; j < n; j++) {
             direction[j] = random_normal_at((RandomKey){ .seed = 99 }, (uint64_t)j);
@@ -516,10 +535,10 @@ static void check_case(Pool *pool, const OpDef *op, const OpCase *oc, Type type,
 /* ---- chunks: OpDef.chunk promises that an operator may run chunk by chunk ---- */
 
 typedef struct ChunkedCase {
-    Case     c;
-    Tensor  *made;               /* per value of the case's graph: its value in the chunked graph */
-    int      n_chunked;          /* nodes of the operator that run in chunks */
-    bool     sums;               /* one of them is a loss: chunks are added in another order */
+    Case    c;
+    Tensor *made;      /* per value of the case's graph: its value in the chunked graph */
+    int     n_chunked; /* nodes of the operator that run in chunks */
+    bool    sums;      /* one of them is a loss: chunks are added in another order */
 } ChunkedCase;
 
 /* A node in n chunks: views of the sliced inputs, one node for each, and the outputs assembled. */
@@ -581,8 +600,7 @@ static Err chunked_build(ChunkedCase *cc, const Case *of)
         int64_t     chunks = 2;
         to->module = n->module;
         to->phase = n->phase;
-        while (chunks <= 3 && (n->op != of->op ||
-                               !chunk_rule(cc->c.pool, n, chunks, false, &rule)))
+        while (chunks <= 3 && (n->op != of->op || !chunk_rule(cc->c.pool, n, chunks, false, &rule)))
             chunks++;
         if (chunks <= 3) {
             TRY(chunk_one(cc, n, &rule, chunks));
@@ -619,7 +637,7 @@ static void check_chunked(const Case *whole, const ChunkedCase *cc)
     for (int i = 0; i < whole->n_out; i++) {
         const Port *want = &whole->out[i], *got = &cc->c.out[i];
         int64_t     n = shape_count(want->shape);
-        bool same = !memcmp(want->raw, got->raw, (size_t)(n * type_bytes(want->type)));
+        bool        same = !memcmp(want->raw, got->raw, (size_t)(n * type_bytes(want->type)));
         if (!same && rounds)
             same = error_of(got->data, want->data, n, 1e-6) <= 2e-6;
         if (!same)
@@ -673,24 +691,28 @@ static void dump(Pool *pool, const OpDef *op, const OpCase *oc, SafeTensor **lis
     if ((oc->flags & CASE_NO_TORCH) || case_build(&c, pool, op, oc, F32))
         return;
     for (int i = 0; i < c.n_in + c.n_out; i++) {
-        Port *port = i < c.n_in ? &c.in[i] : &c.out[i - c.n_in];
+        Port       *port = i < c.n_in ? &c.in[i] : &c.out[i - c.n_in];
         const char *kind = i >= c.n_in                 ? "weight"
                            : port->param >= 0          ? "in"
                            : type_is_float(port->type) ? "const"
                                                        : "int";
-        VEC_ADD(pool, *list, *n, *cap, (SafeTensor){
-            .name = pool_print(pool, "%s/%s/%s/%s", op->name, oc->name, kind, port->name),
-            .type = SAFE_F32,
-            .rank = port->shape.rank,
-            .shape = memcpy(NEWN(pool, int64_t, MAX_RANK), port->shape.dim, sizeof port->shape.dim),
-            .data = i < c.n_in ? port->data : port->weight });
+        VEC_ADD(pool, *list, *n, *cap,
+                (SafeTensor){
+                    .name = pool_print(pool, "%s/%s/%s/%s", op->name, oc->name, kind, port->name),
+                    .type = SAFE_F32,
+                    .rank = port->shape.rank,
+                    .shape = memcpy(NEWN(pool, int64_t, MAX_RANK), port->shape.dim,
+                                    sizeof port->shape.dim),
+                    .data = i < c.n_in ? port->data : port->weight });
     }
-    VEC_ADD(pool, *list, *n, *cap, (SafeTensor){
-        .name = pool_print(pool, "%s/%s/%s", op->name, oc->name,
-        oc->flags & CASE_LIVE_ONLY ? "torch_live" : "torch"),
-        .type = SAFE_U8, .rank = 1,
-        .shape = memcpy(NEWN(pool, int64_t, 1), &(int64_t){ (int64_t)strlen(oc->torch) }, 8),
-        .data = oc->torch });
+    VEC_ADD(pool, *list, *n, *cap,
+            (SafeTensor){ .name = pool_print(pool, "%s/%s/%s", op->name, oc->name,
+                                             oc->flags & CASE_LIVE_ONLY ? "torch_live" : "torch"),
+                          .type = SAFE_U8,
+                          .rank = 1,
+                          .shape = memcpy(NEWN(pool, int64_t, 1),
+                                          &(int64_t){ (int64_t)strlen(oc->torch) }, 8),
+                          .data = oc->torch });
 }
 
 #define OPERATOR(name) extern const OpCase cases_##name[];
@@ -699,7 +721,10 @@ static void dump(Pool *pool, const OpDef *op, const OpCase *oc, SafeTensor **lis
 #undef OPERATOR
 #undef OPERATOR_INTERNAL
 
-static const struct { const OpDef *op; const OpCase *cases; } all_cases[] = {
+static const struct {
+    const OpDef  *op;
+    const OpCase *cases;
+} all_cases[] = {
 #define OPERATOR(name) { &op_##name, cases_##name },
 #define OPERATOR_INTERNAL(name)
 #include "ops/ops_list.def"
@@ -732,28 +757,36 @@ static const char *ref_path(Pool *pool, const char *folder, const char *op)
 
 int main(int argc, char **argv)
 {
-    const char *dump_path = NULL, *refs_dir = NULL, *only = NULL,
-               *named = NULL, *backend = NULL;
+    const char *dump_path = NULL, *refs_dir = NULL, *only = NULL, *named = NULL, *backend = NULL;
     bool        live = false;
     int         quick = 0, large = 1, share = 1, shares = 1;
     for (int i = 1; i + 1 < argc; i += 2) {
-        if (!strcmp(argv[i], "--dump"))         dump_path = argv[i + 1];
-        else if (!strcmp(argv[i], "--refs"))    refs_dir = argv[i + 1], live = true;
-        else if (!strcmp(argv[i], "--only"))    only = argv[i + 1];
-        else if (!strcmp(argv[i], "--case"))    named = argv[i + 1];
-        else if (!strcmp(argv[i], "--large"))   large = atoi(argv[i + 1]);
-        else if (!strcmp(argv[i], "--backend")) backend = argv[i + 1];
-        else if (!strcmp(argv[i], "--quick"))   quick = atoi(argv[i + 1]);
-        else if (!strcmp(argv[i], "--differences")) differences = atoi(argv[i + 1]);
-        else if (!strcmp(argv[i], "--tf32"))    tf32 = atoi(argv[i + 1]);
-        else if (!strcmp(argv[i], "--share")    /* 2/3: every third case from the second on */
+        if (!strcmp(argv[i], "--dump"))
+            dump_path = argv[i + 1];
+        else if (!strcmp(argv[i], "--refs"))
+            refs_dir = argv[i + 1], live = true;
+        else if (!strcmp(argv[i], "--only"))
+            only = argv[i + 1];
+        else if (!strcmp(argv[i], "--case"))
+            named = argv[i + 1];
+        else if (!strcmp(argv[i], "--large"))
+            large = atoi(argv[i + 1]);
+        else if (!strcmp(argv[i], "--backend"))
+            backend = argv[i + 1];
+        else if (!strcmp(argv[i], "--quick"))
+            quick = atoi(argv[i + 1]);
+        else if (!strcmp(argv[i], "--differences"))
+            differences = atoi(argv[i + 1]);
+        else if (!strcmp(argv[i], "--tf32"))
+            tf32 = atoi(argv[i + 1]);
+        else if (!strcmp(argv[i], "--share") /* 2/3: every third case from the second on */
                  && (sscanf(argv[i + 1], "%d/%d", &share, &shares) != 2 || shares < 1))
             return fprintf(stderr, "--share takes a number of a number, like 2/3\n"), 2;
     }
     if (tf32)
-        differences = 0;                 /* a step of 1e-2 drowns in the rounding */
-    Pool   *pool = pool_new(NULL, "harness");
-    Device *device;
+        differences = 0; /* a step of 1e-2 drowns in the rounding */
+    Pool       *pool = pool_new(NULL, "harness");
+    Device     *device;
     SafeTensor *list = NULL;
     int32_t     n = 0, cap = 0;
     if (test_device(pool, &(DeviceOptions){ .backend = backend, .threads = 2, .tf32 = tf32 },
@@ -763,7 +796,7 @@ int main(int argc, char **argv)
     }
     if (device->kernels)
         device->kernels = harness_kernels(device);
-    Device *one_thread = NULL;               /* for chunks; other backends do not keep bits */
+    Device *one_thread = NULL; /* for chunks; other backends do not keep bits */
     if (backend && !strcmp(backend, "builtin") && !device->api &&
         device_cpu(pool, &(DeviceOptions){ .backend = backend, .threads = 1 }, &one_thread)) {
         fprintf(stderr, "%s\n", err_text());

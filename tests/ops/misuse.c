@@ -6,34 +6,43 @@
 
 #include "exec/session.h"
 #include "ops/arrange/arrange.h"
+#include "ops/arrange/pad_mode.h"
+#include "ops/arrange/permute.h"
+#include "ops/arrange/strided.h"
+#include "ops/conv/conv.h"
 #include "ops/elementwise/basic.h"
 #include "ops/elementwise/binary.h"
-#include "ops/loss/dml.h"
-#include "ops/embedding/embedding.h"
 #include "ops/elementwise/glu.h"
+#include "ops/elementwise/unary.h"
+#include "ops/embedding/embedding.h"
+#include "ops/index/count.h"
+#include "ops/index/extreme.h"
+#include "ops/index/gather.h"
+#include "ops/index/grouped_mm.h"
+#include "ops/index/scan.h"
+#include "ops/index/sort.h"
+#include "ops/loss/dml.h"
 #include "ops/loss/loss.h"
+#include "ops/matmul/matmul.h"
 #include "ops/random/noise.h"
-#include "ops/arrange/permute.h"
 #include "ops/random/qsample.h"
 #include "ops/reduce/reduce.h"
 #include "ops/reduce/softmax.h"
-#include "ops/elementwise/unary.h"
+#include "ops/reduce/variance.h"
 
 static Pool  *pool;
 static Graph *graph;
 
-static Tensor input(Type type, Shape shape)
-{
-    return feed(graph, "x", type, shape);
-}
+static Tensor input(Type type, Shape shape) { return feed(graph, "x", type, shape); }
 
 /* The expression must poison the graph with a sentence that has `text` in it, and stay poisoned. */
-#define REFUSED(expression, text) do {                                                       \
-        graph = graph_new(pool, F32);                                                        \
-        Tensor got_ = (expression);                                                          \
-        CHECK(!tensor_ok(got_) && !tensor_ok(silu(got_)));                                   \
-        if (CHECK(graph_check(graph) != OK) && !CHECK(strstr(err_text(), text) != NULL))     \
-            fprintf(stderr, "  said: %s\n", err_text());                                     \
+#define REFUSED(expression, text)                                                                  \
+    do {                                                                                           \
+        graph = graph_new(pool, F32);                                                              \
+        Tensor got_ = (expression);                                                                \
+        CHECK(!tensor_ok(got_) && !tensor_ok(silu(got_)));                                         \
+        if (CHECK(graph_check(graph) != OK) && !CHECK(strstr(err_text(), text) != NULL))           \
+            fprintf(stderr, "  said: %s\n", err_text());                                           \
     } while (0)
 
 static void pointwise(void)
@@ -66,7 +75,7 @@ static void sizes(void)
     REFUSED(input(F32, SHAPE(-2, -3)), "empty tensor (-2,-3)");
     REFUSED(input(F32, SHAPE(0, big, big, big)), "");
     graph = graph_new(pool, F32);
-    CHECK(tensor_ok(input(U8, SHAPE(big, big - 1))));    /* no fault yet: less than 2^62 */
+    CHECK(tensor_ok(input(U8, SHAPE(big, big - 1)))); /* no fault yet: less than 2^62 */
     CHECK_OK(graph_check(graph));
 }
 
@@ -119,7 +128,8 @@ static void numbers(void)
     REFUSED(mse_loss(input(F32, SHAPE(4)), input(F32, SHAPE(5)), 1), "(4) against f32 (5)");
     REFUSED(mse_loss(input(F32, SHAPE(4)), input(F32, SHAPE(4)), NAN), "scale");
     REFUSED(masked_l1_loss(input(F32, SHAPE(4, 3)), input(F32, SHAPE(4, 3)), input(U8, SHAPE(4, 3)),
-                           tensor_none(graph), 1), "(4,1)");
+                           tensor_none(graph), 1),
+            "(4,1)");
     REFUSED(cross_entropy(input(F32, SHAPE(4, 3)), input(I32, SHAPE(5)), tensor_none(graph), 1),
             "one i32 per row");
     REFUSED(cross_entropy(input(F32, SHAPE(4, 3)), input(I32, SHAPE(4)), input(F32, SHAPE(2)), 1),
@@ -128,6 +138,82 @@ static void numbers(void)
             "3 K");
     REFUSED(dml_loss(input(F32, SHAPE(4, 6)), input(I32, SHAPE(4)), tensor_none(graph), 1, 1),
             "1 levels");
+}
+
+static Tensor viewed(Tensor x, int64_t n, int64_t stride, int64_t offset)
+{
+    return strided(
+        x,
+        (StridedAttr){
+            .rank = 1, .dim = { n }, .stride = { stride }, .offset = offset, .shape = SHAPE(n) });
+}
+
+static void views(void)
+{
+    REFUSED(viewed(input(F32, SHAPE(2, 3)), 4, 2, 0), "elements 0 to 6 of (2,3), which has 6");
+    REFUSED(viewed(input(F32, SHAPE(6)), 3, -2, 3), "elements -1 to 3");
+    REFUSED(viewed(input(F32, SHAPE(6)), 0, 1, 0), "0 elements");
+    REFUSED(strided(input(F32, SHAPE(6)), (StridedAttr){ .rank = 9, .shape = SHAPE(6) }),
+            "9 axes; at most 8");
+    REFUSED(strided(input(F32, SHAPE(6)),
+                    (StridedAttr){ .rank = 1, .dim = { 3 }, .stride = { 2 }, .shape = SHAPE(2) }),
+            "3 elements cannot become (2)");
+    REFUSED(flip(input(F32, SHAPE(2, 3)), 4), "(2,3) has no axis 2");
+    REFUSED(expand_to(input(F32, SHAPE(2, 3)), SHAPE(4, 3)), "(2,3) cannot be repeated to (4,3)");
+    REFUSED(expand_to(input(F32, SHAPE(2, 3)), SHAPE(3)), "cannot be repeated");
+    REFUSED(pad_mode(input(F32, SHAPE(3)), (PadAttr){ { 3 }, { 0 } }, PAD_REFLECT, 0),
+            "too wide for axis 0 of (3)");
+    REFUSED(pad_mode(input(F32, SHAPE(3)), (PadAttr){ { -2 }, { -1 } }, PAD_CONSTANT, 1), "slice");
+}
+
+static void products(void)
+{
+    REFUSED(matmul(input(F32, SHAPE(2, 3)), input(F32, SHAPE(4, 5))), "(2,3) and (4,5)");
+    REFUSED(matmul(input(F32, SHAPE(2, 2, 3)), input(F32, SHAPE(3, 3, 5))), "leading axes");
+    REFUSED(matmul(input(F32, SHAPE(2, 3)), input(BF16, SHAPE(3, 5))), "f32 by bf16");
+    REFUSED(bmm(input(F32, SHAPE(2, 3)), input(F32, SHAPE(3, 5))), "not batches of matrices");
+    MatmulAttr gap = { .m = 2, .n = 2, .k = 3, .alpha = 1, .shape = SHAPE(2, 3), .type = F32 };
+    gap.a.row_stride = gap.b.row_stride = gap.out.row_stride = 3;
+    REFUSED(matmul_op(input(F32, SHAPE(2, 3)), input(F32, SHAPE(3, 3)), gap), "do not cover (2,3)");
+    gap.a.offset = 1;
+    REFUSED(matmul_op(input(F32, SHAPE(2, 3)), input(F32, SHAPE(3, 3)), gap), "inside (2,3)");
+    REFUSED(grouped_mm(input(F32, SHAPE(2, 3)), input(F32, SHAPE(4, 2, 5)), input(I32, SHAPE(4))),
+            "(2,3) by matrices (4,2,5)");
+}
+
+static Tensor sorted(Tensor x, int64_t k, int axis)
+{
+    Tensor out[2];
+    topk(out, x, k, axis, true);
+    return out[1];
+}
+
+static void indices(void)
+{
+    REFUSED(gather(input(F32, SHAPE(2, 3)), 1, input(I32, SHAPE(3, 3))),
+            "(3,3) does not fit (2,3)");
+    REFUSED(gather(input(F32, SHAPE(2, 3)), 1, input(F32, SHAPE(2, 3))), "must be i32, not f32");
+    REFUSED(gather(input(F32, SHAPE(2, 3)), 2, input(I32, SHAPE(2, 3))), "along axis 2");
+    REFUSED(index_rows(input(F32, SHAPE(2, 3)), 2, input(I32, SHAPE(2)), -1), "along axis 2");
+    REFUSED(index_at(input(F32, SHAPE(2, 3)), TENSORS(input(I32, SHAPE(2)), input(I32, SHAPE(3)))),
+            "do not broadcast");
+    REFUSED(scatter(input(F32, SHAPE(2, 3)), 1, input(I32, SHAPE(1, 3)), input(F32, SHAPE(1, 3))),
+            "must agree");
+    REFUSED(
+        scatter_add(input(F32, SHAPE(2, 3)), 1, input(I32, SHAPE(2, 4)), input(F32, SHAPE(2, 3))),
+        "4");
+    REFUSED(cumsum(input(F32, SHAPE(2, 3)), 2), "no axis 2");
+    REFUSED(cumprod(input(I32, SHAPE(2, 3)), 1), "must be floats, not i32");
+    REFUSED(argmax(input(F32, SHAPE(2, 3)), -3, true), "no axis -3");
+    REFUSED(amax(input(F32, SHAPE(2, 3)), 4, true), "no such axes");
+    REFUSED(sorted(input(F32, SHAPE(2, 3)), 4, 1), "4 values cannot be taken");
+    REFUSED(sorted(input(F32, SHAPE(2, 3)), 1, 2), "no axis 2");
+    REFUSED(one_hot(input(F32, SHAPE(2, 3)), 4, F32), "f32 (2,3)");
+    REFUSED(bincount(input(F32, SHAPE(3)), 4), "must be i32, not f32");
+    REFUSED(histc(input(F32, SHAPE(3)), 4, 1, 1), "from 1 to 1");
+    REFUSED(sum_over(input(F32, SHAPE(3)), 2, false), "no such axes");
+    REFUSED(mean_over(input(I32, SHAPE(3)), 1, false), "must be floats, not i32");
+    REFUSED(var_over(input(F32, SHAPE(3)), 0, 1, false), "no such axes");
 }
 
 static void views_cost_nothing(void)
@@ -169,6 +255,16 @@ static Tensor table(int64_t rows, int64_t width)
 }
 
 static Tensor build_embedding(Tensor ids) { return embedding(table(3, 2), ids); }
+static Tensor build_rows(Tensor ids) { return index_rows(table(3, 2), 0, ids, -1); }
+static Tensor build_gather(Tensor ids) { return gather(table(3, 0), 0, ids); }
+static Tensor build_scatter(Tensor ids) { return scatter(table(3, 0), 0, ids, table(3, 0)); }
+static Tensor build_one_hot(Tensor ids) { return one_hot(ids, 3, F32); }
+static Tensor build_counts(Tensor ids) { return bincount(ids, 3); }
+static Tensor build_grouped(Tensor ids)
+{
+    return grouped_mm(table(2, 3),
+                      constant_add(graph, "w", F32, SHAPE(1, 3, 4), NULL, CLASS_CONSTANTS), ids);
+}
 static Tensor build_entropy(Tensor ids)
 {
     return cross_entropy(table(1, 3), ids, tensor_none(graph), 1);
@@ -187,11 +283,39 @@ static void numbers_outside(void)
 {
     refuses(3, "id 3", build_embedding);
     refuses(-1, "id -1", build_embedding);
+    refuses(3, "index 3", build_rows);
+    refuses(-4, "index -4", build_rows);
+    refuses(-1, "index -1", build_gather);
+    refuses(3, "index 3", build_scatter);
+    refuses(-1, "id -1", build_one_hot);
+    refuses(3, "id 3", build_counts);
+    refuses(3, "end 3", build_grouped);
     refuses(3, "target 3", build_entropy);
     refuses(-99, "target -99", build_entropy);
     refuses(16, "target 16", build_dml);
     refuses(4, "time 4", build_q);
     refuses(INT32_MIN, "time -2147483648", build_q);
+}
+
+static Tensor conv_of(Shape x, Shape w, ConvAttr a)
+{
+    Tensor tx = input(F32, x), tw = feed(graph, "w", F32, w), none = tensor_none(graph);
+    return x.rank == 3 ? conv1d_op(tx, tw, none, a) : conv_op(tx, tw, none, a);
+}
+
+static void convolutions(void)
+{
+    ConvAttr a = conv_attr(1, 1);
+    REFUSED(conv_of(SHAPE(1, 4, 4, 6), SHAPE(3, 3, 3, 6), a), "does not take the channels");
+    a.groups = 4;
+    REFUSED(conv_of(SHAPE(1, 4, 4, 6), SHAPE(3, 3, 3, 6), a), "cannot be divided into 4 groups");
+    a.groups = 3;
+    REFUSED(conv_of(SHAPE(1, 4, 4, 6), SHAPE(3, 3, 3, 6), a), "in 3 groups does not take");
+    a.groups = 2, a.dilation[2] = 3;
+    REFUSED(conv_of(SHAPE(1, 4, 4, 6), SHAPE(3, 3, 3, 6), a), "does not fit into (1,4,4,6)");
+    a.dilation[2] = -1;
+    REFUSED(conv_of(SHAPE(1, 4, 4, 6), SHAPE(3, 3, 3, 6), a), "does not fit");
+    REFUSED(conv_of(SHAPE(1, 4, 6), SHAPE(3, 3, 3, 6), a), "neither an image nor a volume");
 }
 
 int main(void)
@@ -200,7 +324,11 @@ int main(void)
     RUN(pointwise);
     RUN(sizes);
     RUN(arrangement);
+    RUN(views);
+    RUN(products);
+    RUN(indices);
     RUN(numbers);
+    RUN(convolutions);
     RUN(views_cost_nothing);
     RUN(numbers_outside);
     pool_free(pool);

@@ -40,7 +40,9 @@ def run_case(text, tensors):
             loss = loss + (y * torch.from_numpy(array).double()).sum()
             result[f"out/{name}"] = y.detach().float().contiguous().numpy()
     if leaves:
-        grads = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+        grads = [None] * len(leaves)
+        if loss.requires_grad:  # not if all outputs are integers
+            grads = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
         for (name, leaf), grad in zip(leaves.items(), grads):
             result[f"grad/{name}"] = (torch.zeros_like(leaf) if grad is None else grad).float().contiguous().numpy()
     return result

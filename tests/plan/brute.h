@@ -19,7 +19,7 @@ static inline double brute(const PGraph *g, int64_t budget)
         cost[i] = DBL_MAX;
     for (int v = 0; v < nv; v++) {
         start |= g->values[v].persistent << v;
-        must  |= (g->values[v].final || g->values[v].persistent) << v;
+        must |= (g->values[v].final || g->values[v].persistent) << v;
     }
     cost[start] = 0;
     /* Costs are whole numbers here: buckets of equal cost, label correcting. */
@@ -45,8 +45,8 @@ static inline double brute(const PGraph *g, int64_t budget)
             double add = 0;
             if (move < nn) {
                 const PNode *node = &g->nodes[move];
-                int     in = 0, out = 0;
-                int64_t bytes = node->workspace;
+                int          in = 0, out = 0;
+                int64_t      bytes = node->workspace;
                 for (int i = 0; i < node->n_in; i++)
                     in |= 1 << node->in[i];
                 for (int i = 0; i < node->n_out; i++)
@@ -58,7 +58,7 @@ static inline double brute(const PGraph *g, int64_t budget)
                 if (bytes > budget)
                     continue;
                 next = live | out | (ran | 1 << move) << nv;
-                add  = node->cost;
+                add = node->cost;
             } else {
                 int v = move - nn;
                 if (!(live >> v & 1) || g->values[v].persistent)
@@ -81,8 +81,8 @@ static inline double brute(const PGraph *g, int64_t budget)
 static inline PGraph *tiny(Pool *pool, uint64_t seed)
 {
     Make    m = make_begin(pool, seed);
-    int32_t nodes = 3 + (int32_t)make_random(&m, 6), given = make_value(&m, 1 + make_random(&m, 5),
-                                                                        true);
+    int32_t nodes = 3 + (int32_t)make_random(&m, 6),
+            given = make_value(&m, 1 + make_random(&m, 5), true);
     for (int32_t n = 0; n < nodes && m.graph->n_values < 10; n++) {
         int32_t a = (int32_t)make_random(&m, (uint32_t)m.graph->n_values);
         int32_t b = (int32_t)make_random(&m, (uint32_t)m.graph->n_values);
@@ -90,13 +90,13 @@ static inline PGraph *tiny(Pool *pool, uint64_t seed)
         int32_t node = a == b ? make_node(&m, 1 + make_random(&m, 9), make_random(&m, 4), a, -1,
                                           out, -1)
                               : make_node(&m, 1 + make_random(&m, 9), 0, a, b, -1, out, -1);
-        if (make_random(&m, 4) == 0 && m.graph->n_values < 10) {      /* a second output */
+        if (make_random(&m, 4) == 0 && m.graph->n_values < 10) { /* a second output */
             int32_t second = make_value(&m, make_random(&m, 9), false);
             PNode  *p = &m.graph->nodes[node];
             p->out = NEWN(pool, int32_t, 2);
             p->out[0] = out;
             p->out[1] = second;
-            p->n_out  = 2;
+            p->n_out = 2;
             m.graph->values[second].producer = node;
         }
         m.graph->nodes[node].once = make_random(&m, 6) == 0;
@@ -114,7 +114,7 @@ static inline double brute_order(const PGraph *g, int64_t budget)
     double *cost = malloc(sizeof *cost * (size_t)sets), *next = malloc(sizeof *next * (size_t)sets);
     for (int v = 0; v < nv; v++) {
         start |= g->values[v].persistent << v;
-        must  |= (g->values[v].final || g->values[v].persistent) << v;
+        must |= (g->values[v].final || g->values[v].persistent) << v;
     }
     for (int s = 0; s < sets; s++)
         cost[s] = s == start ? 0 : DBL_MAX;
@@ -133,11 +133,11 @@ static inline double brute_order(const PGraph *g, int64_t budget)
             int64_t bytes = node->workspace;
             for (int v = 0; v < nv; v++)
                 bytes += ((s | out) >> v & 1) ? g->values[v].bytes : 0;
-            if (cost[s] < DBL_MAX && (s & in) == in && bytes <= budget && !(k < t && node->once)
-                && cost[s] + node->cost < next[s | out])
+            if (cost[s] < DBL_MAX && (s & in) == in && bytes <= budget && !(k < t && node->once) &&
+                cost[s] + node->cost < next[s | out])
                 next[s | out] = cost[s] + node->cost;
         }
-        for (int v = 0; v < nv; v++) {               /* any value may be dropped now */
+        for (int v = 0; v < nv; v++) { /* any value may be dropped now */
             for (int s = 0; s < sets && !g->values[v].persistent; s++) {
                 if ((s >> v & 1) && next[s] < next[s & ~(1 << v)])
                     next[s & ~(1 << v)] = next[s];

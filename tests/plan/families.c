@@ -45,8 +45,8 @@ static void small_ones_meet_the_program(void)
         if (!CHECK(!proof.cheaper))
             fprintf(stderr, "  %s: found %g, there is %g\n", families[f].name, plan->cost,
                     proof.cheaper->cost);
-        optimal += proof.order_closed || !proof.order_tried
-                   || proof.any_cost >= plan->cost * (1 - 1e-9);
+        optimal += proof.order_closed || !proof.order_tried ||
+                   proof.any_cost >= plan->cost * (1 - 1e-9);
         compared++;
         pool_free(pool);
     }
@@ -129,7 +129,7 @@ static void segments_are_valid(void)
                 args.budget_bytes = all->live_bytes * (10 - 2 * k) / 10;
             solve_segments(pool, &args, &list);
             if (!list.node)
-                continue;                    /* not a training step: there may be no such plan */
+                continue; /* not a training step: there may be no such plan */
             task_runs(pool, task, list.node, list.n, &runs, &n);
             CHECK_OK(plan_from_runs(pool, g, runs, n, &plan));
             CHECK_OK(plan_check(g, plan, k ? args.budget_bytes : 0));

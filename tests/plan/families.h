@@ -11,11 +11,11 @@
 #include "plan/make.h"
 
 enum { NET_MAX_IN = 12 };
-typedef enum Reads { READS_NONE = 0, READS_IN = 1, READS_OUT = 2 } Reads;   /* of the gradient */
+typedef enum Reads { READS_NONE = 0, READS_IN = 1, READS_OUT = 2 } Reads; /* of the gradient */
 
 typedef struct NetOp {
-    int32_t in[NET_MAX_IN], n_in;       /* ops; none: it reads data, which is persistent */
-    int32_t out;                         /* value */
+    int32_t in[NET_MAX_IN], n_in; /* ops; none: it reads data, which is persistent */
+    int32_t out;                  /* value */
     double  cost;
     int64_t bytes;
     Reads   reads;
@@ -83,7 +83,7 @@ static inline PGraph *net_train(Net *net)
             continue;
         node = make_node(m, 2 * op->cost, 0, grad[i], -1, -1);
         PNode *p = &m->graph->nodes[node];
-        p->in  = NEWN(m->pool, int32_t, op->n_in + 3);
+        p->in = NEWN(m->pool, int32_t, op->n_in + 3);
         p->out = NEWN(m->pool, int32_t, op->n_in + 2);
         p->in[0] = grad[i];
         for (int32_t k = 0; k < op->n_in && op->reads & READS_IN; k++)
@@ -94,7 +94,7 @@ static inline PGraph *net_train(Net *net)
         for (int32_t k = 0; k < op->n_in; k++)
             made[n_made++] = make_value(m, net->ops[op->in[k]].bytes, false);
         if (n_made == 0)
-            made[n_made++] = make_value(m, 8, false);    /* a weight's gradient, a final */
+            made[n_made++] = make_value(m, 8, false); /* a weight's gradient, a final */
         p = &m->graph->nodes[node];
         for (int32_t k = 0; k < n_made; k++) {
             p->out[p->n_out++] = made[k];
@@ -104,9 +104,9 @@ static inline PGraph *net_train(Net *net)
             m->graph->values[made[0]].final = true;
         for (int32_t k = 0; k < op->n_in; k++) {
             int32_t *g = &grad[op->in[k]];
-            *g = *g < 0 ? made[k]
-                        : make_act(m, 1 + op->cost / 50, net->ops[op->in[k]].bytes, *g,
-                                   made[k], -1);
+            *g = *g < 0
+                     ? made[k]
+                     : make_act(m, 1 + op->cost / 50, net->ops[op->in[k]].bytes, *g, made[k], -1);
         }
     }
     return m->graph;
@@ -295,10 +295,11 @@ static inline PGraph *family_layered(Pool *pool, int32_t size, uint64_t seed)
 
 typedef struct Family {
     const char *name;
-    PGraph   *(*build)(Pool *, int32_t size, uint64_t seed);
-    int32_t     small, medium;       /* sizes: about 25 to 40 nodes; about 100 to 300 */
+    PGraph *(*build)(Pool *, int32_t size, uint64_t seed);
+    int32_t small, medium; /* sizes: about 25 to 40 nodes; about 100 to 300 */
 } Family;
 
+/* clang-format off */
 static const Family families[] = {
     { "vgg", family_vgg, 5, 30 },                  { "resnet", family_resnet, 2, 14 },
     { "mobilenet", family_mobilenet, 2, 14 },      { "unet", family_unet, 2, 6 },
@@ -306,6 +307,7 @@ static const Family families[] = {
     { "recurrence", family_recurrence, 2, 16 },    { "leave-one-out", family_leave_one_out, 2, 10 },
     { "layered", family_layered, 28, 120 },
 };
+/* clang-format on */
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
 #endif

@@ -10,7 +10,7 @@
 /* a (10 bytes) is produced, idle while b and c run, then read by d. Bandwidths: 2 out, 5 back. */
 typedef struct Case {
     PGraph *graph;
-    int32_t a, b, c, d;      /* values; node ids are the same here */
+    int32_t a, b, c, d; /* values; node ids are the same here */
 } Case;
 
 static Case small(Pool *pool)
@@ -22,7 +22,7 @@ static Case small(Pool *pool)
     k.c = make_act(&m, 4, 20, k.b, -1, -1);
     k.d = make_act(&m, 1, 1, k.a, k.c, -1);
     m.graph->values[k.d].final = true;
-    m.graph->to_host   = 2;
+    m.graph->to_host = 2;
     m.graph->to_device = 5;
     k.graph = m.graph;
     return k;
@@ -34,17 +34,17 @@ static void waits_add_up_by_hand(void)
     Case      k = small(pool);
     Plan      plan = { 0 };
     PlanMeter meter;
-    plan_add(pool, &plan, STEP_RUN, 0);          /* time 3 */
-    plan_add(pool, &plan, STEP_SAVE, k.a);       /* ends at 3 + 10 / 2 = 8 */
-    plan_add(pool, &plan, STEP_RUN, 1);          /* time 7, 30 bytes */
-    plan_add(pool, &plan, STEP_WAIT, k.a);       /* time 8: one unit was not hidden */
-    plan_add(pool, &plan, STEP_DROP, k.a);       /* 20 bytes */
-    plan_add(pool, &plan, STEP_RUN, 2);          /* time 12, 40 bytes */
-    plan_add(pool, &plan, STEP_DROP, k.b);       /* 20 bytes */
-    plan_add(pool, &plan, STEP_LOAD, k.a);       /* 30 bytes at once; ends at 14 */
-    plan_add(pool, &plan, STEP_WAIT, k.a);       /* time 14: two more */
+    plan_add(pool, &plan, STEP_RUN, 0);    /* time 3 */
+    plan_add(pool, &plan, STEP_SAVE, k.a); /* ends at 3 + 10 / 2 = 8 */
+    plan_add(pool, &plan, STEP_RUN, 1);    /* time 7, 30 bytes */
+    plan_add(pool, &plan, STEP_WAIT, k.a); /* time 8: one unit was not hidden */
+    plan_add(pool, &plan, STEP_DROP, k.a); /* 20 bytes */
+    plan_add(pool, &plan, STEP_RUN, 2);    /* time 12, 40 bytes */
+    plan_add(pool, &plan, STEP_DROP, k.b); /* 20 bytes */
+    plan_add(pool, &plan, STEP_LOAD, k.a); /* 30 bytes at once; ends at 14 */
+    plan_add(pool, &plan, STEP_WAIT, k.a); /* time 14: two more */
     plan_add(pool, &plan, STEP_FREE_HOST, k.a);
-    plan_add(pool, &plan, STEP_RUN, 3);          /* time 15, 31 bytes */
+    plan_add(pool, &plan, STEP_RUN, 3); /* time 15, 31 bytes */
     CHECK_OK(plan_simulate(pool, k.graph, &plan, &meter));
     CHECK_INT(meter.live_bytes, 40);
     CHECK_INT(meter.curve[7], 30);
@@ -54,7 +54,7 @@ static void waits_add_up_by_hand(void)
     CHECK_OK(plan_check(k.graph, &plan, 40));
     plan.cost = 15;
     plan.host_bytes = 10;
-    CHECK_OK(plan_check(k.graph, &plan, 40));    /* the checker comes to the same figures */
+    CHECK_OK(plan_check(k.graph, &plan, 40)); /* the checker comes to the same figures */
     plan.cost = 14;
     CHECK_INT(plan_check(k.graph, &plan, 40), E_PLAN);
     plan.cost = 15;
@@ -65,7 +65,7 @@ static void waits_add_up_by_hand(void)
     CHECK_INT(plan_check(k.graph, &plan, 40), E_PLAN);
     CHECK(strstr(err_text(), "on the host") != NULL);
 
-    PlanBuffers buffers;                         /* two live ranges of a: two buffers */
+    PlanBuffers buffers; /* two live ranges of a: two buffers */
     CHECK_OK(plan_buffers(pool, k.graph, &plan, &buffers));
     CHECK_INT(buffers.n_buffers, 5);
     pool_free(pool);
@@ -82,22 +82,22 @@ static void queues_are_in_order(void)
     int32_t   c = make_act(&m, 1, 1, a, b, -1);
     m.graph->to_host = m.graph->to_device = 10;
     plan_add(pool, &plan, STEP_RUN, 0);
-    plan_add(pool, &plan, STEP_SAVE, a);         /* 1 to 2 */
+    plan_add(pool, &plan, STEP_SAVE, a); /* 1 to 2 */
     plan_add(pool, &plan, STEP_RUN, 1);
-    plan_add(pool, &plan, STEP_SAVE, b);         /* 2 to 5 */
-    plan_add(pool, &plan, STEP_WAIT, b);         /* waits 3 */
+    plan_add(pool, &plan, STEP_SAVE, b); /* 2 to 5 */
+    plan_add(pool, &plan, STEP_WAIT, b); /* waits 3 */
     plan_add(pool, &plan, STEP_DROP, b);
-    plan_add(pool, &plan, STEP_LOAD, b);         /* 5 to 8, the other queue */
-    plan_add(pool, &plan, STEP_WAIT, a);         /* arrived long ago */
+    plan_add(pool, &plan, STEP_LOAD, b); /* 5 to 8, the other queue */
+    plan_add(pool, &plan, STEP_WAIT, a); /* arrived long ago */
     plan_add(pool, &plan, STEP_DROP, a);
-    plan_add(pool, &plan, STEP_LOAD, a);         /* 8 to 9 */
-    plan_add(pool, &plan, STEP_WAIT, a);         /* waits 4: b has arrived as well */
+    plan_add(pool, &plan, STEP_LOAD, a); /* 8 to 9 */
+    plan_add(pool, &plan, STEP_WAIT, a); /* waits 4: b has arrived as well */
     plan_add(pool, &plan, STEP_WAIT, b);
     plan_add(pool, &plan, STEP_RUN, 2);
     CHECK_OK(plan_simulate(NULL, m.graph, &plan, &meter));
     CHECK_NEAR(meter.waited, 7, 1e-12);
     CHECK_NEAR(meter.cost, 10, 1e-12);
-    CHECK_INT(meter.host_bytes, 40);             /* slots are occupied until they are freed */
+    CHECK_INT(meter.host_bytes, 40); /* slots are occupied until they are freed */
     plan.cost = meter.cost;
     plan.host_bytes = meter.host_bytes;
     CHECK_OK(plan_check(m.graph, &plan, 0));
@@ -113,19 +113,19 @@ static void planner_uses_the_host(void)
     Plan      *all, *without, *with;
     PGraph    *g = make_transformer(pool, 12, 1 << 16, &blocks);
     CHECK_OK(plan_keep_all(pool, g, &all));
-    int64_t fixed = pgraph_persistent_bytes(g);
+    int64_t     fixed = pgraph_persistent_bytes(g);
     PlanOptions options = { .budget_bytes = fixed + (all->live_bytes - fixed) * 4 / 10,
                             .effort = 50000 };
     CHECK_OK(plan_solve(pool, g, &options, &without));
     CHECK_INT(without->host_bytes, 0);
-    g->to_host = g->to_device = (double)(1 << 16) / 20;      /* 16 units a block in 320 of 1390 */
+    g->to_host = g->to_device = (double)(1 << 16) / 20; /* 16 units a block in 320 of 1390 */
     CHECK_OK(plan_solve(pool, g, &options, &with));
     CHECK_OK(plan_check(g, with, options.budget_bytes));
     CHECK(with->host_bytes > 0);
     CHECK(with->cost < without->cost);
-    CHECK(with->cost < with->base_cost * 1.02);              /* nearly all of it is hidden */
+    CHECK(with->cost < with->base_cost * 1.02); /* nearly all of it is hidden */
 
-    char path[] = "offload_test.json";
+    char  path[] = "offload_test.json";
     Plan *again;
     CHECK_OK(plan_write(path, g, with));
     CHECK_OK(plan_read(pool, path, g, &again));
@@ -139,14 +139,14 @@ static void planner_uses_the_host(void)
     CHECK_NEAR(read->to_device, g->to_device, 1e-9);
     unlink(path);
 
-    options.host_budget_bytes = 1 << 16;                     /* room for one value: the rest is
+    options.host_budget_bytes = 1 << 16; /* room for one value: the rest is
                                                               * recomputed */
     CHECK_OK(plan_solve(pool, g, &options, &with));
     CHECK(with->host_bytes <= options.host_budget_bytes);
     CHECK(with->cost <= without->cost);
     options.host_budget_bytes = 0;
 
-    g->to_host = g->to_device = 1;                           /* far too slow to help */
+    g->to_host = g->to_device = 1; /* far too slow to help */
     CHECK_OK(plan_solve(pool, g, &options, &with));
     CHECK_NEAR(with->cost, without->cost, 1e-9);
     pool_free(pool);
@@ -159,7 +159,7 @@ static void below_the_min_peak(void)
     Make    m = make_begin(pool, 1);
     Plan   *plan;
     int32_t kept[8], x;
-    for (int i = 0; i < 8; i++) {                            /* these may not be recomputed */
+    for (int i = 0; i < 8; i++) { /* these may not be recomputed */
         kept[i] = make_act(&m, 50, 100, i > 0 ? kept[i - 1] : -1, -1, -1);
         m.graph->nodes[m.graph->n_nodes - 1].once = true;
     }
@@ -176,7 +176,7 @@ static void below_the_min_peak(void)
         CHECK(plan_peak_bytes(plan) <= 400);
         CHECK(plan->host_bytes >= 300);
     }
-    options.budget_bytes = 20;                               /* no node fits */
+    options.budget_bytes = 20; /* no node fits */
     CHECK_INT(plan_solve(pool, m.graph, &options, &plan), E_BUDGET);
     pool_free(pool);
 }
@@ -191,18 +191,18 @@ static void what_does_not_hide_is_waited_for(void)
     int32_t runs[] = { 0, 1, 2, 3 };
     Plan   *plan;
     m.graph->values[d].final = true;
-    m.graph->to_host   = 2;
+    m.graph->to_host = 2;
     m.graph->to_device = 5;
-    CHECK_OK(plan_offload(pool, m.graph, runs, 4, 50, 0, NULL, &plan));  /* nothing need be
+    CHECK_OK(plan_offload(pool, m.graph, runs, 4, 50, 0, NULL, &plan)); /* nothing need be
                                                                           * offloaded */
     CHECK(plan && plan->host_bytes == 0);
     CHECK_OK(plan_offload(pool, m.graph, runs, 4, 40, 0, NULL, &plan));
     if (CHECK(plan != NULL)) {
         CHECK_INT(plan->live_bytes, 40);
         CHECK_INT(plan->host_bytes, 10);
-        CHECK_NEAR(plan->cost, 12 + 1 + 2, 1e-12);   /* out by time 8, not 7; back 2 */
+        CHECK_NEAR(plan->cost, 12 + 1 + 2, 1e-12); /* out by time 8, not 7; back 2 */
     }
-    CHECK_OK(plan_offload(pool, m.graph, runs, 4, 39, 0, NULL, &plan));        /* b and c are live
+    CHECK_OK(plan_offload(pool, m.graph, runs, 4, 39, 0, NULL, &plan)); /* b and c are live
                                                                                 * together */
     CHECK(plan == NULL);
     pool_free(pool);
@@ -213,14 +213,14 @@ static void random_graphs_pass_the_checker(void)
 {
     int moved = 0;
     for (uint64_t seed = 1; seed <= 60; seed++) {
-        Pool    *pool = pool_new(NULL, "test");
-        PGraph  *g = make_layered(pool, 20 + (int32_t)seed, seed);
-        Plan    *all, *plan, *again;
-        int32_t *runs = NEWN(pool, int32_t, g->n_nodes);
+        Pool          *pool = pool_new(NULL, "test");
+        PGraph        *g = make_layered(pool, 20 + (int32_t)seed, seed);
+        Plan          *all, *plan, *again;
+        int32_t       *runs = NEWN(pool, int32_t, g->n_nodes);
         OffloadMinimum minimum = { 0 };
         for (int32_t n = 0; n < g->n_nodes; n++)
             runs[n] = n;
-        g->to_host   = 1 + (double)(seed * 7 % 23);
+        g->to_host = 1 + (double)(seed * 7 % 23);
         g->to_device = 1 + (double)(seed * 5 % 19);
         CHECK_OK(plan_keep_all(pool, g, &all));
         for (int64_t k = 3; k < 10; k++) {
@@ -257,8 +257,8 @@ static void take_over(Pool *pool, PGraph *g)
         PNode *node = &g->nodes[n];
         for (int32_t i = 0; i < node->n_in && !node->n_inplace; i++) {
             const PValue *in = &g->values[node->in[i]];
-            if (in->persistent || in->final || last[node->in[i]] != n
-                || g->values[node->out[0]].bytes > in->bytes)
+            if (in->persistent || in->final || last[node->in[i]] != n ||
+                g->values[node->out[0]].bytes > in->bytes)
                 continue;
             node->inplace = pool_alloc(pool, 1, sizeof *node->inplace);
             node->inplace[0][0] = node->out[0];
@@ -288,7 +288,7 @@ static void values_in_place_are_moved(void)
             if (g->nodes[n].n_inplace)
                 in_place[g->nodes[n].inplace[0][0]] = in_place[g->nodes[n].inplace[0][1]] = true;
         }
-        g->to_host   = 1 + (double)(seed * 7 % 23);
+        g->to_host = 1 + (double)(seed * 7 % 23);
         g->to_device = 1 + (double)(seed * 5 % 19);
         CHECK_OK(plan_keep_all(pool, g, &all));
         for (int64_t k = 5; k < 10; k++) {
@@ -315,12 +315,12 @@ static void the_minimum_counts_copies(void)
 {
     int lower = 0;
     for (uint64_t seed = 1; seed <= 12; seed++) {
-        Pool   *pool = pool_new(NULL, "test");
-        PGraph *g = make_layered(pool, 24 + (int32_t)seed, seed);
-        Plan   *without, *minimum, *plan;
+        Pool       *pool = pool_new(NULL, "test");
+        PGraph     *g = make_layered(pool, 24 + (int32_t)seed, seed);
+        Plan       *without, *minimum, *plan;
         PlanOptions options = { .budget_bytes = 1, .effort = 20000, .layout = seed % 2 };
         CHECK_INT(plan_solve(pool, g, &options, &without), E_BUDGET);
-        g->to_host   = 1 + (double)(seed * 7 % 23);
+        g->to_host = 1 + (double)(seed * 7 % 23);
         g->to_device = 1 + (double)(seed * 5 % 19);
         CHECK_INT(plan_solve(pool, g, &options, &minimum), E_BUDGET);
         CHECK(plan_peak_bytes(minimum) <= plan_peak_bytes(without));
@@ -402,7 +402,7 @@ static void host_resident_state_leaves_the_slots_their_room(void)
     int32_t kept[8], back = -1, state = make_value(&m, 150, false);
     m.graph->values[state].host_resident = true;
     m.graph->to_host = m.graph->to_device = 1e6;
-    for (int i = 0; i < 8; i++) {                            /* these may not be recomputed */
+    for (int i = 0; i < 8; i++) { /* these may not be recomputed */
         kept[i] = make_act(&m, 1, 100, i ? kept[i - 1] : -1, -1, -1);
         m.graph->nodes[m.graph->n_nodes - 1].once = true;
     }
@@ -415,7 +415,7 @@ static void host_resident_state_leaves_the_slots_their_room(void)
     options.budget_bytes = plan->live_bytes;
     CHECK_OK(plan_solve(pool, m.graph, &options, &plan));
     CHECK_OK(plan_check(m.graph, plan, options.budget_bytes));
-    CHECK(plan->host_bytes > 600 && plan->host_bytes <= 750);        /* the state's and copies */
+    CHECK(plan->host_bytes > 600 && plan->host_bytes <= 750); /* the state's and copies */
     pool_free(pool);
 }
 

@@ -52,7 +52,7 @@ static void there_and_back(void)
     CHECK_NEAR(read->cost, plan->cost, 0);
     CHECK_OK(plan_check(h, read, 0));
 
-    PGraph *other = make_layered(pool, 3, 1);              /* a plan for another graph */
+    PGraph *other = make_layered(pool, 3, 1); /* a plan for another graph */
     CHECK_INT(plan_read(pool, plan_path, other, &read), E_FORMAT);
     CHECK(strstr(err_text(), "another graph") != NULL);
     unlink(graph_path);
@@ -62,7 +62,9 @@ static void there_and_back(void)
 
 #define HEAD "{\"format\": \"plimsoll-graph-1\", "
 
-typedef struct Bad { const char *says, *text; } Bad;
+typedef struct Bad {
+    const char *says, *text;
+} Bad;
 
 /* says NULL: the graph is good. */
 static const Bad graphs[] = {
@@ -126,6 +128,18 @@ static const Bad graphs[] = {
                          "\"cost\": 1, \"inputs\": [\"v\"], "
                          "\"outputs\": [\"u\"], \"inplace\": [[\"u\", \"v\"]]}, {\"id\": \"c\", "
                          "\"cost\": 1, \"inputs\": [\"v\"]}]}" },
+    /* a view of bytes that are gone, or are going */
+    { "taken over", HEAD "\"values\": [{\"id\": \"v\", \"bytes\": 2}, {\"id\": \"u\", \"bytes\": "
+                         "2}, {\"id\": \"w\", \"bytes\": 0, \"view_of\": \"v\"}], \"nodes\": "
+                         "[{\"id\": \"a\", \"cost\": 1, \"outputs\": [\"v\"]}, {\"id\": \"b\", "
+                         "\"cost\": 1, \"inputs\": [\"v\"], "
+                         "\"outputs\": [\"u\"], \"inplace\": [[\"u\", \"v\"]]}, {\"id\": \"c\", "
+                         "\"cost\": 1, \"inputs\": [\"u\"], \"outputs\": [\"w\"]}]}" },
+    { "takes over", HEAD "\"values\": [{\"id\": \"v\", \"bytes\": 2}, {\"id\": \"u\", \"bytes\": "
+                         "2}, {\"id\": \"w\", \"bytes\": 0, \"view_of\": \"v\"}], \"nodes\": "
+                         "[{\"id\": \"a\", \"cost\": 1, \"outputs\": [\"v\"]}, {\"id\": \"b\", "
+                         "\"cost\": 1, \"inputs\": [\"v\"], "
+                         "\"outputs\": [\"u\", \"w\"], \"inplace\": [[\"u\", \"v\"]]}]}" },
     { "final", HEAD "\"finals\": [\"v\"], \"values\": [{\"id\": \"v\", \"bytes\": 2}, {\"id\": "
                     "\"u\", \"bytes\": 2}], "
                     "\"nodes\": [{\"id\": \"a\", \"cost\": 1, \"outputs\": [\"v\"]}, {\"id\": "
@@ -160,12 +174,12 @@ static void ids_keep_their_kind(void)
                                "1, \"outputs\": [\"8\"]}, "
                                "{\"id\": \"n\", \"cost\": 1, \"inputs\": [\"8\"], \"outputs\": "
                                "[7]}]}";
-    Pool       *pool = pool_new(NULL, "test");
-    const char *path = temp_path(pool, "ids.json");
-    PGraph     *g;
-    Plan       *plan, *again;
-    char       *written;
-    size_t      n;
+    Pool             *pool = pool_new(NULL, "test");
+    const char       *path = temp_path(pool, "ids.json");
+    PGraph           *g;
+    Plan             *plan, *again;
+    char             *written;
+    size_t            n;
     CHECK_OK(file_write(path, text, sizeof text - 1));
     CHECK_OK(pgraph_read(pool, path, &g));
     CHECK_OK(plan_keep_all(pool, g, &plan));

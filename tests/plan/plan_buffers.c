@@ -25,7 +25,7 @@ static void sums_agree(void)
         int32_t     runs[120], n = 0;
         Plan       *plan;
         PlanBuffers b;
-        for (int32_t i = 0; i < 40; i++) {    /* some nodes are recomputed while their inputs are
+        for (int32_t i = 0; i < 40; i++) { /* some nodes are recomputed while their inputs are
                                                * live */
             runs[n++] = i;
             if (i % 5 == 4)
@@ -52,11 +52,11 @@ static void joined_values_share(void)
     Make        m = make_begin(pool, 1);
     PlanBuffers b;
     Plan        plan = { 0 };
-    int32_t     w = make_value(&m, 64, true), a = make_value(&m, 16, false), c = make_value(&m, 16,
-                                                                                            false);
-    int32_t     view = make_value(&m, 0, false), zero = make_value(&m, 0, false);
-    int32_t     within = make_value(&m, 8, false);
-    int32_t     p1[1][2] = { { c, a } }, p2[1][2] = { { within, w } };
+    int32_t     w = make_value(&m, 64, true), a = make_value(&m, 16, false),
+            c = make_value(&m, 16, false);
+    int32_t view = make_value(&m, 0, false), zero = make_value(&m, 0, false);
+    int32_t within = make_value(&m, 8, false);
+    int32_t p1[1][2] = { { c, a } }, p2[1][2] = { { within, w } };
     m.graph->values[view].view_of = c;
     m.graph->align = 64;
     int32_t na = make_node(&m, 1, 0, w, -1, a, -1), nc = make_node(&m, 1, 0, a, -1, c, -1);
@@ -74,13 +74,13 @@ static void joined_values_share(void)
         plan_add(pool, &plan, (StepKind)steps[i][0], steps[i][1]);
     CHECK_OK(plan_check(m.graph, &plan, 0));
     CHECK_OK(plan_buffers(pool, m.graph, &plan, &b));
-    CHECK_INT(b.n_buffers, 3);                /* a with c, workspace, a again */
-    CHECK_INT(b.n_ranges, 6);                  /* a, c, zero, workspace, a, within */
+    CHECK_INT(b.n_buffers, 3); /* a with c, workspace, a again */
+    CHECK_INT(b.n_ranges, 6);  /* a, c, zero, workspace, a, within */
     CHECK_INT(b.ranges[0].value, a);
     CHECK_INT(b.ranges[1].value, c);
     CHECK_INT(b.ranges[0].buffer, b.ranges[1].buffer);
     CHECK_INT(b.buffers[0].lower, 0);
-    CHECK_INT(b.buffers[0].upper, 5);         /* live until the step before its drop */
+    CHECK_INT(b.buffers[0].upper, 5); /* live until the step before its drop */
     CHECK_INT(b.buffers[0].size, 16);
     CHECK_INT(b.buffers[0].align, 64);
     CHECK_INT(b.ranges[3].value, -1);

@@ -7,7 +7,7 @@
 typedef struct Case {
     Pool   *pool;
     Make    m;
-    int32_t w, a, b, view, sum, out;         /* values */
+    int32_t w, a, b, view, sum, out; /* values */
     int32_t na, nb, nview, nsum, update, nout;
 } Case;
 
@@ -50,8 +50,8 @@ static void check_steps_of(const Case *c, const char *says, const int32_t *steps
         fprintf(stderr, "  said: %s\n", err_text());
 }
 
-#define R(x) STEP_RUN, c.x
-#define D(x) STEP_DROP, c.x
+#define R(x)                  STEP_RUN, c.x
+#define D(x)                  STEP_DROP, c.x
 #define CHECK_PLAN(says, ...) check_steps_of(&c, says, (const int32_t[]){ __VA_ARGS__, -1, -1 })
 
 static void faults_are_found(void)
@@ -85,8 +85,7 @@ static void copies_are_checked(void)
     Case c = case_new();
 #define S(kind, x) STEP_##kind, c.x
     CHECK_PLAN(NULL, R(na), S(SAVE, a), R(nb), S(WAIT, a), D(a), S(LOAD, a), S(WAIT, a), R(nview),
-          R(nsum),
-          S(FREE_HOST, a), R(update), R(nout));
+               R(nsum), S(FREE_HOST, a), R(update), R(nout));
     CHECK_PLAN("pending", R(na), S(SAVE, a), D(a));
     CHECK_PLAN("pending", R(na), S(SAVE, a), S(SAVE, a));
     CHECK_PLAN("pending", R(na), S(SAVE, a), R(na));
@@ -114,13 +113,13 @@ static void takeovers_are_checked(void)
     c.nb = make_node(&c.m, 1, 0, c.a, -1, c.b, -1);
     pair[0][0] = c.b;
     pair[0][1] = c.a;
-    c.m.graph->nodes[c.nb].inplace   = pair;
+    c.m.graph->nodes[c.nb].inplace = pair;
     c.m.graph->nodes[c.nb].n_inplace = 1;
     CHECK_OK(pgraph_check(c.m.graph));
     CHECK_PLAN(NULL, R(na), R(nout), R(nb), D(b));
     CHECK_PLAN("not live", R(na), R(nb), R(nout));
     CHECK_PLAN("not live", R(na), R(nout), R(nb), D(a));
-    CHECK_PLAN(NULL, R(na), R(nb), R(na), R(nout), R(nb));       /* b is recomputed while it is
+    CHECK_PLAN(NULL, R(na), R(nb), R(na), R(nout), R(nb)); /* b is recomputed while it is
                                                                   * live */
     Plan plan = { 0 };
     for (int i = 0; i < 2; i++) {
@@ -131,7 +130,7 @@ static void takeovers_are_checked(void)
     plan_add(c.pool, &plan, STEP_RUN, c.nout);
     PlanMeter meter;
     CHECK_OK(plan_simulate(NULL, c.m.graph, &plan, &meter));
-    CHECK_INT(meter.live_bytes, 21);                        /* old b and new a at once, then out */
+    CHECK_INT(meter.live_bytes, 21); /* old b and new a at once, then out */
     CHECK_OK(plan_check(c.m.graph, &plan, 21));
     CHECK_INT(plan_check(c.m.graph, &plan, 20), E_PLAN);
     pool_free(c.pool);

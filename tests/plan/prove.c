@@ -15,8 +15,8 @@ static void take_over(Pool *pool, PGraph *g)
     for (int32_t n = 0; n < g->n_nodes; n++) {
         PNode  *node = &g->nodes[n];
         int32_t in = node->n_in > 0 ? node->in[0] : -1, readers = 0;
-        if (in < 0 || g->values[in].persistent || g->values[in].final
-            || g->values[node->out[0]].bytes > g->values[in].bytes)
+        if (in < 0 || g->values[in].persistent || g->values[in].final ||
+            g->values[node->out[0]].bytes > g->values[in].bytes)
             continue;
         for (int32_t m = 0; m < g->n_nodes; m++)
             for (int32_t i = 0; i < g->nodes[m].n_in; i++)
@@ -57,8 +57,8 @@ static void bounds_hold_in_any_order(void)
             compared++;
             above_base += max_extra > 0;
             Milp milp;
-            if (seed <= 20 && milp_can_solve()
-                && moments_build(pool, task, budget, tight, -1, 8, 1, &milp) > 0) {
+            if (seed <= 20 && milp_can_solve() &&
+                moments_build(pool, task, budget, tight, -1, 8, 1, &milp) > 0) {
                 MilpAnswer answer;
                 CHECK_OK(milp_solve(pool, &milp, 1e9, 20, &answer));
                 CHECK(answer.closed);
@@ -142,7 +142,7 @@ static void search_meets_the_program(void)
         PlanOptions  options = { .budget_bytes = all->live_bytes * (70 + 3 * (int64_t)seed) / 100,
                                  .effort = 3000000 };
         ProveOptions prove = { .budget_bytes = options.budget_bytes, .time_limit_s = 10 };
-        Err err = plan_solve(pool, g, &options, &plan);
+        Err          err = plan_solve(pool, g, &options, &plan);
         if (err == E_BUDGET) {
             pool_free(pool);
             continue;
@@ -152,7 +152,7 @@ static void search_meets_the_program(void)
         CHECK(proof.any_bytes <= plan->live_bytes);
         CHECK(proof.any_bytes >= plan->bound_bytes);
         CHECK(!proof.order_tried || proof.order_cost <= plan->cost * (1 + 1e-9));
-        if (!CHECK(!proof.cheaper))  /* the search missed nothing that the program found */
+        if (!CHECK(!proof.cheaper)) /* the search missed nothing that the program found */
             fprintf(stderr, "  seed %llu: found %g, there is %g, base %g\n",
                     (unsigned long long)seed, plan->cost, proof.cheaper->cost, plan->base_cost);
         compared++;
@@ -169,16 +169,16 @@ static void search_meets_the_program(void)
 /* A plan that recomputes an expensive value: the program finds a cheaper one. */
 static void a_dear_plan_is_beaten(void)
 {
-    Pool *pool = pool_new(NULL, "test");
-    Make  m = make_begin(pool, 1);
+    Pool   *pool = pool_new(NULL, "test");
+    Make    m = make_begin(pool, 1);
     int32_t a = make_act(&m, 50, 10, -1, -1, -1), b = make_act(&m, 1, 10, -1, -1, -1);
     int32_t x = make_act(&m, 1, 12, a, b, -1), y = make_act(&m, 1, 12, x, -1, -1);
     int32_t z = make_act(&m, 1, 1, y, -1, -1);
-    for (int i = 0; i < 6; i++)              /* enough nodes that the states are not searched */
+    for (int i = 0; i < 6; i++) /* enough nodes that the states are not searched */
         z = make_act(&m, 1, 1, z, -1, -1);
     make_act(&m, 1, 1, a, b, z);
     static const int32_t runs[] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 11 };
-    Plan *dear;
+    Plan                *dear;
     CHECK_OK(pgraph_check(m.graph));
     CHECK_OK(plan_from_runs(pool, m.graph, runs, 13, &dear));
     CHECK_INT(dear->live_bytes, 34);
@@ -193,7 +193,7 @@ static void a_dear_plan_is_beaten(void)
     } else {
         SKIP(MILP_NO_SOLVER);
     }
-    options.budget_bytes = 33;               /* a plan that does not fit is not proved */
+    options.budget_bytes = 33; /* a plan that does not fit is not proved */
     CHECK_INT(plan_prove(pool, m.graph, dear, &options, &proof), E_PLAN);
     pool_free(pool);
 }

@@ -40,13 +40,13 @@ static void added_up_by_hand(void)
     Plan      plan = { 0 };
     PlanMeter meter;
     CHECK_OK(pgraph_check(graph));
-    plan_add(pool, &plan, STEP_LOAD, 1);         /* 10 + 40 bytes, there at 10 */
-    plan_add(pool, &plan, STEP_RUN, 0);          /* time 5, 60 bytes */
-    plan_add(pool, &plan, STEP_WAIT, 1);         /* time 10 */
-    plan_add(pool, &plan, STEP_RUN, 1);          /* time 11 */
-    plan_add(pool, &plan, STEP_SAVE, 1);         /* there at 21 */
+    plan_add(pool, &plan, STEP_LOAD, 1); /* 10 + 40 bytes, there at 10 */
+    plan_add(pool, &plan, STEP_RUN, 0);  /* time 5, 60 bytes */
+    plan_add(pool, &plan, STEP_WAIT, 1); /* time 10 */
+    plan_add(pool, &plan, STEP_RUN, 1);  /* time 11 */
+    plan_add(pool, &plan, STEP_SAVE, 1); /* there at 21 */
     plan_add(pool, &plan, STEP_DROP, 2);
-    CHECK_INT(plan_check(graph, &plan, 0), E_PLAN);          /* never waited for */
+    CHECK_INT(plan_check(graph, &plan, 0), E_PLAN); /* never waited for */
     plan_add(pool, &plan, STEP_WAIT, 1);
     plan_add(pool, &plan, STEP_DROP, 1);
     CHECK_OK(plan_simulate(pool, graph, &plan, &meter));
@@ -59,7 +59,7 @@ static void added_up_by_hand(void)
     CHECK_OK(plan_check(graph, &plan, 60));
     CHECK_INT(plan_check(graph, &plan, 59), E_PLAN);
 
-    PlanBuffers slots;                           /* a host-resident value takes no further slot */
+    PlanBuffers slots; /* a host-resident value takes no further slot */
     CHECK_OK(plan_slots(pool, graph, &plan, &slots));
     CHECK_INT(slots.n_buffers, 0);
 
@@ -74,7 +74,7 @@ static void added_up_by_hand(void)
     plan_add(pool, &plan, STEP_DROP, 1);
     CHECK_INT(plan_check(graph, &plan, 0), E_PLAN);
     CHECK(strstr(err_text(), "version 0 of 1 on the host") != NULL);
-    plan.n_steps = 0;                            /* read before it is there */
+    plan.n_steps = 0; /* read before it is there */
     plan_add(pool, &plan, STEP_RUN, 0);
     plan_add(pool, &plan, STEP_LOAD, 1);
     plan_add(pool, &plan, STEP_RUN, 1);
@@ -102,7 +102,7 @@ static void a_pipeline(void)
         saves += plan->steps[s].kind == STEP_SAVE;
         held += host_resident && plan->steps[s].kind == STEP_LOAD   ? 40
                 : host_resident && plan->steps[s].kind == STEP_DROP ? -40
-                                                             : 0;
+                                                                    : 0;
         peak = held > peak ? held : peak;
     }
     CHECK_INT(loads, 8);
@@ -148,7 +148,7 @@ static void random_graphs(void)
                                     -1);
             if (make_random(&m, 3) == 0) {
                 int32_t param = make_value(&m, 8, true);
-                if (state < 0 || make_random(&m, 4)) {  /* otherwise two updates share one state */
+                if (state < 0 || make_random(&m, 4)) { /* otherwise two updates share one state */
                     state = make_value(&m, 1 + make_random(&m, 100), false);
                     m.graph->values[state].host_resident = true;
                 }
@@ -173,7 +173,7 @@ static void random_graphs(void)
         CHECK_INT(plan_solve(pool, m.graph, &how, &plan), E_BUDGET);
         int64_t minimum = plan->live_bytes;
         CHECK(minimum <= keep->live_bytes);
-        how.budget_bytes = minimum;                                /* the minimum that was named is
+        how.budget_bytes = minimum; /* the minimum that was named is
                                                                     * found again */
         CHECK_OK(plan_solve(pool, m.graph, &how, &plan));
         CHECK(plan->live_bytes <= minimum);
@@ -195,7 +195,7 @@ static void through_a_file(void)
     CHECK_OK(plan_read(pool, "stage.plan.json", back, &read));
     CHECK_OK(plan_check(back, read, 0));
     CHECK_INT(read->n_steps, plan->n_steps);
-    graph->values[1].persistent = true;                          /* persistent and host-resident
+    graph->values[1].persistent = true; /* persistent and host-resident
                                                                   * exclude each other */
     CHECK_INT(pgraph_check(graph), E_FORMAT);
     unlink("stage.graph.json");

@@ -32,14 +32,14 @@ static void tiny(const char *backend, int threads)
     CHECK_OK(probe_rates(pool, device, &options, profile));
     CHECK(tells > 6);
     CHECK_INT(profile->bandwidth[profile->n_bandwidth - 1].threads, threads);
-    CHECK_INT(profile->n_bandwidth, threads == 1 ? 1 : threads == 3 ? 3 : 2);    /* 1, 2, 3 */
+    CHECK_INT(profile->n_bandwidth, threads == 1 ? 1 : threads == 3 ? 3 : 2); /* 1, 2, 3 */
     int classes = 0;
     for (int32_t i = 0; i < profile->n_rates; i++) {
         CHECK(profile->rates[i].flops_per_s > 0 && isfinite(profile->rates[i].flops_per_s));
         CHECK(strstr(profile->rates[i].origin, "measured on") != NULL);
         classes += profile->rates[i].kind == RATE_MATMUL && !strcmp(profile->rates[i].type, "bf16");
     }
-    CHECK_INT(classes, 2);  /* 32^3 and 64^3; 128^3 exceeds largest_flops */
+    CHECK_INT(classes, 2); /* 32^3 and 64^3; 128^3 exceeds largest_flops */
     profile->total_bytes = profile->usable_bytes = 1;
     profile->memory_origin = "not asked";
     profile_ready(pool, profile);
@@ -51,8 +51,8 @@ static void tiny(const char *backend, int threads)
     pool_free(pool);
 }
 
-static void own(void)      { tiny("builtin", 1); }
-static void best(void)     { tiny(NULL, 2); }
+static void own(void) { tiny("builtin", 1); }
+static void best(void) { tiny(NULL, 2); }
 static void threefold(void) { tiny("builtin", 3); }
 
 int main(void)

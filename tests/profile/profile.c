@@ -93,7 +93,7 @@ static void bad_files(void)
     refused("\"ratio\": 0.8", "\"ration\": 0.8", "did you mean 'ratio'");
     refused("[{\"graph\": \"0000000000000001\", \"saved\"", "[3, {\"saved\"", "must be an object");
     refused("\"launch\"", "\"lunch\"", "did you mean 'launch'");
-    for (size_t n = 0; n + 2 < sizeof small; n++)  /* truncated anywhere: an error, never a crash */
+    for (size_t n = 0; n + 2 < sizeof small; n++) /* truncated anywhere: an error, never a crash */
         CHECK(profile_parse(pool, "cut", small, n, &profile) == E_FORMAT);
 }
 
@@ -136,7 +136,7 @@ static void tight_arenas(void)
     CHECK_NEAR(profile_tight(p, 1, 0.25), 0.9, 1e-12);
     CHECK_NEAR(profile_tight(p, 1, 0.5), 0.8, 1e-12);
     CHECK_NEAR(profile_tight(p, 1, 0.9), 0.8, 1e-12);
-    profile_add_tight(pool, p, (Tightness){ 1, 0.5, 1.2 });      /* replaced, not a second one */
+    profile_add_tight(pool, p, (Tightness){ 1, 0.5, 1.2 }); /* replaced, not a second one */
     profile_add_tight(pool, p, (Tightness){ 2, 0.2, 0.5 });
     CHECK_INT(p->n_tight, 2);
     CHECK_NEAR(profile_tight(p, 1, 0.5), 1.2, 1e-12);
@@ -148,7 +148,7 @@ static void times(void)
     Profile  *p;
     TimeBasis basis;
     CHECK_OK(parse(small, &p));
-    CHECK_NEAR(time_of(p, "linear", 0xac, 1, &basis), 70000, 0);  /* measured: that number */
+    CHECK_NEAR(time_of(p, "linear", 0xac, 1, &basis), 70000, 0); /* measured: that number */
     CHECK_INT(basis, TIME_MEASURED);
     double before = 0;
     for (double flops = 1; flops < 1e12; flops *= 1.07) {
@@ -157,11 +157,11 @@ static void times(void)
         CHECK(ns >= before * (1 - 1e-12) && isfinite(ns) && ns > 0);
         before = ns;
     }
-    CHECK_NEAR(time_of(p, "linear", 1, 1e4, &basis), 5000, 1e-6);     /* through the points */
-    double pooled = sqrt(90000.0 * 70000.0);  /* two points that fall are pooled */
+    CHECK_NEAR(time_of(p, "linear", 1, 1e4, &basis), 5000, 1e-6); /* through the points */
+    double pooled = sqrt(90000.0 * 70000.0); /* two points that fall are pooled */
     CHECK_NEAR(time_of(p, "linear", 1, 1e6, &basis), pooled, 1e-4);
     CHECK_NEAR(time_of(p, "linear", 1, 2e6, &basis), pooled, 1e-4);
-    OpTime alike = p->ops[0];  /* the same work by another algorithm */
+    OpTime alike = p->ops[0]; /* the same work by another algorithm */
     alike.key ^= 0x1000;
     CHECK_NEAR(profile_ns(p, &alike, &basis), p->ops[0].ns, 1e-9);
     CHECK_INT(basis, TIME_FAMILY);
@@ -195,7 +195,7 @@ static void times(void)
                              .bytes = 10,
                              .ns = 95000 });
     profile_ready(pool, p);
-    CHECK_INT(p->n_ops, 4);  /* replaced, not a second one */
+    CHECK_INT(p->n_ops, 4); /* replaced, not a second one */
     CHECK_NEAR(time_of(p, "linear", 1, 1e6, &basis), 90000, 1e-6);
     CHECK_NEAR(time_of(p, "linear", 0xac, 1, &basis), 95000, 0);
     OpTime op = { .key = 0xac,
@@ -205,13 +205,13 @@ static void times(void)
                   .flops = 2e6,
                   .bytes = 10,
                   .ns = 85000 };
-    profile_add_op(pool, p, op);  /* the same call in another model */
+    profile_add_op(pool, p, op); /* the same call in another model */
     profile_ready(pool, p);
     CHECK_INT(p->n_ops, 5);
     CHECK_NEAR(profile_ns(p, &op, &basis), 85000, 0);
     op.graph = 1;
     CHECK_NEAR(profile_ns(p, &op, &basis), 95000, 0);
-    op.graph = 3;                                                     /* in neither: the mean */
+    op.graph = 3; /* in neither: the mean */
     CHECK_NEAR(profile_ns(p, &op, &basis), 90000, 1e-6);
     CHECK_INT(basis, TIME_MEASURED);
 }
@@ -223,8 +223,9 @@ static void kin(void)
     Profile  *p;
     TimeBasis basis;
     CHECK_OK(parse(small, &p));
-    OpTime call = { .key = 1, .graph = 1, .op = "linear_other", .type = "f32", .flops = 1e4,
-                    .bytes = 10 };
+    OpTime call = {
+        .key = 1, .graph = 1, .op = "linear_other", .type = "f32", .flops = 1e4, .bytes = 10
+    };
     double floor_ns = profile_ns(p, &call, &basis);
     CHECK_INT(basis, TIME_ROOFLINE);
     call.kin = "never seen either";
@@ -239,14 +240,20 @@ static void kin(void)
         double ns = profile_ns(p, &call, &basis);
         CHECK(ns >= before * (1 - 1e-12));
         before = ns;
-        for (int32_t i = 0; i < p->n_ops; i++)  /* pooled points may be below some calls */
+        for (int32_t i = 0; i < p->n_ops; i++) /* pooled points may be below some calls */
             CHECK(strcmp(p->ops[i].op, "linear") || p->ops[i].flops > flops || ns >= p->ops[i].ns);
     }
     call.flops = 1e4;
-    profile_add_op(pool, p, (OpTime){ .key = 7, .graph = 1, .op = "linear_other", .type = "f32",
-                                      .flops = 1e4, .bytes = 10, .ns = 300 });
+    profile_add_op(pool, p,
+                   (OpTime){ .key = 7,
+                             .graph = 1,
+                             .op = "linear_other",
+                             .type = "f32",
+                             .flops = 1e4,
+                             .bytes = 10,
+                             .ns = 300 });
     profile_ready(pool, p);
-    CHECK_NEAR(profile_ns(p, &call, &basis), 300, 1e-9);     /* measured itself */
+    CHECK_NEAR(profile_ns(p, &call, &basis), 300, 1e-9); /* measured itself */
 }
 
 /* Other batches of a measured call keep its distance from the roofline, whatever the family does:
@@ -256,21 +263,26 @@ static void batches(void)
     Profile  *p;
     TimeBasis basis;
     CHECK_OK(parse(small, &p));
-    OpTime slow = { .key = 0xae, .graph = 1, .op = "linear", .type = "f32", .flops = 3e7,
-                    .bytes = 3e3, .ns = 5e6 };           /* far behind its family */
+    OpTime slow = { .key = 0xae,
+                    .graph = 1,
+                    .op = "linear",
+                    .type = "f32",
+                    .flops = 3e7,
+                    .bytes = 3e3,
+                    .ns = 5e6 }; /* far behind its family */
     profile_add_op(pool, p, slow);
     profile_ready(pool, p);
     for (int n = 2; n <= 16; n++) {
         OpTime share = slow, many = slow;
         share.key = many.key = 1;
         share.flops /= n;
-        share.bytes = share.bytes / n + 50;                    /* every share reads the weights */
+        share.bytes = share.bytes / n + 50; /* every share reads the weights */
         many.flops *= n;
         many.bytes = many.bytes * n - 50 * (n - 1);
         CHECK(n * profile_ns(p, &share, &basis) >= slow.ns * (1 - 1e-12));
         CHECK_INT(basis, TIME_FAMILY);
         CHECK(profile_ns(p, &many, &basis) <= n * slow.ns * (1 + 1e-12));
-        share.graph = 9;                          /* a model that was not measured: the family */
+        share.graph = 9; /* a model that was not measured: the family */
         CHECK(n * profile_ns(p, &share, &basis) < slow.ns);
     }
 }
@@ -282,10 +294,16 @@ static void updates(void)
     Profile  *p;
     TimeBasis basis;
     CHECK_OK(parse(small, &p));
-    OpTime small_kept = { .key = 0xb0, .graph = 1, .op = "adam", .type = "bf16", .flops = 8e3,
-                          .bytes = 2e4, .ns = 1 };
-    OpTime large = { .key = 0xb1, .graph = 1, .op = "adam", .type = "bf16", .flops = 8e8,
-                     .bytes = 1.6e9, .ns = 4e5 };
+    OpTime small_kept = {
+        .key = 0xb0, .graph = 1, .op = "adam", .type = "bf16", .flops = 8e3, .bytes = 2e4, .ns = 1
+    };
+    OpTime large = { .key = 0xb1,
+                     .graph = 1,
+                     .op = "adam",
+                     .type = "bf16",
+                     .flops = 8e8,
+                     .bytes = 1.6e9,
+                     .ns = 4e5 };
     profile_add_op(pool, p, small_kept);
     profile_add_op(pool, p, large);
     profile_ready(pool, p);
@@ -312,7 +330,7 @@ static void shipped(void)
               strlen(p->launch_origin) > 20);
         for (int32_t r = 0; r < p->n_rates; r++)
             CHECK(strlen(p->rates[r].origin) > 20);
-        if (p->gpu && strcmp(p->name, "h200"))          /* the one measured GPU */
+        if (p->gpu && strcmp(p->name, "h200")) /* the one measured GPU */
             CHECK(!strstr(p->memory_origin, "measured on an") &&
                   strstr(p->memory_origin, "not measured"));
         seen++;
@@ -325,11 +343,11 @@ static void unknown_names(void)
     Profile *p;
     CHECK(!chdir(SOURCE_DIR));
     CHECK_OK(profile_open(pool, "h200", &p));
-    CHECK_INT(p->usable_bytes, 149524542576);            /* as it was measured last */
+    CHECK_INT(p->usable_bytes, 149524542576); /* as it was measured last */
     CHECK_INT(profile_open(pool, "rtx3090", &p), E_USAGE);
     CHECK(strstr(err_text(), "did you mean 'rtx-3090'") != NULL);
     CHECK_INT(profile_open(pool, "", &p), E_USAGE);
-    CHECK_INT(profile_open(pool, "profiles", &p), E_USAGE);          /* a folder is no profile */
+    CHECK_INT(profile_open(pool, "profiles", &p), E_USAGE); /* a folder is no profile */
     CHECK_INT(profile_open(pool, "README.md", &p), E_FORMAT);
     CHECK_INT(profile_open(pool, "profiles/h200-device.cudnn", &p), E_FORMAT);
 }
@@ -338,7 +356,7 @@ static void home(void)
 {
     setenv("XDG_CONFIG_HOME", "/x", 1);
     CHECK_TEXT(profile_home(pool, "cpu"), "/x/plimsoll/cpu.json");
-    setenv("XDG_CONFIG_HOME", "relative", 1);            /* the standard: not absolute, not used */
+    setenv("XDG_CONFIG_HOME", "relative", 1); /* the standard: not absolute, not used */
     setenv("HOME", "/h", 1);
     CHECK_TEXT(profile_home(pool, "cuda"), "/h/.config/plimsoll/cuda.json");
     unsetenv("HOME");

@@ -22,7 +22,7 @@ static void builds(const char *file, const char *precision)
     if (recipe->model->sample_graph)
         recipe->model->sample_graph(graph, recipe->config, &recipe->sampler, 2);
     CHECK_OK(graph_check(graph));
-    if (strstr(file, "small"))                   /* the others take seconds to place */
+    if (strstr(file, "small")) /* the others take seconds to place */
         CHECK_OK(engine_new(pool, graph, device, NULL, &engine));
     pool_free(pool);
 }
@@ -30,9 +30,9 @@ static void builds(const char *file, const char *precision)
 int main(void)
 {
     static const char *const precisions[] = { "fp32", "bf16", "fp16" };
-    DIR           *folder = opendir(SOURCE_DIR "/recipes");
-    struct dirent *entry;
-    int            n = 0;
+    DIR                     *folder = opendir(SOURCE_DIR "/recipes");
+    struct dirent           *entry;
+    int                      n = 0;
     CHECK(folder != NULL);
     while ((entry = readdir(folder)))
         if (strstr(entry->d_name, ".yaml")) {

@@ -12,12 +12,12 @@
 static Err read_one(const char *path)
 {
     ImageInfo info;
-    Raster      r;
+    Raster    r;
     TRY(image_look(path, &info));
-    Work    work = { .n = image_open_work(&info) };
+    Work work = { .n = image_open_work(&info) };
     work.at = malloc(work.n);
-    double  start = clock_now();
-    Err     err = image_open(path, &work, &r);
+    double start = clock_now();
+    Err    err = image_open(path, &work, &r);
     if (!err) {
         REQUIRE(r.width == info.width && r.height == info.height && r.channels == info.channels);
         printf("%lld %lld %d %.6f\n", (long long)r.width, (long long)r.height, r.channels,

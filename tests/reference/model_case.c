@@ -26,11 +26,11 @@ typedef struct ModelTest {
     Feeds         feeds;
     SafeFile      weights, batch, ref;
     bool          bf16;
-    int           outliers;      /* bf16 gradients that may be off by up to twice the tolerance: as
+    int           outliers; /* bf16 gradients that may be off by up to twice the tolerance: as
                                   * many as one run of PyTorch has against others */
-    bool          kinks;         /* the system has ReLUs or an L1 loss: see compare_movement */
-    double        largest;       /* largest norm of a reference gradient */
-    double       *moved;         /* errors of the movements, for their median */
+    bool          kinks;    /* the system has ReLUs or an L1 loss: see compare_movement */
+    double        largest;  /* largest norm of a reference gradient */
+    double       *moved;    /* errors of the movements, for their median */
     int32_t       n_moved;
     double        worst;
     const char   *worst_name;
@@ -57,8 +57,12 @@ static bool moved_last(const SafeTensor *t, Shape shape, int axis)
     return t->shape[axis] == shape.dim[shape.rank - 1];
 }
 
+static bool file_order; /* an imported model: its tensors have the file's axes */
+
 static int channel_axis(const SafeTensor *t, Shape shape)
 {
+    if (file_order)
+        return t->rank - 1;
     static const int tries[] = { 2, 1 };
     for (int i = 0; i < 2 && t->rank >= 3 + (tries[i] == 2) * 2; i++)
         if (moved_last(t, shape, tries[i]))
@@ -93,8 +97,8 @@ static Err feed_micro(ModelTest *test, int micro)
         int axis = channel_axis(t, feed->shape);
         for (int64_t i = 0; i < n; i++) {
             int64_t from = source_index(t, axis, i);
-            double x = t->type == SAFE_F32 ? (double)((const float *)t->data)[from]
-                                           : (double)((const int64_t *)t->data)[from];
+            double  x = t->type == SAFE_F32 ? (double)((const float *)t->data)[from]
+                                            : (double)((const int64_t *)t->data)[from];
             if (feed->type == F32)
                 ((float *)feed->bytes)[i] = (float)x;
             else if (feed->type == I32)
@@ -179,11 +183,11 @@ static Err compare_first(ModelTest *test)
 
     float loss_now;
     TRY(session_read(test->session, test->graph.train.loss.id, &loss_now));
-    double loss = (double)loss_now * share;
+    double       loss = (double)loss_now * share;
     const float *want = find_f32(&test->ref, "loss", &n);
     printf("loss %.6f, PyTorch %.6f\n", loss, (double)*want);
     check_error(test, "the value", "loss", fabs(loss - (double)*want) / fabs((double)*want),
-          test->bf16 ? 2e-3 : 1e-4);
+                test->bf16 ? 2e-3 : 1e-4);
 
     const void       *output = session_output(test->session, "output");
     const SafeTensor *out = safetensors_find(&test->ref, "output");
@@ -202,7 +206,7 @@ static Err compare_first(ModelTest *test)
                         distance(ours, theirs, count) / length(theirs, count),
                         test->bf16 ? 1.5 * torch_error(test, "output") + 5e-3 : 2e-4);
         }
-    } else {
+    } else if (!file_order) {
         fprintf(stderr, "no output to compare\n");
         test_failed++;
     }
@@ -226,7 +230,7 @@ static Err compare_first(ModelTest *test)
         float *ours = NEWN(test->pool, float, n);
         if (value_at(graph, p->grad)->persistent) {
             TRY(session_get_param(test->session, i, p->grad, ours));
-        } else {  /* watched in arena order: converted to disk order through the first moment */
+        } else { /* watched in arena order: converted to disk order through the first moment */
             TRY(session_write(test->session, p->m, got[i]));
             TRY(session_get_param(test->session, i, p->m, ours));
             TRY(session_write(test->session, p->m, memset(got[i], 0, (size_t)n * 4)));
@@ -236,6 +240,10 @@ static Err compare_first(ModelTest *test)
         double norm = length(r, n), floor_norm = 1e-4 * test->largest;
         double error = distance(ours, r, n) / (norm > floor_norm ? norm : floor_norm);
         double allowed = test->bf16 ? 1.5 * torch_error(test, p->name) + 5e-3 : 2e-4;
+        /* Public models make tables of times and positions in fp32 even when they run in fp64; the
+         * last bit of a frequency is then amplified a thousandfold, in PyTorch as here. */
+        if (file_order && !test->bf16)
+            allowed = fmax(allowed, 3 * torch_error(test, p->name));
         if (zero_by_algebra(test, norm))
             allowed = fmax(allowed, 10 * torch_error(test, p->name) + 2e-3);
         check_error(test, GRADIENT, p->name, error, allowed);
@@ -335,7 +343,7 @@ static void compare_movement(ModelTest *test, const char *prefix, int32_t i, int
     /* In bf16, Adam's steps have a larger error than the gradient, in PyTorch too; in addition, one
      * element may have stepped in the other direction. */
     double torch = torch_error(test, pool_print(test->pool, "%s.%s", prefix, p->name));
-    double fp32 = test->kinks ? 0.15 : 0.02;
+    double fp32 = fmax(test->kinks ? 0.15 : 0.02, file_order ? 3 * torch : 0);
     double off = distance(ours, want, n) / (step + 10 * rounding + 1e-12);
     check_error(test, prefix, p->name, off,
                 test->bf16 ? fmax(0.5, 1.5 * torch + 2 / sqrt((double)n)) : fp32);
@@ -357,7 +365,24 @@ static void check_median(ModelTest *test)
     printf("movements off by %.2g in the median, %.2g at most\n", median,
            test->moved[test->n_moved - 1]);
     if (!test->bf16)
-        check_error(test, "the median", "all movements", median, test->kinks ? 0.01 : 1e-3);
+        check_error(test, "the median", "all movements", median,
+                    fmax(test->kinks ? 0.01 : 1e-3, 3 * torch_error(test, "median")));
+}
+
+/* Running means are small where a norm came before: they are compared with the deviations that
+ * they are subtracted from. 0: not a running mean. */
+static double deviation(ModelTest *test, const char *name)
+{
+    size_t  n_name = strlen(name);
+    int64_t n;
+    double  sum = 0;
+    if (n_name < 5 || strcmp(name + n_name - 5, "_mean"))
+        return 0;
+    const float *var = find_f32(&test->ref,
+                                pool_print(test->pool, "state.%.*svar", (int)n_name - 4, name), &n);
+    for (int64_t i = 0; var && i < n; i++)
+        sum += (double)var[i];
+    return sqrt(sum);
 }
 
 /* Compares batch-norm statistics after the three updates; counts must be equal. Biases before a
@@ -381,7 +406,8 @@ static void compare_states(ModelTest *test)
             return;
         }
         if (v->type == F32 && want->type == SAFE_F32 && want->n_bytes == (size_t)n * 4)
-            error = distance(ours, want->data, n) / length(want->data, n);
+            error = distance(ours, want->data, n) /
+                    fmax(length(want->data, n), deviation(test, v->name));
         else if (v->type == I32 && want->type == SAFE_I64 && want->n_bytes == (size_t)n * 8)
             error = *(int32_t *)ours == *(const int64_t *)want->data ? 0 : 1;
         check_error(test, "the state", v->name, error, test->bf16 ? 0.1 : 0.01);
@@ -396,12 +422,19 @@ int main(int argc, char **argv)
     }
     ModelTest   test = { .pool = pool_new(NULL, "model case"),
                          .bf16 = argc > 2 && !strcmp(argv[2], "bf16") };
-    Device *device;
-    Engine *engine;
+    Device     *device;
+    Engine     *engine;
     const char *sets[] = { test.bf16 ? "precision=bf16" : "precision=fp32" };
-#define STOP(call) do { if (call) { fprintf(stderr, "%s\n", err_text()); return 1; } } while (0)
+#define STOP(call)                                                                                 \
+    do {                                                                                           \
+        if (call) {                                                                                \
+            fprintf(stderr, "%s\n", err_text());                                                   \
+            return 1;                                                                              \
+        }                                                                                          \
+    } while (0)
     STOP(recipe_read(test.pool, pool_print(test.pool, "%s/config.json", argv[1]), sets, 1,
                      &test.recipe));
+    file_order = !strcmp(test.recipe->system, "import");
     STOP(safetensors_read(test.pool, pool_print(test.pool, "%s/weights.safetensors", argv[1]),
                           &test.weights));
     STOP(safetensors_read(test.pool, pool_print(test.pool, "%s/batch.safetensors", argv[1]),
@@ -424,7 +457,9 @@ int main(int argc, char **argv)
                       pool_print(test.pool, "%s/weights.safetensors", argv[1]), false, NULL));
     STOP(run_updates(&test));
     test.moved = NEWN(test.pool, double, 2 * test.graph.graph->n_params);
-    test.kinks = !strcmp(test.recipe->system, "stdiff") || !strcmp(test.recipe->system, "stablesr");
+    test.kinks = !strcmp(test.recipe->system, "stdiff") ||
+                 !strcmp(test.recipe->system, "stablesr") ||
+                 file_order; /* of an imported model nothing is known */
     for (int32_t i = 0; i < test.graph.graph->n_params; i++) {
         const Param *p = &test.graph.graph->params[i];
         compare_movement(&test, "param", i, p->master >= 0 ? p->master : p->value);

@@ -9,16 +9,16 @@
 
 #include "base/prompt.h"
 
-enum { CLIP_AXES = 3 };          /* (B,C,F,H,W) in the file, (B,F,H,W,C) here */
+enum { CLIP_AXES = 3 }; /* (B,C,F,H,W) in the file, (B,F,H,W,C) here */
 
 typedef struct Dit3dTest {
     SampleCase  c;
-    const char *trace;           /* what to compare with; NULL: nothing */
+    const char *trace; /* what to compare with; NULL: nothing */
 } Dit3dTest;
 
 static Err run_compared(Sampler *s, Phase phase)
 {
-    Dit3dTest      *test = s->own;
+    Dit3dTest  *test = s->own;
     SampleCase *c = &test->c;
     FeedBuffer *x = case_feed(c, "x");
     int64_t     n = shape_count(x->shape);

@@ -6,11 +6,11 @@
  * the images that come out. */
 #include "sampler.h"
 
-enum { IMAGE_AXES = 2 };         /* (..., C,H,W) in the file, (..., H,W,C) here */
+enum { IMAGE_AXES = 2 }; /* (..., C,H,W) in the file, (..., H,W,C) here */
 
 typedef struct LagTest {
     SampleCase  c;
-    const char *trace;           /* the chain of the file: out.ddim or out.ddpm; NULL: none */
+    const char *trace; /* the chain of the file: out.ddim or out.ddpm; NULL: none */
 } LagTest;
 
 static void compare(LagTest *test, const float *x, int64_t step, Shape shape)
@@ -22,7 +22,7 @@ static void compare(LagTest *test, const float *x, int64_t step, Shape shape)
 
 static Err run_compared(Sampler *s, Phase phase)
 {
-    LagTest      *test = s->own;
+    LagTest    *test = s->own;
     FeedBuffer *x = case_feed(&test->c, "x");
     if (phase == PHASE_SAMPLE && test->trace && test->c.done)
         compare(test, x->bytes, test->c.done - 1, x->shape);
@@ -66,7 +66,7 @@ static void other_ways(LagTest *test)
     config.steps = 1;
     CHECK_OK(sample_compared(test, &config, NULL, &result));
     CHECK_INT(count_outside(&result), 0);
-    config.steps = 0;                        /* the default: all timesteps */
+    config.steps = 0; /* the default: all timesteps */
     CHECK_OK(sample_compared(test, &config, NULL, &result));
     CHECK_INT(test->c.done, 250);
     config.steps = 251;

@@ -13,11 +13,11 @@
 #include <stdlib.h>
 
 typedef struct SashimiTest {
-    SampleCase    c;
+    SampleCase     c;
     const Sashimi *m;
-    const float  *gumbel, *uniform, *heads;  /* (n,B,choices), (n,B), (B,n,outputs) */
+    const float   *gumbel, *uniform, *heads; /* (n,B,choices), (n,B), (B,n,outputs) */
     const int64_t *tokens;                   /* (B,n) */
-    int64_t       n;
+    int64_t        n;
 } SashimiTest;
 
 static const void *tensor(SashimiTest *test, const char *name, SafeType type, int64_t count)
@@ -35,10 +35,10 @@ static const void *tensor(SashimiTest *test, const char *name, SafeType type, in
 
 static const float *weight_of(Sampler *s, const char *name)
 {
-    static float *last;                      /* valid only until the next call, as Sampler allows */
-    SashimiTest *test = s->own;
-    Graph *graph = session_engine(test->c.session)->graph;
-    Param *p = param_find(graph, name);
+    static float *last; /* valid only until the next call, as Sampler allows */
+    SashimiTest  *test = s->own;
+    Graph        *graph = session_engine(test->c.session)->graph;
+    Param        *p = param_find(graph, name);
     if (!p)
         return NULL;
     free(last);
@@ -51,7 +51,7 @@ static const float *weight_of(Sampler *s, const char *name)
 static void uniform_from_file(Sampler *s, const char *name, int64_t index, float *to, int64_t n)
 {
     SashimiTest *test = s->own;
-    bool   gumbel = !strcmp(name, "gumbel");
+    bool         gumbel = !strcmp(name, "gumbel");
     CHECK(gumbel || !strcmp(name, "uniform"));
     CHECK_INT(n, test->c.recipe->batch * (gumbel ? sashimi_choices(test->m) : 1));
     for (int64_t i = 0; i < n; i++)
@@ -70,9 +70,9 @@ static void forced(SashimiTest *test, Sampler *s)
 {
     int64_t batch = test->c.recipe->batch, outputs = sashimi_outputs(test->m),
             choices = sashimi_choices(test->m), same = 0;
-    double  worst = 0;
+    double      worst = 0;
     SashimiNet *net;
-    float  *out = NEWN(test->c.pool, float, outputs), *choice = NEWN(test->c.pool, float, choices);
+    float *out = NEWN(test->c.pool, float, outputs), *choice = NEWN(test->c.pool, float, choices);
     CHECK_OK(sashimi_net_new(test->c.pool, test->m, s, &net));
     for (int64_t b = 0; b < batch; b++) {
         SashimiState *state = sashimi_state_new(test->c.pool, net);
@@ -101,7 +101,7 @@ static void forced(SashimiTest *test, Sampler *s)
 
 static void alone(SashimiTest *test, Sampler *s)
 {
-    int64_t batch = test->c.recipe->batch, levels = sashimi_levels(test->m), same = 0;
+    int64_t      batch = test->c.recipe->batch, levels = sashimi_levels(test->m), same = 0;
     SampleResult r;
     CHECK_OK(test->c.recipe->model->sample(s, test->m, &r));
     CHECK_INT(r.kind, RESULT_AUDIO);
@@ -116,8 +116,8 @@ static void alone(SashimiTest *test, Sampler *s)
 
 static void compare_case(SampleCase *c)
 {
-    SashimiTest  *test = (SashimiTest *)c;
-    int64_t batch = c->recipe->batch;
+    SashimiTest *test = (SashimiTest *)c;
+    int64_t      batch = c->recipe->batch;
     test->m = c->recipe->config;
     test->n = c->recipe->sampler.length;
     test->gumbel = tensor(test, "noise.gumbel", SAFE_F32,

@@ -8,11 +8,11 @@
  * fixes. */
 #include "sampler.h"
 
-enum { IMAGE_AXES = 2 };         /* (...,C,H,W) in the file, (...,H,W,C) here */
+enum { IMAGE_AXES = 2 }; /* (...,C,H,W) in the file, (...,H,W,C) here */
 
 typedef struct StablesrTest {
     SampleCase  c;
-    const char *trace;           /* what to compare latents with; NULL: nothing */
+    const char *trace; /* what to compare latents with; NULL: nothing */
 } StablesrTest;
 
 static void compare(StablesrTest *test, const float *x, const char *name, int64_t index,
@@ -24,9 +24,9 @@ static void compare(StablesrTest *test, const float *x, const char *name, int64_
 
 static Err run_compared(Sampler *s, Phase phase)
 {
-    StablesrTest      *test = s->own;
-    int64_t     run = test->c.runs[1];
-    FeedBuffer *x = case_feed(&test->c, phase == PHASE_SAMPLE_END ? "result" : "x");
+    StablesrTest *test = s->own;
+    int64_t       run = test->c.runs[1];
+    FeedBuffer   *x = case_feed(&test->c, phase == PHASE_SAMPLE_END ? "result" : "x");
     if (phase == PHASE_SAMPLE && test->trace) {
         int32_t t = *(int32_t *)case_feed(&test->c, "t")->bytes;
         CHECK_INT(t, nearbyint((double)(s->config->steps - 1 - run) * 999 /
@@ -46,7 +46,7 @@ static void normal_from_file(Sampler *s, const char *name, int64_t index, float 
 }
 
 static Err sample_compared(StablesrTest *test, const SamplerConfig *config, const char *trace,
-                        SampleResult *result)
+                           SampleResult *result)
 {
     case_give(&test->c, "image_lq", "in.image_lq", IMAGE_AXES);
     case_give(&test->c, "edge", "in.edge", IMAGE_AXES);
@@ -58,11 +58,14 @@ static Err sample_compared(StablesrTest *test, const SamplerConfig *config, cons
 
 static void same_images(StablesrTest *test)
 {
-    static const struct { int kind, colour; const char *trace, *image; } rows[] = {
-        { SAMPLER_DDPM, COLOUR_NONE,    "out.ddpm", "out.image" },
-        { SAMPLER_DDPM, COLOUR_ADAIN,   "out.ddpm", "out.adain" },
+    static const struct {
+        int         kind, colour;
+        const char *trace, *image;
+    } rows[] = {
+        { SAMPLER_DDPM, COLOUR_NONE, "out.ddpm", "out.image" },
+        { SAMPLER_DDPM, COLOUR_ADAIN, "out.ddpm", "out.adain" },
         { SAMPLER_DDPM, COLOUR_WAVELET, "out.ddpm", "out.wavelet" },
-        { SAMPLER_DDIM, COLOUR_NONE,    "out.ddim", NULL },
+        { SAMPLER_DDIM, COLOUR_NONE, "out.ddim", NULL },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         SampleResult  result;

@@ -7,7 +7,7 @@
  * before it the one that was generated last; then the clips that come out. */
 #include "sampler.h"
 
-enum { FRAME_AXES = 2 };         /* (...,C,H,W) in the file, (...,H,W,C) here */
+enum { FRAME_AXES = 2 }; /* (...,C,H,W) in the file, (...,H,W,C) here */
 
 typedef struct StdiffTest {
     SampleCase c;
@@ -49,7 +49,7 @@ static Err run_compared(Sampler *s, Phase phase)
 static void normal_from_file(Sampler *s, const char *name, int64_t index, float *to, int64_t n)
 {
     StdiffTest *test = s->own;
-    Shape  shape = case_feed(&test->c, !strcmp(name, "z") ? "x" : name)->shape;
+    Shape       shape = case_feed(&test->c, !strcmp(name, "z") ? "x" : name)->shape;
     sampler_numbers(&test->c, name, test->compare ? index : 0, shape, FRAME_AXES, to, n);
 }
 

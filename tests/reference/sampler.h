@@ -17,12 +17,12 @@ typedef struct SampleCase {
     Pool    *pool;
     Recipe  *recipe;
     Session *session;
-    Feeds    feeds[3];           /* of PHASE_SAMPLE_BEGIN, PHASE_SAMPLE, PHASE_SAMPLE_END */
+    Feeds    feeds[3]; /* of PHASE_SAMPLE_BEGIN, PHASE_SAMPLE, PHASE_SAMPLE_END */
     SafeFile file;
-    int64_t  runs[3];            /* of the same phases, in this chain */
-    bool     ran[3];             /* in any chain */
-    int64_t  done;               /* steps reported */
-    double   worst;              /* error */
+    int64_t  runs[3]; /* of the same phases, in this chain */
+    bool     ran[3];  /* in any chain */
+    int64_t  done;    /* steps reported */
+    double   worst;   /* error */
 } SampleCase;
 
 /* Opens the folder, builds and fills the sampling graph. Noise inside it is fed if
@@ -51,7 +51,7 @@ static inline Err case_open(SampleCase *c, const char *folder, bool given_noise)
 /* Returns the exit status: 77, skipped, if no case is given. Otherwise calls `compare` and checks
  * that every phase used the planned bytes. */
 static inline int case_main(int argc, char **argv, SampleCase *c, bool given_noise,
-                             void (*compare)(SampleCase *))
+                            void (*compare)(SampleCase *))
 {
     if (argc < 2) {
         SKIP("no case given");
@@ -77,8 +77,8 @@ static inline const float *case_numbers(SampleCase *c, const char *name, int64_t
                                         Shape shape, int axes)
 {
     const SafeTensor *t = safetensors_find(&c->file, name);
-    int64_t channels = dim(shape, -1), pixels = 1;
-    float  *to = NEWN(c->pool, float, n);
+    int64_t           channels = dim(shape, -1), pixels = 1;
+    float            *to = NEWN(c->pool, float, n);
     if (!t || t->type != SAFE_F32 || t->n_bytes < (size_t)((index + 1) * n) * sizeof *to) {
         fprintf(stderr, "the case has no %s[%lld] of %lld numbers\n", name, (long long)index,
                 (long long)n);

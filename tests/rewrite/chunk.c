@@ -18,15 +18,17 @@
 typedef struct Small {
     const char *recipe;
     const char *sets[8];
-    int         chunks;          /* of the rows before its loss; 0: none can be chunked */
-    bool        smaller;         /* in sample chunks, everything kept takes fewer bytes */
+    int         chunks;  /* of the rows before its loss; 0: none can be chunked */
+    bool        smaller; /* in sample chunks, everything kept takes fewer bytes */
 } Small;
 
 static const Small smalls[] = {
     { "unet-small", { "batch=4" }, 0, true },
-    { "stdiff-small", { "model.image=[16, 16]", "model.channels=[16, 16, 32]", "model.groups=4",
-      "model.head_width=16",
-                        "model.sde_dt=0.5", "accumulate=1", "batch=2" }, 0, true },
+    { "stdiff-small",
+      { "model.image=[16, 16]", "model.channels=[16, 16, 32]", "model.groups=4",
+        "model.head_width=16", "model.sde_dt=0.5", "accumulate=1", "batch=2" },
+      0,
+      true },
     { "stablesr-small", { "model.image=64", "model.latent=8", "batch=4" }, 0, false },
     { "lag-small", { "batch=4" }, 4, true },
     { "sashimi-small", { "model.length=256", "batch=2" }, 2, true },
@@ -37,10 +39,10 @@ static const Small smalls[] = {
 enum { N_SMALLS = sizeof smalls / sizeof *smalls };
 
 typedef struct Outcome {
-    float     loss;
-    float   **moments;           /* per parameter: the first moment, a tenth of the gradient */
-    int64_t   measured_bytes, kept_bytes;
-    int32_t   chunked;
+    float   loss;
+    float **moments; /* per parameter: the first moment, a tenth of the gradient */
+    int64_t measured_bytes, kept_bytes;
+    int32_t chunked;
 } Outcome;
 
 static void run_once(Pool *pool, const Recipe *recipe, const Device *device, Outcome *out)
@@ -56,7 +58,7 @@ static void run_once(Pool *pool, const Recipe *recipe, const Device *device, Out
     out->kept_bytes = fit.engine->arena_bytes;
     CHECK_OK(session_new(pool, fit.engine, &session));
     CHECK_OK(session_init(session, 1));
-    for (int32_t i = 0; i < graph->n_params; i++) {      /* zero weights would hide gradients */
+    for (int32_t i = 0; i < graph->n_params; i++) { /* zero weights would hide gradients */
         const Value *v = value_at(graph, graph->params[i].value);
         float       *w = session_bytes(session, graph->params[i].value);
         bool         zero = true;
@@ -93,7 +95,7 @@ static void run_once(Pool *pool, const Recipe *recipe, const Device *device, Out
     }
 }
 
-static double norm_of(const float *a, const float *b, int64_t n)     /* b may be NULL */
+static double norm_of(const float *a, const float *b, int64_t n) /* b may be NULL */
 {
     double sum = 0;
     for (int64_t i = 0; i < n; i++)
@@ -114,7 +116,7 @@ static void compare(const Graph *graph, const Outcome *want, const Outcome *got)
         if (!want->moments[i] || !got->moments[i])
             continue;
         int64_t n = value_at(graph, graph->params[i].value)->bytes / 4;
-        double error = norm_of(got->moments[i], want->moments[i], n) /
+        double  error = norm_of(got->moments[i], want->moments[i], n) /
                        fmax(norm_of(want->moments[i], NULL, n), 1e-3 * largest);
         /* Both are fp32, each within 2e-4 of the truth (contract 6): behind batch norms of small
          * maps they are up to 2.1e-4 apart. */
@@ -174,7 +176,7 @@ int main(int argc, char **argv)
         test_name = small->recipe;
         if (small->chunks)
             CHECK(compare_chunked(small, 0, small->chunks, false, false) > 1);
-        CHECK_INT(compare_chunked(small, 0, 7, false, false), 0);       /* equal chunks or none */
+        CHECK_INT(compare_chunked(small, 0, 7, false, false), 0); /* equal chunks or none */
         CHECK_INT(compare_chunked(small, 7, 0, false, false), 0);
         compare_chunked(small, 0, 2, true, false);
         CHECK(compare_chunked(small, 2, 0, true, false) > 1);

@@ -65,7 +65,7 @@ static void so_many_ahead(const char *recipe, const char *const *sets, int n, in
     Run a, b;
     CHECK_OK(run_new(&a, recipe, sets, n, 0));
     CHECK_OK(run_new(&b, recipe, sets, n, threads));
-    int64_t batch = a.recipe->batch;
+    int64_t       batch = a.recipe->batch;
     /* Forward, then back (as after a resume), then a jump. */
     const int64_t places[] = { 0, 1, 2, 3, 4, 2, 3, 50, 51, 52 };
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
@@ -115,7 +115,7 @@ static void an_error_comes_from(int threads)
     }
     CHECK_OK(run_new(&r, "unet-small", sets, 2, threads));
     CHECK_OK(feeds_fill(&r.feeds, 0, 0));
-    CHECK_OK(feeds_fill(&r.feeds, 1, 2));    /* the thread is loading the third, or has loaded it */
+    CHECK_OK(feeds_fill(&r.feeds, 1, 2)); /* the thread is loading the third, or has loaded it */
     CHECK_OK(file_write("feeds_test/1.png", "gone", 4));
     Err err = OK;
     int i = 2;
@@ -123,7 +123,7 @@ static void an_error_comes_from(int threads)
         err = feeds_fill(&r.feeds, i, 2 * i);
     CHECK_INT(err, E_FORMAT);
     CHECK(strstr(err_text(), "feeds_test/1.png") != NULL);
-    CHECK_INT(feeds_fill(&r.feeds, i - 1, 2 * (i - 1)), E_FORMAT);   /* the same error again */
+    CHECK_INT(feeds_fill(&r.feeds, i - 1, 2 * (i - 1)), E_FORMAT); /* the same error again */
     pool_free(r.pool);
 }
 
@@ -142,7 +142,7 @@ static void targets_are_counted(void)
         "data.kind=audio", "data.path=feeds_test", "data.keep_rest=true", "accumulate=3",
         "batch=1",         "model.rate=8000",      "validate.every=0"
     };
-    CHECK_OK(wav_write("feeds_test/a.wav", silence, 1500, 1, 8000));     /* 1024 + 476 */
+    CHECK_OK(wav_write("feeds_test/a.wav", silence, 1500, 1, 8000)); /* 1024 + 476 */
     CHECK_OK(wav_write("feeds_test/b.wav", silence, 100, 1, 8000));
     CHECK_OK(run_new(&r, "sashimi-small", sets, 7, 1));
     CHECK_INT(r.feeds.source->n_samples, 3);
@@ -158,12 +158,52 @@ static void targets_are_counted(void)
     pool_free(r.pool);
 }
 
+/* A given file that is cut short in mid-run is an error, not a signal. */
+static void given_file_cut(void)
+{
+    static const char path[] = "feeds_test/given.safetensors";
+    enum { ROWS = 64 };
+    Run        r;
+    SafeTensor tensors[8];
+    int64_t    rows, shapes[8][MAX_RANK + 1];
+    CHECK_OK(run_new(&r, "unet-small", (const char *[]){ "batch=2" }, 1, 0));
+    CHECK(r.feeds.n <= 8);
+    for (int32_t i = 0; i < r.feeds.n; i++) {
+        const FeedBuffer *feed = &r.feeds.list[i];
+        size_t            n = (size_t)(shape_count(feed->shape) * type_bytes(feed->type));
+        char             *data = pool_alloc(r.pool, ROWS * n, 1);
+        for (size_t k = 0; k < ROWS * n; k++)
+            data[k] = (char)(k / n);
+        shapes[i][0] = ROWS;
+        memcpy(shapes[i] + 1, feed->shape.dim, sizeof feed->shape.dim);
+        tensors[i] = (SafeTensor){ .name = feed->name,
+                                   .type = feed->type == F32   ? SAFE_F32
+                                           : feed->type == I32 ? SAFE_I32
+                                                               : SAFE_U8,
+                                   .rank = feed->shape.rank + 1,
+                                   .shape = shapes[i],
+                                   .data = data };
+    }
+    CHECK_OK(folder_make("feeds_test"));
+    CHECK_OK(safetensors_write(path, tensors, r.feeds.n, NULL));
+    CHECK_OK(feeds_new(r.pool, r.session, PHASE_MICRO, &r.feeds));
+    CHECK_OK(feeds_from_file(r.pool, &r.feeds, path, &rows));
+    CHECK_INT(rows, ROWS);
+    CHECK_OK(feeds_fill(&r.feeds, 5, 10));
+    CHECK_INT(((char *)r.feeds.list[0].bytes)[3], 5);
+    CHECK_INT(truncate(path, 5000), 0);
+    CHECK_INT(feeds_fill(&r.feeds, ROWS - 1, 0), E_IO);
+    CHECK(strstr(err_text(), "given.safetensors became shorter") != NULL);
+    pool_free(r.pool);
+}
+
 int main(void)
 {
     RUN(drawn);
     RUN(from_files);
     RUN(an_error_is_passed_on);
     RUN(targets_are_counted);
+    RUN(given_file_cut);
     REQUIRE(system("rm -rf feeds_test") == 0);
     return test_end();
 }

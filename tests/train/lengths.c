@@ -19,19 +19,19 @@ static int32_t tokens[1024];
 
 static Session *at_length(int length)
 {
-    const char *sets[] = { pool_print(pool, "model.length=%d", length), "model.width=8",
-                           "model.layers=1", "batch=1" };
-    TrainingGraph  train;
-    Recipe        *recipe;
-    Device        *device;
-    Engine        *engine;
-    Session       *session;
+    const char   *sets[] = { pool_print(pool, "model.length=%d", length), "model.width=8",
+                             "model.layers=1", "batch=1" };
+    TrainingGraph train;
+    Recipe       *recipe;
+    Device       *device;
+    Engine       *engine;
+    Session      *session;
     CHECK_OK(recipe_read(pool, SOURCE_DIR "/recipes/sashimi-small.yaml", sets, 4, &recipe));
     CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2, .backend = "builtin" }, &device));
     CHECK_OK(recipe_graph(pool, recipe, false, &train));
     CHECK_OK(engine_new(pool, train.graph, device, NULL, &engine));
     CHECK_OK(session_new(pool, engine, &session));
-    CHECK_OK(session_init(session, (uint64_t)length));       /* different weights for each */
+    CHECK_OK(session_init(session, (uint64_t)length)); /* different weights for each */
     CHECK_OK(session_feed(session, "tokens", tokens));
     CHECK_OK(session_feed(session, "target", tokens));
     return session;
@@ -58,7 +58,7 @@ static void row_without_length(Session *session)
 {
     static const char name[] = "model.d_layers.0.linear.weight_v";
     static const char path[] = "lengths_zero.safetensors";
-    SafeFile file;
+    SafeFile          file;
     CHECK_OK(safetensors_read(pool, "lengths_test/step-000001.safetensors", &file));
     SafeTensor row = *safetensors_find(&file, name);
     float     *v = NEWN(pool, float, row.n_bytes / 4);
@@ -78,7 +78,7 @@ int main(void)
     pool = pool_new(NULL, "test");
     for (int i = 0; i < 1024; i++)
         tokens[i] = (int32_t)random_below_at((RandomKey){ .seed = 9 }, (uint64_t)i, 256);
-    enum { FROM = 64, OUT = 12 };            /* per step: four components of three numbers */
+    enum { FROM = 64, OUT = 12 }; /* per step: four components of three numbers */
     Saver   *saver;
     Session *from = at_length(FROM);
     CHECK_OK(saver_new(pool, from, "lengths_test", 1, &saver));
@@ -102,12 +102,13 @@ int main(void)
     CHECK_OK(safetensors_read(pool, "lengths_test/step-000001.safetensors", &file));
     CHECK_OK(lengths_max("", &file, &most));
     CHECK_INT(most, FROM);
-    RunState state;
-    Session *other = at_length(128);
-    CHECK_INT(checkpoint_load(pool, other, "lengths_test", 1, &state), E_USAGE);
+    RunState    state;
+    const char *note;
+    Session    *other = at_length(128);
+    CHECK_INT(checkpoint_load(pool, other, "lengths_test", 1, &state, &note), E_USAGE);
     CHECK(strstr(err_text(), "was trained at length") != NULL);
     CHECK(strstr(err_text(), "--init") != NULL);
-    CHECK_OK(checkpoint_load(pool, at_length(FROM), "lengths_test", 1, &state));
+    CHECK_OK(checkpoint_load(pool, at_length(FROM), "lengths_test", 1, &state, &note));
     CHECK_OK(file_remove("lengths_test/step-000001.safetensors"));
     CHECK_OK(file_remove("lengths_test/step-000001.json"));
     pool_free(pool);

@@ -34,7 +34,7 @@ static void found_again(const char *name, const char *set)
     Stopwatch    *plan;
     TrainingGraph graph;
     Engine       *engine;
-    CHECK_OK(recipe_graph(pool, recipe, false, &graph));  /* the same keys in another graph */
+    CHECK_OK(recipe_graph(pool, recipe, false, &graph)); /* the same keys in another graph */
     CHECK_OK(engine_new(pool, graph.graph, device, NULL, &engine));
     CHECK_NEAR(engine_time_share(engine, TIME_MEASURED), 1, 1e-12);
     CHECK_NEAR(engine_step_ns(engine, recipe->accumulate) * 1e-6 / m.step_ms, 1, 1e-6);
@@ -52,7 +52,8 @@ static void found_again(const char *name, const char *set)
     CHECK_OK(stopwatch_step(plan, &ms));
     CHECK(ms > 0);
     CHECK_NEAR(stopwatch_predict_ms(plan, profile) /
-                   (engine_step_ns(stopwatch_engine(plan), recipe->accumulate) * 1e-6), 1, 1e-9);
+                   (engine_step_ns(stopwatch_engine(plan), recipe->accumulate) * 1e-6),
+               1, 1e-9);
 
     /* The plan with the smallest arena: requested by STOPWATCH_MIN, found again by its bytes. */
     Stopwatch *smallest;
@@ -62,7 +63,7 @@ static void found_again(const char *name, const char *set)
     budget.budget_bytes = stopwatch_engine(smallest)->arena_bytes;
     CHECK_OK(stopwatch_new(pool, recipe, device, &budget, &plan));
     CHECK(stopwatch_engine(plan)->arena_bytes <= budget.budget_bytes);
-    budget.budget_bytes = 2;                 /* any other budget that is too small is refused */
+    budget.budget_bytes = 2; /* any other budget that is too small is refused */
     CHECK_INT(stopwatch_new(pool, recipe, device, &budget, &plan), E_BUDGET);
 
     /* Another batch: no call was measured, but most operators were. */
@@ -73,7 +74,7 @@ static void found_again(const char *name, const char *set)
     CHECK_NEAR(engine_time_share(engine, TIME_ROOFLINE), 0, 1e-12);
 }
 
-static void plain(void)       { found_again("unet-small", NULL); }
+static void plain(void) { found_again("unet-small", NULL); }
 static void accumulated(void) { found_again("unet-small", "accumulate=3"); }
 
 static void no_such_data(void)

@@ -103,12 +103,12 @@ static TrainResult train(Pool *pool, const Recipe *recipe, const char *out, bool
 static void nothing_changes(const char *name, const char *const *some)
 {
     static const char *const phases[] = { PHASES, NULL };
-    Pool        *pool = pool_new(NULL, name);
-    Recipe *with = recipe_with(pool, name, some, phases),
+    Pool                    *pool = pool_new(NULL, name);
+    Recipe                  *with = recipe_with(pool, name, some, phases),
            *without = recipe_with(pool, name, some, NULL);
     SampleReport report;
     with->steps = without->steps = 4;
-    TrainResult  result = train(pool, with, "phases_a", false, 0);
+    TrainResult result = train(pool, with, "phases_a", false, 0);
     train(pool, without, "phases_b", false, 0);
     CHECK(same_files(pool, "phases_a/step-000004.safetensors", "phases_b/step-000004.safetensors"));
     CHECK_INT(result.validations, 2);
@@ -136,7 +136,7 @@ static void nothing_changes(const char *name, const char *const *some)
 
 static void in_every_system(void)
 {
-    static const char *const unet[] = { SMALL, NULL },
+    static const char *const        unet[] = { SMALL, NULL },
                              *const unet_bf16[] = { SMALL, "precision=bf16", NULL },
                              *const unet_fp16[] = { SMALL, "precision=fp16", "ema.rule=none",
                                                     NULL },
@@ -174,7 +174,7 @@ static void counts_in_budgets(void)
     CHECK_INT(
         fit_run(pool, recipe, cpu(pool), &(FitOptions){ .budget_bytes = 1, .effort = 300 }, &least),
         E_BUDGET);
-    CHECK(strstr(err_text(), "validate") != NULL);           /* names the phase */
+    CHECK(strstr(err_text(), "validate") != NULL); /* names the phase */
     CHECK(least.minimum_bytes < kept.engine->arena_bytes);
     CHECK_OK(fit_run(pool, recipe, cpu(pool),
                      &(FitOptions){ .budget_bytes = least.minimum_bytes, .effort = 300 }, &fit));
@@ -192,7 +192,7 @@ static void counts_in_budgets(void)
  * only by noise and rounding. */
 static void is_cut_with_the_step(void)
 {
-    Pool      *pool = pool_new(NULL, "cut");
+    Pool   *pool = pool_new(NULL, "cut");
     Recipe *recipe = recipe_with(
         pool, "unet-small",
         (const char *const[]){ "batch=6", "validate.every=1", "validate.batches=2", NULL }, NULL);
@@ -204,7 +204,7 @@ static void is_cut_with_the_step(void)
     CHECK_INT(v.batch, 2);
     CHECK_INT(v.batches, 6);
     CHECK_INT(v.split, 3);
-    recipe->validate.batch = 4;                              /* not divisible: not split */
+    recipe->validate.batch = 4; /* not divisible: not split */
     v = recipe_validation(recipe);
     CHECK_INT(v.batch, 4);
     CHECK_INT(v.batches, 2);
@@ -216,8 +216,8 @@ static void is_cut_with_the_step(void)
  * rates, samples and weights; so is one stopped between any other two steps. */
 static void goes_on(const char *watch)
 {
-    Pool        *pool = pool_new(NULL, "on");
-    const char  *const some[] = { SMALL, NULL };
+    Pool             *pool = pool_new(NULL, "on");
+    const char *const some[] = { SMALL, NULL };
     const char *const more[] = { "validate.every=3",
                                  "validate.batches=2",
                                  "sample.every=6",
@@ -231,9 +231,9 @@ static void goes_on(const char *watch)
                                  "schedule.threshold=0.2",
                                  watch,
                                  NULL };
-    Recipe      *recipe = recipe_with(pool, "unet-small", some, more);
-    char        *text;
-    size_t       n;
+    Recipe           *recipe = recipe_with(pool, "unet-small", some, more);
+    char             *text;
+    size_t            n;
     recipe->save.every = 4;
     recipe->steps = 14;
     train(pool, recipe, "phases_a", false, 0);
@@ -244,7 +244,7 @@ static void goes_on(const char *watch)
 
     recipe->steps = 7;
     train(pool, recipe, "phases_b", false, 0);
-    CHECK_OK(file_remove("phases_b/step-000007.json"));      /* as if killed while saving */
+    CHECK_OK(file_remove("phases_b/step-000007.json")); /* as if killed while saving */
     CHECK_OK(file_remove("phases_b/step-000007.safetensors"));
     folder_clear(pool, "phases_b/samples/000006");
     recipe->steps = 13;
@@ -260,31 +260,31 @@ static void goes_on(const char *watch)
 }
 
 static void goes_on_by_validation(void) { goes_on("schedule.watch=validation"); }
-static void goes_on_by_loss(void)       { goes_on("schedule.watch=loss"); }
+static void goes_on_by_loss(void) { goes_on("schedule.watch=loss"); }
 
 static void allocates_none(const char *name, const char *const *some)
 {
     static const char *const phases[] = { "validate.every=1", "validate.batches=3",
                                           "sample.every=1", "sample.n=3", NULL };
-    Pool         *pool = pool_new(NULL, "none");
-    Recipe       *recipe = recipe_with(pool, name, some, phases);
-    TrainingGraph graph;
-    Engine       *engine;
-    Session      *session;
-    Phases       *p;
-    double        first, again;
+    Pool                    *pool = pool_new(NULL, "none");
+    Recipe                  *recipe = recipe_with(pool, name, some, phases);
+    TrainingGraph            graph;
+    Engine                  *engine;
+    Session                 *session;
+    Phases                  *p;
+    double                   first, again;
     CHECK_OK(recipe_graph(pool, recipe, false, &graph));
     CHECK_OK(engine_new(pool, graph.graph, cpu(pool), NULL, &engine));
     CHECK_OK(session_new(pool, engine, &session));
     CHECK_OK(session_init(session, 1));
     folder_clear(pool, "phases_d");
-    CHECK_OK(phases_open(pool, session, recipe, &graph, "phases_d", true, &p));
+    CHECK_OK(phases_open(pool, session, recipe, &graph, "phases_d", 0, true, &p));
     CHECK_OK(phases_validate(p, &first));
     long long before = atomic_load(&alloc_calls), pools = pool_allocations();
     CHECK_OK(phases_validate(p, &again));
     CHECK_INT(atomic_load(&alloc_calls) - before, 0);
     CHECK_INT(pool_allocations(), pools);
-    CHECK(first == again);                                   /* the same samples and noise */
+    CHECK(first == again); /* the same samples and noise */
     CHECK_INT(session_measured_bytes(session, PHASE_VALIDATE),
               session_planned_bytes(session, PHASE_VALIDATE));
     CHECK_INT(session_measured_bytes(session, PHASE_MICRO), 0);
@@ -295,8 +295,8 @@ static void allocates_none(const char *name, const char *const *some)
     const char *file = strcmp(name, "sashimi-small") ? "samples.png" : "audio-002.wav";
     CHECK(same_files(pool, pool_print(pool, "phases_d/samples/000001/%s", file),
                      pool_print(pool, "phases_d/samples/000002/%s", file)));
-    CHECK_OK(phases_open(pool, session, recipe, &graph, NULL, true, &p));
-    CHECK_OK(phases_sample(p, 3));                           /* no folder: does nothing */
+    CHECK_OK(phases_open(pool, session, recipe, &graph, NULL, 0, true, &p));
+    CHECK_OK(phases_sample(p, 3)); /* no folder: does nothing */
     CHECK(!folder_exists("phases_d/samples/000003"));
     pool_free(pool);
 }
@@ -329,7 +329,7 @@ static void reads_the_average(void)
     CHECK_OK(engine_new(pool, graph.graph, cpu(pool), NULL, &engine));
     CHECK_OK(session_new(pool, engine, &session));
     CHECK_OK(session_init(session, 1));
-    CHECK_OK(phases_open(pool, session, recipe, &graph, NULL, true, &p));
+    CHECK_OK(phases_open(pool, session, recipe, &graph, NULL, 0, true, &p));
     CHECK_OK(phases_validate(p, &loss[0]));
     const Param *bias = param_find(graph.graph, "conv_out.bias");
     if (CHECK(bias && bias->ema >= 0)) {
@@ -467,7 +467,10 @@ static void drawn_ones(void)
     pool_free(pool);
 }
 
-typedef struct Bad { const char *sets[MAX_SETS]; const char *says; } Bad;
+typedef struct Bad {
+    const char *sets[MAX_SETS];
+    const char *says;
+} Bad;
 
 static void bad_values(void)
 {

@@ -16,9 +16,9 @@ static void image_of(Pool *pool, int64_t n, int64_t length, int64_t channels, Ra
     SampleResult r = {
         .kind = RESULT_AUDIO, .shape = SHAPE(n, length, channels), .data = audio, .rate = RATE
     };
-    char        *bytes;
-    size_t       size;
-    ImageInfo      info;
+    char     *bytes;
+    size_t    size;
+    ImageInfo info;
     CHECK_OK(results_audio_image(pool, "results_audio.png", &r));
     CHECK_OK(file_read(pool, "results_audio.png", &bytes, &size));
     CHECK_OK(png_parse("results_audio.png", (const unsigned char *)bytes, size, &info));
@@ -33,7 +33,7 @@ static void image_of(Pool *pool, int64_t n, int64_t length, int64_t channels, Ra
 static int64_t brightest_row(const Raster *r, int64_t top, int64_t column)
 {
     const unsigned char *at = r->at;
-    int64_t best = 0;
+    int64_t              best = 0;
     for (int64_t y = 1; y < BINS; y++)
         if (at[(top + y) * WIDE + column] > at[(top + best) * WIDE + column])
             best = y;
@@ -44,7 +44,7 @@ static void pitch(void)
 {
     Pool  *pool = pool_new(NULL, "test");
     Raster r;
-    int    tones[2] = { 1000, 3000 };        /* bins 32 and 96 from the bottom */
+    int    tones[2] = { 1000, 3000 }; /* bins 32 and 96 from the bottom */
     for (int k = 0; k < 2; k++)
         for (int i = 0; i < MAX_SAMPLES; i++)
             audio[k * MAX_SAMPLES + i] = (float)(0.9 * sin(2 * acos(-1) * tones[k] * i / RATE));
@@ -53,7 +53,7 @@ static void pitch(void)
         CHECK_INT(brightest_row(&r, WAVE, column), BINS - 1 - 32);
         CHECK_INT(brightest_row(&r, BAND + WAVE, column), BINS - 1 - 96);
     }
-    const unsigned char *at = r.at;          /* the wave fills exactly 0.9 of its band */
+    const unsigned char *at = r.at; /* the wave fills exactly 0.9 of its band */
     CHECK(at[WAVE / 2 * WIDE + 300] > 200 && at[6 * WIDE + 300] > 200);
     CHECK(at[1 * WIDE + 300] < 100 && at[(WAVE - 2) * WIDE + 300] < 100);
     pool_free(pool);
@@ -64,10 +64,10 @@ static void odd_audio(void)
     Pool  *pool = pool_new(NULL, "test");
     Raster r;
     memset(audio, 0, sizeof audio);
-    image_of(pool, 1, MAX_SAMPLES, 1, &r);        /* silence is dark */
+    image_of(pool, 1, MAX_SAMPLES, 1, &r); /* silence is dark */
     CHECK_INT(((const unsigned char *)r.at)[(WAVE + 60) * WIDE + 300], 0);
     audio[0] = 1;
-    image_of(pool, 3, 1, 1, &r);           /* one sample, far fewer than columns */
+    image_of(pool, 3, 1, 1, &r); /* one sample, far fewer than columns */
     image_of(pool, 1, 100, 2, &r);
     audio[5] = NAN;
     image_of(pool, 1, 100, 1, &r);

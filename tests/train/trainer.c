@@ -12,9 +12,9 @@ enum { MAX_SETS = 6 };
 
 typedef struct Lesson {
     const char *recipe;
-    int         steps, last;                 /* the mean loss of the `last` last steps is used */
-    double      max;                         /* of that mean, as a share of the untrained loss */
-    const char *sets[MAX_SETS];              /* settings that make it smaller */
+    int         steps, last;    /* the mean loss of the `last` last steps is used */
+    double      max;            /* of that mean, as a share of the untrained loss */
+    const char *sets[MAX_SETS]; /* settings that make it smaller */
 } Lesson;
 
 /* Mean loss over the last steps of the run in `folder`. */
@@ -41,7 +41,7 @@ static double run_mean(const Lesson *l, const char *rate)
     TrainResult result;
     const char *sets[MAX_SETS + 3],
         *folder = pool_print(pool, "lesson-%s-%s", l->recipe, rate ? "still" : "run");
-    int         n = 0;
+    int n = 0;
     for (int i = 0; i < MAX_SETS && l->sets[i]; i++)
         sets[n++] = l->sets[i];
     sets[n++] = pool_print(pool, "steps=%d", l->steps);
@@ -66,15 +66,21 @@ static double run_mean(const Lesson *l, const char *rate)
 static void each_recipe_learns(void)
 {
     static const Lesson lessons[] = {
-        { "unet-small",         30, 10, 0.7, { "accumulate=1" } },
-        { "dit3d-small",        30, 10, 0.5, { "schedule.warmup=5" } },
-        { "dit3d-wrap-small",   30, 10, 0.9, { "schedule.warmup=5" } },
-        { "lag-small",          30, 10, 0.5, { "schedule.warmup=5" } },
-        { "sashimi-small",      30, 5,  0.9, { "schedule.warmup=2", "batch=2" } },
-        { "stdiff-small",       10, 4,  0.8, { "schedule.warmup=2", "accumulate=1" } },
-        { "stablesr-vae-small", 20, 5,  0.9,
+        { "unet-small", 30, 10, 0.7, { "accumulate=1" } },
+        { "dit3d-small", 30, 10, 0.5, { "schedule.warmup=5" } },
+        { "dit3d-wrap-small", 30, 10, 0.9, { "schedule.warmup=5" } },
+        { "lag-small", 30, 10, 0.5, { "schedule.warmup=5" } },
+        { "sashimi-small", 30, 5, 0.9, { "schedule.warmup=2", "batch=2" } },
+        { "stdiff-small", 10, 4, 0.8, { "schedule.warmup=2", "accumulate=1" } },
+        { "stablesr-vae-small",
+          20,
+          5,
+          0.9,
           { "schedule.warmup=2", "batch=2", "model.vae_channels=8" } },
-        { "stablesr-small",     16, 5,  0.95,
+        { "stablesr-small",
+          16,
+          5,
+          0.95,
           { "schedule.warmup=2", "batch=1", "model.vae_channels=8" } },
     };
     for (size_t i = 0; i < sizeof lessons / sizeof *lessons; i++) {

@@ -15,7 +15,7 @@ static const char path[] = "weights_test.safetensors";
 
 static Session *stablesr(const char *fusion)
 {
-    const char *sets[] = { fusion, "model.latents=given", "batch=1" };
+    const char   *sets[] = { fusion, "model.latents=given", "batch=1" };
     TrainingGraph train;
     Recipe       *recipe;
     Device       *device;
@@ -45,9 +45,12 @@ static const float *now(Session *session, int64_t *n)
 static void pretrained_input(void)
 {
     enum { ROWS = 32, HAS = 4 * 9, WIDE = 8 * 9 };
-    float      *given = NEWN(pool, float, ROWS * HAS);
-    SafeTensor  t = { .name = input, .type = SAFE_F32, .rank = 4,
-                      .shape = (int64_t[]){ ROWS, 4, 3, 3 }, .data = given };
+    float      *given = NEWN(pool, float, ROWS *HAS);
+    SafeTensor  t = { .name = input,
+                      .type = SAFE_F32,
+                      .rank = 4,
+                      .shape = (int64_t[]){ ROWS, 4, 3, 3 },
+                      .data = given };
     const char *note;
     int64_t     n;
     for (int i = 0; i < ROWS * HAS; i++)
@@ -66,10 +69,13 @@ static void pretrained_input(void)
     const float *before = now(conv, &n);
     CHECK_INT(weights_load(pool, conv, path, false, &note), E_FORMAT);
     CHECK(strstr(err_text(), "is (32,4,3,3), the model has (32,8,3,3)") != NULL);
-    CHECK_INT(weights_load(pool, conv, path, true, &note), E_USAGE);     /* no other tensor fits */
-    SafeTensor both[] = { t, { .name = "model.diffusion_model.input_blocks.0.0.bias",
-                               .type = SAFE_F32, .rank = 1, .shape = (int64_t[]){ ROWS },
-                               .data = given } };
+    CHECK_INT(weights_load(pool, conv, path, true, &note), E_USAGE); /* no other tensor fits */
+    SafeTensor both[] = { t,
+                          { .name = "model.diffusion_model.input_blocks.0.0.bias",
+                            .type = SAFE_F32,
+                            .rank = 1,
+                            .shape = (int64_t[]){ ROWS },
+                            .data = given } };
     CHECK_OK(safetensors_write(path, both, 2, NULL));
     CHECK_OK(weights_load(pool, conv, path, true, &note));
     CHECK(!memcmp(before, now(conv, &n), (size_t)n * sizeof *before));
@@ -78,13 +84,16 @@ static void pretrained_input(void)
 static void names_are_listed(void)
 {
     static const int64_t shape[] = { 32 };
-    float       x[32] = { 1 };
-    SafeTensor  t[6];
-    const char *note;
+    float                x[32] = { 1 };
+    SafeTensor           t[6];
+    const char          *note;
     for (int i = 0; i < 6; i++)
         t[i] = (SafeTensor){ .name = i ? pool_print(pool, "other.%d", i)
                                        : "model.diffusion_model.input_blocks.0.0.bias",
-                             .type = SAFE_F32, .rank = 1, .shape = shape, .data = x };
+                             .type = SAFE_F32,
+                             .rank = 1,
+                             .shape = shape,
+                             .data = x };
     CHECK_OK(safetensors_write(path, t, 6, NULL));
     Session *session = stablesr("model.fusion=conv");
     CHECK_INT(weights_load(pool, session, path, false, NULL), E_USAGE);
@@ -116,10 +125,11 @@ static void statistics(void)
     uint16_t *half = NEWN(pool, uint16_t, n);
     float    *wide = NEWN(pool, float, n + 1), *got = NEWN(pool, float, n);
     for (int64_t i = 0; i < n; i++)
-        half[i] = 0x4000;                    /* 2 in bf16 */
-    SafeTensor t[] = { { .name = bias, .type = SAFE_F32, .rank = 1, .shape = (int64_t[]){ 32 },
-                         .data = x },
-                       { .name = var, .type = SAFE_BF16, .rank = 1, .shape = &n, .data = half } };
+        half[i] = 0x4000; /* 2 in bf16 */
+    SafeTensor t[] = {
+        { .name = bias, .type = SAFE_F32, .rank = 1, .shape = (int64_t[]){ 32 }, .data = x },
+        { .name = var, .type = SAFE_BF16, .rank = 1, .shape = &n, .data = half }
+    };
     CHECK_OK(safetensors_write(path, t, 2, NULL));
     CHECK_OK(weights_load(pool, session, path, true, &note));
     CHECK_OK(session_read(session, id, got));
@@ -141,7 +151,7 @@ static void statistics(void)
     CHECK_INT(weights_load(pool, session, path, true, &note), E_FORMAT);
     CHECK(strstr(err_text(), "running_var is -1, and a variance is never below 0") != NULL);
     CHECK_OK(session_read(session, id, got));
-    CHECK(got[0] == 2);                      /* as it was */
+    CHECK(got[0] == 2); /* as it was */
 }
 
 int main(void)

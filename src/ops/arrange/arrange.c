@@ -4,12 +4,9 @@
 #include "ops/elementwise/basic.h"
 #include "ops/operator.h"
 
-static Cost arrange_cost(const Node *n)
-{
-    return (Cost){ .bytes = node_bytes(n) };
-}
+static Cost arrange_cost(const Node *n) { return (Cost){ .bytes = node_bytes(n) }; }
 
-static int axis_of(Shape shape, int axis)    /* -1 if there is none */
+static int axis_of(Shape shape, int axis) /* -1 if there is none */
 {
     int at = axis < 0 ? axis + shape.rank : axis;
     return at < 0 || at >= shape.rank ? -1 : at;
@@ -35,7 +32,7 @@ static void concat_rule(Grad *g)
     JoinAttr attr = *ATTR(g->node, JoinAttr);
     Tensor   parts[ARRANGE_MAX];
     int64_t  from = 0;
-    if (axis_leads(attr.whole, attr.axis)) {             /* views of dy: no bytes */
+    if (axis_leads(attr.whole, attr.axis)) { /* views of dy: no bytes */
         for (int i = 0; i < attr.n; from += attr.extent[i++])
             if (grad_wants(g, i))
                 grad_give(g, i, slice(grad_dy(g, 0), attr.axis, from, from + attr.extent[i]));
@@ -54,7 +51,7 @@ static void concat_rule(Grad *g)
 static bool join_chunk(const ChunkCall *c)
 {
     JoinAttr *join = c->attr;
-    bool can = join->axis > c->axis && chunk_axis(join->whole) == c->axis &&
+    bool      can = join->axis > c->axis && chunk_axis(join->whole) == c->axis &&
                chunk_divides(join->whole, c->n);
     if (can)
         join->whole = chunk_shape(join->whole, c->n);
@@ -73,11 +70,10 @@ static bool pad_chunk(const ChunkCall *c)
     return true;
 }
 
-OPERATOR(concat,
-    .doc = "tensors one after another along an axis",
-    .chunk = { CHUNK_CUSTOM, ALL_INPUTS, join_chunk },
-    .attr_bytes = sizeof(JoinAttr), .n_in = -1, .n_out = 1,
-    .shape = concat_shape, .grad = concat_rule, .cost = arrange_cost, .cpu = { .run = concat_cpu })
+OPERATOR(concat, .doc = "tensors one after another along an axis",
+         .chunk = { CHUNK_CUSTOM, ALL_INPUTS, join_chunk }, .attr_bytes = sizeof(JoinAttr),
+         .n_in = -1, .n_out = 1, .shape = concat_shape, .grad = concat_rule, .cost = arrange_cost,
+         .cpu = { .run = concat_cpu })
 
 Tensor concat(const Tensor *parts, int n, int axis)
 {
@@ -122,7 +118,7 @@ static Err split_shape(Node *n)
     return OK;
 }
 
-static void split_rule(Grad *g)              /* slices without a gradient are zeros */
+static void split_rule(Grad *g) /* slices without a gradient are zeros */
 {
     JoinAttr attr = *ATTR(g->node, JoinAttr);
     Tensor   parts[ARRANGE_MAX];
@@ -131,11 +127,10 @@ static void split_rule(Grad *g)              /* slices without a gradient are ze
     grad_give(g, 0, node_add(g->graph, &op_concat, &attr, parts, attr.n, NULL));
 }
 
-OPERATOR(split,
-    .doc = "the slices of a tensor along an axis",
-    .chunk = { CHUNK_CUSTOM, INPUT(0), join_chunk },
-    .attr_bytes = sizeof(JoinAttr), .n_in = 1, .n_out = ARRANGE_MAX,
-    .shape = split_shape, .grad = split_rule, .cost = arrange_cost, .cpu = { .run = split_cpu })
+OPERATOR(split, .doc = "the slices of a tensor along an axis",
+         .chunk = { CHUNK_CUSTOM, INPUT(0), join_chunk }, .attr_bytes = sizeof(JoinAttr), .n_in = 1,
+         .n_out = ARRANGE_MAX, .shape = split_shape, .grad = split_rule, .cost = arrange_cost,
+         .cpu = { .run = split_cpu })
 
 void split_at(Tensor *parts, const int64_t *extent, int n, Tensor x, int axis)
 {
@@ -192,8 +187,8 @@ static Err slice_shape(Node *n)
 static Err slice_view_shape(Node *n)
 {
     const SliceAttr *attr = ATTR(n, SliceAttr);
-    Shape   s = in_shape(n, 0);
-    int64_t row = shape_count(s) / s.dim[attr->axis];
+    Shape            s = in_shape(n, 0);
+    int64_t          row = shape_count(s) / s.dim[attr->axis];
     out_view(n, attr->from * row * type_bytes(in_type(n, 0)), in_type(n, 0),
              shape_with(s, attr->axis, attr->to - attr->from));
     return OK;
@@ -213,21 +208,16 @@ static Cost no_cost(const Node *n)
     return (Cost){ 0 };
 }
 
-static Cost slice_cost(const Node *n)
-{
-    return (Cost){ .bytes = 2 * out_bytes(n, 0) };
-}
+static Cost slice_cost(const Node *n) { return (Cost){ .bytes = 2 * out_bytes(n, 0) }; }
 
-OPERATOR(slice,
-    .doc = "a range of an axis, copied",
-    .chunk = { CHUNK_CUSTOM, INPUT(0), slice_chunk },
-    .attr_bytes = sizeof(SliceAttr), .n_in = 1, .n_out = 1,
-    .shape = slice_shape, .grad = slice_rule, .cost = slice_cost, .cpu = { .run = slice_cpu })
+OPERATOR(slice, .doc = "a range of an axis, copied",
+         .chunk = { CHUNK_CUSTOM, INPUT(0), slice_chunk }, .attr_bytes = sizeof(SliceAttr),
+         .n_in = 1, .n_out = 1, .shape = slice_shape, .grad = slice_rule, .cost = slice_cost,
+         .cpu = { .run = slice_cpu })
 
-OPERATOR(slice_view,
-    .doc = "a range of the leading axis: the same bytes",
-    .attr_bytes = sizeof(SliceAttr), .n_in = 1, .n_out = 1, .view = true,
-    .shape = slice_view_shape, .grad = slice_rule, .cost = no_cost)
+OPERATOR(slice_view, .doc = "a range of the leading axis: the same bytes",
+         .attr_bytes = sizeof(SliceAttr), .n_in = 1, .n_out = 1, .view = true,
+         .shape = slice_view_shape, .grad = slice_rule, .cost = no_cost)
 
 Tensor slice(Tensor x, int axis, int64_t from, int64_t to)
 {
@@ -254,15 +244,9 @@ static void part_rule(Grad *g)
         put(grad_dy(g, 0), grad_parts(g, 0), tensor_shape(grad_in(g, 0)), attr.axis, attr.from));
 }
 
-OPERATOR(part,
-    .doc = "one of the ranges that cover the leading axis: the same bytes",
-    .attr_bytes = sizeof(SliceAttr),
-    .n_in = 1,
-    .n_out = 1,
-    .view = true,
-    .shape = slice_view_shape,
-    .grad = part_rule,
-    .cost = no_cost)
+OPERATOR(part, .doc = "one of the ranges that cover the leading axis: the same bytes",
+         .attr_bytes = sizeof(SliceAttr), .n_in = 1, .n_out = 1, .view = true,
+         .shape = slice_view_shape, .grad = part_rule, .cost = no_cost)
 
 Tensor whole_view(Tensor x)
 {
@@ -284,11 +268,11 @@ Tensor part(Tensor x, int axis, int64_t from, int64_t to)
     return node_add(x.graph, &op_part, &(SliceAttr){ axis, from, to }, TENSORS(x), NULL);
 }
 
-static Err put_shape(Node *n)                /* in: slice, whole or none */
+static Err put_shape(Node *n) /* in: slice, whole or none */
 {
     const PutAttr *attr = ATTR(n, PutAttr);
-    Shape   s = in_shape(n, 0);
-    int64_t extent = attr->axis < s.rank ? s.dim[attr->axis] : 0;
+    Shape          s = in_shape(n, 0);
+    int64_t        extent = attr->axis < s.rank ? s.dim[attr->axis] : 0;
     if (s.rank != attr->whole.rank ||
         !part_fits(attr->whole, attr->axis, attr->from, attr->from + extent) ||
         !shape_same(s, shape_with(attr->whole, attr->axis, extent)))
@@ -302,7 +286,7 @@ static Err put_shape(Node *n)                /* in: slice, whole or none */
     return OK;
 }
 
-static void put_rule(Grad *g)                /* a row's gradient goes to the put that wrote it */
+static void put_rule(Grad *g) /* a row's gradient goes to the put that wrote it */
 {
     const PutAttr *attr = ATTR(g->node, PutAttr);
     int64_t        extent = in_shape(g->node, 0).dim[attr->axis];
@@ -312,15 +296,11 @@ static void put_rule(Grad *g)                /* a row's gradient goes to the put
         grad_give(g, 1, grad_dy(g, 0));
 }
 
-static Cost put_cost(const Node *n)
-{
-    return (Cost){ .bytes = 2 * in_bytes(n, 0) };
-}
+static Cost put_cost(const Node *n) { return (Cost){ .bytes = 2 * in_bytes(n, 0) }; }
 
-OPERATOR(put,
-    .doc = "a slice written to its place in a tensor assembled from slices",
-    .attr_bytes = sizeof(PutAttr), .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(1),
-    .shape = put_shape, .grad = put_rule, .cost = put_cost, .cpu = { .run = put_cpu })
+OPERATOR(put, .doc = "a slice written to its place in a tensor assembled from slices",
+         .attr_bytes = sizeof(PutAttr), .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(1),
+         .shape = put_shape, .grad = put_rule, .cost = put_cost, .cpu = { .run = put_cpu })
 
 Tensor put(Tensor part, Tensor whole, Shape shape, int axis, int64_t from)
 {
@@ -331,7 +311,7 @@ Tensor put(Tensor part, Tensor whole, Shape shape, int axis, int64_t from)
 static Err pad_shape(Node *n)
 {
     const PadAttr *attr = ATTR(n, PadAttr);
-    Shape s = in_shape(n, 0);
+    Shape          s = in_shape(n, 0);
     for (int i = 0; i < s.rank; i++) {
         if (attr->before[i] < 0 || attr->after[i] < 0)
             return fail(E_SHAPE, "pad: axis %d of %s by %lld and %lld; use slice to remove", i,
@@ -347,16 +327,14 @@ static void pad_rule(Grad *g)
     PadAttr attr = *ATTR(g->node, PadAttr);
     Tensor  d = grad_dy(g, 0);
     Shape   x = tensor_shape(grad_in(g, 0));
-    for (int i = 0; i < x.rank; i++)         /* the leading axis first: a view */
+    for (int i = 0; i < x.rank; i++) /* the leading axis first: a view */
         d = slice(d, i, attr.before[i], attr.before[i] + x.dim[i]);
     grad_give(g, 0, d);
 }
 
-OPERATOR(pad,
-    .doc = "zeros around a tensor",
-    .chunk = { CHUNK_CUSTOM, INPUT(0), pad_chunk },
-    .attr_bytes = sizeof(PadAttr), .n_in = 1, .n_out = 1,
-    .shape = pad_shape, .grad = pad_rule, .cost = arrange_cost, .cpu = { .run = pad_cpu })
+OPERATOR(pad, .doc = "zeros around a tensor", .chunk = { CHUNK_CUSTOM, INPUT(0), pad_chunk },
+         .attr_bytes = sizeof(PadAttr), .n_in = 1, .n_out = 1, .shape = pad_shape, .grad = pad_rule,
+         .cost = arrange_cost, .cpu = { .run = pad_cpu })
 
 Tensor pad(Tensor x, PadAttr attr)
 {
@@ -392,11 +370,10 @@ static void shift_rule(Grad *g)
     grad_give(g, 0, shift(grad_dy(g, 0), attr.axis, -attr.by));
 }
 
-OPERATOR(shift,
-    .doc = "moved along an axis, filled with zeros",
-    .chunk = { CHUNK_CUSTOM, INPUT(0), shift_chunk },
-    .attr_bytes = sizeof(ShiftAttr), .n_in = 1, .n_out = 1,
-    .shape = shift_shape, .grad = shift_rule, .cost = arrange_cost, .cpu = { .run = shift_cpu })
+OPERATOR(shift, .doc = "moved along an axis, filled with zeros",
+         .chunk = { CHUNK_CUSTOM, INPUT(0), shift_chunk }, .attr_bytes = sizeof(ShiftAttr),
+         .n_in = 1, .n_out = 1, .shape = shift_shape, .grad = shift_rule, .cost = arrange_cost,
+         .cpu = { .run = shift_cpu })
 
 Tensor shift(Tensor x, int axis, int64_t by)
 {

@@ -5,14 +5,14 @@
 
 #include "ir/op.h"
 
-enum { ARRANGE_MAX = 32 };       /* tensors joined or split at once */
+enum { ARRANGE_MAX = 32 }; /* tensors joined or split at once */
 
-typedef struct JoinAttr {        /* concat and split */
+typedef struct JoinAttr { /* concat and split */
     int     axis, n;
-    int64_t extent[ARRANGE_MAX];    /* along the axis, also of parts that are absent */
+    int64_t extent[ARRANGE_MAX]; /* along the axis, also of parts that are absent */
     Shape   whole;
     Type    type;
-    bool    wants[ARRANGE_MAX];     /* split: which parts are asked for */
+    bool    wants[ARRANGE_MAX]; /* split: which parts are asked for */
 } JoinAttr;
 
 typedef struct SliceAttr {
@@ -36,8 +36,8 @@ typedef struct ShiftAttr {
 } ShiftAttr;
 
 Tensor concat(const Tensor *parts, int n, int axis);
-Tensor slice(Tensor x, int axis, int64_t from, int64_t to);  /* a view where rows are contiguous */
-void   split(Tensor *parts, int n, Tensor x, int axis);      /* n equal parts */
+Tensor slice(Tensor x, int axis, int64_t from, int64_t to); /* a view where rows are contiguous */
+void   split(Tensor *parts, int n, Tensor x, int axis);     /* n equal parts */
 void   split_at(Tensor *parts, const int64_t *extent, int n, Tensor x, int axis);
 
 /* Slices of the leading axis that cover a tensor, and a tensor assembled from such slices. `part`
@@ -48,7 +48,7 @@ Tensor whole_view(Tensor x);
 Tensor part(Tensor x, int axis, int64_t from, int64_t to);
 Tensor put(Tensor part, Tensor whole_or_none, Shape whole, int axis, int64_t from);
 
-Tensor pad(Tensor x, PadAttr attr);                          /* with zeros */
+Tensor pad(Tensor x, PadAttr attr); /* with zeros */
 Tensor pad_axis(Tensor x, int axis, int64_t before, int64_t after);
 Tensor shift(Tensor x, int axis, int64_t by); /* y[i] = x[i - by], zeros where that is outside */
 

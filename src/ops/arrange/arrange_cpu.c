@@ -9,7 +9,7 @@
 #include <string.h>
 
 typedef struct AxisRuns {
-    int64_t outer, inner;        /* rows; bytes of one step along the axis */
+    int64_t outer, inner; /* rows; bytes of one step along the axis */
 } AxisRuns;
 
 static AxisRuns runs_of(Shape shape, int axis, Type type)
@@ -62,8 +62,8 @@ static void copy_runs(const Call *call, char *dst, int64_t dst_stride, const cha
 Err concat_cpu(const Call *call)
 {
     const JoinAttr *at = ATTR(call->node, JoinAttr);
-    AxisRuns    runs = runs_of(at->whole, at->axis, at->type);
-    int64_t row = at->whole.dim[at->axis] * runs.inner, offset = 0;
+    AxisRuns        runs = runs_of(at->whole, at->axis, at->type);
+    int64_t         row = at->whole.dim[at->axis] * runs.inner, offset = 0;
     for (int i = 0; i < at->n; i++) {
         int64_t bytes = at->extent[i] * runs.inner;
         copy_runs(call, (char *)call->out[0] + offset, row, call->in[i], bytes, bytes, runs.outer);
@@ -75,8 +75,8 @@ Err concat_cpu(const Call *call)
 Err split_cpu(const Call *call)
 {
     const JoinAttr *at = ATTR(call->node, JoinAttr);
-    AxisRuns    runs = runs_of(at->whole, at->axis, at->type);
-    int64_t row = at->whole.dim[at->axis] * runs.inner, offset = 0;
+    AxisRuns        runs = runs_of(at->whole, at->axis, at->type);
+    int64_t         row = at->whole.dim[at->axis] * runs.inner, offset = 0;
     for (int i = 0; i < at->n; i++) {
         int64_t bytes = at->extent[i] * runs.inner;
         if (call->out[i])
@@ -90,9 +90,9 @@ Err split_cpu(const Call *call)
 Err slice_cpu(const Call *call)
 {
     const SliceAttr *at = ATTR(call->node, SliceAttr);
-    Shape   s = in_shape(call->node, 0);
-    AxisRuns    runs = runs_of(s, at->axis, in_type(call->node, 0));
-    int64_t bytes = (at->to - at->from) * runs.inner;
+    Shape            s = in_shape(call->node, 0);
+    AxisRuns         runs = runs_of(s, at->axis, in_type(call->node, 0));
+    int64_t          bytes = (at->to - at->from) * runs.inner;
     copy_runs(call, call->out[0], bytes, (char *)call->in[0] + at->from * runs.inner,
               s.dim[at->axis] * runs.inner, bytes, runs.outer);
     return OK;
@@ -102,8 +102,8 @@ Err put_cpu(const Call *call)
 {
     const Node    *n = call->node;
     const PutAttr *at = ATTR(n, PutAttr);
-    AxisRuns    runs = runs_of(at->whole, at->axis, in_type(n, 0));
-    int64_t bytes = in_shape(n, 0).dim[at->axis] * runs.inner,
+    AxisRuns       runs = runs_of(at->whole, at->axis, in_type(n, 0));
+    int64_t        bytes = in_shape(n, 0).dim[at->axis] * runs.inner,
             all = at->whole.dim[at->axis] * runs.inner;
     if (call->in[1] && call->in[1] != call->out[0])
         copy_runs(call, call->out[0], 0, call->in[1], 0, all, 1);
@@ -116,14 +116,14 @@ Err pad_cpu(const Call *call)
 {
     const Node    *n = call->node;
     const PadAttr *at = ATTR(n, PadAttr);
-    Shape x = in_shape(n, 0), y = out_shape(n, 0);
-    int   axis = x.rank - 1;
+    Shape          x = in_shape(n, 0), y = out_shape(n, 0);
+    int            axis = x.rank - 1;
     while (axis > 0 && !at->before[axis] && !at->after[axis])
         axis--;
-    AxisRuns    runs = runs_of(y, axis, in_type(n, 0));
-    int64_t row = y.dim[axis] * runs.inner, bytes = x.dim[axis] * runs.inner,
+    AxisRuns runs = runs_of(y, axis, in_type(n, 0));
+    int64_t  row = y.dim[axis] * runs.inner, bytes = x.dim[axis] * runs.inner,
             head = at->before[axis] * runs.inner;
-    int     threads = call->device->threads;
+    int threads = call->device->threads;
 
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t r = 0; r < runs.outer; r++) {
@@ -151,12 +151,12 @@ Err pad_cpu(const Call *call)
 Err shift_cpu(const Call *call)
 {
     const ShiftAttr *at = ATTR(call->node, ShiftAttr);
-    Shape   s = in_shape(call->node, 0);
-    AxisRuns    runs = runs_of(s, at->axis, in_type(call->node, 0));
-    int64_t extent = s.dim[at->axis], row = extent * runs.inner;
-    int64_t by = at->by > extent ? extent : at->by < -extent ? -extent : at->by;
-    int64_t gone = (by < 0 ? -by : by) * runs.inner, kept = row - gone;
-    char   *y = call->out[0], *x = call->in[0];
+    Shape            s = in_shape(call->node, 0);
+    AxisRuns         runs = runs_of(s, at->axis, in_type(call->node, 0));
+    int64_t          extent = s.dim[at->axis], row = extent * runs.inner;
+    int64_t          by = at->by > extent ? extent : at->by < -extent ? -extent : at->by;
+    int64_t          gone = (by < 0 ? -by : by) * runs.inner, kept = row - gone;
+    char            *y = call->out[0], *x = call->in[0];
     copy_runs(call, by > 0 ? y : y + kept, row, NULL, 0, gone, runs.outer);
     if (kept)
         copy_runs(call, by > 0 ? y + gone : y, row, by > 0 ? x : x + gone, row, kept, runs.outer);

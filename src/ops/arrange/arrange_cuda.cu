@@ -7,16 +7,16 @@ extern "C" {
 #include "ops/arrange/arrange.h"
 }
 
-typedef struct CopyRun {         /* the same range of every row; in bytes, then in units */
+typedef struct CopyRun { /* the same range of every row; in bytes, then in units */
     char       *dst;
-    const char *src;             /* NULL: zeros */
+    const char *src; /* NULL: zeros */
     int64_t     dst_stride, src_stride, width;
 } CopyRun;
 
 typedef struct CopyRuns {
     int64_t rows;
     int     n;
-    CopyRun     run[ARRANGE_MAX];
+    CopyRun run[ARRANGE_MAX];
 } CopyRuns;
 
 static_assert(sizeof(CopyRuns) < 4000, "CopyRuns is passed to a kernel by value");
@@ -27,9 +27,9 @@ __global__ void __launch_bounds__(ROW_THREADS) copy_runs(const __grid_constant__
 {
     cuda_begin();
     const CopyRun &run = runs.run[blockIdx.y];
-    int64_t    count = runs.rows * run.width;
-    U         *dst = (U *)run.dst;
-    const U   *src = (const U *)run.src;
+    int64_t        count = runs.rows * run.width;
+    U             *dst = (U *)run.dst;
+    const U       *src = (const U *)run.src;
     for (int64_t i = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x; i < count;
          i += (int64_t)gridDim.x * ROW_THREADS) {
         int64_t column, row = divided(i, run.width, &column);
@@ -44,7 +44,7 @@ static Err runs_go(const Call *call, CopyRuns *runs)
     for (int i = 0; i < runs->n; i++) {
         CopyRun *run = &runs->run[i];
         unit = unit_of(unit, run->width);
-        if (runs->rows > 1)                  /* one row has no stride */
+        if (runs->rows > 1) /* one row has no stride */
             unit = unit_of(unit_of(unit, run->dst_stride), run->src ? run->src_stride : 0);
         unit = unit_of_pointer(unit_of_pointer(unit, run->dst), run->src);
     }
@@ -83,8 +83,8 @@ static int64_t rows_of(Shape shape, int axis, Type type, int64_t *inner)
 extern "C" Err concat_cuda(const Call *call)
 {
     const JoinAttr *at = ATTR(call->node, JoinAttr);
-    int64_t inner, offset = 0;
-    CopyRuns    runs = { rows_of(at->whole, at->axis, at->type, &inner), 0, {} };
+    int64_t         inner, offset = 0;
+    CopyRuns        runs = { rows_of(at->whole, at->axis, at->type, &inner), 0, {} };
     for (int i = 0; i < at->n; i++) {
         int64_t width = at->extent[i] * inner;
         runs_add(&runs, (char *)call->out[0] + offset, at->whole.dim[at->axis] * inner, call->in[i],
@@ -97,8 +97,8 @@ extern "C" Err concat_cuda(const Call *call)
 extern "C" Err split_cuda(const Call *call)
 {
     const JoinAttr *at = ATTR(call->node, JoinAttr);
-    int64_t inner, offset = 0;
-    CopyRuns    runs = { rows_of(at->whole, at->axis, at->type, &inner), 0, {} };
+    int64_t         inner, offset = 0;
+    CopyRuns        runs = { rows_of(at->whole, at->axis, at->type, &inner), 0, {} };
     for (int i = 0; i < at->n; i++) {
         int64_t width = at->extent[i] * inner;
         if (call->out[i])
@@ -112,10 +112,10 @@ extern "C" Err split_cuda(const Call *call)
 extern "C" Err slice_cuda(const Call *call)
 {
     const SliceAttr *at = ATTR(call->node, SliceAttr);
-    Shape   s = in_shape(call->node, 0);
-    int64_t inner;
-    CopyRuns    runs = { rows_of(s, at->axis, in_type(call->node, 0), &inner), 0, {} };
-    int64_t width = (at->to - at->from) * inner;
+    Shape            s = in_shape(call->node, 0);
+    int64_t          inner;
+    CopyRuns         runs = { rows_of(s, at->axis, in_type(call->node, 0), &inner), 0, {} };
+    int64_t          width = (at->to - at->from) * inner;
     runs_add(&runs, call->out[0], width, (char *)call->in[0] + at->from * inner,
              s.dim[at->axis] * inner, width);
     return runs_go(call, &runs);
@@ -125,13 +125,13 @@ extern "C" Err put_cuda(const Call *call)
 {
     const Node    *n = call->node;
     const PutAttr *at = ATTR(n, PutAttr);
-    int64_t inner, from;
-    CopyRuns    runs = { rows_of(at->whole, at->axis, in_type(n, 0), &inner), 0, {} };
+    int64_t        inner, from;
+    CopyRuns       runs = { rows_of(at->whole, at->axis, in_type(n, 0), &inner), 0, {} };
     int64_t bytes = in_shape(n, 0).dim[at->axis] * inner, all = at->whole.dim[at->axis] * inner;
     char   *y = (char *)call->out[0], *old = (char *)call->in[1];
     from = at->from * inner;
     runs_add(&runs, y + from, bytes, call->in[0], bytes, bytes);
-    if (old && old != y) {                   /* what lies before the slice, and after it */
+    if (old && old != y) { /* what lies before the slice, and after it */
         runs_add(&runs, y, from, old, from, from);
         runs_add(&runs, y + from + bytes, 0, old + from + bytes, 0, all - from - bytes);
     }
@@ -141,13 +141,13 @@ extern "C" Err put_cuda(const Call *call)
 extern "C" Err shift_cuda(const Call *call)
 {
     const ShiftAttr *at = ATTR(call->node, ShiftAttr);
-    Shape   s = in_shape(call->node, 0);
-    int64_t inner;
-    CopyRuns    runs = { rows_of(s, at->axis, in_type(call->node, 0), &inner), 0, {} };
-    int64_t extent = s.dim[at->axis], row = extent * inner;
-    int64_t by = at->by > extent ? extent : at->by < -extent ? -extent : at->by;
-    int64_t gone = (by < 0 ? -by : by) * inner, kept = row - gone;
-    char   *y = (char *)call->out[0], *x = (char *)call->in[0];
+    Shape            s = in_shape(call->node, 0);
+    int64_t          inner;
+    CopyRuns         runs = { rows_of(s, at->axis, in_type(call->node, 0), &inner), 0, {} };
+    int64_t          extent = s.dim[at->axis], row = extent * inner;
+    int64_t          by = at->by > extent ? extent : at->by < -extent ? -extent : at->by;
+    int64_t          gone = (by < 0 ? -by : by) * inner, kept = row - gone;
+    char            *y = (char *)call->out[0], *x = (char *)call->in[0];
     runs_add(&runs, by > 0 ? y : y + kept, row, NULL, 0, gone);
     runs_add(&runs, by > 0 ? y + gone : y, row, by > 0 ? x : x + gone, row, kept);
     return runs_go(call, &runs);
@@ -157,7 +157,7 @@ extern "C" Err shift_cuda(const Call *call)
  * here is the next axis outwards, and so on; axes without padding are merged with their inner
  * neighbour. */
 typedef struct PadJob {
-    int64_t row, head, body, count;          /* in units */
+    int64_t row, head, body, count; /* in units */
     int     rank;
     int64_t y[MAX_RANK], x[MAX_RANK], before[MAX_RANK];
 } PadJob;
@@ -189,10 +189,10 @@ extern "C" Err pad_cuda(const Call *call)
 {
     const Node    *n = call->node;
     const PadAttr *at = ATTR(n, PadAttr);
-    Shape   x = in_shape(n, 0), y = out_shape(n, 0);
-    int     axis = x.rank - 1;
-    int64_t inner;
-    PadJob  job = {};
+    Shape          x = in_shape(n, 0), y = out_shape(n, 0);
+    int            axis = x.rank - 1;
+    int64_t        inner;
+    PadJob         job = {};
     while (axis > 0 && !at->before[axis] && !at->after[axis])
         axis--;
     rows_of(y, axis, in_type(n, 0), &inner);

@@ -7,8 +7,8 @@
 static Err permute_shape(Node *n)
 {
     const PermuteAttr *attr = ATTR(n, PermuteAttr);
-    int64_t  count = 1;
-    unsigned seen = 0;
+    int64_t            count = 1;
+    unsigned           seen = 0;
     for (int i = 0; i < attr->rank; i++) {
         count *= attr->dim[i];
         if (attr->axis[i] >= 0 && attr->axis[i] < attr->rank)
@@ -35,12 +35,9 @@ static void permute_rule(Grad *g)
     grad_give(g, 0, permute_as(grad_dy(g, 0), back));
 }
 
-static Cost permute_cost(const Node *n)
-{
-    return (Cost){ .bytes = node_bytes(n) };
-}
+static Cost permute_cost(const Node *n) { return (Cost){ .bytes = node_bytes(n) }; }
 
-static bool permute_chunk(const ChunkCall *c)      /* the outermost axis stays outermost */
+static bool permute_chunk(const ChunkCall *c) /* the outermost axis stays outermost */
 {
     PermuteAttr *permute = c->attr;
     if (c->axis != 0 || permute->axis[0] != 0 || permute->dim[0] % c->n ||
@@ -51,12 +48,10 @@ static bool permute_chunk(const ChunkCall *c)      /* the outermost axis stays o
     return true;
 }
 
-OPERATOR(permute,
-    .doc = "axes in another order",
-    .chunk = { CHUNK_CUSTOM, INPUT(0), permute_chunk },
-    .attr_bytes = sizeof(PermuteAttr), .n_in = 1, .n_out = 1,
-    .shape = permute_shape, .grad = permute_rule, .cost = permute_cost,
-    .cpu = { .run = permute_cpu })
+OPERATOR(permute, .doc = "axes in another order",
+         .chunk = { CHUNK_CUSTOM, INPUT(0), permute_chunk }, .attr_bytes = sizeof(PermuteAttr),
+         .n_in = 1, .n_out = 1, .shape = permute_shape, .grad = permute_rule, .cost = permute_cost,
+         .cpu = { .run = permute_cpu })
 
 /* Where the axes longer than one keep their order, no byte moves: it is a reshape. */
 Tensor permute_as(Tensor x, PermuteAttr attr)
@@ -124,8 +119,8 @@ static Tensor patches(Tensor x, Shape whole, const int *patch, int n, bool divid
     }
     width *= whole.dim[n + 1];
     Shape   flat = SHAPE(whole.dim[0], tokens, width);
-    int64_t grid[PERMUTE_RANK];              /* B, (H/p, p), (W/q, q), C */
-    int     order[PERMUTE_RANK];             /* B, H/p, W/q, p, q, C of that */
+    int64_t grid[PERMUTE_RANK];  /* B, (H/p, p), (W/q, q), C */
+    int     order[PERMUTE_RANK]; /* B, H/p, W/q, p, q, C of that */
     grid[0] = whole.dim[0];
     grid[2 * n + 1] = whole.dim[n + 1];
     order[0] = 0;

@@ -3,6 +3,7 @@
  * Axes that stay neighbours are merged first. If the innermost axis stays innermost, runs of bytes
  * are copied. Otherwise the innermost axes of input and output span a plane, which is transposed
  * tile by tile, so that both sides touch whole cache lines. */
+#include "base/int_math.h"
 #include "ops/arrange/permute.h"
 
 #include <string.h>
@@ -23,13 +24,13 @@ static void axes_start(const PermuteAxes *axes, int skip, int skip2, int64_t fla
     }
 }
 
-#define TILE_COPY(T)                                                                         \
-    static void tile_##T(T *restrict y, int64_t y_step, const T *restrict x, int64_t x_step, \
-                         int64_t rows, int64_t n)                                            \
-    {                                                                                        \
-        for (int64_t r = 0; r < rows; r++)                                                   \
-            for (int64_t i = 0; i < n; i++)                                                  \
-                y[r * y_step + i] = x[i * x_step + r];                                       \
+#define TILE_COPY(T)                                                                               \
+    static void tile_##T(T *restrict y, int64_t y_step, const T *restrict x, int64_t x_step,       \
+                         int64_t rows, int64_t n)                                                  \
+    {                                                                                              \
+        for (int64_t r = 0; r < rows; r++)                                                         \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                y[r * y_step + i] = x[i * x_step + r];                                             \
     }
 TILE_COPY(uint32_t)
 TILE_COPY(uint16_t)
@@ -39,10 +40,10 @@ Err permute_cpu(const Call *call)
 {
     const PermuteAttr *at = ATTR(call->node, PermuteAttr);
     PermuteAxes        axes = permute_axes(at);
-    int64_t     count = shape_count(at->shape), size = type_bytes(in_type(call->node, 0));
-    const char *x = call->in[0];
-    char       *y = call->out[0];
-    int last = axes.rank - 1, inner = 0, threads = call->device->threads;
+    int64_t            count = shape_count(at->shape), size = type_bytes(in_type(call->node, 0));
+    const char        *x = call->in[0];
+    char              *y = call->out[0];
+    int                last = axes.rank - 1, inner = 0, threads = call->device->threads;
     while (axes.from[inner] != 1)
         inner++;
 
@@ -57,7 +58,7 @@ Err permute_cpu(const Call *call)
         return OK;
     }
     int64_t rows = axes.dim[inner], n = axes.dim[last], planes = count / rows / n;
-    int64_t strips = (rows + TILE - 1) / TILE;
+    int64_t strips = ceil_div(rows, TILE);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t t = 0; t < planes * strips; t++) {
         int64_t from, to, r0 = t % strips * TILE, r = rows - r0 < TILE ? rows - r0 : TILE;

@@ -24,7 +24,7 @@ static void axes_drop(PermuteAxes *axes, int axis)
     axes->rank--;
 }
 
-static void axes_by_input(PermuteAxes *axes)  /* the axes in the input's order: strides falling */
+static void axes_by_input(PermuteAxes *axes) /* the axes in the input's order: strides falling */
 {
     for (int i = 1; i < axes->rank; i++)
         for (int j = i; j > 0 && axes->from[j] > axes->from[j - 1]; j--) {
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(ROW_THREADS)
     }
 }
 
-typedef struct Plane {           /* y[r y_step + i] = x[i x_step + r] */
+typedef struct Plane { /* y[r y_step + i] = x[i x_step + r] */
     int64_t rows, n, x_step, y_step, row_tiles, n_tiles, tiles;
 } Plane;
 
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(TILE_LANES *TILE_ROWS)
     permute_tiles(U *__restrict__ y, const U *__restrict__ x, PermuteAxes outer, Plane plane)
 {
     cuda_begin();
-    __shared__ U tile[TILE][TILE + 4 / sizeof(U)];       /* padded against bank conflicts */
+    __shared__ U tile[TILE][TILE + 4 / sizeof(U)]; /* padded against bank conflicts */
     for (int64_t t = blockIdx.x; t < plane.tiles; t += gridDim.x) {
         int64_t from, to, row_tile, n_tile;
         int64_t which = divided(divided(t, plane.row_tiles, &row_tile), plane.n_tiles, &n_tile);
@@ -106,9 +106,8 @@ __global__ void __launch_bounds__(TILE_LANES *TILE_ROWS)
 static Err permute_one_by_one(const Call *call, PermuteAxes axes, int unit, int64_t count)
 {
     WITH_UNIT(unit, U,
-              cuda_launch(cuda_stream(call), permute_each<U>,
-                          cuda_blocks(call, count, ROW_THREADS), ROW_THREADS, 0,
-                          (U *)call->out[0], (const U *)call->in[0], axes, count);)
+              cuda_launch(cuda_stream(call), permute_each<U>, cuda_blocks(call, count, ROW_THREADS),
+                          ROW_THREADS, 0, (U *)call->out[0], (const U *)call->in[0], axes, count);)
     CUDA_LAUNCHED();
     return OK;
 }
@@ -116,17 +115,17 @@ static Err permute_one_by_one(const Call *call, PermuteAxes axes, int unit, int6
 extern "C" Err permute_cuda(const Call *call)
 {
     const PermuteAttr *at = ATTR(call->node, PermuteAttr);
-    PermuteAxes axes = permute_axes(at);
-    int64_t count = shape_count(at->shape), size = type_bytes(in_type(call->node, 0));
-    int     last = axes.rank - 1, inner = 0;
+    PermuteAxes        axes = permute_axes(at);
+    int64_t            count = shape_count(at->shape), size = type_bytes(in_type(call->node, 0));
+    int                last = axes.rank - 1, inner = 0;
     if (count == 0)
         return OK;
     while (axes.from[inner] != 1)
         inner++;
 
-    if (inner == last) {  /* runs: the innermost axis in units, the rest by strides */
-        int unit = unit_of(unit_of_pointer(unit_of_pointer(16, call->in[0]), call->out[0]),
-                           axes.dim[last] * size);
+    if (inner == last) { /* runs: the innermost axis in units, the rest by strides */
+        int     unit = unit_of(unit_of_pointer(unit_of_pointer(16, call->in[0]), call->out[0]),
+                               axes.dim[last] * size);
         int64_t each = unit > size ? unit / size : 1;
         axes.dim[last] /= each;
         for (int i = 0; i < last; i++) {
@@ -146,9 +145,9 @@ extern "C" Err permute_cuda(const Call *call)
     plane.tiles = count / plane.rows / plane.n * plane.row_tiles * plane.n_tiles;
     axes_drop(&axes, last);
     axes_drop(&axes, inner);
-    dim3     threads(TILE_LANES, TILE_ROWS);
-    unsigned blocks = cuda_blocks(call, plane.tiles * TILE_LANES * TILE_ROWS,
-                                  TILE_LANES * TILE_ROWS);
+    dim3         threads(TILE_LANES, TILE_ROWS);
+    unsigned     blocks = cuda_blocks(call, plane.tiles * TILE_LANES * TILE_ROWS,
+                                      TILE_LANES * TILE_ROWS);
     cudaStream_t stream = cuda_stream(call);
     void        *x = call->in[0], *y = call->out[0];
     if (size == 4)

@@ -23,42 +23,45 @@ enum { FORWARD_GROUP = 16 };
 typedef struct Forward {
     AttentionDims d;
     AttentionSide q, k, v, y;
-    float        *lse;           /* [n_heads][lq] */
+    AttentionForm form;
+    float        *lse; /* [n_heads][lq] */
     float         scale;
-    bool          mask_diagonal;
     bool          amx;
-    int64_t       keys;          /* per block */
+    int64_t       keys; /* per block */
     size_t        q_floats, y_floats, k_floats, v_floats, score_floats, pair_floats, staging_floats;
-    size_t        thread_floats;
+    size_t        form_floats, thread_floats;
 } Forward;
 
-typedef struct ForwardWork {     /* buffers of one thread */
-    float *q, *y;                /* [FORWARD_GROUP]: right-hand sides; results [width][32] */
-    float *top, *sum;            /* [FORWARD_GROUP][32] */
-    float *k, *v;                /* left-hand sides of one block of keys */
-    float *score;                /* [keys][32] */
-    float *pairs;                /* score as the right-hand side of the next product */
-    float *staging, *transposed;
-    TileAhead ahead;             /* prefetches the next head */
+typedef struct ForwardWork { /* buffers of one thread */
+    float    *q, *y;         /* [FORWARD_GROUP]: right-hand sides; results [width][32] */
+    float    *top, *sum;     /* [FORWARD_GROUP][32] */
+    float    *k, *v;         /* left-hand sides of one block of keys */
+    float    *score;         /* [keys][32] */
+    float    *pairs;         /* score as the right-hand side of the next product */
+    float    *staging, *transposed;
+    float    *form;  /* bias or dropout of a panel */
+    TileAhead ahead; /* prefetches the next head */
 } ForwardWork;
 
 static void forward_plan(const Node *n, bool amx, Forward *f)
 {
-    const AttentionAttr *a = ATTR(n, AttentionAttr);
-    *f = (Forward){ .d = attention_dims(n), .mask_diagonal = a->mask_diagonal, .amx = amx };
+    *f = (Forward){ .d = attention_dims(n), .amx = amx };
+    f->form.plain = attention_form_plain(ATTR(n, AttentionAttr), n);
     int64_t unit = amx ? 32 : TILE_MR, max_keys = amx ? 128 : 9 * TILE_MR;
-    int64_t blocks = (f->d.lk + max_keys - 1) / max_keys, width = f->d.width;
-    f->keys = gemm_min(gemm_round_up((f->d.lk + blocks - 1) / blocks, unit), f->d.lk);
+    int64_t blocks = (f->d.lk + max_keys - 1) / max_keys;
+    int64_t width = f->d.width, v_width = f->d.v_width, wider = int_max(width, v_width);
+    f->keys = int_min(align_up((f->d.lk + blocks - 1) / blocks, unit), f->d.lk);
     f->q_floats = tile_b_floats(amx, width);
-    f->y_floats = (size_t)(tile_c_rows(amx, width) * TILE_NR);
+    f->y_floats = (size_t)(tile_c_rows(amx, v_width) * TILE_NR);
     f->k_floats = tile_a_floats(amx, f->keys, width);
-    f->v_floats = tile_a_floats(amx, width, f->keys);
+    f->v_floats = tile_a_floats(amx, v_width, f->keys);
     f->score_floats = (size_t)(tile_c_rows(amx, f->keys) * TILE_NR);
     f->pair_floats = amx ? tile_b_floats(amx, f->keys) : 0;
-    f->staging_floats = tile_staging_floats(amx, f->d.type, f->keys, width);
-    f->thread_floats = FORWARD_GROUP * (f->q_floats + f->y_floats + 2 * TILE_NR) +
-                       f->k_floats + f->v_floats + f->score_floats + f->pair_floats +
-                       f->staging_floats + tile_transpose_floats(width);
+    f->staging_floats = tile_staging_floats(amx, f->d.type, f->keys, wider);
+    f->form_floats = form_panel_floats(&f->form, f->keys);
+    f->thread_floats = FORWARD_GROUP * (f->q_floats + f->y_floats + 2 * TILE_NR) + f->k_floats +
+                       f->v_floats + f->score_floats + f->pair_floats + f->staging_floats +
+                       tile_transpose_floats(v_width) + f->form_floats;
 }
 
 static ForwardWork forward_work(const Forward *f, float *at)
@@ -72,7 +75,8 @@ static ForwardWork forward_work(const Forward *f, float *at)
     w.v = at, at += f->v_floats;
     w.score = at, at += f->score_floats;
     w.pairs = at, at += f->pair_floats;
-    w.transposed = at, at += tile_transpose_floats(f->d.width);
+    w.transposed = at, at += tile_transpose_floats(f->d.v_width);
+    w.form = at, at += f->form_floats;
     w.staging = at;
     return w;
 }
@@ -98,8 +102,8 @@ static void forward_top(const float *restrict score, float scale, int64_t keys,
     for (; j + 4 <= keys; j += 4)
         for (int x = 0; x < TILE_NR; x++) {
             const float *s = score + j * TILE_NR + x;
-            float a = sign * s[0], b = sign * s[TILE_NR];
-            float c = sign * s[2 * TILE_NR], d = sign * s[3 * TILE_NR];
+            float        a = sign * s[0], b = sign * s[TILE_NR];
+            float        c = sign * s[2 * TILE_NR], d = sign * s[3 * TILE_NR];
             a = a > b ? a : b;
             c = c > d ? c : d;
             a = a > c ? a : c;
@@ -116,14 +120,16 @@ static void forward_top(const float *restrict score, float scale, int64_t keys,
     }
 }
 
-/* Online softmax (Milakov and Gimelshein 2018): the result so far is rescaled block by block. */
-static void forward_softmax(float *restrict score, float scale, int64_t keys, bool first,
-                            float *restrict top,
-                            float *restrict sum, float *restrict y, int64_t width)
+/* Online softmax (Milakov and Gimelshein 2018): the result so far is rescaled block by block. The
+ * maximum is at least `low`, which is finite where a query may see no key: its exponentials are then
+ * 0, not undefined. */
+static void forward_softmax(float *restrict score, float scale, float low, int64_t keys, bool first,
+                            float *restrict top, float *restrict sum, float *restrict y,
+                            int64_t width)
 {
     float high[TILE_NR], factor[TILE_NR], part[TILE_NR];
     for (int x = 0; x < TILE_NR; x++)
-        high[x] = first ? -INFINITY : top[x];
+        high[x] = first ? low : top[x];
     forward_top(score, scale, keys, high);
     for (int x = 0; x < TILE_NR; x++) {
         factor[x] = first ? 0.0f : vexp_weight(top[x] - high[x]);
@@ -143,57 +149,85 @@ static void forward_softmax(float *restrict score, float scale, int64_t keys, bo
             y[c * TILE_NR + x] *= factor[x];
 }
 
-static void forward_panel(const Forward *f, ForwardWork *w, int64_t i, int64_t query,
-                          int64_t key, int64_t keys)
+/* Scores to exponentials, as the form of attention asks. */
+static void forward_scores(const Forward *f, const ForwardWork *w, int64_t head, int64_t i,
+                           int64_t query, int64_t n, int64_t key, int64_t keys)
 {
-    int64_t n = gemm_min(TILE_NR, f->d.lq - query), width = f->d.width;
-    float  *y = w->y + (size_t)i * f->y_floats;
-    tile_product(f->amx, &(TileProduct){
-        .a = w->k, .b = w->q + (size_t)i * f->q_floats, .c = w->score,
-        .m = keys, .n = n, .k = width, .ldc = TILE_NR, .ahead = &w->ahead });
-    if (f->mask_diagonal)
-        forward_mask(w->score, f->scale, query, n, key, keys);
-    forward_softmax(w->score, f->scale, keys, key == 0, w->top + i * TILE_NR, w->sum + i * TILE_NR,
-                    y, width);
-    tile_product(f->amx, &(TileProduct){
-        .a = w->v, .b = tile_b_score(f->amx, w->score, keys, w->pairs), .c = y,
-        .m = width, .n = n, .k = keys, .ldc = TILE_NR, .add = key > 0, .ahead = &w->ahead });
+    float *y = w->y + (size_t)i * f->y_floats, *top = w->top + i * TILE_NR;
+    float *sum = w->sum + i * TILE_NR;
+    if (f->form.plain) {
+        if (f->form.mask_diagonal)
+            forward_mask(w->score, f->scale, query, n, key, keys);
+        forward_softmax(w->score, f->scale, -INFINITY, keys, key == 0, top, sum, y, f->d.v_width);
+        return;
+    }
+    form_panel(&f->form, head, query, n, key, keys, f->scale, w->score, w->form);
+    forward_softmax(w->score, 1, FORM_LOW, keys, key == 0, top, sum, y, f->d.v_width);
+    if (f->form.dropout > 0)
+        form_drop_panel(&f->form, head, query, n, key, keys, w->score, w->form);
 }
 
-/* Divides y by the sum, computes the log-sum-exp and stores one panel. */
+static void forward_panel(const Forward *f, ForwardWork *w, int64_t head, int64_t i, int64_t query,
+                          int64_t key, int64_t keys)
+{
+    int64_t n = int_min(TILE_NR, f->d.lq - query);
+    tile_product(f->amx, &(TileProduct){ .a = w->k,
+                                         .b = w->q + (size_t)i * f->q_floats,
+                                         .c = w->score,
+                                         .m = keys,
+                                         .n = n,
+                                         .k = f->d.width,
+                                         .ldc = TILE_NR,
+                                         .ahead = &w->ahead });
+    forward_scores(f, w, head, i, query, n, key, keys);
+    tile_product(f->amx, &(TileProduct){ .a = w->v,
+                                         .b = tile_b_score(f->amx, w->score, keys, w->pairs),
+                                         .c = w->y + (size_t)i * f->y_floats,
+                                         .m = f->d.v_width,
+                                         .n = n,
+                                         .k = keys,
+                                         .ldc = TILE_NR,
+                                         .add = key > 0,
+                                         .ahead = &w->ahead });
+}
+
+/* Divides y by the sum, computes the log-sum-exp and stores one panel. A query that saw no key has
+ * the sum 0; its log-sum-exp is infinite, so that its probabilities are 0 in the backward pass. */
 static void forward_finish(const Forward *f, const ForwardWork *w, int64_t head, int64_t i,
                            int64_t query)
 {
-    int64_t  n = gemm_min(TILE_NR, f->d.lq - query);
+    int64_t  n = int_min(TILE_NR, f->d.lq - query);
     HeadRows rows = attention_rows(&f->y, &f->d, head);
     float   *y = w->y + (size_t)i * f->y_floats, *sum = w->sum + i * TILE_NR;
     float   *lse = f->lse + head * f->d.lq + query, part[TILE_NR];
     for (int64_t x = 0; x < TILE_NR; x++)
-        part[x] = 1.0f / sum[x];
-    for (int64_t c = 0; c < f->d.width; c++)
+        part[x] = f->form.plain || sum[x] > 0 ? 1.0f / sum[x] : 0.0f;
+    for (int64_t c = 0; c < f->d.v_width; c++)
         for (int64_t x = 0; x < TILE_NR; x++)
             y[c * TILE_NR + x] *= part[x];
     for (int64_t x = 0; x < n; x++)
-        lse[x] = w->top[i * TILE_NR + x] + vlog(sum[x]);
-    tile_store_transposed(y, n, f->d.width, &rows, query, w->transposed);
+        lse[x] = f->form.plain || sum[x] > 0 ? w->top[i * TILE_NR + x] + vlog(sum[x]) : INFINITY;
+    tile_store_transposed(y, n, f->d.v_width, &rows, query, w->transposed);
 }
 
 /* Panels [from, to) of one head, at most FORWARD_GROUP of them. */
-static void forward_group(const Forward *f, ForwardWork *w, int64_t head, int64_t from,
-                          int64_t to)
+static void forward_group(const Forward *f, ForwardWork *w, int64_t head, int64_t from, int64_t to)
 {
     HeadRows q = attention_rows(&f->q, &f->d, head), k = attention_rows(&f->k, &f->d, head);
     HeadRows v = attention_rows(&f->v, &f->d, head);
-    int64_t  width = f->d.width;
+    int64_t  width = f->d.width, end = f->d.lk;
+    if (f->form.causal) /* no query of the group sees a later key */
+        end = int_min(end, to * TILE_NR);
     for (int64_t p = from; p < to; p++)
-        tile_b_rows(f->amx, &q, p * TILE_NR, gemm_min(TILE_NR, f->d.lq - p * TILE_NR), width,
+        tile_b_rows(f->amx, &q, p * TILE_NR, int_min(TILE_NR, f->d.lq - p * TILE_NR), width,
                     w->staging, w->q + (size_t)(p - from) * f->q_floats);
-    for (int64_t key = 0; key < f->d.lk; key += f->keys) {
-        int64_t keys = gemm_min(f->keys, f->d.lk - key);
+    for (int64_t key = 0; key < end; key += f->keys) {
+        int64_t keys = int_min(f->keys, f->d.lk - key);
         tile_a_rows(f->amx, &k, key, keys, width, w->staging, w->k);
-        tile_a_columns(f->amx, &v, key, keys, width, w->staging, w->v);
+        tile_a_columns(f->amx, &v, key, keys, f->d.v_width, w->staging, w->v);
         for (int64_t p = from; p < to; p++)
-            forward_panel(f, w, p - from, p * TILE_NR, key, keys);
+            if (!f->form.causal || key < (p + 1) * TILE_NR)
+                forward_panel(f, w, head, p - from, p * TILE_NR, key, keys);
     }
     for (int64_t p = from; p < to; p++)
         forward_finish(f, w, head, p - from, p * TILE_NR);
@@ -213,7 +247,7 @@ Err attention_cpu(const Call *call)
 {
     const Node          *n = call->node;
     const AttentionAttr *a = ATTR(n, AttentionAttr);
-    Forward f;
+    Forward              f;
     forward_plan(n, call->choice->algo[0], &f);
     f.q = attention_side(n, a->q, call->in);
     f.k = attention_side(n, a->k, call->in);
@@ -221,8 +255,9 @@ Err attention_cpu(const Call *call)
     f.y = attention_side_y(n, call->out[0]);
     f.lse = call->out[1];
     f.scale = attention_scale(n, call->in);
+    f.form = attention_form(n, call->in);
     int     threads = call->device->threads;
-    int64_t panels = (f.d.lq + TILE_NR - 1) / TILE_NR;
+    int64_t panels = ceil_div(f.d.lq, TILE_NR);
 
 #pragma omp parallel num_threads(threads)
     {
@@ -235,7 +270,7 @@ Err attention_cpu(const Call *call)
         parallel_range(f.d.n_heads * panels, 1, thread, threads, &from, &to);
         while (from < to) {
             int64_t head = from / panels, first = from % panels;
-            int64_t count = gemm_min(gemm_min(panels - first, to - from), FORWARD_GROUP);
+            int64_t count = int_min(int_min(panels - first, to - from), FORWARD_GROUP);
             if (first == 0)
                 tile_ahead_start(&w.ahead, &f.d, head + 1,
                                  (const AttentionSide *[]){ &f.q, &f.k, &f.v }, 3);

@@ -77,11 +77,39 @@ __device__ __forceinline__ void forward_softmax(float (&score)[KEYS / 8][4], flo
         }
 }
 
+/* Products of 16 queries from `query` on to logits. */
+template <int KEYS>
+__device__ __forceinline__ void forward_form(const AttentionCuda &a, const FormHead &f,
+                                             float (&score)[KEYS / 8][4], int64_t    query,
+                                             int64_t key, float scale)
+{
+    int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            score[n][e] = form_logit(a, f, query + g + e / 2 * 8, key + n * 8 + 2 * t + (e & 1),
+                                     score[n][e] * scale);
+}
+
+/* Dropout of the exponentials. */
+template <int KEYS>
+__device__ __forceinline__ void forward_drop(const AttentionCuda &a, const FormHead &f,
+                                             float (&score)[KEYS / 8][4], int64_t    query,
+                                             int64_t key)
+{
+    int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            score[n][e] *= form_keep(a, f, query + g + e / 2 * 8, key + n * 8 + 2 * t + (e & 1));
+}
+
 /* y += p v */
 template <class T, int D, int MT, int KEYS>
-__device__ __forceinline__ void forward_values(float (&y)[MT][D / 8][4],
-                                               const float (&score)[MT][KEYS / 8][4],
-                                               T (*v)[ROW<T, D>])
+__device__ __forceinline__ void
+forward_values(float (&y)[MT][D / 8][4], const float (&score)[MT][KEYS / 8][4], T (*v)[ROW<T, D>])
 {
 #pragma unroll
     for (int n = 0; n < KEYS / 16; n++) {
@@ -103,48 +131,55 @@ __device__ __forceinline__ void forward_values(float (&y)[MT][D / 8][4],
 }
 
 /* Stores y / sum and the log-sum-exp of 16 queries from `row` on. */
-template <class T, int D>
+template <class T, int D, bool FORM>
 __device__ __forceinline__ void forward_store(const AttentionCuda &a, int64_t head, int64_t row,
                                               const float (&top)[2], float (&sum)[2],
                                               const float (&y)[D / 8][4], T *out, int g, int t)
 {
+    float part[2];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         sum[h] += __shfl_xor_sync(0xffffffffu, sum[h], 1);
         sum[h] += __shfl_xor_sync(0xffffffffu, sum[h], 2);
-        if (t == 0 && row + g + 8 * h < a.lq)
-            lse_put(a, head * a.lq + row + g + 8 * h, top[h], sum[h]);
+        part[h] = FORM && !(sum[h] > 0) ? 0.0f : 1 / sum[h];
+        if (t == 0 && row + g + 8 * h < a.lq) {
+            if (FORM)
+                lse_put_safe(a, head * a.lq + row + g + 8 * h, top[h], sum[h]);
+            else
+                lse_put(a, head * a.lq + row + g + 8 * h, top[h], sum[h]);
+        }
     }
-    fragment_store<T, D>(out + row * a.y.ld, a.y.ld, a.lq - row, a.width, a.copy > (int)sizeof(T),
-                         y, 1 / sum[0], 1 / sum[1]);
+    fragment_store<T, D>(out + row * a.y.ld, a.y.ld, a.lq - row, a.v_width, a.copy > (int)sizeof(T),
+                         y, part[0], part[1]);
 }
 
 /* mma: four warps, each with MT times 16 queries. */
-template <class T, int D, int MT>
+template <class T, int D, int MT, bool FORM>
 __global__ void __launch_bounds__(MMA_THREADS) forward_mma(AttentionCuda a, int64_t blocks)
 {
     extern __shared__ __align__(16) char memory[];
-    MmaForwardShared<T, D, MT> &s = *(MmaForwardShared<T, D, MT> *)memory;
-    constexpr int rows = 64 * MT, KEYS = forward_keys<T, D>;
-    int64_t head = blockIdx.x / blocks, query = blockIdx.x % blocks * rows;
-    int     warp = (int)threadIdx.x / 32, g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+    MmaForwardShared<T, D, MT>          &s = *(MmaForwardShared<T, D, MT> *)memory;
+    constexpr int                        rows = 64 * MT, KEYS = forward_keys<T, D>;
+    int64_t  head = blockIdx.x / blocks, query = blockIdx.x % blocks * rows;
+    int      warp = (int)threadIdx.x / 32, g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
     const T *q = head_rows<T>(a, a.q, head) + query * a.q.ld;
     const T *k = head_rows<T>(a, a.k, head), *v = head_rows<T>(a, a.v, head);
-    int64_t tiles = (a.lk + KEYS - 1) / KEYS;
-    float   scale = attention_scale_of(a) * LOG2_E, masked = scale < 0 ? INFINITY : -INFINITY;
+    int64_t  end = FORM ? form_keys(a, query + rows) : a.lk, tiles = (end + KEYS - 1) / KEYS;
+    FormHead form = FORM ? form_head(a, head) : FormHead();
+    float    scale = attention_scale_of(a) * LOG2_E, masked = scale < 0 ? INFINITY : -INFINITY;
 
     shared_clear(memory, (int)sizeof s);
     __syncthreads();
     rows_load<T, D, rows>(s.q, q, a.q.ld, a.lq - query, a.width, a.copy);
     rows_load<T, D, KEYS>(s.k[0], k, a.k.ld, a.lk, a.width, a.copy);
-    rows_load<T, D, KEYS>(s.v[0], v, a.v.ld, a.lk, a.width, a.copy);
+    rows_load<T, D, KEYS>(s.v[0], v, a.v.ld, a.lk, a.v_width, a.copy);
     copy_commit();
 
-    float top[MT][2], sum[MT][2], y[MT][D / 8][4];
+    float    top[MT][2], sum[MT][2], y[MT][D / 8][4];
     uint32_t qf[MT][D / 16][FRAGMENT<T>];
 #pragma unroll
     for (int m = 0; m < MT; m++) {
-        top[m][0] = top[m][1] = -INFINITY;
+        top[m][0] = top[m][1] = FORM ? FORM_LOW : -INFINITY;
         sum[m][0] = sum[m][1] = 0;
 #pragma unroll
         for (int d = 0; d < D / 8; d++)
@@ -159,7 +194,7 @@ __global__ void __launch_bounds__(MMA_THREADS) forward_mma(AttentionCuda a, int6
             int64_t next = key + KEYS;
             rows_load<T, D, KEYS>(s.k[stage ^ 1], k + next * a.k.ld, a.k.ld, a.lk - next, a.width,
                                   a.copy);
-            rows_load<T, D, KEYS>(s.v[stage ^ 1], v + next * a.v.ld, a.v.ld, a.lk - next, a.width,
+            rows_load<T, D, KEYS>(s.v[stage ^ 1], v + next * a.v.ld, a.v.ld, a.lk - next, a.v_width,
                                   a.copy);
             copy_commit();
             copy_wait<1>();
@@ -178,44 +213,56 @@ __global__ void __launch_bounds__(MMA_THREADS) forward_mma(AttentionCuda a, int6
         forward_scores<T, D, MT, KEYS>(score, qf, s.k[stage]);
         int64_t first = query + warp * MT * 16;
         bool    mask = a.mask_diagonal && key < first + MT * 16 && first < key + KEYS;
-        if (mask || key + KEYS > a.lk)
+        if (FORM) {
+#pragma unroll
+            for (int m = 0; m < MT; m++)
+                forward_form<KEYS>(a, form, score[m], first + m * 16, key, scale);
+        } else if (mask || key + KEYS > a.lk) {
 #pragma unroll
             for (int m = 0; m < MT; m++)
                 scores_mask<KEYS>(score[m], masked, a.lk - key, mask, (int)(first - key) + m * 16);
+        }
 #pragma unroll
         for (int m = 0; m < MT; m++)
-            forward_softmax<D, KEYS>(score[m], top[m], sum[m], y[m], scale);
+            forward_softmax<D, KEYS>(score[m], top[m], sum[m], y[m], FORM ? 1.0f : scale);
+        if (FORM && a.dropout > 0)
+#pragma unroll
+            for (int m = 0; m < MT; m++)
+                forward_drop<KEYS>(a, form, score[m], first + m * 16, key);
         forward_values<T, D, MT, KEYS>(y, score, s.v[stage]);
-        __syncthreads();                         /* the next copy overwrites this pipeline stage */
+        __syncthreads(); /* the next copy overwrites this pipeline stage */
     }
 
     T *out = head_rows<T>(a, a.y, head);
 #pragma unroll
     for (int m = 0; m < MT; m++)
-        forward_store<T, D>(a, head, query + (warp * MT + m) * 16, top[m], sum[m], y[m], out, g, t);
+        forward_store<T, D, FORM>(a, head, query + (warp * MT + m) * 16, top[m], sum[m], y[m], out,
+                                  g, t);
 }
 
 /* tiles: a block computes 64 queries and one chunk of columns. */
-template <class T, int DC>
+template <class T, int DC, bool FORM>
 __global__ void __launch_bounds__(TILE_THREADS) forward_tiles(AttentionCuda a, int64_t blocks)
 {
     extern __shared__ __align__(16) char memory[];
-    Tiles<DC> &s = *(Tiles<DC> *)memory;
-    int64_t head = blockIdx.x / blocks, query = blockIdx.x % blocks * TILE;
-    int     tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16, column = (int)blockIdx.y * DC;
+    Tiles<DC>                           &s = *(Tiles<DC> *)memory;
+    int64_t  head = blockIdx.x / blocks, query = blockIdx.x % blocks * TILE;
+    int      tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16, column = (int)blockIdx.y * DC;
     const T *q = head_rows<T>(a, a.q, head) + query * a.q.ld;
     const T *k = head_rows<T>(a, a.k, head), *v = head_rows<T>(a, a.v, head);
-    float   scale = attention_scale_of(a) * LOG2_E;
-    float   top[8], sum[8], y[8][DC / 16];
+    int64_t  end = FORM ? form_keys(a, query + TILE) : a.lk;
+    FormHead form = FORM ? form_head(a, head) : FormHead();
+    float    scale = attention_scale_of(a) * LOG2_E;
+    float    top[8], sum[8], y[8][DC / 16];
 #pragma unroll
     for (int i = 0; i < 8; i++) {
-        top[i] = -INFINITY;
+        top[i] = FORM ? FORM_LOW : -INFINITY;
         sum[i] = 0;
 #pragma unroll
         for (int e = 0; e < DC / 16; e++)
             y[i][e] = 0;
     }
-    for (int64_t key = 0; key < a.lk; key += TILE) {
+    for (int64_t key = 0; key < end; key += TILE) {
         float p[8][4];
         tile_dot(s, p, q, a.q.ld, a.lq - query, k + key * a.k.ld, a.k.ld, a.lk - key, a.width);
 #pragma unroll
@@ -225,46 +272,54 @@ __global__ void __launch_bounds__(TILE_THREADS) forward_tiles(AttentionCuda a, i
             for (int j = 0; j < 4; j++) {
                 int64_t at = key + tx + 16 * j;
                 p[i][j] = __fmul_rn(p[i][j], scale);
-                if (at >= a.lk || (a.mask_diagonal && at == query + ty * 8 + i))
+                if (FORM)
+                    p[i][j] = form_logit(a, form, query + ty * 8 + i, at, p[i][j]);
+                else if (at >= a.lk || (a.mask_diagonal && at == query + ty * 8 + i))
                     p[i][j] = -INFINITY;
                 high = fmaxf(high, p[i][j]);
             }
-            high = max_16(high);
+            high = warp_max<16>(high);
             float factor = exp2f(top[i] - high), part = 0;
             top[i] = high;
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 p[i][j] = exp2f(p[i][j] - high);
                 part += p[i][j];
+                if (FORM)
+                    p[i][j] *= form_keep(a, form, query + ty * 8 + i, key + tx + 16 * j);
             }
             sum[i] = sum[i] * factor + part;
 #pragma unroll
             for (int e = 0; e < DC / 16; e++)
                 y[i][e] *= factor;
         }
-        tile_transpose(s, p);        /* tile_dot's barriers come after the last read of s.p */
-        chunk_load<T, DC>(s.c, v + key * a.v.ld, a.v.ld, a.lk - key, column, a.width);
+        tile_transpose(s, p); /* tile_dot's barriers come after the last read of s.p */
+        chunk_load<T, DC>(s.c, v + key * a.v.ld, a.v.ld, a.lk - key, column, a.v_width);
         __syncthreads();
         tile_add<DC>(s, y);
     }
     float part[8];
 #pragma unroll
     for (int i = 0; i < 8; i++) {
-        float   all = sum_16(sum[i]);
+        float   all = warp_sum<16>(sum[i]);
         int64_t row = query + ty * 8 + i;
-        part[i] = 1 / all;
-        if (column == 0 && tx == 0 && row < a.lq)
-            lse_put(a, head * a.lq + row, top[i], all);
+        part[i] = FORM && !(all > 0) ? 0.0f : 1 / all;
+        if (column == 0 && tx == 0 && row < a.lq) {
+            if (FORM)
+                lse_put_safe(a, head * a.lq + row, top[i], all);
+            else
+                lse_put(a, head * a.lq + row, top[i], all);
+        }
     }
     tile_store<T, DC>(head_rows<T>(a, a.y, head) + query * a.y.ld, a.y.ld, a.lq - query, column,
-                      a.width, y, part);
+                      a.v_width, y, part);
 }
 
 /* Adds up the partial sums of the temperature's gradient in a fixed order. */
 __global__ void temperature_reduce(const double *temperature_sums, int64_t count, float *out)
 {
     __shared__ double sums[256];
-    double sum = 0;
+    double            sum = 0;
     for (int64_t i = threadIdx.x; i < count; i += 256)
         sum += temperature_sums[i];
     sums[threadIdx.x] = sum;
@@ -280,33 +335,79 @@ __global__ void temperature_reduce(const double *temperature_sums, int64_t count
 
 SideCuda attention_cuda_side(const Node *n, AttentionSlice slice, void *const *pointers)
 {
-    Shape    s = in_shape(n, slice.source);
-    SideCuda side = { (char *)pointers[slice.source], dim(s, -1), shape_count(s) / dim(s, 0),
-                      slice.column, slice.head_stride };
+    const AttentionAttr *attr = ATTR(n, AttentionAttr);
+    Shape                s = in_shape(n, slice.source);
+    bool                 query = slice.source == attr->q.source && slice.column == attr->q.column;
+    bool                 value = slice.source == attr->v.source && slice.column == attr->v.column;
+    SideCuda             side = { (char *)pointers[slice.source],
+                                  dim(s, -1),
+                                  shape_count(s) / dim(s, 0),
+                                  slice.column,
+                                  slice.head_stride,
+                                  (int)(value ? attr->v_width : attr->width),
+                      query ? 1 : (int)(attr->heads / attr->kv_heads) };
     return side;
 }
 
 SideCuda attention_cuda_side_y(const Node *n, void *data)
 {
     const AttentionAttr *attr = ATTR(n, AttentionAttr);
-    int64_t columns = attr->heads * attr->width, lq = attention_length(in_shape(n, attr->q.source));
-    SideCuda side = { (char *)data, columns, lq * columns, 0, attr->width };
+    int64_t              columns = attr->heads * attr->v_width,
+            lq = attention_length(in_shape(n, attr->q.source));
+    SideCuda side = {
+        (char *)data, columns, lq * columns, 0, attr->v_width, (int)attr->v_width, 1
+    };
     return side;
+}
+
+bool attention_cuda_form(const Node *n)
+{
+    const AttentionAttr *attr = ATTR(n, AttentionAttr);
+    return attr->causal || attr->dropout > 0 || attention_given(n, ATTENTION_BIAS);
+}
+
+int64_t attention_cuda_width(const Node *n)
+{
+    const AttentionAttr *attr = ATTR(n, AttentionAttr);
+    return attr->width > attr->v_width ? attr->width : attr->v_width;
+}
+
+static void form_set(const Call *call, const Node *n, AttentionCuda *a)
+{
+    const AttentionAttr *attr = ATTR(n, AttentionAttr);
+    a->form = attention_cuda_form(n);
+    a->causal = attr->causal;
+    a->dropout = attr->dropout;
+    a->stream = attr->stream;
+    if (attr->dropout > 0)
+        a->counters = (const int32_t *)call->in[ATTENTION_COUNTERS];
+    if (!attention_given(n, ATTENTION_BIAS))
+        return;
+    Shape   s = in_shape(n, ATTENTION_BIAS);
+    int64_t stride = s.dim[3];
+    a->bias = call->in[ATTENTION_BIAS];
+    a->bias_type = in_type(n, ATTENTION_BIAS);
+    for (int axis = 2; axis >= 0; axis--) {
+        a->bias_stride[axis] = s.dim[axis] > 1 ? stride : 0;
+        stride *= s.dim[axis];
+    }
 }
 
 AttentionCuda attention_cuda_of(const Call *call, const Node *n)
 {
     const AttentionAttr *attr = ATTR(n, AttentionAttr);
-    Shape         q = in_shape(n, attr->q.source);
-    AttentionCuda a = {};
+    Shape                q = in_shape(n, attr->q.source);
+    AttentionCuda        a = {};
     a.q = attention_cuda_side(n, attr->q, call->in);
     a.k = attention_cuda_side(n, attr->k, call->in);
     a.v = attention_cuda_side(n, attr->v, call->in);
     a.heads = attr->heads;
+    a.share = attr->heads / attr->kv_heads;
     a.n_heads = dim(q, 0) * attr->heads;
     a.lq = attention_length(q);
     a.lk = attention_length(in_shape(n, attr->k.source));
     a.width = (int)attr->width;
+    a.v_width = (int)attr->v_width;
     a.scale = attr->scale;
     a.type = in_type(n, attr->q.source);
     a.mask_diagonal = attr->mask_diagonal;
@@ -314,6 +415,7 @@ AttentionCuda attention_cuda_of(const Call *call, const Node *n)
         a.temperature = call->in[ATTENTION_TEMPERATURE];
         a.type_t = in_type(n, ATTENTION_TEMPERATURE);
     }
+    form_set(call, n, &a);
     return a;
 }
 
@@ -328,34 +430,26 @@ void attention_cuda_gradients(const Call *call, AttentionCuda *a)
 bool attention_cuda_mma(const Node *n, const Device *device)
 {
     const AttentionAttr *attr = ATTR(n, AttentionAttr);
-    bool rounds = ((const CudaHandle *)device->handle)->tf32;
-    return (in_type(n, attr->q.source) != F32 || rounds) && attr->width <= 128;
-}
-
-/* Does the plugin that will run have Hopper's kernels? This one, if the GPU is here. For a GPU that
- * is only described, plan for a plugin built for it, whatever this one was built for. */
-static bool has_hopper_kernels(const CudaHandle *handle)
-{
-#ifdef PLIMSOLL_SM90A
-    bool built = true;
-#else
-    bool built = handle->described != NULL;
-#endif
-    return built && handle->capability == 90;
+    bool                 rounds = ((const CudaHandle *)device->handle)->tf32;
+    return (in_type(n, attr->q.source) != F32 || rounds) && attention_cuda_width(n) <= 128;
 }
 
 bool attention_cuda_wgmma(const Node *n, const Device *device)
 {
     const AttentionAttr *attr = ATTR(n, AttentionAttr);
-    return has_hopper_kernels((const CudaHandle *)device->handle) &&
-           in_type(n, attr->q.source) != F32 && attr->width <= 128 &&
-           attr->width % 2 == 0;                 /* a copy is at least 4 bytes */
+    return cuda_has_sm90a((const CudaHandle *)device->handle) &&
+           in_type(n, attr->q.source) != F32 && attention_cuda_width(n) <= 128 &&
+           attr->width % 2 == 0 && attr->v_width % 2 == 0 && /* a copy is at least 4 bytes */
+           attr->dropout == 0 &&
+           /* the bias is divided by the scale, which a temperature may take to 0 */
+           !(attention_given(n, ATTENTION_BIAS) && in_given(n, ATTENTION_TEMPERATURE));
 }
 
 bool attention_cuda_head(const Node *n, const Device *device)
 {
     const AttentionAttr *attr = ATTR(n, AttentionAttr);
-    return attention_cuda_wgmma(n, device) &&
+    return attention_cuda_wgmma(n, device) && !attention_cuda_form(n) &&
+           attr->kv_heads == attr->heads && attr->v_width == attr->width &&
            attention_head_fits(attention_length(in_shape(n, attr->q.source)),
                                attention_length(in_shape(n, attr->k.source)), attr->width);
 }
@@ -374,19 +468,20 @@ static int chunks_of(int64_t width) { return (int)ceil_div(width, width <= 64 ? 
 int64_t attention_cuda_temperature_count(const Node *n)
 {
     const AttentionAttr *attr = ATTR(n, AttentionAttr);
-    int64_t blocks = ceil_div(attention_length(in_shape(n, attr->k.source)), TILE);
-    return dim(in_shape(n, attr->q.source), 0) * attr->heads * blocks * chunks_of(attr->width);
+    int64_t              blocks = ceil_div(attention_length(in_shape(n, attr->k.source)), TILE);
+    return dim(in_shape(n, attr->q.source), 0) * attr->kv_heads * blocks *
+           chunks_of(attention_cuda_width(n));
 }
 
 /* The largest copy, up to max_bytes, that every address and stride of a side is aligned to. */
-static int copy_bytes(const SideCuda *side, int width, int size, int max_bytes)
+static int copy_bytes(const SideCuda *side, int size, int max_bytes)
 {
     if (!side->data)
         return max_bytes;
-    uint64_t all =
-        (uint64_t)(uintptr_t)side->data |
-        (uint64_t)(side->ld | side->batch_stride | side->column | side->head_stride | width) *
-        (uint64_t)size;
+    uint64_t all = (uint64_t)(uintptr_t)side->data |
+                   (uint64_t)(side->ld | side->batch_stride | side->column | side->head_stride |
+                              side->width) *
+                       (uint64_t)size;
     while (all % (uint64_t)max_bytes)
         max_bytes /= 2;
     return max_bytes;
@@ -397,30 +492,32 @@ void attention_cuda_set(AttentionCuda *a)
     const SideCuda *sides[] = { &a->q, &a->k, &a->v, &a->y, &a->dy, &a->dq, &a->dk, &a->dv };
     a->copy = 16;
     for (const SideCuda *side : sides)
-        a->copy = copy_bytes(side, a->width, a->type == F32 ? 4 : 2, a->copy);
-    a->chunks = chunks_of(a->width);
+        a->copy = copy_bytes(side, a->type == F32 ? 4 : 2, a->copy);
+    a->chunks = chunks_of(a->width > a->v_width ? a->width : a->v_width);
 }
 
-template <class T, int D, int MT> static Err launch_mma(const Call *call, const AttentionCuda &a)
+template <class T, int D, int MT, bool FORM>
+static Err launch_mma(const Call *call, const AttentionCuda &a)
 {
     int64_t blocks = ceil_div(a.lq, 64 * MT);
     size_t  bytes = sizeof(MmaForwardShared<T, D, MT>);
-    CUDA_TRY(cudaFuncSetAttribute(forward_mma<T, D, MT>,
+    CUDA_TRY(cudaFuncSetAttribute(forward_mma<T, D, MT, FORM>,
                                   cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
-    forward_mma<T, D, MT>
+    forward_mma<T, D, MT, FORM>
         <<<(unsigned)(a.n_heads * blocks), MMA_THREADS, bytes, cuda_stream(call)>>>(a, blocks);
     CUDA_LAUNCHED();
     return OK;
 }
 
-template <class T, int DC> static Err launch_tiles(const Call *call, const AttentionCuda &a)
+template <class T, int DC, bool FORM>
+static Err launch_tiles(const Call *call, const AttentionCuda &a)
 {
     int64_t blocks = ceil_div(a.lq, TILE);
     size_t  bytes = sizeof(Tiles<DC>);
     dim3    grid((unsigned)(a.n_heads * blocks), (unsigned)a.chunks);
-    CUDA_TRY(cudaFuncSetAttribute(forward_tiles<T, DC>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  (int)bytes));
-    forward_tiles<T, DC><<<grid, TILE_THREADS, bytes, cuda_stream(call)>>>(a, blocks);
+    CUDA_TRY(cudaFuncSetAttribute(forward_tiles<T, DC, FORM>,
+                                  cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+    forward_tiles<T, DC, FORM><<<grid, TILE_THREADS, bytes, cuda_stream(call)>>>(a, blocks);
     CUDA_LAUNCHED();
     return OK;
 }
@@ -429,11 +526,14 @@ template <class T> static Err forward_with(const Call *call, const AttentionCuda
 {
     /* too few blocks to fill the GPU: make them smaller */
     bool few = a.n_heads * ceil_div(a.lq, 128) < 2 * cuda_handle(call)->sms;
-    WITH_WIDTH(a.width, D, {
-        constexpr int max_mt = D > 80 || sizeof(T) == 4 ? 1 : 2;     /* limited by registers */
+    int  wider = a.width > a.v_width ? a.width : a.v_width;
+    WITH_WIDTH(wider, D, {
+        constexpr int max_mt = D > 80 || sizeof(T) == 4 ? 1 : 2; /* limited by registers */
+        if (a.form)
+            return launch_mma<T, D, 1, true>(call, a);
         if (few)
-            return launch_mma<T, D, 1>(call, a);
-        return launch_mma<T, D, max_mt>(call, a);
+            return launch_mma<T, D, 1, false>(call, a);
+        return launch_mma<T, D, max_mt, false>(call, a);
     });
 }
 
@@ -450,9 +550,11 @@ Err attention_cuda_forward(const Call *call, AttentionCuda a)
                : a.type == F16 ? forward_with<f16>(call, a)
                                : forward_with<float>(call, a);
     WITH_FLOAT(a.type, T, {
-        if (a.width <= 64)
-            return launch_tiles<T, 64>(call, a);
-        return launch_tiles<T, 128>(call, a);
+        bool narrow = a.width <= 64 && a.v_width <= 64;
+        if (a.form)
+            return narrow ? launch_tiles<T, 64, true>(call, a)
+                          : launch_tiles<T, 128, true>(call, a);
+        return narrow ? launch_tiles<T, 64, false>(call, a) : launch_tiles<T, 128, false>(call, a);
     });
     return OK;
 }
@@ -460,7 +562,7 @@ Err attention_cuda_forward(const Call *call, AttentionCuda a)
 Err attention_cuda_temperature_reduce(const Call *call, const AttentionCuda *a, int64_t count)
 {
     temperature_reduce<<<1, 256, 0, cuda_stream(call)>>>(a->temperature_sums, count,
-                                               (float *)call->out[ATTENTION_TEMPERATURE]);
+                                                         (float *)call->out[ATTENTION_TEMPERATURE]);
     CUDA_LAUNCHED();
     return OK;
 }

@@ -1,6 +1,7 @@
 /* attention_cuda.h -- what the CUDA attention kernels share: the layout of q, k, v; fp32 tiles.
  *
- * There are five families of kernels. All but the last follow the loop order of Dao (2023,
+ * There are five families of kernels. Masks by position (causal), a bias and dropout are "forms":
+ * kernels are compiled with and without them, so that plain attention pays nothing. All but the last follow the loop order of Dao (2023,
  * FlashAttention-2):
  *
  *   heads      bf16 and fp16 on Hopper, up to 288 positions, heads of even width up to 64: a block
@@ -24,48 +25,63 @@
 #include <float.h>
 
 extern "C" {
+#include "base/random.h"
 #include "ops/attention/attention.h"
+#include "ops/optimizer/optim.h"
 }
 
-typedef struct SideCuda {        /* q, k, v, y or a gradient; data is NULL if it is not wanted */
+typedef struct SideCuda { /* q, k, v, y or a gradient; data is NULL if it is not wanted */
     char   *data;
-    int64_t ld, batch_stride, column, head_stride;       /* in elements */
+    int64_t ld, batch_stride, column, head_stride; /* in elements */
+    int     width, share; /* columns of a head; heads of q that share one of its heads */
 } SideCuda;
 
 typedef struct AttentionCuda {
-    SideCuda    q, k, v, y, dy, dq, dk, dv;
-    float      *lse;             /* [n_heads][lq] */
-    float      *part;            /* [n_heads][lq] or NULL: see lse_put */
-    float      *delta;           /* [n_heads][lq]: rowsum(dy * y) */
+    SideCuda       q, k, v, y, dy, dq, dk, dv;
+    float         *lse;   /* [n_heads][lq] */
+    float         *part;  /* [n_heads][lq] or NULL: see lse_put */
+    float         *delta; /* [n_heads][lq]: rowsum(dy * y) */
     /* wgmma, instead of delta: [n_heads][tiles][2][tile], the lse (base 2) and delta of each tile's
      * queries; both are 0 beyond the last query */
-    float      *stats;
-    int         tile, tiles;
-    double     *temperature_sums;    /* partial sums of its gradient, one per block of keys */
-    void       *p;               /* stored probabilities [n_heads][lq][lk], or NULL */
-    int64_t     heads, n_heads, lq, lk;
-    int         width, chunks;   /* chunks: of columns, for the tiles family */
-    int         copy;            /* bytes per copy that all alignments allow: 2, 4, 8, 16 */
-    float       scale;           /* without a temperature */
-    const void *temperature;
-    Type        type, type_t;
-    bool        mask_diagonal;
+    float         *stats;
+    int            tile, tiles;
+    double        *temperature_sums; /* partial sums of its gradient, one per block of keys */
+    void          *p;                /* stored probabilities [n_heads][lq][lk], or NULL */
+    int64_t        heads, n_heads, lq, lk;
+    int64_t        share;          /* heads of q that share one of k and v */
+    int            width, v_width; /* of q and k; of v and y */
+    int            chunks;         /* of columns, for the tiles family */
+    int            copy;           /* bytes per copy that all alignments allow: 2, 4, 8, 16 */
+    float          scale;          /* without a temperature */
+    const void    *temperature;
+    Type           type, type_t;
+    bool           mask_diagonal;
+    bool           form; /* any of the following */
+    bool           causal;
+    const void    *bias; /* or NULL */
+    Type           bias_type;
+    int64_t        bias_stride[3]; /* of samples, heads, queries; 0 where it is repeated */
+    float          dropout;
+    uint32_t       stream;
+    const int32_t *counters;
 } AttentionCuda;
 
-AttentionCuda attention_cuda_of(const Call *call, const Node *n);    /* without y, dy, gradients */
+AttentionCuda attention_cuda_of(const Call *call, const Node *n); /* without y, dy, gradients */
 SideCuda      attention_cuda_side(const Node *n, AttentionSlice slice, void *const *pointers);
 SideCuda      attention_cuda_side_y(const Node *n, void *data);
 void          attention_cuda_gradients(const Call *call, AttentionCuda *a);
-void          attention_cuda_set(AttentionCuda *a);  /* copy and chunks, after all sides are set */
+void          attention_cuda_set(AttentionCuda *a); /* copy and chunks, after all sides are set */
 /* Whether a node runs in a family, and the name of the family it runs in. */
 bool          attention_cuda_head(const Node *n, const Device *device);
 bool          attention_cuda_wgmma(const Node *n, const Device *device);
 bool          attention_cuda_mma(const Node *n, const Device *device);
-bool          attention_cuda_wide(const Node *n);    /* products */
+bool          attention_cuda_wide(const Node *n); /* products */
+bool          attention_cuda_form(const Node *n);
+int64_t       attention_cuda_width(const Node *n); /* the wider of k and v */
 const char   *attention_cuda_name(const Node *n, const Device *device);
-int64_t       attention_cuda_temperature_count(const Node *n);   /* max. temperature_sums */
+int64_t       attention_cuda_temperature_count(const Node *n); /* max. temperature_sums */
 Err           attention_cuda_forward(const Call *call, AttentionCuda a);
-int           attention_wgmma_tile(int64_t width);   /* queries per tile of attention_wgmma_keys */
+int           attention_wgmma_tile(int64_t width); /* queries per tile of attention_wgmma_keys */
 Err           attention_wgmma_forward(const Call *call, const AttentionCuda &a);
 /* dk, dv and the partial sums for the temperature; dq */
 Err           attention_wgmma_keys(const Call *call, const AttentionCuda &a);
@@ -81,11 +97,10 @@ AttentionCuda attention_cuda_backward(const Call *call);
 size_t        attention_cuda_backward_bytes(const Node *n);
 /* delta = rowsum(dy * y); after attention_cuda_set */
 Err           attention_cuda_delta(const Call *call, const AttentionCuda &a);
-Err           attention_wide_choose(const Node *n, const Device *device, bool gradient,
-                                    Choice *choice);
-Err           attention_wide_prepare(Pool *pool, Call *call, bool gradient);
-Err           attention_wide_forward(const Call *call);
-Err           attention_wide_backward(const Call *call);
+Err attention_wide_choose(const Node *n, const Device *device, bool gradient, Choice *choice);
+Err attention_wide_prepare(Pool *pool, Call *call, bool gradient);
+Err attention_wide_forward(const Call *call);
+Err attention_wide_backward(const Call *call);
 Err attention_cuda_temperature_reduce(const Call *call, const AttentionCuda *a, int64_t count);
 
 enum { TILE = 64, SLICE = 32, TILE_LD = TILE + 4, TILE_THREADS = 128 };
@@ -102,7 +117,7 @@ __device__ __forceinline__ float attention_scale_of(const AttentionCuda &a)
     float t = a.type_t == F32    ? *(const float *)a.temperature
               : a.type_t == BF16 ? get((const bf16 *)a.temperature, 0)
                                  : get((const f16 *)a.temperature, 0);
-    return fmaxf(expf(t), FLT_MIN);      /* never 0: scaling a masked score must give infinity */
+    return fmaxf(expf(t), FLT_MIN); /* never 0: scaling a masked score must give infinity */
 }
 
 /* Stores a row's log-sum-exp, given its maximum score (base 2) and the sum of exponentials relative
@@ -115,6 +130,18 @@ __device__ __forceinline__ void lse_put(const AttentionCuda &a, int64_t row, flo
         a.part[row] = 1 / sum;
 }
 
+/* The same where a query may see no key: its sum is 0, and an infinite log-sum-exp makes its
+ * probabilities 0 in the backward pass. Returns the factor that makes y a mean. */
+__device__ __forceinline__ float lse_put_safe(const AttentionCuda &a, int64_t row, float top,
+                                              float sum)
+{
+    float part = sum > 0 ? 1 / sum : 0.0f;
+    a.lse[row] = a.part ? top : sum > 0 ? (top + log2f(sum)) * LN_2 : INFINITY;
+    if (a.part)
+        a.part[row] = part;
+    return part;
+}
+
 __device__ __forceinline__ float *stats_of(const AttentionCuda &a, int64_t head, int64_t tile)
 {
     return a.stats + (head * a.tiles + tile) * 2 * a.tile;
@@ -123,8 +150,81 @@ __device__ __forceinline__ float *stats_of(const AttentionCuda &a, int64_t head,
 template <class T>
 __device__ __forceinline__ T *head_rows(const AttentionCuda &a, const SideCuda &s, int64_t head)
 {
-    return (T *)s.data + head / a.heads * s.batch_stride + head % a.heads * s.head_stride +
-           s.column;
+    return (T *)s.data + head / a.heads * s.batch_stride +
+           head % a.heads / s.share * s.head_stride + s.column;
+}
+
+/* ---- forms ---- */
+
+/* A maximum of scores begins here where a query may see no key: exponentials are then 0, not
+ * undefined. */
+#define FORM_LOW -1e30f
+
+struct FormHead { /* of one head: where its bias begins, and its random numbers */
+    int64_t   bias;
+    uint64_t  element;
+    RandomKey key;
+};
+
+__device__ __forceinline__ FormHead form_head(const AttentionCuda &a, int64_t head)
+{
+    FormHead f = {};
+    if (a.bias)
+        f.bias = head / a.heads * a.bias_stride[0] + head % a.heads * a.bias_stride[1];
+    if (a.dropout > 0) {
+        const int32_t *c = a.counters;
+        f.key.seed = (uint64_t)(uint32_t)c[COUNTER_SEED_HIGH] << 32 | (uint32_t)c[COUNTER_SEED_LOW];
+        f.key.stream = a.stream;
+        f.key.step = (uint32_t)c[COUNTER_STEP];
+        f.element = ((uint64_t)(uint32_t)c[COUNTER_MICRO] * (uint64_t)a.n_heads + (uint64_t)head) *
+                    (uint64_t)(a.lq * a.lk);
+    }
+    return f;
+}
+
+__device__ __forceinline__ bool form_sees(const AttentionCuda &a, int64_t query, int64_t key)
+{
+    return query < a.lq && key < a.lk && !(a.causal && key > query) &&
+           !(a.mask_diagonal && key == query);
+}
+
+/* The bias of a query and a key that exist. */
+__device__ __forceinline__ float form_bias(const AttentionCuda &a, const FormHead &f, int64_t query,
+                                           int64_t key)
+{
+    int64_t at = f.bias + query * a.bias_stride[2] + key;
+    return a.bias_type == F32    ? ((const float *)a.bias)[at]
+           : a.bias_type == BF16 ? get((const bf16 *)a.bias, at)
+                                 : get((const f16 *)a.bias, at);
+}
+
+/* A scaled score to a logit, both to base 2. */
+__device__ __forceinline__ float form_logit(const AttentionCuda &a, const FormHead &f,
+                                            int64_t query, int64_t key, float score)
+{
+    if (!form_sees(a, query, key))
+        return -INFINITY;
+    return a.bias ? score + form_bias(a, f, query, key) * LOG2_E : score;
+}
+
+/* What dropout multiplies a probability by. */
+__device__ __forceinline__ float form_keep(const AttentionCuda &a, const FormHead &f, int64_t query,
+                                           int64_t key)
+{
+    if (a.dropout == 0)
+        return 1;
+    uint64_t element = f.element + (uint64_t)(query * a.lk + key);
+    uint32_t w[4];
+    int      j = (int)(element % 4);
+    random_block(f.key, element / 4, w);
+    uint32_t word = j == 0 ? w[0] : j == 1 ? w[1] : j == 2 ? w[2] : w[3];
+    return random_unit(word) < a.dropout ? 0.0f : 1 / (1 - a.dropout);
+}
+
+/* Keys that queries below `end` may see. */
+__device__ __forceinline__ int64_t form_keys(const AttentionCuda &a, int64_t end)
+{
+    return a.causal && end < a.lk ? end : a.lk;
 }
 
 /* ---- tiles of floats ---- */
@@ -245,22 +345,6 @@ __device__ __forceinline__ void tile_store(T *to, int64_t ld, int64_t n, int at,
             if (ty * 8 + i < n && c < width)
                 put(to, (int64_t)(ty * 8 + i) * ld + c, acc[i][e] * factor[i]);
         }
-}
-
-/* Reductions over the 16 threads that share rows. */
-__device__ __forceinline__ float sum_16(float x)
-{
-#pragma unroll
-    for (int d = 8; d; d >>= 1)
-        x += __shfl_xor_sync(0xffffffffu, x, d);
-    return x;
-}
-__device__ __forceinline__ float max_16(float x)
-{
-#pragma unroll
-    for (int d = 8; d; d >>= 1)
-        x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, d));
-    return x;
 }
 
 #endif

@@ -21,8 +21,8 @@ template <class T, int N> __global__ void __launch_bounds__(256) delta_rows(Atte
     int64_t  row = i / a.heads % a.lq, head = i / (a.heads * a.lq) * a.heads + i % a.heads;
     const T *y = head_rows<T>(a, a.y, head) + row * a.y.ld,
             *dy = head_rows<T>(a, a.dy, head) + row * a.dy.ld;
-    float    sum = 0;
-    for (int c = lane * N; c < a.width; c += 8 * N) {
+    float sum = 0;
+    for (int c = lane * N; c < a.v_width; c += 8 * N) {
         float u[N], v[N];
         get_pack<N>(y, c, u);
         get_pack<N>(dy, c, v);
@@ -56,17 +56,18 @@ template <class T, int N> __global__ void __launch_bounds__(256) delta_rows(Atte
 static size_t temperature_bytes(const Node *n)
 {
     return ATTR(n, AttentionAttr)->wants[ATTENTION_TEMPERATURE]
-               ? (size_t)attention_cuda_temperature_count(n) * sizeof(double) : 0;
+               ? (size_t)attention_cuda_temperature_count(n) * sizeof(double)
+               : 0;
 }
 
 /* Aligned, since the TMA fetches stats. */
-static size_t stats_offset(const Node *n) { return (temperature_bytes(n) + 15) / 16 * 16; }
+static size_t stats_offset(const Node *n) { return align_bytes(temperature_bytes(n), 16); }
 
 static size_t stats_bytes(const Node *n)
 {
     const AttentionAttr *attr = ATTR(n, AttentionAttr);
-    Shape   q = in_shape(n, attr->q.source);
-    int64_t tile = attention_wgmma_tile(attr->width),
+    Shape                q = in_shape(n, attr->q.source);
+    int64_t              tile = attention_wgmma_tile(attention_cuda_width(n)),
             tiles = ceil_div(attention_length(q), tile);
     return (size_t)(dim(q, 0) * attr->heads * tiles * 2 * tile) * sizeof(float);
 }
@@ -74,7 +75,7 @@ static size_t stats_bytes(const Node *n)
 size_t attention_cuda_backward_bytes(const Node *n)
 {
     const AttentionAttr *attr = ATTR(n, AttentionAttr);
-    Shape q = in_shape(n, attr->q.source);
+    Shape                q = in_shape(n, attr->q.source);
     return temperature_bytes(n) +
            (size_t)(dim(q, 0) * attr->heads * attention_length(q)) * sizeof(float);
 }
@@ -123,13 +124,13 @@ extern "C" Err attention_grad_cuda(const Call *call)
 {
     const Node   *n = call->node;
     AttentionCuda a = attention_cuda_backward(call);
-    if (in_type(n, ATTENTION_INPUTS + 2) != a.type)
+    if (in_type(n, attention_kept(n) + 2) != a.type)
         return fail(E_DEVICE, "attention_grad: q and dy differ in type, which has no CUDA kernel");
     if (attention_cuda_wide(n))
         return attention_wide_backward(call);
-    a.y = attention_cuda_side_y(n, call->in[ATTENTION_INPUTS]);
-    a.lse = (float *)call->in[ATTENTION_INPUTS + 1];
-    a.dy = attention_cuda_side_y(n, call->in[ATTENTION_INPUTS + 2]);
+    a.y = attention_cuda_side_y(n, call->in[attention_kept(n)]);
+    a.lse = (float *)call->in[attention_kept(n) + 1];
+    a.dy = attention_cuda_side_y(n, call->in[attention_kept(n) + 2]);
     attention_cuda_set(&a);
     if (attention_cuda_head(n, call->device)) {
         TRY(attention_head_backward(call, a));
@@ -138,7 +139,7 @@ extern "C" Err attention_grad_cuda(const Call *call)
     bool wgmma = attention_cuda_wgmma(n, call->device), mma = attention_cuda_mma(n, call->device);
     if (wgmma) {
         a.stats = (float *)((char *)call->workspace + stats_offset(n));
-        a.tile = attention_wgmma_tile(a.width);
+        a.tile = attention_wgmma_tile(attention_cuda_width(n));
         a.tiles = (int)ceil_div(a.lq, a.tile);
     }
     TRY(attention_cuda_delta(call, a));
@@ -157,7 +158,7 @@ extern "C" Err attention_grad_cuda(const Call *call)
     }
     if (!a.temperature_sums)
         return OK;
-    int64_t sums = a.n_heads * ceil_div(a.lk, TILE) * (mma ? 1 : a.chunks);
+    int64_t sums = a.n_heads / a.share * ceil_div(a.lk, TILE) * (mma ? 1 : a.chunks);
     return attention_cuda_temperature_reduce(call, &a, sums);
 }
 

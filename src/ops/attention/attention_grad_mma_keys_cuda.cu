@@ -15,7 +15,7 @@ template <class T, int D, int QUERIES> struct MmaKeysShared {
 /* lse in powers of two, and delta; a query beyond the end gets p = 0. */
 template <int N>
 __device__ __forceinline__ void stats_load(const AttentionCuda &a, float *lse, float *delta,
-                                             int64_t head, int64_t query)
+                                           int64_t head, int64_t query)
 {
     for (int i = (int)threadIdx.x; i < N; i += MMA_THREADS) {
         bool there = query + i < a.lq;
@@ -24,28 +24,58 @@ __device__ __forceinline__ void stats_load(const AttentionCuda &a, float *lse, f
     }
 }
 
-template <class T, int D, int QUERIES>
+/* p of 16 keys from `key` on, for QUERIES queries; and what dropout leaves of it. */
+template <int QUERIES>
+__device__ __forceinline__ void keys_form(const AttentionCuda &a, const FormHead &f,
+                                          float (&p)[QUERIES / 8][4], float (&kept)[QUERIES / 8][4],
+                                          int64_t query, int64_t key, float scale_log2,
+                                          const float *lse)
+{
+    int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+#pragma unroll
+    for (int n = 0; n < QUERIES / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            int     at = n * 8 + 2 * t + (e & 1);
+            int64_t row = key + g + e / 2 * 8;
+            p[n][e] = fast_exp2(form_logit(a, f, query + at, row, p[n][e] * scale_log2) - lse[at]);
+            kept[n][e] = p[n][e] * form_keep(a, f, query + at, row);
+        }
+}
+
+template <class T, int D, int QUERIES, bool FORM>
 __global__ void __launch_bounds__(MMA_THREADS) keys_mma(AttentionCuda a, int64_t blocks)
 {
     extern __shared__ __align__(16) char memory[];
-    MmaKeysShared<T, D, QUERIES> &s = *(MmaKeysShared<T, D, QUERIES> *)memory;
-    int64_t head = blockIdx.x / blocks, key = blockIdx.x % blocks * 64;
+    MmaKeysShared<T, D, QUERIES>        &s = *(MmaKeysShared<T, D, QUERIES> *)memory;
+    int64_t head = blockIdx.x / blocks * a.share, key = blockIdx.x % blocks * 64; /* first head */
     int     warp = (int)threadIdx.x / 32, g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
-    const T *q = head_rows<T>(a, a.q, head), *dy = head_rows<T>(a, a.dy, head);
     float   scale = attention_scale_of(a), scale_log2 = scale * LOG2_E;
     bool    want_v = a.dv.data, want_k = a.dk.data || a.temperature_sums;
-    int64_t tiles = (a.lq + QUERIES - 1) / QUERIES;
+    /* of each head that shares these keys: earlier queries see none of them if causal */
+    int64_t first = FORM && a.causal ? key / QUERIES : 0;
+    int64_t of_head = (a.lq + QUERIES - 1) / QUERIES - first;
+    int64_t tiles = of_head > 0 ? a.share * of_head : 0;
+    auto    load = [&](int stage, int64_t tile) {
+        int64_t at = head + tile / of_head, query = (first + tile % of_head) * QUERIES;
+        rows_load<T, D, QUERIES>(s.q[stage], head_rows<T>(a, a.q, at) + query * a.q.ld, a.q.ld,
+                                 a.lq - query, a.width, a.copy);
+        rows_load<T, D, QUERIES>(s.dy[stage], head_rows<T>(a, a.dy, at) + query * a.dy.ld, a.dy.ld,
+                                 a.lq - query, a.v_width, a.copy);
+        copy_commit();
+        stats_load<QUERIES>(a, s.lse[stage], s.delta[stage], at, query);
+    };
 
     shared_clear(memory, (int)(sizeof s / 16 * 16));
     __syncthreads();
     rows_load<T, D, 64>(s.k, head_rows<T>(a, a.k, head) + key * a.k.ld, a.k.ld, a.lk - key, a.width,
                         a.copy);
-    rows_load<T, D, 64>(s.v, head_rows<T>(a, a.v, head) + key * a.v.ld, a.v.ld, a.lk - key, a.width,
-                        a.copy);
-    rows_load<T, D, QUERIES>(s.q[0], q, a.q.ld, a.lq, a.width, a.copy);
-    rows_load<T, D, QUERIES>(s.dy[0], dy, a.dy.ld, a.lq, a.width, a.copy);
-    copy_commit();
-    stats_load<QUERIES>(a, s.lse[0], s.delta[0], head, 0);
+    rows_load<T, D, 64>(s.v, head_rows<T>(a, a.v, head) + key * a.v.ld, a.v.ld, a.lk - key,
+                        a.v_width, a.copy);
+    if (tiles)
+        load(0, 0);
+    else
+        copy_commit();
 
     float dk[D / 8][4], dv[D / 8][4];
 #pragma unroll
@@ -55,41 +85,50 @@ __global__ void __launch_bounds__(MMA_THREADS) keys_mma(AttentionCuda a, int64_t
             dk[d][e] = dv[d][e] = 0;
     for (int64_t tile = 0; tile < tiles; tile++) {
         int     stage = (int)(tile & 1);
-        int64_t query = tile * QUERIES, next = query + QUERIES;
+        int64_t query = (first + tile % of_head) * QUERIES, next = query + QUERIES;
         if (tile + 1 < tiles) {
-            rows_load<T, D, QUERIES>(s.q[stage ^ 1], q + next * a.q.ld, a.q.ld, a.lq - next,
-                                     a.width, a.copy);
-            rows_load<T, D, QUERIES>(s.dy[stage ^ 1], dy + next * a.dy.ld, a.dy.ld, a.lq - next,
-                                     a.width, a.copy);
-            copy_commit();
-            stats_load<QUERIES>(a, s.lse[stage ^ 1], s.delta[stage ^ 1], head, next);
+            load(stage ^ 1, tile + 1);
             copy_wait<1>();
         } else {
             copy_wait<0>();
         }
         __syncthreads();
 
-        float   p[QUERIES / 8][4], ds[QUERIES / 8][4];
-        int64_t row = key + warp * 16;           /* of the keys */
+        float   p[QUERIES / 8][4], ds[QUERIES / 8][4], kept[FORM ? QUERIES / 8 : 1][4];
+        int64_t row = key + warp * 16; /* of the keys */
         product_rows<T, D, QUERIES>(p, s.k, warp * 16, s.q[stage]);
+        if constexpr (FORM) {
+            FormHead form = form_head(a, head + tile / of_head);
+            keys_form<QUERIES>(a, form, p, kept, query, row, scale_log2, s.lse[stage]);
+        } else {
 #pragma unroll
-        for (int n = 0; n < QUERIES / 8; n++)
+            for (int n = 0; n < QUERIES / 8; n++)
 #pragma unroll
-            for (int e = 0; e < 4; e++) {
-                int at = n * 8 + 2 * t + (e & 1);
-                p[n][e] = fast_exp2(p[n][e] * scale_log2 - s.lse[stage][at]);
-            }
-        if (a.mask_diagonal && query < row + 16 && row < next)
-            scores_mask<QUERIES>(p, 0, QUERIES, true, (int)(row - query));
-        if (want_v)
-            product_columns<T, D, QUERIES>(dv, p, s.dy[stage]);
+                for (int e = 0; e < 4; e++) {
+                    int at = n * 8 + 2 * t + (e & 1);
+                    p[n][e] = fast_exp2(p[n][e] * scale_log2 - s.lse[stage][at]);
+                }
+            if (a.mask_diagonal && query < row + 16 && row < next)
+                scores_mask<QUERIES>(p, 0, QUERIES, true, (int)(row - query));
+        }
+        if (want_v) {
+            if constexpr (FORM)
+                product_columns<T, D, QUERIES>(dv, kept, s.dy[stage]);
+            else
+                product_columns<T, D, QUERIES>(dv, p, s.dy[stage]);
+        }
         if (want_k) {
             product_rows<T, D, QUERIES>(ds, s.v, warp * 16, s.dy[stage]);
 #pragma unroll
             for (int n = 0; n < QUERIES / 8; n++)
 #pragma unroll
-                for (int e = 0; e < 4; e++)
-                    ds[n][e] = p[n][e] * (ds[n][e] - s.delta[stage][n * 8 + 2 * t + (e & 1)]);
+                for (int e = 0; e < 4; e++) {
+                    float delta = s.delta[stage][n * 8 + 2 * t + (e & 1)];
+                    if constexpr (FORM)
+                        ds[n][e] = kept[n][e] * ds[n][e] - p[n][e] * delta;
+                    else
+                        ds[n][e] = p[n][e] * (ds[n][e] - delta);
+                }
             product_columns<T, D, QUERIES>(dk, ds, s.q[stage]);
         }
         __syncthreads();
@@ -99,7 +138,7 @@ __global__ void __launch_bounds__(MMA_THREADS) keys_mma(AttentionCuda a, int64_t
     bool    pairs = a.copy > (int)sizeof(T);
     if (want_v)
         fragment_store<T, D>(head_rows<T>(a, a.dv, head) + row * a.dv.ld, a.dv.ld, a.lk - row,
-                             a.width, pairs, dv, 1, 1);
+                             a.v_width, pairs, dv, 1, 1);
     if (a.dk.data)
         fragment_store<T, D>(head_rows<T>(a, a.dk, head) + row * a.dk.ld, a.dk.ld, a.lk - row,
                              a.width, pairs, dk, scale, scale);
@@ -120,22 +159,25 @@ __global__ void __launch_bounds__(MMA_THREADS) keys_mma(AttentionCuda a, int64_t
 
 /* ---- host ---- */
 
-template <class T, int D> static Err launch(const Call *call, const AttentionCuda &a)
+template <class T, int D, bool FORM> static Err launch(const Call *call, const AttentionCuda &a)
 {
-    constexpr int queries = D <= 64 ? 64 : 32;       /* per tile: limited by registers */
+    constexpr int queries = D <= 64 ? 64 : 32; /* per tile: limited by registers */
     int64_t       blocks = ceil_div(a.lk, 64);
     size_t        bytes = sizeof(MmaKeysShared<T, D, queries>);
-    CUDA_TRY(cudaFuncSetAttribute(keys_mma<T, D, queries>,
+    CUDA_TRY(cudaFuncSetAttribute(keys_mma<T, D, queries, FORM>,
                                   cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
-    keys_mma<T, D, queries>
-        <<<(unsigned)(a.n_heads * blocks), MMA_THREADS, bytes, cuda_stream(call)>>>(a, blocks);
+    keys_mma<T, D, queries, FORM>
+        <<<(unsigned)(a.n_heads / a.share * blocks), MMA_THREADS, bytes, cuda_stream(call)>>>(
+            a, blocks);
     CUDA_LAUNCHED();
     return OK;
 }
 
 template <class T> static Err keys_with(const Call *call, const AttentionCuda &a)
 {
-    WITH_WIDTH(a.width, D, { return launch<T, D>(call, a); });
+    int wider = a.width > a.v_width ? a.width : a.v_width;
+    WITH_WIDTH(wider, D,
+               { return a.form ? launch<T, D, true>(call, a) : launch<T, D, false>(call, a); });
 }
 
 Err attention_mma_keys(const Call *call, const AttentionCuda &a)

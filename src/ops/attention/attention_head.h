@@ -14,24 +14,38 @@
 
 #include "ops/attention/attention_wgmma.h"
 
-enum { HEAD_MAX = 288, HEAD_WIDTH = 64 };       /* max. rows and columns */
+enum { HEAD_MAX = 288, HEAD_WIDTH = 64 }; /* max. rows and columns */
 
 template <int ROWS, int D> struct WideTile {
-    enum { STEP = ROWS * 16 + 16 };              /* bytes between columns */
+    enum { STEP = ROWS * 16 + 16 }; /* bytes between columns */
     char at[D / 8 * STEP];
 };
 
-#define WITH_HEAD_WIDTHS(width, K, N, ...)                                                    \
-    do {                                                                                      \
-        if ((width) <= 32)      { constexpr int K = 32, N = 32; __VA_ARGS__ }                 \
-        else if ((width) <= 56) { constexpr int K = 64, N = 56; __VA_ARGS__ }                 \
-        else                    { constexpr int K = 64, N = 64; __VA_ARGS__ }                 \
+#define WITH_HEAD_WIDTHS(width, K, N, ...)                                                         \
+    do {                                                                                           \
+        if ((width) <= 32) {                                                                       \
+            constexpr int K = 32, N = 32;                                                          \
+            __VA_ARGS__                                                                            \
+        } else if ((width) <= 56) {                                                                \
+            constexpr int K = 64, N = 56;                                                          \
+            __VA_ARGS__                                                                            \
+        } else {                                                                                   \
+            constexpr int K = 64, N = 64;                                                          \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
     } while (0)
-#define WITH_HEAD_ROWS(rows, R, ...)                                                          \
-    do {                                                                                      \
-        if ((rows) <= 128)      { constexpr int R = 128; __VA_ARGS__ }                        \
-        else if ((rows) <= 256) { constexpr int R = 256; __VA_ARGS__ }                        \
-        else                    { constexpr int R = HEAD_MAX; __VA_ARGS__ }                  \
+#define WITH_HEAD_ROWS(rows, R, ...)                                                               \
+    do {                                                                                           \
+        if ((rows) <= 128) {                                                                       \
+            constexpr int R = 128;                                                                 \
+            __VA_ARGS__                                                                            \
+        } else if ((rows) <= 256) {                                                                \
+            constexpr int R = 256;                                                                 \
+            __VA_ARGS__                                                                            \
+        } else {                                                                                   \
+            constexpr int R = HEAD_MAX;                                                            \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
     } while (0)
 
 /* Launches enough blocks for each head, 64 rows per warpgroup. */
@@ -63,7 +77,8 @@ __device__ __forceinline__ void words_load(uint32_t (&x)[N], const char *p, bool
     else if constexpr (N == 2)
         asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %3, 0;\n mov.b32 %0, 0;\n mov.b32 %1, 0;\n"
                      " @p ld.global.nc.L1::no_allocate.v2.b32 {%0, %1}, [%2];\n}"
-                     : "=&r"(x[0]), "=&r"(x[1]) : "l"(p), "r"((int)there));
+                     : "=&r"(x[0]), "=&r"(x[1])
+                     : "l"(p), "r"((int)there));
     else
         asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %2, 0;\n mov.b32 %0, 0;\n"
                      " @p ld.global.nc.L1::no_allocate.b32 %0, [%1];\n}"
@@ -84,8 +99,10 @@ __device__ __forceinline__ void words_store(uint32_t at, const uint32_t (&x)[N],
                      "r"(x[0]), "r"(x[1]), "r"((int)wanted)
                      : "memory");
     else
-        asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %2, 0;\n @p st.shared.b32 [%0], %1;\n}"
-                     ::"r"(at), "r"(x[0]), "r"((int)wanted) : "memory");
+        asm volatile(
+            "{\n .reg .pred p;\n setp.ne.b32 p, %2, 0;\n @p st.shared.b32 [%0], %1;\n}" ::"r"(at),
+            "r"(x[0]), "r"((int)wanted)
+            : "memory");
 }
 
 /* Clears the columns beyond the head's width. */
@@ -117,8 +134,8 @@ template <int ROWS, int D> __device__ __forceinline__ uint64_t down(const WideTi
     return place_of(t.at, 128, WideTile<ROWS, D>::STEP);
 }
 
-struct HeadPlace {               /* batch and head: divided once, in 32 bits */
-    int batch, head;
+struct HeadPlace { /* batch and head: divided once, in 32 bits */
+    int                        batch, head;
     __device__ __forceinline__ HeadPlace(const AttentionCuda &a, int i)
         : batch(i / (int)a.heads), head(i % (int)a.heads)
     {
@@ -131,12 +148,12 @@ struct HeadPlace {               /* batch and head: divided once, in 32 bits */
 
 /* Copies the rows of one tensor to shared memory through this thread's registers. */
 template <int COPY, int R, int K> struct HeadFeed {
-    enum { WORDS = COPY / 4, AHEAD = 16 / WORDS };       /* AHEAD: copies in flight */
+    enum { WORDS = COPY / 4, AHEAD = 16 / WORDS }; /* AHEAD: copies in flight */
     uint32_t    x[AHEAD][WORDS];
     const char *from;
     int64_t     step;
     uint32_t    to;
-    int         row, rows, n;    /* next row; rows per step; rows that exist */
+    int         row, rows, n; /* next row; rows per step; rows that exist */
 
     template <class T>
     __device__ __forceinline__ HeadFeed(const WideTile<R, K> &tile, const T *x_, int64_t ld,
@@ -147,11 +164,10 @@ template <int COPY, int R, int K> struct HeadFeed {
         row = (int)threadIdx.x / copies;
         from = (const char *)(x_ + row * ld) + byte;
         step = rows * ld * 2;
-        to = smem_at(tile.at) +
-             (uint32_t)(byte / 16 * WideTile<R, K>::STEP + row * 16 + byte % 16);
+        to = smem_at(tile.at) + (uint32_t)(byte / 16 * WideTile<R, K>::STEP + row * 16 + byte % 16);
         n = (int)count;
         if (row >= rows)
-            row = R;             /* this thread has nothing to copy */
+            row = R; /* this thread has nothing to copy */
     }
     __device__ __forceinline__ bool more() const { return row < R; }
     __device__ __forceinline__ void load()

@@ -16,7 +16,7 @@ template <int COPY, class T, int K, int R, int GROUPS>
 __device__ __forceinline__ void forward_fetch(const AttentionCuda &a, HeadForward<K, R, GROUPS> &s,
                                               HeadPlace at, int query, uint32_t flip)
 {
-    const T *x = at.rows<T>(a.q) + query * a.q.ld;
+    const T                       *x = at.rows<T>(a.q) + query * a.q.ld;
     HeadFeed<COPY, 64 * GROUPS, K> q(s.q, x, a.q.ld, a.lq - query, a.width);
     HeadFeed<COPY, R, K>           k(s.k, at.rows<T>(a.k), a.k.ld, a.lk, a.width);
     HeadFeed<COPY, R, K>           v(s.v, at.rows<T>(a.v), a.v.ld, a.lk, a.width);
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(GROUPS * 128, AT_ONCE)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ __align__(128) char memory[];
-    HeadForward<K, R, GROUPS> &s = *(HeadForward<K, R, GROUPS> *)memory;
+    HeadForward<K, R, GROUPS>            &s = *(HeadForward<K, R, GROUPS> *)memory;
     int       lq = (int)a.lq, lk = (int)a.lk, blocks = (lq + 64 * GROUPS - 1) / (64 * GROUPS);
     int       head = (int)blockIdx.x / blocks, query = (int)blockIdx.x % blocks * 64 * GROUPS;
     int       first = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128 * 64, 0);
@@ -51,17 +51,16 @@ __global__ void __launch_bounds__(GROUPS * 128, AT_ONCE)
     tile_fill_up(s.k, a.width);
     tile_fill_up(s.v, a.width);
     __syncthreads();
-    WITH_COPY(a.copy, COPY, {
-        forward_fetch<COPY, T>(a, s, at, query, scale < 0 ? 0x80008000u : 0);
-    });
+    WITH_COPY(a.copy, COPY,
+              { forward_fetch<COPY, T>(a, s, at, query, scale < 0 ? 0x80008000u : 0); });
     smem_writes_visible();
     __syncthreads();
-    if (query + first >= lq)                     /* a warpgroup without queries */
+    if (query + first >= lq) /* a warpgroup without queries */
         return;
     scale = fabsf(scale);
 
     SoftmaxRows rows = { { -INFINITY, -INFINITY }, { 0, 0 } };
-    float    y[N / 8][4], score[KEYS / 8][4];
+    float       y[N / 8][4], score[KEYS / 8][4];
 #pragma unroll
     for (int d = 0; d < N / 8; d++)
 #pragma unroll

@@ -9,13 +9,13 @@
  */
 #include "ops/attention/attention_head.h"
 
-enum { TILE_KEYS = 64 };         /* keys of p and ds in shared memory */
+enum { TILE_KEYS = 64 }; /* keys of p and ds in shared memory */
 
 template <int K, int R> struct HeadBackward {
     WideTile<R, K>         q, dy, k, v;
-    WideTile<R, TILE_KEYS> ds, p;        /* p first holds the partial sums of delta */
-    float2 row_stats[(R + 63) / 64 * 64];    /* log-sum-exp (base 2) and delta of a query */
-    float  temperature_sums[(R + 63) / 64][2][4];    /* partial sums of its gradient */
+    WideTile<R, TILE_KEYS> ds, p;                 /* p first holds the partial sums of delta */
+    float2 row_stats[(R + 63) / 64 * 64];         /* log-sum-exp (base 2) and delta of a query */
+    float  temperature_sums[(R + 63) / 64][2][4]; /* partial sums of its gradient */
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -68,7 +68,7 @@ __device__ __forceinline__ void outputs_fetch(const AttentionCuda &a, HeadBackwa
 /* Log-sum-exp and delta of a query. Beyond the end they make p and ds 0. */
 template <int K, int R>
 __device__ __forceinline__ float2 query_stats(const AttentionCuda &a, const HeadBackward<K, R> &s,
-                                             int head, int row)
+                                              int head, int row)
 {
     int          copies = a.width * 2 / (a.copy < 4 ? 4 : a.copy);
     const float *part = (const float *)s.p.at + row * copies;
@@ -87,14 +87,14 @@ __device__ __forceinline__ void scores_put(WideTile<R, TILE_KEYS> &to, int row, 
 {
     int   r = row + (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
     char *at = to.at + column / 8 * WideTile<R, TILE_KEYS>::STEP + r * 16 + t * 4;
-    if (row >= R)                                /* rows come in multiples of 16 */
+    if (row >= R) /* rows come in multiples of 16 */
         return;
 #pragma unroll
     for (int n = 0; n < N / 8; n++)
 #pragma unroll
         for (int h = 0; h < 2; h++)
-            *(uint32_t *)(at + n * WideTile<R, TILE_KEYS>::STEP + h * 128) =
-                pair(x[n][2 * h], x[n][2 * h + 1], T());
+            *(uint32_t *)(at + n * WideTile<R, TILE_KEYS>::STEP +
+                          h * 128) = pair(x[n][2 * h], x[n][2 * h + 1], T());
 }
 
 /* A warp's part of the temperature's gradient: its 16 rows of dk, N columns from `column` on, times
@@ -110,7 +110,7 @@ __device__ __forceinline__ float temperature_part(const WideTile<R, K> &k, int r
     for (int h = 0; h < 2; h++)
 #pragma unroll
         for (int d = 0; d < N / 8; d++)
-            if (row + g + 8 * h < lk) {          /* columns beyond the width are zeros */
+            if (row + g + 8 * h < lk) { /* columns beyond the width are zeros */
                 const T *two = (const T *)(at + d * WideTile<R, K>::STEP + h * 128);
                 temperature_sum += dk[d][2 * h] * get(two, 0) + dk[d][2 * h + 1] * get(two, 1);
             }
@@ -123,12 +123,12 @@ template <class T, int N, int K, int R>
 __device__ __forceinline__ void queries_add(float (&dq)[N / 8][4], const WideTile<R, TILE_KEYS> &ds,
                                             int row, const WideTile<R, K> &k, int key, int lk)
 {
-    constexpr int step = 2 * WideTile<R, TILE_KEYS>::STEP / 16;          /* 16 keys further */
+    constexpr int step = 2 * WideTile<R, TILE_KEYS>::STEP / 16; /* 16 keys further */
     uint64_t      xs = along(ds, row), ys = down(k) + (uint64_t)key;
     products_begin();
     wgmma<N, true, false, true>(dq, xs, ys, T());
     wgmma<N, true, false, true>(dq, xs + step, ys + 16, T());
-    if (key + 32 < lk) {                         /* else that half of ds was not computed */
+    if (key + 32 < lk) { /* else that half of ds was not computed */
         wgmma<N, true, false, true>(dq, xs + 2 * step, ys + 32, T());
         wgmma<N, true, false, true>(dq, xs + 3 * step, ys + 48, T());
     }
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(GROUPS * 128, R <= 128 ? 2 : 1)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ __align__(128) char memory[];
-    HeadBackward<K, R> &s = *(HeadBackward<K, R> *)memory;
+    HeadBackward<K, R>                   &s = *(HeadBackward<K, R> *)memory;
     int       head = (int)blockIdx.x, lk = (int)a.lk, g = (int)threadIdx.x % 32 / 4, owner = 0;
     int       group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);
     int       row = (int)threadIdx.x / 32 * 16;
@@ -202,7 +202,7 @@ __global__ void __launch_bounds__(GROUPS * 128, R <= 128 ? 2 : 1)
             products_commit();
             const float2 stats[2] = { s.row_stats[row + g], s.row_stats[row + g + 8] };
             const float  scale_log2 = scale * LOG2_E;
-            products_wait<1>();                     /* for the scores and the last dq, not dp */
+            products_wait<1>(); /* for the scores and the last dq, not dp */
             hold(score);
             hold(dq);
 #pragma unroll
@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(GROUPS * 128, R <= 128 ? 2 : 1)
             if (mask || key + KEYS > lk)
                 scores_mask<KEYS>(score, 0, lk - key, mask, row - key);
             if (half == 0)
-                __syncthreads();                 /* p and ds of the last tile have been read */
+                __syncthreads(); /* p and ds of the last tile have been read */
             scores_put<T, KEYS>(s.p, row, half * KEYS, score);
             products_wait<0>();
             hold(dp);
@@ -233,7 +233,7 @@ __global__ void __launch_bounds__(GROUPS * 128, R <= 128 ? 2 : 1)
             owner = owner + 1 == GROUPS ? 0 : owner + 1;
             if (!mine)
                 continue;
-            bool            keys = unit % 2;     /* gradient of the keys, or of the values? */
+            bool            keys = unit % 2; /* gradient of the keys, or of the values? */
             int             own = tile + row % 64, column = unit / 2 * PART;
             const SideCuda &side = keys ? a.dk : a.dv;
             float           sum[PART / 8][4], factor = keys ? scale : 1;

@@ -16,7 +16,7 @@ enum { MMA_THREADS = 128 };
 /* ROW: elements between rows. FRAGMENT: registers for 16 values of the summed index, by 16 rows on
  * the left or two blocks of 8 columns on the right. */
 template <class T, int D> constexpr int ROW = D + 16 / (int)sizeof(T);
-template <class T> constexpr int FRAGMENT = 2 * (int)sizeof(T);
+template <class T> constexpr int        FRAGMENT = 2 * (int)sizeof(T);
 
 __device__ __forceinline__ float fast_exp2(float x)
 {
@@ -65,8 +65,8 @@ __device__ __forceinline__ void rows_load(T (*to)[ROW<T, D>], const T *x, int64_
                                           int width, int copy)
 {
     constexpr int size = (int)sizeof(T);
-    int      count = width * size / copy, step = MMA_THREADS / count,
-             first = (int)threadIdx.x / count, c = (int)threadIdx.x % count * (copy / size);
+    int count = width * size / copy, step = MMA_THREADS / count, first = (int)threadIdx.x / count,
+        c = (int)threadIdx.x % count * (copy / size);
     const T *from = x + (int64_t)first * ld + c;
     if (first >= step)
         return;
@@ -80,7 +80,7 @@ __device__ __forceinline__ void rows_load(T (*to)[ROW<T, D>], const T *x, int64_
     }
 }
 
-__device__ __forceinline__ void shared_clear(void *p, int bytes)     /* a multiple of 16 */
+__device__ __forceinline__ void shared_clear(void *p, int bytes) /* a multiple of 16 */
 {
     for (int i = (int)threadIdx.x; i < bytes / 16; i += MMA_THREADS)
         ((uint4 *)p)[i] = make_uint4(0, 0, 0, 0);
@@ -89,12 +89,16 @@ __device__ __forceinline__ void shared_clear(void *p, int bytes)     /* a multip
 __device__ __forceinline__ void ldmatrix(uint32_t (&r)[4], const void *p)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(smem_at(p)) : "memory");
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(smem_at(p))
+                 : "memory");
 }
 __device__ __forceinline__ void ldmatrix_transposed(uint32_t (&r)[4], const void *p)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(smem_at(p)) : "memory");
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(smem_at(p))
+                 : "memory");
 }
 
 __device__ __forceinline__ uint32_t tf32(float x)
@@ -284,7 +288,7 @@ __device__ __forceinline__ void fragment_store(T *to, int64_t ld, int64_t n, int
             float lo = acc[d][2 * half] * factor, hi = acc[d][2 * half + 1] * factor;
             if (g + 8 * half >= n || c >= width)
                 continue;
-            if (pairs) {                         /* even width, aligned pairs */
+            if (pairs) { /* even width, aligned pairs */
                 if constexpr (sizeof(T) == 2)
                     *(uint32_t *)(rows[half] + 8 * d) = pair(lo, hi, T());
                 else
@@ -298,13 +302,24 @@ __device__ __forceinline__ void fragment_store(T *to, int64_t ld, int64_t n, int
 }
 
 /* Runs the statements with D the smallest size that a head fits in. */
-#define WITH_WIDTH(width, D, ...)                                                             \
-    do {                                                                                      \
-        if ((width) <= 16)      { constexpr int D = 16; __VA_ARGS__ }                         \
-        else if ((width) <= 32) { constexpr int D = 32; __VA_ARGS__ }                         \
-        else if ((width) <= 64) { constexpr int D = 64; __VA_ARGS__ }                         \
-        else if ((width) <= 80) { constexpr int D = 80; __VA_ARGS__ }                         \
-        else                    { constexpr int D = 128; __VA_ARGS__ }                        \
+#define WITH_WIDTH(width, D, ...)                                                                  \
+    do {                                                                                           \
+        if ((width) <= 16) {                                                                       \
+            constexpr int D = 16;                                                                  \
+            __VA_ARGS__                                                                            \
+        } else if ((width) <= 32) {                                                                \
+            constexpr int D = 32;                                                                  \
+            __VA_ARGS__                                                                            \
+        } else if ((width) <= 64) {                                                                \
+            constexpr int D = 64;                                                                  \
+            __VA_ARGS__                                                                            \
+        } else if ((width) <= 80) {                                                                \
+            constexpr int D = 80;                                                                  \
+            __VA_ARGS__                                                                            \
+        } else {                                                                                   \
+            constexpr int D = 128;                                                                 \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
     } while (0)
 
 #endif

@@ -24,8 +24,10 @@
 
 template <int ROWS, int K> struct Panels {
     enum {
-        FULL = K / 64, PANEL = ROWS * 128,       /* panels of 64 columns; bytes of one */
-        REST = K % 64, LINE = REST * 2           /* columns of the last panel; bytes of its rows */
+        FULL = K / 64,
+        PANEL = ROWS * 128, /* panels of 64 columns; bytes of one */
+        REST = K % 64,
+        LINE = REST * 2 /* columns of the last panel; bytes of its rows */
     };
     static_assert(REST == 0 || REST == 16 || REST == 32,
                   "there is a swizzle for rows of this length");
@@ -35,27 +37,41 @@ template <int ROWS, int K> struct Panels {
 template <int K, int OWNS, int OWN, int ROWS, int STAGES> struct RingShared {
     Panels<OWN, K>  own[OWNS];
     Panels<ROWS, K> one[STAGES], two[STAGES];
-    uint64_t        full[STAGES], empty[STAGES], ready;      /* ready: own has arrived */
+    uint64_t        full[STAGES], empty[STAGES], ready; /* ready: own has arrived */
 };
 
-struct TileMaps { CUtensorMap full, rest; };
+struct TileMaps {
+    CUtensorMap full, rest;
+};
 
 struct RingArgs {
-    TileMaps    own_map[2], walk_map[2];
-    SideCuda    own[2], walk[2];
-    int64_t     own_rows, walk_rows;     /* per head */
-    int64_t     blocks;                  /* per head */
+    TileMaps own_map[2], walk_map[2];
+    SideCuda own[2], walk[2];
+    int64_t  own_rows, walk_rows; /* per head */
+    int64_t  blocks;              /* per head */
+    int64_t  heads;               /* that own rows, of all samples */
 };
 
 /* Runs the statements with the head's width rounded up: K as a summed index, N as columns of a
  * result. */
-#define WITH_WIDTHS(width, K, N, ...)                                                         \
-    do {                                                                                      \
-        if ((width) <= 32)      { constexpr int K = 32, N = 32; __VA_ARGS__ }                 \
-        else if ((width) <= 64) { constexpr int K = 64, N = 64; __VA_ARGS__ }                 \
-        else if ((width) <= 72) { constexpr int K = 80, N = 72; __VA_ARGS__ }                 \
-        else if ((width) <= 80) { constexpr int K = 80, N = 80; __VA_ARGS__ }                 \
-        else                    { constexpr int K = 128, N = 128; __VA_ARGS__ }               \
+#define WITH_WIDTHS(width, K, N, ...)                                                              \
+    do {                                                                                           \
+        if ((width) <= 32) {                                                                       \
+            constexpr int K = 32, N = 32;                                                          \
+            __VA_ARGS__                                                                            \
+        } else if ((width) <= 64) {                                                                \
+            constexpr int K = 64, N = 64;                                                          \
+            __VA_ARGS__                                                                            \
+        } else if ((width) <= 72) {                                                                \
+            constexpr int K = 80, N = 72;                                                          \
+            __VA_ARGS__                                                                            \
+        } else if ((width) <= 80) {                                                                \
+            constexpr int K = 80, N = 80;                                                          \
+            __VA_ARGS__                                                                            \
+        } else {                                                                                   \
+            constexpr int K = 128, N = 128;                                                        \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
     } while (0)
 
 /* Is it worth sharing a tile among so many warpgroups instead of two? Not if too many get no
@@ -69,9 +85,9 @@ template <int K>
 static Err ring_map(const AttentionCuda &a, const SideCuda &side, int64_t length, int rows,
                     TileMaps *maps)
 {
-    int64_t extent[4] = { a.width, length, a.heads, a.n_heads / a.heads };
-    int64_t between[3] = { side.ld, side.head_stride, side.batch_stride };
-    int     full[4] = { 64, rows, 1, 1 }, rest[4] = { K % 64, rows, 1, 1 };
+    int64_t         extent[4] = { side.width, length, a.heads / side.share, a.n_heads / a.heads };
+    int64_t         between[3] = { side.ld, side.head_stride, side.batch_stride };
+    int             full[4] = { 64, rows, 1, 1 }, rest[4] = { K % 64, rows, 1, 1 };
     const uint16_t *from = (const uint16_t *)side.data + side.column;
     if (K >= 64)
         TRY(map_make(a.type, 4, extent, between, full, from, &maps->full));
@@ -91,7 +107,7 @@ static Err ring_launch(const Call *call, Kernel kernel, const AttentionCuda &a, 
             TRY(ring_map<K>(a, r.walk[i], r.walk_rows, ROWS, &r.walk_map[i]));
         }
     CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
-    kernel<<<(unsigned)(a.n_heads * r.blocks), OWN * 2 + 128, bytes, cuda_stream(call)>>>(a, r);
+    kernel<<<(unsigned)(r.heads * r.blocks), OWN * 2 + 128, bytes, cuda_stream(call)>>>(a, r);
     CUDA_LAUNCHED();
     return OK;
 }
@@ -122,11 +138,11 @@ __device__ __forceinline__ void group_sync(int group)
  * one uses the tensor cores while another computes exponentials. Otherwise all would wait for
  * products at the same time and then compete for the same units. */
 template <int GROUPS> struct Turns {
-    int group;
+    int        group;
     __device__ __forceinline__ explicit Turns(int group_) : group(group_)
     {
         if (group == GROUPS - 1)
-            pass();                              /* the first warpgroup begins */
+            pass(); /* the first warpgroup begins */
     }
     __device__ __forceinline__ void take() const
     {
@@ -138,8 +154,8 @@ template <int GROUPS> struct Turns {
     }
 };
 
-struct RingPosition {            /* pipeline stage, and the parity its barrier has in this round */
-    int stage, parity;
+struct RingPosition { /* pipeline stage, and the parity its barrier has in this round */
+    int                                                   stage, parity;
     template <int STAGES> __device__ __forceinline__ void next()
     {
         if (++stage == STAGES) {
@@ -154,14 +170,14 @@ struct RingPosition {            /* pipeline stage, and the parity its barrier h
 /* Called first, by all threads. Tiles that threads copy get their zero padding here. */
 template <int K, int OWNS, int OWN, int ROWS, int STAGES>
 __device__ __forceinline__ void ring_begin(RingShared<K, OWNS, OWN, ROWS, STAGES> &s,
-                                           const AttentionCuda &a)
+                                           const AttentionCuda                    &a)
 {
     int fetchers = a.copy == 16 ? 32 : 128;
     if (threadIdx.x == 0) {
         bar_init(&s.ready, fetchers);
         for (int i = 0; i < STAGES; i++) {
             bar_init(&s.full[i], fetchers);
-            bar_init(&s.empty[i], OWN * 2);               /* each reader */
+            bar_init(&s.empty[i], OWN * 2); /* each reader */
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
@@ -215,7 +231,7 @@ __device__ __forceinline__ void tile_copy(Panels<ROWS, K> &to, const AttentionCu
                                           const SideCuda &side, int64_t head, int64_t row,
                                           int64_t rows)
 {
-    int lane = (int)threadIdx.x % 128, count = a.width * 2 / a.copy, step = 128 / count,
+    int lane = (int)threadIdx.x % 128, count = side.width * 2 / a.copy, step = 128 / count,
         byte = lane % count * a.copy;
     const char *from = (const char *)(head_rows<uint16_t>(a, side, head) + row * side.ld) + byte;
     for (int r = lane / count; r < ROWS && lane < step * count; r += step) {
@@ -237,23 +253,38 @@ __device__ __forceinline__ void bulk_ask(void *to, const void *from, int bytes, 
                  : "memory");
 }
 
+/* Which head of q the i-th tile is of, and its place in that head: one head's tiles from the first
+ * on; or those of the heads that share keys, each from some tile on. */
+struct OneHead {
+    int64_t                            at;
+    __device__ __forceinline__ int64_t head(int64_t) const { return at; }
+    __device__ __forceinline__ int64_t tile(int64_t i) const { return i; }
+};
+struct SharedHeads {
+    int64_t                            at, of_head, first;
+    __device__ __forceinline__ int64_t head(int64_t i) const { return at + i / of_head; }
+    __device__ __forceinline__ int64_t tile(int64_t i) const { return first + i % of_head; }
+};
+
 /* Fetches all tiles of a block. `more` asks for what accompanies a pair of tiles; one thread calls
  * it before it arrives. */
-template <int K, int OWNS, int OWN, int ROWS, int STAGES, class More>
+template <int K, int OWNS, int OWN, int ROWS, int STAGES, class Walk, class More>
 __device__ __forceinline__ void ring_fetch(RingShared<K, OWNS, OWN, ROWS, STAGES> &s,
-                                           const AttentionCuda &a, const RingArgs &r, int64_t head,
+                                           const AttentionCuda &a, const RingArgs &r, Walk walk,
                                            int64_t first, int64_t tiles, More more)
 {
-    bool  asks = a.copy == 16, one = threadIdx.x % 128 == 0;
+    int64_t      head = walk.head(0);
+    bool         asks = a.copy == 16, one = threadIdx.x % 128 == 0;
     RingPosition at = { 0, 0 }, before = { 0, 0 };
-    int   batch = (int)(head / a.heads), inner = (int)(head % a.heads);
+    int          batch = (int)(head / a.heads), inner = (int)(head % a.heads);
     if (asks && threadIdx.x % 128 >= 32)
         return;
     if (asks) {
         if (one) {
             bar_expect(&s.ready, (int)sizeof s.own);
             for (int i = 0; i < OWNS; i++)
-                tile_ask(s.own[i], r.own_map[i], &s.ready, (int)first, inner, batch);
+                tile_ask(s.own[i], r.own_map[i], &s.ready, (int)first, inner / r.own[i].share,
+                         batch);
         } else
             bar_arrive(&s.ready);
     } else {
@@ -264,24 +295,28 @@ __device__ __forceinline__ void ring_fetch(RingShared<K, OWNS, OWN, ROWS, STAGES
         smem_writes_visible();
         bar_arrive(&s.ready);
     }
-    for (int64_t tile = 0; tile < tiles; tile++) {
+    for (int64_t i = 0; i < tiles; i++) {
         uint64_t *full = &s.full[at.stage];
+        int64_t   tile = walk.tile(i), of = walk.head(i);
+        inner = (int)(of % a.heads);
         bar_wait(&s.empty[at.stage], at.parity ^ 1);
         if (one)
-            more.ask(at.stage, tile, full);
+            more.ask(at.stage, of, tile, full);
         if (asks) {
             if (one) {
                 bar_expect(full, (int)(2 * sizeof s.one[0]));
-                tile_ask(s.one[at.stage], r.walk_map[0], full, (int)(tile * ROWS), inner, batch);
-                tile_ask(s.two[at.stage], r.walk_map[1], full, (int)(tile * ROWS), inner, batch);
+                tile_ask(s.one[at.stage], r.walk_map[0], full, (int)(tile * ROWS),
+                         inner / r.walk[0].share, batch);
+                tile_ask(s.two[at.stage], r.walk_map[1], full, (int)(tile * ROWS),
+                         inner / r.walk[1].share, batch);
             } else
                 bar_arrive(full);
             __syncwarp();
         } else {
-            tile_copy(s.one[at.stage], a, r.walk[0], head, tile * ROWS, r.walk_rows);
-            tile_copy(s.two[at.stage], a, r.walk[1], head, tile * ROWS, r.walk_rows);
+            tile_copy(s.one[at.stage], a, r.walk[0], of, tile * ROWS, r.walk_rows);
+            tile_copy(s.two[at.stage], a, r.walk[1], of, tile * ROWS, r.walk_rows);
             copy_commit();
-            if (tile) {
+            if (i) {
                 copy_wait<1>();
                 smem_writes_visible();
                 bar_arrive(&s.full[before.stage]);
@@ -297,7 +332,7 @@ __device__ __forceinline__ void ring_fetch(RingShared<K, OWNS, OWN, ROWS, STAGES
     }
 }
 struct NoMore {
-    __device__ __forceinline__ void ask(int, int64_t, uint64_t *) const {}
+    __device__ __forceinline__ void ask(int, int64_t, int64_t, uint64_t *) const {}
 };
 
 /* ---- products ---- */
@@ -344,7 +379,7 @@ __device__ __forceinline__ void scores_queue(float (&s)[N / 8][4], const Panels<
     for (int k = 1; k < K / 16; k++)
         wgmma<N, true>(s, along(x, row, k), along(y, 0, k), T());
 }
-template <class T, int K, int N>         /* x in registers */
+template <class T, int K, int N> /* x in registers */
 __device__ __forceinline__ void scores_queue(float (&s)[N / 8][4], const uint32_t (&x)[K / 16][4],
                                              const Panels<N, K> &y)
 {
@@ -357,16 +392,15 @@ __device__ __forceinline__ void scores_queue(float (&s)[N / 8][4], const uint32_
 /* acc += p y: p in registers, 64 rows by ROWS; y has ROWS rows of N columns. Queued, not
  * waited for. */
 template <class T, int N, int ROWS, int K>
-__device__ __forceinline__ void sums_queue(float (&acc)[N / 8][4],
-                                           const uint32_t (&p)[ROWS / 16][4],
-                                           const Panels<ROWS, K> &y)
+__device__ __forceinline__ void
+sums_queue(float (&acc)[N / 8][4], const uint32_t (&p)[ROWS / 16][4], const Panels<ROWS, K> &y)
 {
     constexpr int full = Panels<ROWS, K>::FULL, bytes = Panels<ROWS, K>::PANEL,
                   line = Panels<ROWS, K>::LINE, n = full * 64;
 #pragma unroll
     for (int k = 0; k < ROWS / 16; k++) {
         if constexpr (full > 0)
-            wgmma<n>(*(float(*)[n / 8][4])acc, p[k],
+            wgmma<n>(*(float(*)[n / 8][4]) acc, p[k],
                      panel_at<128>(y.at, bytes) + (uint64_t)(k * 128), T());
         if constexpr (line > 0)
             wgmma<N - n>(*(float(*)[(N - n) / 8][4])(acc + n / 8), p[k],

@@ -6,11 +6,12 @@ template <class T>
 __global__ void __launch_bounds__(TILE_THREADS) probabilities(AttentionCuda a, int64_t blocks)
 {
     extern __shared__ __align__(16) char memory[];
-    Tiles<64> &s = *(Tiles<64> *)memory;
-    int64_t head = blockIdx.x / blocks, query = blockIdx.x % blocks * TILE;
-    int     tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
+    Tiles<64>                           &s = *(Tiles<64> *)memory;
+    int64_t  head = blockIdx.x / blocks, query = blockIdx.x % blocks * TILE;
+    int      tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
     const T *q = head_rows<T>(a, a.q, head) + query * a.q.ld, *k = head_rows<T>(a, a.k, head);
-    float   scale = attention_scale_of(a) * LOG2_E;
+    FormHead form = form_head(a, head);
+    float    scale = attention_scale_of(a) * LOG2_E;
     for (int64_t key = 0; key < a.lk; key += TILE) {
         float p[8][4];
         tile_dot(s, p, q, a.q.ld, a.lq - query, k + key * a.k.ld, a.k.ld, a.lk - key, a.width);
@@ -21,10 +22,9 @@ __global__ void __launch_bounds__(TILE_THREADS) probabilities(AttentionCuda a, i
                 int64_t row = query + ty * 8 + i, at = key + tx + 16 * j;
                 if (row >= a.lq || at >= a.lk)
                     continue;
-                float x = exp2f(__fmul_rn(p[i][j], scale) - a.lse[head * a.lq + row]) *
-                          a.part[head * a.lq + row];
+                float logit = form_logit(a, form, row, at, __fmul_rn(p[i][j], scale));
                 put((T *)a.p, (head * a.lq + row) * a.lk + at,
-                    a.mask_diagonal && row == at ? 0.0f : x);
+                    exp2f(logit - a.lse[head * a.lq + row]) * a.part[head * a.lq + row]);
             }
     }
 }
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(TILE_THREADS) probabilities(AttentionCuda a, i
 extern "C" Err attention_stored_choose_cuda(const Node *n, const Device *device, Choice *choice)
 {
     const AttentionAttr *attr = ATTR(n, AttentionAttr);
-    Shape q = in_shape(n, attr->q.source);
+    Shape                q = in_shape(n, attr->q.source);
     (void)device;
     choice->workspace_bytes = (size_t)(dim(q, 0) * attr->heads * attention_length(q)) * 2 *
                               sizeof(float);

@@ -9,11 +9,18 @@
 #include "ops/attention/attention_mma.h"
 
 /* Runs the statements with COPY, the bytes per copy, as a constant. */
-#define WITH_COPY(copy, COPY, ...)                                                            \
-    do {                                                                                      \
-        if ((copy) == 16)     { constexpr int COPY = 16; __VA_ARGS__ }                        \
-        else if ((copy) == 8) { constexpr int COPY = 8; __VA_ARGS__ }                         \
-        else                  { constexpr int COPY = 4; __VA_ARGS__ }                         \
+#define WITH_COPY(copy, COPY, ...)                                                                 \
+    do {                                                                                           \
+        if ((copy) == 16) {                                                                        \
+            constexpr int COPY = 16;                                                               \
+            __VA_ARGS__                                                                            \
+        } else if ((copy) == 8) {                                                                  \
+            constexpr int COPY = 8;                                                                \
+            __VA_ARGS__                                                                            \
+        } else {                                                                                   \
+            constexpr int COPY = 4;                                                                \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
     } while (0)
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -30,16 +37,16 @@ template <int N> __device__ __forceinline__ void hold(float (&c)[N][4])
             asm volatile("" : "+f"(c[i][e])::"memory");
 }
 
-#define R_8   "%0,%1,%2,%3"
-#define R_16  R_8 ",%4,%5,%6,%7"
-#define R_32  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
-#define R_48  R_32 ",%16,%17,%18,%19,%20,%21,%22,%23"
-#define R_56  R_48 ",%24,%25,%26,%27"
-#define R_64  R_56 ",%28,%29,%30,%31"
-#define R_72  R_64 ",%32,%33,%34,%35"
-#define R_80  R_72 ",%36,%37,%38,%39"
-#define R_96  R_80 ",%40,%41,%42,%43,%44,%45,%46,%47"
-#define R_128 R_96 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define R_8      "%0,%1,%2,%3"
+#define R_16     R_8 ",%4,%5,%6,%7"
+#define R_32     "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
+#define R_48     R_32 ",%16,%17,%18,%19,%20,%21,%22,%23"
+#define R_56     R_48 ",%24,%25,%26,%27"
+#define R_64     R_56 ",%28,%29,%30,%31"
+#define R_72     R_64 ",%32,%33,%34,%35"
+#define R_80     R_72 ",%36,%37,%38,%39"
+#define R_96     R_80 ",%40,%41,%42,%43,%44,%45,%46,%47"
+#define R_128    R_96 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 #define C(m, i)  m(c[i][0]), m(c[i][1]), m(c[i][2]), m(c[i][3])
 #define C_8(m)   C(m, 0)
 #define C_16(m)  C_8(m), C(m, 1)
@@ -74,21 +81,19 @@ template <int N> __device__ __forceinline__ void hold(float (&c)[N][4])
 #define WGMMA_REGISTERS(N, A0, A1, A2, A3, B, ADD, YD, KIND)                                       \
     do {                                                                                           \
         if (add)                                                                                   \
-            asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %" #ADD ", 0;\n"                      \
-                         "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." KIND "." KIND           \
-                         " {" R_##N "}, {%" #A0 ",%" #A1 ",%" #A2 ",%" #A3 "}, %" #B               \
-                         ", p, 1, 1, %" #YD ";\n}"                                                 \
-                         : C_##N(C_ADD)                                                            \
-                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(y), "r"(1),             \
-                           "n"((int)yd));                                                          \
+            asm volatile(                                                                          \
+                "{\n .reg .pred p;\n setp.ne.b32 p, %" #ADD ", 0;\n"                               \
+                "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." KIND "." KIND " {" R_##N         \
+                "}, {%" #A0 ",%" #A1 ",%" #A2 ",%" #A3 "}, %" #B ", p, 1, 1, %" #YD ";\n}"         \
+                : C_##N(C_ADD)                                                                     \
+                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(y), "r"(1), "n"((int)yd));       \
         else                                                                                       \
-            asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %" #ADD ", 0;\n"                      \
-                         "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." KIND "." KIND           \
-                         " {" R_##N "}, {%" #A0 ",%" #A1 ",%" #A2 ",%" #A3 "}, %" #B               \
-                         ", p, 1, 1, %" #YD ";\n}"                                                 \
-                         : C_##N(C_SET)                                                            \
-                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(y), "r"(0),             \
-                           "n"((int)yd));                                                          \
+            asm volatile(                                                                          \
+                "{\n .reg .pred p;\n setp.ne.b32 p, %" #ADD ", 0;\n"                               \
+                "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." KIND "." KIND " {" R_##N         \
+                "}, {%" #A0 ",%" #A1 ",%" #A2 ",%" #A3 "}, %" #B ", p, 1, 1, %" #YD ";\n}"         \
+                : C_##N(C_SET)                                                                     \
+                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(y), "r"(0), "n"((int)yd));       \
     } while (0)
 
 #define WGMMA_OF(type, kind)                                                                       \
@@ -143,7 +148,7 @@ WGMMA_OF(f16, "f16")
 
 /* ---- online softmax ---- */
 
-struct SoftmaxRows {             /* maximum and sum so far, of this thread's two rows */
+struct SoftmaxRows { /* maximum and sum so far, of this thread's two rows */
     float top[2], sum[2];
 };
 
@@ -195,7 +200,31 @@ __device__ __forceinline__ void rows_scale(float (&y)[N / 8][4], const float (&f
             y[d][e] *= factor[e / 2];
 }
 
+/* Masks, and the bias divided by the scale, which will multiply it, of 16 queries from `query`
+ * on. */
+template <int KEYS>
+__device__ __forceinline__ void scores_form(const AttentionCuda &a, const FormHead &f,
+                                            float (&score)[KEYS / 8][4], int64_t query, int64_t key,
+                                            float scale)
+{
+    int   g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+    float by = LOG2_E / scale;
+    if (!a.bias && !a.mask_diagonal && key + KEYS <= a.lk && !(a.causal && key + KEYS > query + 1))
+        return;
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            int64_t row = query + g + e / 2 * 8, at = key + n * 8 + 2 * t + (e & 1);
+            bool    sees = form_sees(a, row, at);
+            if (a.bias && sees)
+                score[n][e] += form_bias(a, f, row, at) * by;
+            score[n][e] = sees ? score[n][e] : -INFINITY;
+        }
+}
+
 /* Stores the log-sum-exp of a warp's 16 rows; the sum becomes the factor for y. */
+template <bool FORM = false>
 __device__ __forceinline__ void softmax_end(const AttentionCuda &a, int64_t head, int64_t row,
                                             SoftmaxRows &r, float scale)
 {
@@ -204,9 +233,13 @@ __device__ __forceinline__ void softmax_end(const AttentionCuda &a, int64_t head
     for (int h = 0; h < 2; h++) {
         r.sum[h] += __shfl_xor_sync(0xffffffffu, r.sum[h], 1);
         r.sum[h] += __shfl_xor_sync(0xffffffffu, r.sum[h], 2);
-        if (t == 0 && row + g + 8 * h < a.lq)
-            lse_put(a, head * a.lq + row + g + 8 * h, r.top[h] * scale, r.sum[h]);
-        r.sum[h] = 1 / r.sum[h];
+        if (t == 0 && row + g + 8 * h < a.lq) {
+            if (FORM)
+                lse_put_safe(a, head * a.lq + row + g + 8 * h, r.top[h] * scale, r.sum[h]);
+            else
+                lse_put(a, head * a.lq + row + g + 8 * h, r.top[h] * scale, r.sum[h]);
+        }
+        r.sum[h] = FORM && !(r.sum[h] > 0) ? 0.0f : 1 / r.sum[h];
     }
 }
 

@@ -11,33 +11,33 @@ extern "C" {
 #include "linalg/linalg.h"
 }
 
-enum { CHUNK_SCORES = 4 << 20, ROW_THREADS = 256 };  /* scores per chunk: enough to fill a GPU */
+enum { CHUNK_SCORES = 4 << 20, ROW_THREADS = 256 }; /* scores per chunk: enough to fill a GPU */
 
 typedef enum WideProduct { SCORES, SUMS, DP, DQ, DK, DV, PRODUCTS } WideProduct;
 
 /* How a node is divided into chunks, and the layout of its workspace. */
 typedef struct WideLayout {
-    int64_t heads_together;      /* heads at equal strides, in one product */
-    int64_t chunks;              /* of queries */
-    int64_t rows, last;          /* queries per chunk, and in the last one */
-    int64_t ld;                  /* between rows of scores */
-    size_t  scores, rounded, sums;   /* bytes: fp32 scores, p or ds in 16 bits, dk or dv in fp32 */
-    size_t  products;            /* offset of the workspace of the products */
+    int64_t heads_together;        /* heads at equal strides, in one product */
+    int64_t chunks;                /* of queries */
+    int64_t rows, last;            /* queries per chunk, and in the last one */
+    int64_t ld;                    /* between rows of scores */
+    size_t  scores, rounded, sums; /* bytes: fp32 scores, p or ds in 16 bits, dk or dv in fp32 */
+    size_t  products;              /* offset of the workspace of the products */
     size_t  bytes;
 } WideLayout;
 
 typedef struct WidePrims {
-    const Prim *at[PRODUCTS][2][2];      /* [product][is first chunk][is last chunk] */
+    const Prim *at[PRODUCTS][2][2]; /* [product][is first chunk][is last chunk] */
 } WidePrims;
 
 /* ---- rows ---- */
 
-typedef struct ScoreRows {       /* the scores of a chunk: those of head h begin at row h * rows */
+typedef struct ScoreRows { /* the scores of a chunk: those of head h begin at row h * rows */
     const float *score, *dp;
     void        *p, *ds;
     float       *lse;
     const float *delta;
-    int64_t      rows, columns, ld, lq, query;   /* query: the chunk's first */
+    int64_t      rows, columns, ld, lq, query; /* query: the chunk's first */
     float        scale;
     bool         mask_diagonal;
 } ScoreRows;
@@ -47,11 +47,11 @@ typedef struct ScoreRows {       /* the scores of a chunk: those of head h begin
 template <class T> __global__ void __launch_bounds__(ROW_THREADS) wide_softmax(ScoreRows r)
 {
     __shared__ float partial[32];
-    int64_t      row = blockIdx.x, query = r.query + row % r.rows;
-    const float *score = r.score + row * r.ld;
-    T           *p = (T *)r.p + row * r.ld;
-    float        scale = r.scale * LOG2_E, top = -INFINITY, sum = 0;
-    int64_t      hidden = r.mask_diagonal ? query : -1;
+    int64_t          row = blockIdx.x, query = r.query + row % r.rows;
+    const float     *score = r.score + row * r.ld;
+    T               *p = (T *)r.p + row * r.ld;
+    float            scale = r.scale * LOG2_E, top = -INFINITY, sum = 0;
+    int64_t          hidden = r.mask_diagonal ? query : -1;
     for (int64_t c = threadIdx.x; c < r.columns; c += ROW_THREADS)
         if (c != hidden)
             top = fmaxf(top, score[c] * scale);
@@ -69,8 +69,7 @@ template <class T> __global__ void __launch_bounds__(ROW_THREADS) wide_softmax(S
 /* Recomputes p, and computes ds times the scale that dq and dk need. */
 template <class T> __global__ void __launch_bounds__(ROW_THREADS) wide_differences(ScoreRows r)
 {
-    int64_t      row = blockIdx.x, query = r.query + row % r.rows,
-                 at = row / r.rows * r.lq + query;
+    int64_t      row = blockIdx.x, query = r.query + row % r.rows, at = row / r.rows * r.lq + query;
     const float *score = r.score + row * r.ld, *dp = r.dp + row * r.ld;
     T           *p = (T *)r.p + row * r.ld, *ds = (T *)r.ds + row * r.ld;
     float        scale = r.scale * LOG2_E, lse = r.lse[at] * LOG2_E, delta = r.delta[at];
@@ -95,10 +94,12 @@ __global__ void wide_round(const float *sums, T *to, int64_t rows, int64_t width
 
 bool attention_cuda_wide(const Node *n)
 {
-    return ATTR(n, AttentionAttr)->width > 128 && !in_given(n, ATTENTION_TEMPERATURE);
+    const AttentionAttr *attr = ATTR(n, AttentionAttr);
+    return attr->width > 128 && !in_given(n, ATTENTION_TEMPERATURE) && !attention_cuda_form(n) &&
+           attr->kv_heads == attr->heads && attr->v_width == attr->width;
 }
 
-static size_t align_256(int64_t bytes) { return ((size_t)bytes + 255) / 256 * 256; }
+static size_t align_256(int64_t bytes) { return align_bytes((size_t)bytes, 256); }
 
 static int64_t element(const AttentionCuda &a) { return a.type == F32 ? 4 : 2; }
 
@@ -154,11 +155,11 @@ static MatmulDesc wide_desc(const AttentionCuda &a, const WideLayout &w, WidePro
     int64_t rows = last ? w.last : w.rows;
     switch (product) {
     case SCORES: return scores_desc(a, w, rows, a.q, a.k);
-    case DP:     return scores_desc(a, w, rows, a.dy, a.v);
-    case SUMS:   return sums_desc(a, w, rows, a.v, a.y);
-    case DQ:     return sums_desc(a, w, rows, a.k, a.dq);
-    case DK:     return keys_desc(a, w, rows, a.q, a.dk, first);
-    default:     return keys_desc(a, w, rows, a.dy, a.dv, first);
+    case DP: return scores_desc(a, w, rows, a.dy, a.v);
+    case SUMS: return sums_desc(a, w, rows, a.v, a.y);
+    case DQ: return sums_desc(a, w, rows, a.k, a.dq);
+    case DK: return keys_desc(a, w, rows, a.q, a.dk, first);
+    default: return keys_desc(a, w, rows, a.dy, a.dv, first);
     }
 }
 
@@ -166,7 +167,7 @@ static WideLayout wide_layout(const AttentionCuda &a, bool gradient)
 {
     WideLayout w = {};
     w.ld = ceil_div(a.lk, 8) * 8;
-    int64_t heads = a.heads == 1 ? a.n_heads : a.heads;  /* at equal strides */
+    int64_t heads = a.heads == 1 ? a.n_heads : a.heads; /* at equal strides */
     w.heads_together = 1;
     for (int64_t some = 2; some <= heads && some * a.lq * w.ld <= CHUNK_SCORES; some++)
         if (heads % some == 0)
@@ -211,10 +212,10 @@ static AttentionCuda wide_sides(const Call *call, bool gradient)
 {
     const Node   *n = call->node;
     AttentionCuda a = attention_cuda_of(call, n);
-    a.y = attention_cuda_side_y(n, gradient ? call->in[ATTENTION_INPUTS] : call->out[0]);
-    a.lse = (float *)(gradient ? call->in[ATTENTION_INPUTS + 1] : call->out[1]);
+    a.y = attention_cuda_side_y(n, gradient ? call->in[attention_kept(n)] : call->out[0]);
+    a.lse = (float *)(gradient ? call->in[attention_kept(n) + 1] : call->out[1]);
     if (gradient) {
-        a.dy = attention_cuda_side_y(n, call->in[ATTENTION_INPUTS + 2]);
+        a.dy = attention_cuda_side_y(n, call->in[attention_kept(n) + 2]);
         attention_cuda_gradients(call, &a);
         a.delta = (float *)call->workspace;
     }
@@ -223,10 +224,10 @@ static AttentionCuda wide_sides(const Call *call, bool gradient)
 
 Err attention_wide_choose(const Node *n, const Device *device, bool gradient, Choice *choice)
 {
-    void     *none[16] = {};         /* sizes and strides come from the node alone */
-    Call      call = {};
-    WideLayout      w;
-    WidePrims prims;
+    void      *none[16] = {}; /* sizes and strides come from the node alone */
+    Call       call = {};
+    WideLayout w;
+    WidePrims  prims;
     call.node = n;
     call.in = call.out = none;
     TRY(wide_prims(device, wide_sides(&call, gradient), gradient, &w, &prims));
@@ -236,7 +237,7 @@ Err attention_wide_choose(const Node *n, const Device *device, bool gradient, Ch
 
 Err attention_wide_prepare(Pool *pool, Call *call, bool gradient)
 {
-    WideLayout       w;
+    WideLayout w;
     WidePrims *prims = NEW(pool, WidePrims);
     TRY(wide_prims(call->device, wide_sides(call, gradient), gradient, &w, prims));
     call->prepared = prims;
@@ -245,20 +246,21 @@ Err attention_wide_prepare(Pool *pool, Call *call, bool gradient)
 
 /* ---- running ---- */
 
-typedef struct WideChunk {       /* one chunk of queries of the heads in one product */
+typedef struct WideChunk { /* one chunk of queries of the heads in one product */
     const Call   *call;
     AttentionCuda a;
-    WideLayout          w;
-    int64_t       head, query;   /* the first of each */
-    bool          first, last;   /* chunk of the head */
-    char         *score, *dp, *p, *ds, *sums[2], *products;      /* sums: of dk, of dv */
+    WideLayout    w;
+    int64_t       head, query;                              /* the first of each */
+    bool          first, last;                              /* chunk of the head */
+    char         *score, *dp, *p, *ds, *sums[2], *products; /* sums: of dk, of dv */
 } WideChunk;
 
 static void *place(const WideChunk &k, const SideCuda &side, int64_t row)
 {
     const AttentionCuda &a = k.a;
     return side.data + (k.head / a.heads * side.batch_stride + k.head % a.heads * side.head_stride +
-                        side.column + row * side.ld) * element(a);
+                        side.column + row * side.ld) *
+                           element(a);
 }
 
 static Err wide_product(const WideChunk &k, WideProduct product, void *left, void *right, void *out)
@@ -275,7 +277,7 @@ static Err wide_product(const WideChunk &k, WideProduct product, void *left, voi
 static ScoreRows rows_of(const WideChunk &k)
 {
     const AttentionCuda &a = k.a;
-    ScoreRows r = {};
+    ScoreRows            r = {};
     r.score = (const float *)k.score;
     r.dp = (const float *)k.dp;
     r.p = k.p;
@@ -342,15 +344,14 @@ static Err backward_chunk(const WideChunk &k)
     });
     TRY(keys_chunk(k, DV));
     TRY(keys_chunk(k, DK));
-    return k.a.dq.data
-               ? wide_product(k, DQ, k.ds, place(k, k.a.k, 0), place(k, k.a.dq, k.query))
-               : OK;
+    return k.a.dq.data ? wide_product(k, DQ, k.ds, place(k, k.a.k, 0), place(k, k.a.dq, k.query))
+                       : OK;
 }
 
 static WideChunk chunk_of(const Call *call, bool gradient)
 {
-    WideChunk  k = {};
-    char *at = (char *)call->workspace;
+    WideChunk k = {};
+    char     *at = (char *)call->workspace;
     k.call = call;
     k.a = wide_sides(call, gradient);
     k.w = wide_layout(k.a, gradient);

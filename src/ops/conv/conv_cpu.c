@@ -7,26 +7,41 @@
 
 #include <string.h>
 
+/* Padding behind which no window ends does not matter. So less padding behind than before, as
+ * output_padding gives, is taken as the same on both sides if that gives no further output: no
+ * backend has difficulties with that. Failing that, none is better than a negative one. */
+static int64_t conv_pad_hi(int64_t lo, int64_t hi, int64_t free, int64_t stride)
+{
+    int64_t out = (free + hi) / stride;
+    if (hi < lo && (free + lo) / stride == out)
+        return lo;
+    return hi < 0 && free >= 0 && free / stride == out ? 0 : hi;
+}
+
 static ConvDesc conv_desc(const Node *n)
 {
     bool to_wide = n->op == &op_conv_grad_x || n->op == &op_conv_transpose,
          weights = n->op == &op_conv_grad_w;
-    Shape    w = weights ? out_shape(n, 0) : in_shape(n, 1);
+    Shape           w = weights ? out_shape(n, 0) : in_shape(n, 1);
     const ConvAttr *a = weights ? &ATTR(n, ConvWAttr)->conv : ATTR(n, ConvAttr);
-    int      lead = w.rank - 4;
-    ConvDesc d = { .kind = weights   ? CONV_BACKWARD_WEIGHTS
-                           : to_wide ? CONV_BACKWARD_DATA
-                                     : CONV_FORWARD,
-                   .n = dim(in_shape(n, 0), 0),
-                   .ci = dim(w, -2),
-                   .co = dim(w, -1) };
+    int             lead = w.rank - 4;
+    ConvDesc        d = { .kind = weights   ? CONV_BACKWARD_WEIGHTS
+                                  : to_wide ? CONV_BACKWARD_DATA
+                                            : CONV_FORWARD,
+                          .n = dim(in_shape(n, 0), 0),
+                          .ci = dim(w, -2) * a->groups,
+                          .co = dim(w, -1),
+                          .groups = a->groups };
     for (int i = 0; i < 3; i++) {
         d.kernel[i] = i == 0 ? (lead ? w.dim[0] : 1) : w.dim[i - 1 + lead];
         d.in[i] = a->in[i];
         d.stride[i] = a->stride[i];
+        d.dilation[i] = a->dilation[i];
         d.pad_lo[i] = a->pad_lo[i];
-        d.pad_hi[i] = a->pad_hi[i];
-        d.out[i] = (d.in[i] + d.pad_lo[i] + d.pad_hi[i] - d.kernel[i]) / d.stride[i] + 1;
+        int64_t reach = conv_reach(d.kernel[i], d.dilation[i]),
+                free = d.in[i] + d.pad_lo[i] - reach;
+        d.out[i] = (free + a->pad_hi[i]) / d.stride[i] + 1;
+        d.pad_hi[i] = conv_pad_hi(d.pad_lo[i], a->pad_hi[i], free, d.stride[i]);
     }
     d.type_x = to_wide ? out_type(n, 0) : in_type(n, 0);
     d.type_w = weights ? F32 : in_type(n, 1);
@@ -77,10 +92,10 @@ Err conv_linalg(const Call *call)
 static void add_bias(const Call *call)
 {
     const Node *n = call->node;
-    int64_t width = dim(out_shape(n, 0), -1), rows = shape_rows(out_shape(n, 0));
-    int64_t group = width < ROW_BLOCK ? ROW_BLOCK / width : 1;
-    Type    type = out_type(n, 0), type_bias = in_type(n, 2);
-    int     threads = call->device->threads;
+    int64_t     width = dim(out_shape(n, 0), -1), rows = shape_rows(out_shape(n, 0));
+    int64_t     group = width < ROW_BLOCK ? ROW_BLOCK / width : 1;
+    Type        type = out_type(n, 0), type_bias = in_type(n, 2);
+    int         threads = call->device->threads;
 #pragma omp parallel num_threads(threads)
     {
         float buffer[ROW_BLOCK], biases[ROW_BLOCK];
@@ -117,14 +132,14 @@ Err conv_grad_x_linalg(const Call *call)
 
 static size_t share_bytes(const Node *n)
 {
-    return in_given(n, 2) ? conv_align((size_t)out_bytes(n, 0), CONV_CPU_ALIGN) : 0;
+    return in_given(n, 2) ? align_bytes((size_t)out_bytes(n, 0), CONV_CPU_ALIGN) : 0;
 }
 
 Err conv_grad_w_choose_cpu(const Node *n, const Device *device, Choice *choice)
 {
     TRY(conv_choose_linalg(n, device, choice));
     if (share_bytes(n) || ATTR(n, ConvWAttr)->bias)
-        choice->workspace_bytes = conv_align(choice->workspace_bytes, CONV_CPU_ALIGN) +
+        choice->workspace_bytes = align_bytes(choice->workspace_bytes, CONV_CPU_ALIGN) +
                                   share_bytes(n);
     if (ATTR(n, ConvWAttr)->bias)
         choice->workspace_bytes += bias_sums_bytes(device->threads, dim(in_shape(n, 1), -1));
@@ -136,10 +151,10 @@ Err conv_grad_w_cpu(const Call *call)
     const Node  *n = call->node;
     const Prim  *prim = call->prepared;
     const float *before = call->in[2];
-    char *after = (char *)call->workspace + conv_align(prim->workspace_bytes, CONV_CPU_ALIGN);
-    float       *out = call->out[0], *share = (float *)after;
-    int64_t      count = shape_count(out_shape(n, 0));
-    int          threads = call->device->threads;
+    char   *after = (char *)call->workspace + align_bytes(prim->workspace_bytes, CONV_CPU_ALIGN);
+    float  *out = call->out[0], *share = (float *)after;
+    int64_t count = shape_count(out_shape(n, 0));
+    int     threads = call->device->threads;
     TRY(conv_run(call, call->in[0], before ? share : out, call->in[1], NULL));
     if (before) {
 #pragma omp parallel for simd num_threads(threads) schedule(static)

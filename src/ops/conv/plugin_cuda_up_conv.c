@@ -9,14 +9,13 @@
 
 #include <string.h>
 
-typedef struct UpConvConfig {          /* how a node is run; offsets in its workspace */
-    ConvDesc    desc;
-    bool        subpixel_chosen, sums;    /* sums: the bias needs a pass of its own */
-    SubpixelConv   subpixel;
-    const Prim *prim;            /* of the large map */
-    size_t      map, bias, all;
+typedef struct UpConvConfig { /* how a node is run; offsets in its workspace */
+    ConvDesc     desc;
+    bool         subpixel_chosen, sums; /* sums: the bias needs a pass of its own */
+    SubpixelConv subpixel;
+    const Prim  *prim; /* of the large map */
+    size_t       map, bias, all;
 } UpConvConfig;
-
 
 static Err up_conv_config(const Node *n, const Device *device, UpConvConfig *config)
 {
@@ -30,9 +29,10 @@ static Err up_conv_config(const Node *n, const Device *device, UpConvConfig *con
         return OK;
     }
     TRY(linalg_conv(device->backend, d, device->threads, &config->prim));
-    config->map = conv_align(config->prim->workspace_bytes, CONV_CUDA_ALIGN);
-    config->bias = config->map + conv_align((size_t)(d->n * d->in[1] * d->in[2] * d->ci *
-                                            type_bytes(d->type_x)), CONV_CUDA_ALIGN);
+    config->map = align_bytes(config->prim->workspace_bytes, CONV_CUDA_ALIGN);
+    config->bias = config->map +
+                   align_bytes((size_t)(d->n * d->in[1] * d->in[2] * d->ci * type_bytes(d->type_x)),
+                               CONV_CUDA_ALIGN);
     config->sums = bias && !config->prim->sums;
     config->all = config->bias;
     if (config->sums)
@@ -76,23 +76,26 @@ static DirectArgs up_conv_args(const Call *call)
 
 static Err up_conv_cuda(const Call *call)
 {
-    const UpConvConfig     *config = call->prepared;
-    const ConvDesc   *d = &config->desc;
-    const CudaHandle *handle = call->device->handle;
-    DirectArgs        args = up_conv_args(call);
-    int64_t           up = up_conv_factor(call->node);
-    int64_t           rows = d->n * d->in[1] / up, width = d->in[2] / up;
-    char             *map = (char *)call->workspace + config->map;
+    const UpConvConfig *config = call->prepared;
+    const ConvDesc     *d = &config->desc;
+    const CudaHandle   *handle = call->device->handle;
+    DirectArgs          args = up_conv_args(call);
+    int64_t             up = up_conv_factor(call->node);
+    int64_t             rows = d->n * d->in[1] / up, width = d->in[2] / up;
+    char               *map = (char *)call->workspace + config->map;
     if (config->subpixel_chosen)
         return subpixel_conv_run(handle, &config->subpixel, &args);
     if (d->kind != CONV_BACKWARD_DATA)
         TRY(cuda_enlarge(handle->stream, d->type_x, args.x, rows, width, d->ci, up, map));
     TRY(config->prim->backend->run(config->prim,
-                             &(PrimArgs){ .a = map, .b = args.w, .c = args.y, .bias = args.bias,
-                                          .before = args.before,
-                                          .sums = config->sums ? NULL : args.sums,
-                                          .sums_before = args.sums_before,
-                                          .workspace = call->workspace }));
+                                   &(PrimArgs){ .a = map,
+                                                .b = args.w,
+                                                .c = args.y,
+                                                .bias = args.bias,
+                                                .before = args.before,
+                                                .sums = config->sums ? NULL : args.sums,
+                                                .sums_before = args.sums_before,
+                                                .workspace = call->workspace }));
     if (d->kind == CONV_BACKWARD_DATA)
         return cuda_gather(handle->stream, d->type_x, map, rows, width, d->ci, up, args.x);
     if (!config->sums)

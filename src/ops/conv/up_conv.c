@@ -63,12 +63,10 @@ static void up_conv_grad(Grad *g)
         grad_give(g, 0, node_add(g->graph, &op_up_conv_grad_x, &attr, TENSORS(dy, w), NULL));
 }
 
-OPERATOR(up_conv,
-    .doc = "3x3 convolution of an upsampled map, computed from the small map",
-    .chunk = { CHUNK_SAMPLES, INPUT(0) },
-    .attr_bytes = sizeof(UpConvAttr), .n_in = 3, .n_out = 1,
-    .shape = up_conv_shape, .grad = up_conv_grad, .cost = up_conv_cost, .rate = RATE_CONV,
-    .cpu = { up_conv_choose_cpu, up_conv_prepare_cpu, up_conv_cpu })
+OPERATOR(up_conv, .doc = "3x3 convolution of an upsampled map, computed from the small map",
+         .chunk = { CHUNK_SAMPLES, INPUT(0) }, .attr_bytes = sizeof(UpConvAttr), .n_in = 3,
+         .n_out = 1, .shape = up_conv_shape, .grad = up_conv_grad, .cost = up_conv_cost,
+         .rate = RATE_CONV, .cpu = { up_conv_choose_cpu, up_conv_prepare_cpu, up_conv_cpu })
 
 /* in: dy w; out: dx, of the small map */
 static Err up_conv_grad_x_shape(Node *n)
@@ -80,11 +78,10 @@ static Err up_conv_grad_x_shape(Node *n)
     return OK;
 }
 
-OPERATOR_INTERNAL(up_conv_grad_x,
-    .doc = "data gradient of up_conv",
-    .attr_bytes = sizeof(UpConvAttr), .n_in = 2, .n_out = 1,
-    .shape = up_conv_grad_x_shape, .cost = up_conv_cost, .rate = RATE_CONV,
-    .cpu = { up_conv_choose_cpu, up_conv_prepare_cpu, up_conv_grad_x_cpu })
+OPERATOR_INTERNAL(up_conv_grad_x, .doc = "data gradient of up_conv",
+                  .attr_bytes = sizeof(UpConvAttr), .n_in = 2, .n_out = 1,
+                  .shape = up_conv_grad_x_shape, .cost = up_conv_cost, .rate = RATE_CONV,
+                  .cpu = { up_conv_choose_cpu, up_conv_prepare_cpu, up_conv_grad_x_cpu })
 
 /* in: x dy, the sums so far of both gradients or none; out: dw and, if asked for, dbias */
 static Err up_conv_grad_w_shape(Node *n)
@@ -101,14 +98,15 @@ static Err up_conv_grad_w_shape(Node *n)
 }
 
 OPERATOR_INTERNAL(up_conv_grad_w,
-    .doc = "gradients of up_conv's weight and bias, fp32, added to the sum so far",
-    .attr_bytes = sizeof(UpConvWAttr), .n_in = 4, .n_out = 2, .inplace = IN_PLACE_OF(2),
-    .shape = up_conv_grad_w_shape, .cost = up_conv_cost, .rate = RATE_CONV,
-    .cpu = { up_conv_choose_cpu, up_conv_prepare_cpu, up_conv_grad_w_cpu })
+                  .doc = "gradients of up_conv's weight and bias, fp32, added to the sum so far",
+                  .attr_bytes = sizeof(UpConvWAttr), .n_in = 4, .n_out = 2,
+                  .inplace = IN_PLACE_OF(2), .shape = up_conv_grad_w_shape, .cost = up_conv_cost,
+                  .rate = RATE_CONV,
+                  .cpu = { up_conv_choose_cpu, up_conv_prepare_cpu, up_conv_grad_w_cpu })
 
 bool up_conv_pays(const Graph *graph, int64_t in, int64_t out, int64_t up)
 {
-    enum { MIN_CHANNELS = 32, MULTIPLE = 8 };    /* what linalg/subpixel_conv.h takes */
+    enum { MIN_CHANNELS = 32, MULTIPLE = 8 }; /* what linalg/subpixel_conv.h takes */
     return graph->build->subpixel && up >= 2 && up <= UP_CONV_MAX && in >= MIN_CHANNELS &&
            out >= MIN_CHANNELS && in % MULTIPLE == 0 && out % MULTIPLE == 0;
 }
@@ -129,7 +127,9 @@ ConvDesc up_conv_desc(const Node *n)
     ConvDesc d = { .kind = weights ? CONV_BACKWARD_WEIGHTS
                            : data  ? CONV_BACKWARD_DATA
                                    : CONV_FORWARD,
-                   .n = x.dim[0], .ci = w.dim[2], .co = w.dim[3],
+                   .n = x.dim[0],
+                   .ci = w.dim[2],
+                   .co = w.dim[3],
                    .in = { 1, up * x.dim[1], up * x.dim[2] },
                    .out = { 1, up * x.dim[1], up * x.dim[2] },
                    .kernel = { 1, 3, 3 },

@@ -20,12 +20,12 @@
 enum { UP_CONV_MAX = 4 };
 
 typedef struct UpConvAttr {
-    int64_t up;                  /* 2 .. UP_CONV_MAX */
+    int64_t up; /* 2 .. UP_CONV_MAX */
 } UpConvAttr;
 
-typedef struct UpConvWAttr {     /* of the weight gradient */
+typedef struct UpConvWAttr { /* of the weight gradient */
     int64_t up;
-    bool    bias;                /* the gradient of the bias is wanted too */
+    bool    bias; /* the gradient of the bias is wanted too */
 } UpConvWAttr;
 
 Tensor up_conv(Tensor x, Tensor w, Tensor bias_or_none, int64_t up);

@@ -12,17 +12,16 @@
 
 #include <string.h>
 
-
 static size_t map_bytes(const ConvDesc *d)
 {
-    return conv_align((size_t)(d->n * d->in[1] * d->in[2] * d->ci * type_bytes(d->type_x)),
-                      CONV_CPU_ALIGN);
+    return align_bytes((size_t)(d->n * d->in[1] * d->in[2] * d->ci * type_bytes(d->type_x)),
+                       CONV_CPU_ALIGN);
 }
 
 static size_t share_bytes(const Node *n)
 {
     return n->op == &op_up_conv_grad_w && in_given(n, 2)
-               ? conv_align((size_t)out_bytes(n, 0), CONV_CPU_ALIGN)
+               ? align_bytes((size_t)out_bytes(n, 0), CONV_CPU_ALIGN)
                : 0;
 }
 
@@ -38,8 +37,8 @@ Err up_conv_choose_cpu(const Node *n, const Device *device, Choice *choice)
     const Prim *prim;
     TRY(up_conv_prim(n, device, &prim));
     choice->name = prim->impl;
-    choice->workspace_bytes = conv_align(prim->workspace_bytes, CONV_CPU_ALIGN) + map_bytes(&desc) +
-                              share_bytes(n);
+    choice->workspace_bytes = align_bytes(prim->workspace_bytes, CONV_CPU_ALIGN) +
+                              map_bytes(&desc) + share_bytes(n);
     if (n->op == &op_up_conv_grad_w && ATTR(n, UpConvWAttr)->bias)
         choice->workspace_bytes += bias_sums_bytes(device->threads, desc.co);
     return OK;
@@ -57,14 +56,14 @@ Err up_conv_prepare_cpu(Pool *pool, Call *call)
 static char *map_of(const Call *call)
 {
     const Prim *prim = call->prepared;
-    return (char *)call->workspace + conv_align(prim->workspace_bytes, CONV_CPU_ALIGN);
+    return (char *)call->workspace + align_bytes(prim->workspace_bytes, CONV_CPU_ALIGN);
 }
 
 static Err run(const Call *call, void *x, void *w, void *y, const void *bias)
 {
     const Prim *prim = call->prepared;
-    return prim->backend->run(prim, &(PrimArgs){ .a = x, .b = w, .c = y, .bias = bias,
-                                              .workspace = call->workspace });
+    return prim->backend->run(
+        prim, &(PrimArgs){ .a = x, .b = w, .c = y, .bias = bias, .workspace = call->workspace });
 }
 
 /* Repeats every pixel `up` times along both axes. */
@@ -96,7 +95,7 @@ static void gather(const Call *call, const ConvDesc *d, const char *from, void *
             float  *sum = row_open(d->type_x, dx, p * d->ci + c, buffer_sum);
             memset(sum, 0, (size_t)m * sizeof *sum);
             for (int64_t k = 0; k < up * up; k++) {
-                int64_t row = p / w * up + k / up, at = row * d->in[2] + p % w * up + k % up;
+                int64_t      row = p / w * up + k / up, at = row * d->in[2] + p % w * up + k % up;
                 const float *v = row_load(d->type_x, from, at * d->ci + c, m, buffer);
                 for (int64_t j = 0; j < m; j++)
                     sum[j] += v[j];

@@ -12,21 +12,22 @@ static Err feed_shape(Node *n)
     return OK;
 }
 
-static Cost move_cost(const Node *n)
-{
-    return (Cost){ .bytes = node_bytes(n) };
-}
+static Cost move_cost(const Node *n) { return (Cost){ .bytes = node_bytes(n) }; }
 
-OPERATOR(feed,
-    .doc = "what the data loader gives for one micro-batch",
-    .attr_bytes = sizeof(FeedAttr), .n_in = 0, .n_out = 1,
-    .shape = feed_shape, .cost = move_cost, .cpu = { .run = feed_cpu })
+OPERATOR(feed, .doc = "what the data loader gives for one micro-batch",
+         .attr_bytes = sizeof(FeedAttr), .n_in = 0, .n_out = 1, .shape = feed_shape,
+         .makes_batch = true, .cost = move_cost, .cpu = { .run = feed_cpu })
+
+Tensor feed_as(Graph *graph, const FeedAttr *attr)
+{
+    return tensor_name(node_add(graph, &op_feed, attr, NULL, 0, NULL), attr->name);
+}
 
 Tensor feed(Graph *graph, const char *name, Type type, Shape shape)
 {
     FeedAttr attr = { .type = type, .shape = shape };
     snprintf(attr.name, sizeof attr.name, "%s", name);
-    return tensor_name(node_add(graph, &op_feed, &attr, NULL, 0, NULL), name);
+    return feed_as(graph, &attr);
 }
 
 static Err reshape_shape(Node *n)
@@ -55,11 +56,10 @@ static bool reshape_chunk(const ChunkCall *c)
     return can;
 }
 
-OPERATOR(reshape,
-    .doc = "the same bytes under another shape",
-    .chunk = { CHUNK_CUSTOM, INPUT(0), reshape_chunk },
-    .attr_bytes = sizeof(ReshapeAttr), .n_in = 1, .n_out = 1, .view = true,
-    .shape = reshape_shape, .grad = reshape_grad, .cost = no_cost)
+OPERATOR(reshape, .doc = "the same bytes under another shape",
+         .chunk = { CHUNK_CUSTOM, INPUT(0), reshape_chunk }, .attr_bytes = sizeof(ReshapeAttr),
+         .n_in = 1, .n_out = 1, .view = true, .shape = reshape_shape, .grad = reshape_grad,
+         .cost = no_cost)
 
 Tensor reshape(Tensor x, Shape shape)
 {
@@ -105,37 +105,27 @@ static Cost add_cost(const Node *n)
     return (Cost){ .flops = in_count(n, 0), .bytes = node_bytes(n) };
 }
 
-OPERATOR(add,
-    .doc = "a + b, element by element",
-    .chunk = { CHUNK_ELEMENTS, ALL_INPUTS },
-    .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(0),
-    .shape = add_shape, .grad = add_grad, .cost = add_cost, .cpu = { .run = add_cpu })
+OPERATOR(add, .doc = "a + b, element by element", .chunk = { CHUNK_ELEMENTS, ALL_INPUTS },
+         .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(0), .shape = add_shape, .grad = add_grad,
+         .cost = add_cost, .cpu = { .run = add_cpu })
 
-Tensor add(Tensor a, Tensor b)
-{
-    return node_add(a.graph, &op_add, NULL, TENSORS(a, b), NULL);
-}
+Tensor add(Tensor a, Tensor b) { return node_add(a.graph, &op_add, NULL, TENSORS(a, b), NULL); }
 
 static Err cast_shape(Node *n)
 {
     if (!type_is_float(in_type(n, 0)) || !type_is_float(ATTR(n, CastAttr)->type))
         return fail(E_SHAPE, "cast: %s cannot be rounded to %s; both must be floats",
-                    type_name(in_type(n, 0)),
-                    type_name(ATTR(n, CastAttr)->type));
+                    type_name(in_type(n, 0)), type_name(ATTR(n, CastAttr)->type));
     out_set(n, 0, ATTR(n, CastAttr)->type, in_shape(n, 0));
     return OK;
 }
 
-static void cast_grad(Grad *g)
-{
-    grad_give(g, 0, cast(grad_dy(g, 0), tensor_type(grad_in(g, 0))));
-}
+static void cast_grad(Grad *g) { grad_give(g, 0, cast(grad_dy(g, 0), tensor_type(grad_in(g, 0)))); }
 
-OPERATOR(cast,
-    .doc = "the same values, rounded to another type",
-    .chunk = { CHUNK_ELEMENTS, ALL_INPUTS },
-    .attr_bytes = sizeof(CastAttr), .n_in = 1, .n_out = 1,
-    .shape = cast_shape, .grad = cast_grad, .cost = move_cost, .cpu = { .run = cast_cpu })
+OPERATOR(cast, .doc = "the same values, rounded to another type",
+         .chunk = { CHUNK_ELEMENTS, ALL_INPUTS }, .attr_bytes = sizeof(CastAttr), .n_in = 1,
+         .n_out = 1, .shape = cast_shape, .grad = cast_grad, .cost = move_cost,
+         .cpu = { .run = cast_cpu })
 
 Tensor cast(Tensor x, Type type)
 {
@@ -154,10 +144,9 @@ static Err assign_shape(Node *n)
     return OK;
 }
 
-OPERATOR_INTERNAL(assign,
-    .doc = "a persistent value takes the contents of another",
-    .n_in = 2, .n_out = 1, .once = true,
-    .shape = assign_shape, .cost = move_cost, .cpu = { .run = assign_cpu })
+OPERATOR_INTERNAL(assign, .doc = "a persistent value takes the contents of another", .n_in = 2,
+                  .n_out = 1, .once = true, .shape = assign_shape, .cost = move_cost,
+                  .cpu = { .run = assign_cpu })
 
 void assign(Tensor state, Tensor x)
 {

@@ -5,9 +5,12 @@
 #include "ir/op.h"
 
 typedef struct FeedAttr {
-    char  name[48];              /* what the data loader calls it */
-    Type  type;
-    Shape shape;
+    char    name[48]; /* what the data loader calls it */
+    Type    type;
+    Shape   shape;
+    /* Of models whose inputs have their user's names, for the data: */
+    int32_t below; /* integers are below this; 0: nothing is known */
+    bool    whole; /* one tensor for all samples: its first axis is no batch */
 } FeedAttr;
 
 typedef struct CastAttr {
@@ -18,12 +21,13 @@ typedef struct ReshapeAttr {
     Shape shape;
 } ReshapeAttr;
 
-Tensor feed(Graph *graph, const char *name, Type type, Shape shape);  /* a batch from the host */
-Tensor reshape(Tensor x, Shape shape);       /* same bytes; one axis may be -1: inferred */
-Tensor add(Tensor a, Tensor b);              /* same shape; the sum has a's type */
+Tensor feed(Graph *graph, const char *name, Type type, Shape shape); /* a batch from the host */
+Tensor feed_as(Graph *graph, const FeedAttr *attr);
+Tensor reshape(Tensor x, Shape shape); /* same bytes; one axis may be -1: inferred */
+Tensor add(Tensor a, Tensor b);        /* same shape; the sum has a's type */
 
-void   assign(Tensor state, Tensor x);       /* copies x into a persistent value */
-Tensor cast(Tensor x, Type type);            /* rounded; x itself if it already has that type */
+void   assign(Tensor state, Tensor x); /* copies x into a persistent value */
+Tensor cast(Tensor x, Type type);      /* rounded; x itself if it already has that type */
 
 Err feed_cpu(const Call *call);
 Err add_cpu(const Call *call);

@@ -17,9 +17,9 @@ Err feed_cpu(const Call *call)
 Err add_cpu(const Call *call)
 {
     const Node *n = call->node;
-    int64_t count = shape_count(out_shape(n, 0));
-    Type    ta = in_type(n, 0), tb = in_type(n, 1), ty = out_type(n, 0);
-    int     threads = call->device->threads;
+    int64_t     count = shape_count(out_shape(n, 0));
+    Type        ta = in_type(n, 0), tb = in_type(n, 1), ty = out_type(n, 0);
+    int         threads = call->device->threads;
 
 #pragma omp parallel num_threads(threads)
     {
@@ -42,9 +42,9 @@ Err add_cpu(const Call *call)
 Err cast_cpu(const Call *call)
 {
     const Node *n = call->node;
-    int64_t count = shape_count(out_shape(n, 0));
-    Type    tx = in_type(n, 0), ty = out_type(n, 0);
-    int     threads = call->device->threads;
+    int64_t     count = shape_count(out_shape(n, 0));
+    Type        tx = in_type(n, 0), ty = out_type(n, 0);
+    int         threads = call->device->threads;
 
 #pragma omp parallel num_threads(threads)
     {

@@ -5,7 +5,7 @@ extern "C" {
 #include "ops/elementwise/basic.h"
 }
 
-extern "C" Err feed_cuda(const Call *call)  /* from pinned memory, so that the host need not wait */
+extern "C" Err feed_cuda(const Call *call) /* from pinned memory, so that the host need not wait */
 {
     const Node *n = call->node;
     if (!call->feed)
@@ -15,11 +15,17 @@ extern "C" Err feed_cuda(const Call *call)  /* from pinned memory, so that the h
     return OK;
 }
 
-struct AddFn { __device__ float at(const float *x) const { return x[0] + x[1]; } };
-struct SameFn { __device__ float at(const float *x) const { return x[0]; } };
+struct AddFn {
+    __device__ float at(const float *x) const { return x[0] + x[1]; }
+};
+struct SameFn {
+    __device__ float at(const float *x) const { return x[0]; }
+};
 
+/* clang-format off */
 extern "C" Err add_cuda(const Call *call)  { return rows_cuda<2>(call, Each<AddFn>()); }
 extern "C" Err cast_cuda(const Call *call) { return rows_cuda<1>(call, Each<SameFn>()); }
+/* clang-format on */
 
 extern "C" Err assign_cuda(const Call *call)
 {

@@ -1,6 +1,7 @@
 /* binary.c -- two tensors element by element, and a vector along a tensor: rules. */
 #include "ops/elementwise/binary.h"
 
+#include "base/int_math.h"
 #include "ops/operator.h"
 #include "ops/reduce/reduce.h"
 #include "ops/reduce/rows.h"
@@ -32,11 +33,9 @@ static void sub_rule(Grad *g)
         grad_give(g, 1, affine(grad_dy(g, 0), -1, 0));
 }
 
-OPERATOR(sub,
-    .doc = "x - y, element by element",
-    .chunk = { CHUNK_ELEMENTS, ALL_INPUTS },
-    .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(0),
-    .shape = binary_shape, .grad = sub_rule, .cost = binary_cost, .cpu = { .run = sub_cpu })
+OPERATOR(sub, .doc = "x - y, element by element", .chunk = { CHUNK_ELEMENTS, ALL_INPUTS },
+         .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(0), .shape = binary_shape, .grad = sub_rule,
+         .cost = binary_cost, .cpu = { .run = sub_cpu })
 
 static void mul_rule(Grad *g)
 {
@@ -45,11 +44,9 @@ static void mul_rule(Grad *g)
             grad_give(g, i, mul(grad_dy(g, 0), grad_in(g, 1 - i)));
 }
 
-OPERATOR(mul,
-    .doc = "x y, element by element",
-    .chunk = { CHUNK_ELEMENTS, ALL_INPUTS },
-    .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(0),
-    .shape = binary_shape, .grad = mul_rule, .cost = binary_cost, .cpu = { .run = mul_cpu })
+OPERATOR(mul, .doc = "x y, element by element", .chunk = { CHUNK_ELEMENTS, ALL_INPUTS }, .n_in = 2,
+         .n_out = 1, .inplace = IN_PLACE_OF(0), .shape = binary_shape, .grad = mul_rule,
+         .cost = binary_cost, .cpu = { .run = mul_cpu })
 
 static void weighted_sum_rule(Grad *g)
 {
@@ -59,12 +56,10 @@ static void weighted_sum_rule(Grad *g)
             grad_give(g, i, affine(grad_dy(g, 0), i ? attr.b : attr.a, 0));
 }
 
-OPERATOR(weighted_sum,
-    .doc = "a x + b y with fixed a and b",
-    .chunk = { CHUNK_ELEMENTS, ALL_INPUTS },
-    .attr_bytes = sizeof(WeightedAttr), .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(0),
-    .shape = binary_shape, .grad = weighted_sum_rule, .cost = binary_cost,
-    .cpu = { .run = weighted_sum_cpu })
+OPERATOR(weighted_sum, .doc = "a x + b y with fixed a and b",
+         .chunk = { CHUNK_ELEMENTS, ALL_INPUTS }, .attr_bytes = sizeof(WeightedAttr), .n_in = 2,
+         .n_out = 1, .inplace = IN_PLACE_OF(0), .shape = binary_shape, .grad = weighted_sum_rule,
+         .cost = binary_cost, .cpu = { .run = weighted_sum_cpu })
 
 Tensor sub(Tensor x, Tensor y) { return node_add(x.graph, &op_sub, NULL, TENSORS(x, y), NULL); }
 Tensor mul(Tensor x, Tensor y) { return node_add(x.graph, &op_mul, NULL, TENSORS(x, y), NULL); }
@@ -122,9 +117,8 @@ static bool broadcast_chunk(const ChunkCall *c)
 {
     Shape       x = in_shape(c->node, 0), v = in_shape(c->node, 1);
     ReduceAttr *fit = c->attr;
-    if (fit->a > 1) {                        /* v has the leading axis of x */
-        if (!chunk_divides(v, c->n) || chunk_axis(v) != c->axis ||
-            v.dim[c->axis] != x.dim[c->axis])
+    if (fit->a > 1) { /* v has the leading axis of x */
+        if (!chunk_divides(v, c->n) || chunk_axis(v) != c->axis || v.dim[c->axis] != x.dim[c->axis])
             return false;
         *c->inputs |= INPUT(1);
         v = chunk_shape(v, c->n);
@@ -132,11 +126,10 @@ static bool broadcast_chunk(const ChunkCall *c)
     return broadcast_fit(chunk_shape(x, c->n), v, fit);
 }
 
-OPERATOR(add_rows,
-    .doc = "x + v, v repeated along x",
-    .chunk = { CHUNK_CUSTOM, INPUT(0), broadcast_chunk },
-    .attr_bytes = sizeof(ReduceAttr), .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(0),
-    .shape = rows_shape, .grad = add_rows_rule, .cost = binary_cost, .cpu = { .run = add_rows_cpu })
+OPERATOR(add_rows, .doc = "x + v, v repeated along x",
+         .chunk = { CHUNK_CUSTOM, INPUT(0), broadcast_chunk }, .attr_bytes = sizeof(ReduceAttr),
+         .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(0), .shape = rows_shape,
+         .grad = add_rows_rule, .cost = binary_cost, .cpu = { .run = add_rows_cpu })
 
 static void mul_rows_rule(Grad *g)
 {
@@ -145,11 +138,10 @@ static void mul_rows_rule(Grad *g)
     rows_give_sum(g, grad_in(g, 0));
 }
 
-OPERATOR(mul_rows,
-    .doc = "x v, v repeated along x",
-    .chunk = { CHUNK_CUSTOM, INPUT(0), broadcast_chunk },
-    .attr_bytes = sizeof(ReduceAttr), .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(0),
-    .shape = rows_shape, .grad = mul_rows_rule, .cost = binary_cost, .cpu = { .run = mul_rows_cpu })
+OPERATOR(mul_rows, .doc = "x v, v repeated along x",
+         .chunk = { CHUNK_CUSTOM, INPUT(0), broadcast_chunk }, .attr_bytes = sizeof(ReduceAttr),
+         .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(0), .shape = rows_shape,
+         .grad = mul_rows_rule, .cost = binary_cost, .cpu = { .run = mul_rows_cpu })
 
 /* in: dy gate h; out: dh dgate */
 static Err gated_add_grad_shape(Node *n)
@@ -162,25 +154,25 @@ static Err gated_add_grad_shape(Node *n)
 
 static Cost gated_add_grad_cost(const Node *n)
 {
-    double flops = n->n_out > n->op->n_out ? 4 : 3;      /* 4: partial column sums of dh too */
+    double flops = n->n_out > n->op->n_out ? 4 : 3; /* 4: partial column sums of dh too */
     return (Cost){ .flops = flops * in_count(n, 0), .bytes = node_bytes(n) };
 }
 
 static int64_t gated_add_grad_partial_sums(const Node *n)
 {
     const ReduceAttr *fit = ATTR(n, ReduceAttr);
-    int64_t           each = gated_add_grad_rows(fit),
-                      count = fit->a * ((fit->m + each - 1) / each);
+    int64_t           each = gated_add_grad_rows(fit), count = fit->a * ceil_div(fit->m, each);
     bool              rows = fit->k == dim(in_shape(n, 0), -1) && fit->k >= 64 && fit->m >= 32;
     return rows && count <= 16 * COL_SUMS_MAX && col_sums_count(in_shape(n, 0)) ? count : 0;
 }
 
 OPERATOR_INTERNAL(gated_add_grad,
-    .doc = "gradients of h and gate: gate dy; dy h summed over what gate serves",
-    .attr_bytes = sizeof(ReduceAttr), .n_in = 3, .n_out = 2, .inplace = IN_PLACE_OF(0),
-    .shape = gated_add_grad_shape, .cost = gated_add_grad_cost,
-    .cpu = { .choose = gated_add_grad_choose_cpu, .run = gated_add_grad_cpu },
-    .partial_sums = gated_add_grad_partial_sums)
+                  .doc = "gradients of h and gate: gate dy; dy h summed over what gate serves",
+                  .attr_bytes = sizeof(ReduceAttr), .n_in = 3, .n_out = 2,
+                  .inplace = IN_PLACE_OF(0), .shape = gated_add_grad_shape,
+                  .cost = gated_add_grad_cost,
+                  .cpu = { .choose = gated_add_grad_choose_cpu, .run = gated_add_grad_cpu },
+                  .partial_sums = gated_add_grad_partial_sums)
 
 static void gated_add_rule(Grad *g)
 {
@@ -200,12 +192,11 @@ static void gated_add_rule(Grad *g)
         grad_give(g, 2, mul_rows(grad_dy(g, 0), grad_in(g, 1)));
 }
 
-OPERATOR(gated_add,
-    .doc = "x + gate h, gate repeated along h",
-    .chunk = { CHUNK_CUSTOM, INPUT(0) | INPUT(2), broadcast_chunk },
-    .attr_bytes = sizeof(ReduceAttr), .n_in = 3, .n_out = 1, .inplace = IN_PLACE_OF(0),
-    .shape = rows_shape, .grad = gated_add_rule, .cost = binary_cost,
-    .cpu = { .run = gated_add_cpu })
+OPERATOR(gated_add, .doc = "x + gate h, gate repeated along h",
+         .chunk = { CHUNK_CUSTOM, INPUT(0) | INPUT(2), broadcast_chunk },
+         .attr_bytes = sizeof(ReduceAttr), .n_in = 3, .n_out = 1, .inplace = IN_PLACE_OF(0),
+         .shape = rows_shape, .grad = gated_add_rule, .cost = binary_cost,
+         .cpu = { .run = gated_add_cpu })
 
 Tensor add_rows(Tensor x, Tensor v) { return rows_add(&op_add_rows, x, v, x, 2); }
 Tensor mul_rows(Tensor x, Tensor v) { return rows_add(&op_mul_rows, x, v, x, 2); }

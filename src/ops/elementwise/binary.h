@@ -13,13 +13,13 @@ typedef struct WeightedAttr {
     float a, b;
 } WeightedAttr;
 
-Tensor sub(Tensor x, Tensor y);              /* same shapes; the result has x's type */
+Tensor sub(Tensor x, Tensor y); /* same shapes; the result has x's type */
 Tensor mul(Tensor x, Tensor y);
-Tensor weighted_sum(Tensor x, float a, Tensor y, float b);   /* a x + b y */
+Tensor weighted_sum(Tensor x, float a, Tensor y, float b); /* a x + b y */
 
-Tensor add_rows(Tensor x, Tensor v);         /* x + v */
-Tensor mul_rows(Tensor x, Tensor v);         /* x v */
-Tensor gated_add(Tensor x, Tensor gate, Tensor h);           /* x + gate h, gate along h */
+Tensor add_rows(Tensor x, Tensor v);               /* x + v */
+Tensor mul_rows(Tensor x, Tensor v);               /* x v */
+Tensor gated_add(Tensor x, Tensor gate, Tensor h); /* x + gate h, gate along h */
 
 /* Rows per partial column sum of dh: a short sample gives one, because the gate's gradient is then
  * summed in one go too. */

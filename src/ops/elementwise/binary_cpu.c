@@ -38,9 +38,11 @@ static void weighted_sum_row(const Call *call, int64_t first, int64_t n, const f
         out[i] = fmaf(w.a, x[i], w.b * y[i]);
 }
 
+/* clang-format off */
 Err sub_cpu(const Call *call)          { return rows_run(call, 2, sub_row); }
 Err mul_cpu(const Call *call)          { return rows_run(call, 2, mul_row); }
 Err weighted_sum_cpu(const Call *call) { return rows_run(call, 2, weighted_sum_row); }
+/* clang-format on */
 
 typedef void AlongFn(int64_t n, const float *x, const float *v, const float *h, float *out);
 
@@ -77,8 +79,8 @@ static void along_run(const Call *call, AlongFn *fn, int64_t first, int64_t n, c
 {
     const Node  *node = call->node;
     Type         type = out_type(node, 0);
-    const float *h =
-        fn == gate_along ? row_load(in_type(node, 2), call->in[2], first, n, b->h) : NULL;
+    const float *h = fn == gate_along ? row_load(in_type(node, 2), call->in[2], first, n, b->h)
+                                      : NULL;
     float       *out = row_open(type, call->out[0], first, b->out);
     fn(n, row_load(in_type(node, 0), call->in[0], first, n, b->x), v, h, out);
     row_store(type, call->out[0], first, n, out);
@@ -94,7 +96,7 @@ static void along_rows(const Call *call, AlongFn *fn, const ReduceAttr *at, int6
     if (stripe > 1) {
         const float *v = row_load(tv, call->in[1], a * k, k, b->v);
         memmove(b->v, v, (size_t)k * sizeof *v);
-        for (int64_t have = k; have < stripe * k; ) {        /* doubling */
+        for (int64_t have = k; have < stripe * k;) { /* doubling */
             int64_t more = have < stripe * k - have ? have : stripe * k - have;
             memcpy(b->v + have, b->v, (size_t)more * sizeof *v);
             have += more;
@@ -113,15 +115,15 @@ static void along_rows(const Call *call, AlongFn *fn, const ReduceAttr *at, int6
 static Err along_cpu(const Call *call, AlongFn *fn)
 {
     const ReduceAttr *at = ATTR(call->node, ReduceAttr);
-    int64_t rows = at->a * at->m;
-    int     threads = call->device->threads;
+    int64_t           rows = at->a * at->m;
+    int               threads = call->device->threads;
 
 #pragma omp parallel num_threads(threads)
     {
         AlongBuffers buffers;
         int64_t      from, to;
         parallel_range(rows, 1, omp_get_thread_num(), threads, &from, &to);
-        for (int64_t r = from; r < to; ) {
+        for (int64_t r = from; r < to;) {
             int64_t a = r / at->m, end = (a + 1) * at->m < to ? (a + 1) * at->m : to;
             along_rows(call, fn, at, a, r, end - r, &buffers);
             r = end;
@@ -130,9 +132,11 @@ static Err along_cpu(const Call *call, AlongFn *fn)
     return OK;
 }
 
+/* clang-format off */
 Err add_rows_cpu(const Call *call)  { return along_cpu(call, add_along); }
 Err mul_rows_cpu(const Call *call)  { return along_cpu(call, mul_along); }
 Err gated_add_cpu(const Call *call) { return along_cpu(call, gate_along); }
+/* clang-format on */
 
 Err gated_add_grad_choose_cpu(const Node *n, const Device *device, Choice *choice)
 {
@@ -144,8 +148,8 @@ Err gated_add_grad_choose_cpu(const Node *n, const Device *device, Choice *choic
 static Err gated_add_grad_dh(const Call *call, float *col_sums)
 {
     const ReduceAttr *at = ATTR(call->node, ReduceAttr);
-    int64_t rows_each = gated_add_grad_rows(at), per_sample = (at->m + rows_each - 1) / rows_each;
-    int     threads = call->device->threads;
+    int64_t           rows_each = gated_add_grad_rows(at), per_sample = ceil_div(at->m, rows_each);
+    int               threads = call->device->threads;
 
 #pragma omp parallel num_threads(threads)
     {
@@ -168,9 +172,12 @@ static Err gated_add_grad_dh(const Call *call, float *col_sums)
 Err gated_add_grad_cpu(const Call *call)
 {
     const Node *n = call->node;
-    TRY(sum_rows_cpu(call, &(SumRows){ .type_x = in_type(n, 0), .x = call->in[0],
-                                       .type_y = in_type(n, 2), .y = call->in[2],
-                                       .type_out = out_type(n, 1), .out = call->out[1] }));
+    TRY(sum_rows_cpu(call, &(SumRows){ .type_x = in_type(n, 0),
+                                       .x = call->in[0],
+                                       .type_y = in_type(n, 2),
+                                       .y = call->in[2],
+                                       .type_out = out_type(n, 1),
+                                       .out = call->out[1] }));
     return call_partial_sums(call) ? gated_add_grad_dh(call, call_partial_sums(call))
                                    : along_cpu(call, mul_along);
 }

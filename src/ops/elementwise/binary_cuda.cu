@@ -6,10 +6,14 @@ extern "C" {
 #include "ops/reduce/reduce.h"
 }
 
-struct SubFn { __device__ float at(const float *x) const { return x[0] - x[1]; } };
-struct MulFn { __device__ float at(const float *x) const { return x[0] * x[1]; } };
+struct SubFn {
+    __device__ float at(const float *x) const { return x[0] - x[1]; }
+};
+struct MulFn {
+    __device__ float at(const float *x) const { return x[0] * x[1]; }
+};
 struct WeightedFn {
-    WeightedAttr w;
+    WeightedAttr     w;
     __device__ float at(const float *x) const { return fmaf(w.a, x[0], w.b * x[1]); }
 };
 
@@ -63,7 +67,7 @@ struct Along {
     };
 ALONG(AddAlong, 1, x[0][j] + v[j])
 ALONG(MulAlong, 1, x[0][j] * v[j])
-ALONG(GateAlong, 2, fmaf(v[j], x[1][j], x[0][j]))        /* x, h */
+ALONG(GateAlong, 2, fmaf(v[j], x[1][j], x[0][j])) /* x, h */
 
 template <class F, int IN> static Err along_cuda(const Call *call, const int (&from)[IN])
 {
@@ -78,9 +82,11 @@ template <class F, int IN> static Err along_cuda(const Call *call, const int (&f
     return rows_cuda_of<IN>(call, f, from, pack);
 }
 
+/* clang-format off */
 extern "C" Err add_rows_cuda(const Call *call)  { return along_cuda<AddAlong>(call, { 0 }); }
 extern "C" Err mul_rows_cuda(const Call *call)  { return along_cuda<MulAlong>(call, { 0 }); }
 extern "C" Err gated_add_cuda(const Call *call) { return along_cuda<GateAlong>(call, { 0, 2 }); }
+/* clang-format on */
 
 extern "C" Err gated_add_grad_choose_cuda(const Node *n, const Device *device, Choice *choice)
 {
@@ -95,8 +101,8 @@ extern "C" Err gated_add_grad_choose_cuda(const Node *n, const Device *device, C
 extern "C" Err gated_add_grad_cuda(const Call *call)
 {
     const ReduceAttr *at = ATTR(call->node, ReduceAttr);
-    SumJob            job = { any_in(call, 0), any_in(call, 2), any_out(call, 1), at->a, at->m,
-                              at->k, at->scale };
+    SumJob            job = { any_in(call, 0), any_in(call, 2), any_out(call, 1), at->a,
+                              at->m,           at->k,           at->scale };
     job.gate = any_in(call, 1);
     job.gated = any_out(call, 0);
     job.col_sums = call_partial_sums(call);

@@ -14,7 +14,7 @@ static Err glu_shape(Node *n)
     return OK;
 }
 
-static Err glu_grad_shape(Node *n)           /* in: x, dy */
+static Err glu_grad_shape(Node *n) /* in: x, dy */
 {
     out_set(n, 0, in_type(n, 0), in_shape(n, 0));
     return OK;
@@ -38,16 +38,13 @@ static void geglu_rule(Grad *g)
         node_add(g->graph, &op_geglu_grad, NULL, TENSORS(grad_in(g, 0), grad_dy(g, 0)), NULL));
 }
 
-OPERATOR(glu,
-    .doc = "first half times sigmoid of the second",
-    .chunk = { CHUNK_ROWS, INPUT(0) },
-    .n_in = 1, .n_out = 1,
-    .shape = glu_shape, .grad = glu_rule, .cost = glu_cost, .cpu = { .run = glu_cpu })
+OPERATOR(glu, .doc = "first half times sigmoid of the second", .chunk = { CHUNK_ROWS, INPUT(0) },
+         .n_in = 1, .n_out = 1, .shape = glu_shape, .grad = glu_rule, .cost = glu_cost,
+         .cpu = { .run = glu_cpu })
 
-OPERATOR_INTERNAL(glu_grad,
-    .doc = "gradient of glu, in place of its input",
-    .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(0),
-    .shape = glu_grad_shape, .cost = glu_cost, .cpu = { .run = glu_grad_cpu })
+OPERATOR_INTERNAL(glu_grad, .doc = "gradient of glu, in place of its input", .n_in = 2, .n_out = 1,
+                  .inplace = IN_PLACE_OF(0), .shape = glu_grad_shape, .cost = glu_cost,
+                  .cpu = { .run = glu_grad_cpu })
 
 static int64_t gate_bytes(const Node *n) { return value_at(n->graph, n->out[0])->bytes; }
 
@@ -57,10 +54,11 @@ OPERATOR(geglu, .doc = "first half times gelu of the second",
          .chunk = { CHUNK_ROWS, INPUT(0) }, .n_in = 1, .n_out = 1, .shape = glu_shape,
          .grad = geglu_rule, .cost = glu_cost, .cpu = { .run = geglu_cpu })
 
-OPERATOR_INTERNAL(geglu_grad,
-    .doc = "gradient of geglu, in place of its input",
-    .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(0),
-    .shape = glu_grad_shape, .cost = glu_cost, .cpu = { .run = geglu_grad_cpu })
+OPERATOR_INTERNAL(geglu_grad, .doc = "gradient of geglu, in place of its input", .n_in = 2,
+                  .n_out = 1, .inplace = IN_PLACE_OF(0), .shape = glu_grad_shape, .cost = glu_cost,
+                  .cpu = { .run = geglu_grad_cpu })
 
+/* clang-format off */
 Tensor glu(Tensor x)   { return node_add(x.graph, &op_glu, NULL, TENSORS(x), NULL); }
 Tensor geglu(Tensor x) { return node_add(x.graph, &op_geglu, NULL, TENSORS(x), NULL); }
+/* clang-format on */

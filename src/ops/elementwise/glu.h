@@ -5,8 +5,8 @@
 
 #include "ir/op.h"
 
-Tensor glu(Tensor x);            /* a sigmoid(b), x = [a | b] along the last axis */
-Tensor geglu(Tensor x);          /* a gelu(b), the exact GELU */
+Tensor glu(Tensor x);   /* a sigmoid(b), x = [a | b] along the last axis */
+Tensor geglu(Tensor x); /* a gelu(b), the exact GELU */
 
 Err glu_cpu(const Call *call);
 Err glu_grad_cpu(const Call *call);

@@ -90,7 +90,9 @@ static Err gate_grad_cpu(const Call *call, GateGradFn *fn)
     return OK;
 }
 
+/* clang-format off */
 Err glu_cpu(const Call *call)        { return gate_cpu(call, glu_gate); }
 Err glu_grad_cpu(const Call *call)   { return gate_grad_cpu(call, glu_gate_grad); }
 Err geglu_cpu(const Call *call)      { return gate_cpu(call, geglu_gate); }
 Err geglu_grad_cpu(const Call *call) { return gate_grad_cpu(call, geglu_gate_grad); }
+/* clang-format on */

@@ -54,9 +54,9 @@ __global__ void __launch_bounds__(ROW_THREADS)
     for (int64_t t = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x; t < packs;
          t += (int64_t)gridDim.x * ROW_THREADS) {
         int64_t j, row = divided(t * N, half, &j), at = 2 * row * half + j;
-        Raw<N> raw_a = raw_load<N>(x, at), raw_b = raw_load<N>(x, at + half),
+        Raw<N>  raw_a = raw_load<N>(x, at), raw_b = raw_load<N>(x, at + half),
                raw_d = raw_load<N>(dy, t * N);
-        float   a[N], b[N], d[N];
+        float a[N], b[N], d[N];
         raw_get<N>(x.type, raw_a, a);
         raw_get<N>(x.type, raw_b, b);
         raw_get<N>(dy.type, raw_d, d);
@@ -70,13 +70,10 @@ __global__ void __launch_bounds__(ROW_THREADS)
 
 template <class F> static Err gate_cuda(const Call *call)
 {
-    Shape  s = out_shape(call->node, 0);
-    AnyIn  x = any_in(call, 0);
-    AnyOut y = any_out(call, 0);
-    PackOf pack = { 8 };
-    pack_with(&pack, x.p, x.type);
-    pack_with(&pack, y.p, y.type);
-    pack_along(&pack, dim(s, -1));
+    Shape   s = out_shape(call->node, 0);
+    AnyIn   x = any_in(call, 0);
+    AnyOut  y = any_out(call, 0);
+    PackOf  pack = pack_of(dim(s, -1), x, y);
     int64_t packs = shape_count(s) / pack.n;
     WITH_PACK(pack, N,
               cuda_launch(cuda_stream(call), gate_packs<F, N>,
@@ -88,14 +85,10 @@ template <class F> static Err gate_cuda(const Call *call)
 
 template <class F> static Err gate_grad_cuda(const Call *call)
 {
-    Shape  s = in_shape(call->node, 1);
-    AnyIn  x = any_in(call, 0), dy = any_in(call, 1);
-    AnyOut dx = any_out(call, 0);
-    PackOf pack = { 8 };
-    pack_with(&pack, x.p, x.type);
-    pack_with(&pack, dy.p, dy.type);
-    pack_with(&pack, dx.p, dx.type);
-    pack_along(&pack, dim(s, -1));
+    Shape   s = in_shape(call->node, 1);
+    AnyIn   x = any_in(call, 0), dy = any_in(call, 1);
+    AnyOut  dx = any_out(call, 0);
+    PackOf  pack = pack_of(dim(s, -1), x, dy, dx);
     int64_t packs = shape_count(s) / pack.n;
     WITH_PACK(pack, N,
               cuda_launch(cuda_stream(call), gate_grad_packs<F, N>,
@@ -105,10 +98,12 @@ template <class F> static Err gate_grad_cuda(const Call *call)
     return OK;
 }
 
+/* clang-format off */
 extern "C" Err glu_cuda(const Call *call)        { return gate_cuda<Glu>(call); }
 extern "C" Err glu_grad_cuda(const Call *call)   { return gate_grad_cuda<Glu>(call); }
 extern "C" Err geglu_cuda(const Call *call)      { return gate_cuda<Geglu>(call); }
 extern "C" Err geglu_grad_cuda(const Call *call) { return gate_grad_cuda<Geglu>(call); }
+/* clang-format on */
 
 CUDA_KERNEL(glu, .run = glu_cuda)
 CUDA_KERNEL(glu_grad, .run = glu_grad_cuda)

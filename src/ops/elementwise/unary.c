@@ -12,7 +12,7 @@ static Err unary_shape(Node *n)
     if (!rows_float(n, n->n_in))
         return fail(E_SHAPE, "%s: the input must be floats, not %s", n->op->name,
                     type_name(in_type(n, 0)));
-    out_set(n, 0, in_type(n, n->n_in - 1), in_shape(n, 0));      /* a gradient has dy's type */
+    out_set(n, 0, in_type(n, n->n_in - 1), in_shape(n, 0)); /* a gradient has dy's type */
     return OK;
 }
 
@@ -24,25 +24,24 @@ static void unary_grad(Grad *g, const OpDef *op, UnaryReads reads)
 
 static Cost unary_cost(const Node *n, double flops)
 {
-    flops += n->n_out > n->op->n_out;        /* partial column sums: one addition more */
+    flops += n->n_out > n->op->n_out; /* partial column sums: one addition more */
     return (Cost){ .flops = flops * in_count(n, 0), .bytes = node_bytes(n) };
 }
 
 static int64_t unary_partial_sums(const Node *n) { return col_sums_count(out_shape(n, 0)); }
 
-#define X(fn, reads, flops)                                                   \
-    static void fn##_rule(Grad *g) { unary_grad(g, &op_##fn##_grad, reads); } \
+#define X(fn, reads, flops)                                                                        \
+    static void fn##_rule(Grad *g) { unary_grad(g, &op_##fn##_grad, reads); }                      \
     static Cost fn##_cost(const Node *n) { return unary_cost(n, flops); }
 UNARY_LIST(X)
 #undef X
 
-#define UNARY(fn)                                                               \
-    .n_in = 1, .n_out = 1, .inplace = IN_PLACE_OF(0), .shape = unary_shape,     \
-    .grad = fn##_rule, .cost = fn##_cost, .cpu = { .run = fn##_cpu },            \
-    .chunk = { CHUNK_ELEMENTS, ALL_INPUTS }
-#define UNARY_GRAD(fn)                                                          \
-    .doc = "gradient of " #fn, .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(1), \
-    .shape = unary_shape, .cost = fn##_cost, .cpu = { .run = fn##_grad_cpu },   \
+#define UNARY(fn)                                                                                  \
+    .n_in = 1, .n_out = 1, .inplace = IN_PLACE_OF(0), .shape = unary_shape, .grad = fn##_rule,     \
+    .cost = fn##_cost, .cpu = { .run = fn##_cpu }, .chunk = { CHUNK_ELEMENTS, ALL_INPUTS }
+#define UNARY_GRAD(fn)                                                                             \
+    .doc = "gradient of " #fn, .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(1),                   \
+    .shape = unary_shape, .cost = fn##_cost, .cpu = { .run = fn##_grad_cpu },                      \
     .partial_sums = unary_partial_sums
 
 OPERATOR(silu, .doc = "x sigmoid(x)", UNARY(silu))
@@ -67,6 +66,7 @@ static Tensor unary(const OpDef *op, Tensor x)
     return node_add(x.graph, op, NULL, TENSORS(x), NULL);
 }
 
+/* clang-format off */
 Tensor silu(Tensor x)      { return unary(&op_silu, x); }
 Tensor relu(Tensor x)      { return unary(&op_relu, x); }
 Tensor tanh_of(Tensor x)   { return unary(&op_tanh, x); }
@@ -75,6 +75,7 @@ Tensor gelu(Tensor x)      { return unary(&op_gelu, x); }
 Tensor gelu_tanh(Tensor x) { return unary(&op_gelu_tanh, x); }
 Tensor softplus(Tensor x)  { return unary(&op_softplus, x); }
 Tensor exp_of(Tensor x)    { return unary(&op_exp, x); }
+/* clang-format on */
 
 static void affine_rule(Grad *g)
 {
@@ -83,11 +84,10 @@ static void affine_rule(Grad *g)
 
 static Cost affine_cost(const Node *n) { return unary_cost(n, 2); }
 
-OPERATOR(affine,
-    .doc = "scale x + offset, both fixed numbers",
-    .chunk = { CHUNK_ELEMENTS, ALL_INPUTS },
-    .attr_bytes = sizeof(AffineAttr), .n_in = 1, .n_out = 1, .inplace = IN_PLACE_OF(0),
-    .shape = unary_shape, .grad = affine_rule, .cost = affine_cost, .cpu = { .run = affine_cpu })
+OPERATOR(affine, .doc = "scale x + offset, both fixed numbers",
+         .chunk = { CHUNK_ELEMENTS, ALL_INPUTS }, .attr_bytes = sizeof(AffineAttr), .n_in = 1,
+         .n_out = 1, .inplace = IN_PLACE_OF(0), .shape = unary_shape, .grad = affine_rule,
+         .cost = affine_cost, .cpu = { .run = affine_cpu })
 
 Tensor affine(Tensor x, float scale, float offset)
 {

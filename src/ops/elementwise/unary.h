@@ -7,6 +7,7 @@
 typedef enum UnaryReads { READS_INPUT, READS_OUTPUT } UnaryReads;
 
 /* X(name, what its gradient reads, arithmetic per element); each also has a name_grad. */
+/* clang-format off */
 #define UNARY_LIST(X)                \
     X(silu,      READS_INPUT,  12) \
     X(relu,      READS_OUTPUT, 1) \
@@ -16,6 +17,7 @@ typedef enum UnaryReads { READS_INPUT, READS_OUTPUT } UnaryReads;
     X(gelu_tanh, READS_INPUT,  24) \
     X(softplus,  READS_INPUT,  30) \
     X(exp,       READS_OUTPUT, 10)
+/* clang-format on */
 
 typedef struct AffineAttr {
     float scale, offset;
@@ -29,10 +31,10 @@ Tensor gelu(Tensor x);
 Tensor gelu_tanh(Tensor x);
 Tensor softplus(Tensor x);
 Tensor exp_of(Tensor x);
-Tensor affine(Tensor x, float scale, float offset);  /* scale x + offset */
+Tensor affine(Tensor x, float scale, float offset); /* scale x + offset */
 
-#define X(name, reads, flops)                \
-    Err name##_cpu(const Call *call);        \
+#define X(name, reads, flops)                                                                      \
+    Err name##_cpu(const Call *call);                                                              \
     Err name##_grad_cpu(const Call *call);
 UNARY_LIST(X)
 #undef X

@@ -13,7 +13,7 @@ __device__ __forceinline__ float silu_slope(float x)
     float s = sigmoidf(x);
     return s * fmaf(x, 1.0f - s, 1.0f);
 }
-__device__ __forceinline__ float relu_at(float x) { return x < 0 ? 0.0f : x; }  /* NaN stays NaN */
+__device__ __forceinline__ float relu_at(float x) { return x < 0 ? 0.0f : x; } /* NaN stays NaN */
 __device__ __forceinline__ float relu_slope(float y) { return y > 0 ? 1.0f : 0.0f; }
 __device__ __forceinline__ float tanh_at(float x) { return tanhf(x); }
 __device__ __forceinline__ float tanh_slope(float y) { return fmaf(-y, y, 1.0f); }
@@ -61,7 +61,7 @@ UNARY_LIST(X)
 #undef X
 
 struct AffineFn {
-    AffineAttr a;
+    AffineAttr       a;
     __device__ float at(const float *x) const { return fmaf(a.scale, x[0], a.offset); }
 };
 

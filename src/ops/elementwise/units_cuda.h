@@ -20,13 +20,28 @@ static inline int unit_of_pointer(int unit, const void *p)
 }
 
 /* Runs the statements with U a type of that many bytes, for which U{} is zero. */
-#define WITH_UNIT(unit, U, ...)                              \
-    switch (unit) {                                          \
-    case 16: { typedef uint4 U; __VA_ARGS__ } break;         \
-    case 8:  { typedef uint2 U; __VA_ARGS__ } break;         \
-    case 4:  { typedef uint32_t U; __VA_ARGS__ } break;      \
-    case 2:  { typedef uint16_t U; __VA_ARGS__ } break;      \
-    default: { typedef uint8_t U; __VA_ARGS__ } break;       \
+#define WITH_UNIT(unit, U, ...)                                                                    \
+    switch (unit) {                                                                                \
+    case 16: {                                                                                     \
+        typedef uint4 U;                                                                           \
+        __VA_ARGS__                                                                                \
+    } break;                                                                                       \
+    case 8: {                                                                                      \
+        typedef uint2 U;                                                                           \
+        __VA_ARGS__                                                                                \
+    } break;                                                                                       \
+    case 4: {                                                                                      \
+        typedef uint32_t U;                                                                        \
+        __VA_ARGS__                                                                                \
+    } break;                                                                                       \
+    case 2: {                                                                                      \
+        typedef uint16_t U;                                                                        \
+        __VA_ARGS__                                                                                \
+    } break;                                                                                       \
+    default: {                                                                                     \
+        typedef uint8_t U;                                                                         \
+        __VA_ARGS__                                                                                \
+    } break;                                                                                       \
     }
 
 #endif

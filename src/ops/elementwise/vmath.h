@@ -35,9 +35,9 @@ static inline float vfloat(uint32_t bits)
 static inline float vexp_parts(float x, uint32_t *n_bits)
 {
     const float shift = 0x1.8p23f;
-    float t = fmaf(x, 0x1.715476p0f, shift), whole = t - shift;
-    float r = fmaf(whole, -0x1.7f7d1cp-20f, fmaf(whole, -0x1.62e4p-1f, x));
-    float p = 1.3814172e-03f;                /* exp(r) = 1 + r + r^2 p(r) */
+    float       t = fmaf(x, 0x1.715476p0f, shift), whole = t - shift;
+    float       r = fmaf(whole, -0x1.7f7d1cp-20f, fmaf(whole, -0x1.62e4p-1f, x));
+    float       p = 1.3814172e-03f; /* exp(r) = 1 + r + r^2 p(r) */
     p = fmaf(p, r, 8.368922e-03f);
     p = fmaf(p, r, 4.1668408e-02f);
     p = fmaf(p, r, 1.666652e-01f);
@@ -76,10 +76,10 @@ static inline float vexp_weight(float x)
 /* log of a normal, finite, positive x. */
 static inline float vlog_core(float x)
 {
-    uint32_t shifted = vbits(x) - 0x3f3504f3u;           /* sqrt(1/2) */
+    uint32_t shifted = vbits(x) - 0x3f3504f3u; /* sqrt(1/2) */
     float    e = (float)((int32_t)shifted >> 23);
     float    f = vfloat((shifted & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
-    float    p = -7.623061e-02f;             /* log(1 + f) = f + f^2 p(f) */
+    float    p = -7.623061e-02f; /* log(1 + f) = f + f^2 p(f) */
     p = fmaf(p, f, 1.2905502e-01f);
     p = fmaf(p, f, -1.3242981e-01f);
     p = fmaf(p, f, 1.4181635e-01f);
@@ -88,9 +88,9 @@ static inline float vlog_core(float x)
     p = fmaf(p, f, -2.5001585e-01f);
     p = fmaf(p, f, 3.3333325e-01f);
     p = fmaf(p, f, -4.9999988e-01f);
-    float low = fmaf(f * f, p, e * -0x1.05c610p-29f);    /* ln 2 = 0x1.62e430p-1 - 0x1.05c610p-29 */
+    float low = fmaf(f * f, p, e * -0x1.05c610p-29f); /* ln 2 = 0x1.62e430p-1 - 0x1.05c610p-29 */
     float high = fmaf(e, 0x1.62e430p-1f, f);
-    float lost = fmaf(e, 0x1.62e430p-1f, -high) + f;     /* what rounding of high dropped */
+    float lost = fmaf(e, 0x1.62e430p-1f, -high) + f; /* what rounding of high dropped */
     return high + (low + lost);
 }
 
@@ -98,7 +98,7 @@ static inline float vlog(float x)
 {
     float scale = x < 0x1p-126f ? 0x1p23f : 1.0f, less = x < 0x1p-126f ? 23 * 0x1.62e430p-1f : 0.0f;
     float y = vlog_core(x * scale) - less;
-    y = x < INFINITY ? y : x;                /* infinity and NaN */
+    y = x < INFINITY ? y : x; /* infinity and NaN */
     y = x == 0 ? -INFINITY : y;
     return x < 0 ? NAN : y;
 }
@@ -111,27 +111,24 @@ static inline float vlog1p(float x)
     return u == 1.0f ? x : y;
 }
 
-static inline float vsigmoid(float x)
-{
-    return 1.0f / (1.0f + vexp(-x));
-}
+static inline float vsigmoid(float x) { return 1.0f / (1.0f + vexp(-x)); }
 
 static inline float vtanh(float x)
 {
-    float a = fabsf(x), z = x * x, p = -5.5286246e-03f;  /* |x| < 0.65: x + x^3 p(x^2) */
+    float a = fabsf(x), z = x * x, p = -5.5286246e-03f; /* |x| < 0.65: x + x^3 p(x^2) */
     p = fmaf(p, z, 2.0483306e-02f);
     p = fmaf(p, z, -5.3692963e-02f);
     p = fmaf(p, z, 1.3330899e-01f);
     p = fmaf(p, z, -3.3333263e-01f);
     float small = fmaf(x * z, p, x);
-    float b = a > 10.0f ? 10.0f : a;         /* beyond, it is 1 */
+    float b = a > 10.0f ? 10.0f : a; /* beyond, it is 1 */
     float large = copysignf(1.0f - 2.0f / (vexp_within(2.0f * b) + 1.0f), x);
     return a < 0.65f ? small : large;
 }
 
 static inline float verf(float x)
 {
-    float a = fabsf(x), z = x * x, p = -6.535235e-04f;   /* |x| < 0.8: x + x p(x^2) */
+    float a = fabsf(x), z = x * x, p = -6.535235e-04f; /* |x| < 0.8: x + x p(x^2) */
     p = fmaf(p, z, 5.08513e-03f);
     p = fmaf(p, z, -2.6820807e-02f);
     p = fmaf(p, z, 1.1283113e-01f);
@@ -150,10 +147,7 @@ static inline float verf(float x)
 }
 
 /* log(1 + exp(x)), without overflow. */
-static inline float vsoftplus(float x)
-{
-    return (x > 0 ? x : 0.0f) + vlog1p(vexp(-fabsf(x)));
-}
+static inline float vsoftplus(float x) { return (x > 0 ? x : 0.0f) + vlog1p(vexp(-fabsf(x))); }
 
 /* GELU, x Phi(x) with Phi the normal distribution, and its slope Phi(x) + x Phi'(x). Less one half,
  * Phi and the slope are odd, so each is one polynomial u p(v), u = |x| / L and v = u^2 - 1/2,
@@ -163,9 +157,9 @@ static inline float vsoftplus(float x)
 static inline float vgelu(float x)
 {
     uint32_t a = vbits(fabsf(x) * 0.190476194f), one = vbits(1.0f);
-    float    u = vfloat(a < one ? a : one);  /* of NaN too: the last product brings it back */
-    float v = fmaf(u, u, -0.5f), w = v * v;
-    float even = 2.06395531e+01f, odd = -2.82383652e+01f;
+    float    u = vfloat(a < one ? a : one); /* of NaN too: the last product brings it back */
+    float    v = fmaf(u, u, -0.5f), w = v * v;
+    float    even = 2.06395531e+01f, odd = -2.82383652e+01f;
     even = fmaf(even, w, 1.42944002e+01f);
     odd = fmaf(odd, w, -1.11770735e+01f);
     even = fmaf(even, w, 1.55493374e+01f);

@@ -5,7 +5,7 @@
 #include "ops/operator.h"
 #include "ops/reduce/rows.h"
 
-static Err embedding_shape(Node *n)          /* in: table, ids */
+static Err embedding_shape(Node *n) /* in: table, ids */
 {
     Shape table = in_shape(n, 0), y = in_shape(n, 1);
     if (table.rank != 2 || in_type(n, 1) != I32 || !rows_float(n, 1) || y.rank == MAX_RANK)
@@ -17,7 +17,7 @@ static Err embedding_shape(Node *n)          /* in: table, ids */
     return OK;
 }
 
-static Err embedding_grad_shape(Node *n)     /* in: ids, dy; attr: the table's shape */
+static Err embedding_grad_shape(Node *n) /* in: ids, dy; attr: the table's shape */
 {
     out_set(n, 0, F32, *ATTR(n, Shape));
     return OK;
@@ -41,18 +41,13 @@ static Cost embedding_grad_cost(const Node *n)
     return (Cost){ .flops = in_count(n, 1), .bytes = node_bytes(n) };
 }
 
-OPERATOR(embedding,
-    .doc = "rows of a table by id",
-    .chunk = { CHUNK_SAMPLES, INPUT(1) },
-    .n_in = 2, .n_out = 1,
-    .shape = embedding_shape, .grad = embedding_rule, .cost = embedding_cost,
-    .cpu = { .run = embedding_cpu })
+OPERATOR(embedding, .doc = "rows of a table by id", .chunk = { CHUNK_SAMPLES, INPUT(1) }, .n_in = 2,
+         .n_out = 1, .shape = embedding_shape, .grad = embedding_rule, .cost = embedding_cost,
+         .cpu = { .run = embedding_cpu })
 
-OPERATOR_INTERNAL(embedding_grad,
-    .doc = "gradient rows added up by id, in the order of the ids",
-    .attr_bytes = sizeof(Shape), .n_in = 2, .n_out = 1,
-    .shape = embedding_grad_shape, .cost = embedding_grad_cost,
-    .cpu = { .run = embedding_grad_cpu })
+OPERATOR_INTERNAL(embedding_grad, .doc = "gradient rows added up by id, in the order of the ids",
+                  .attr_bytes = sizeof(Shape), .n_in = 2, .n_out = 1, .shape = embedding_grad_shape,
+                  .cost = embedding_grad_cost, .cpu = { .run = embedding_grad_cpu })
 
 Tensor embedding(Tensor table, Tensor ids)
 {
@@ -73,7 +68,7 @@ Tensor lookup(Tensor table, Tensor ids)
 static Err time_embedding_shape(Node *n)
 {
     const TimeAttr *attr = ATTR(n, TimeAttr);
-    Shape t = in_shape(n, 0);
+    Shape           t = in_shape(n, 0);
     if (t.rank != 1 || (in_type(n, 0) != F32 && in_type(n, 0) != I32))
         return fail(E_SHAPE, "time_embedding: times must be (B), f32 or i32, not %s %s",
                     type_name(in_type(n, 0)), shape_text(t));
@@ -90,12 +85,10 @@ static Cost time_embedding_cost(const Node *n)
     return (Cost){ .flops = 100 * (double)shape_count(out_shape(n, 0)), .bytes = node_bytes(n) };
 }
 
-OPERATOR(time_embedding,
-    .doc = "[cos | sin] of a time at geometric frequencies",
-    .chunk = { CHUNK_SAMPLES, INPUT(0) },
-    .attr_bytes = sizeof(TimeAttr), .n_in = 1, .n_out = 1,
-    .shape = time_embedding_shape, .cost = time_embedding_cost,
-    .cpu = { .run = time_embedding_cpu })
+OPERATOR(time_embedding, .doc = "[cos | sin] of a time at geometric frequencies",
+         .chunk = { CHUNK_SAMPLES, INPUT(0) }, .attr_bytes = sizeof(TimeAttr), .n_in = 1,
+         .n_out = 1, .shape = time_embedding_shape, .cost = time_embedding_cost,
+         .cpu = { .run = time_embedding_cpu })
 
 Tensor time_embedding(Tensor t, int64_t width, float longest)
 {

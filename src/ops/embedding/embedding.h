@@ -6,12 +6,12 @@
 
 typedef struct TimeAttr {
     int64_t width;
-    float   longest;             /* 1 over the lowest frequency, e.g. 10000 */
+    float   longest; /* 1 over the lowest frequency, e.g. 10000 */
     Type    type;
 } TimeAttr;
 
 Tensor embedding(Tensor table, Tensor ids); /* (V,C) by i32 ids of any shape -> ids' shape, C */
-Tensor lookup(Tensor table, Tensor ids);             /* (V) -> ids' shape */
+Tensor lookup(Tensor table, Tensor ids);    /* (V) -> ids' shape */
 
 /* t (B), f32 or i32 -> (B, width): [cos(t f_k) | sin(t f_k)], f_k = longest^(-k / half) */
 Tensor time_embedding(Tensor t, int64_t width, float longest);

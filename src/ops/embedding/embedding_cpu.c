@@ -19,7 +19,7 @@ Err embedding_cpu(const Call *call)
 {
     const Node    *n = call->node;
     const int32_t *ids = call->in[1];
-    Shape   table = in_shape(n, 0);
+    Shape          table = in_shape(n, 0);
     int64_t count = shape_count(in_shape(n, 1)), row = table.dim[1] * type_bytes(in_type(n, 0));
     int     threads = call->device->threads;
     TRY(ids_check(ids, count, table.dim[0]));
@@ -36,11 +36,11 @@ Err embedding_grad_cpu(const Call *call)
 {
     const Node    *n = call->node;
     const int32_t *ids = call->in[0];
-    Shape   table = out_shape(n, 0);
-    int64_t count = shape_count(in_shape(n, 0)), c = table.dim[1];
-    Type    type = in_type(n, 1);
-    float  *sum = call->out[0];
-    int     threads = call->device->threads;
+    Shape          table = out_shape(n, 0);
+    int64_t        count = shape_count(in_shape(n, 0)), c = table.dim[1];
+    Type           type = in_type(n, 1);
+    float         *sum = call->out[0];
+    int            threads = call->device->threads;
     TRY(ids_check(ids, count, table.dim[0]));
 
 #pragma omp parallel num_threads(threads)
@@ -66,8 +66,8 @@ Err time_embedding_cpu(const Call *call)
 {
     const Node     *n = call->node;
     const TimeAttr *at = ATTR(n, TimeAttr);
-    int64_t half = at->width / 2, count = in_shape(n, 0).dim[0];
-    int     threads = call->device->threads;
+    int64_t         half = at->width / 2, count = in_shape(n, 0).dim[0];
+    int             threads = call->device->threads;
 
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t b = 0; b < count; b++) {

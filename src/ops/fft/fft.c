@@ -7,11 +7,11 @@
 #include <math.h>
 #include <string.h>
 
-enum { FFT_SINGLE = 256 };   /* up to this length a signal and its copy fit in the cache */
+enum { FFT_SINGLE = 256 }; /* up to this length a signal and its copy fit in the cache */
 
 /* ---- lengths ---- */
 
-static int fft_factor(int64_t n)             /* radix of the next pass */
+static int fft_factor(int64_t n) /* radix of the next pass */
 {
     return n % 4 == 0 ? 4 : n % 2 == 0 ? 2 : n % 3 == 0 ? 3 : 5;
 }
@@ -36,7 +36,7 @@ int64_t fft_next(int64_t n)
 int64_t fft_near(int64_t n)
 {
     n = n < 1 ? 1 : n;
-    for (int64_t d = 0; ; d++) {
+    for (int64_t d = 0;; d++) {
         if (n - d >= 1 && fft_valid(n - d))
             return n - d;
         if (fft_valid(n + d))
@@ -88,7 +88,7 @@ int64_t fft_table_floats(FftKind kind, int64_t n)
     return 2 * (f.n1 - 1 + f.n2 - 1 + (f.n2 > 1 ? f.n : 0) + split_count(&f));
 }
 
-static float *put_root(float *out, double numerator, double denominator)   /* exp(-2 pi i a / b) */
+static float *put_root(float *out, double numerator, double denominator) /* exp(-2 pi i a / b) */
 {
     double angle = -2 * M_PI * (fmod(numerator, denominator) / denominator);
     *out++ = (float)cos(angle);
@@ -111,7 +111,7 @@ static float *put_passes(float *out, int64_t n)
 void fft_table_fill(FftKind kind, int64_t n, float *out)
 {
     Fft    f = fft_shape(kind, n);
-    double shift = kind == FFT_ANGLE ? 1 : 0;    /* the part of the weight that depends on j2 */
+    double shift = kind == FFT_ANGLE ? 1 : 0; /* the part of the weight that depends on j2 */
     out = put_passes(out, f.n1);
     out = put_passes(out, f.n2);
     for (int64_t j2 = 0; f.n2 > 1 && j2 < f.n2; j2++)
@@ -130,7 +130,7 @@ void fft_table_fill(FftKind kind, int64_t n, float *out)
 
 #define INLINE static inline __attribute__((always_inline))
 
-typedef struct FftComplex {            /* 16 complex numbers, in registers */
+typedef struct FftComplex { /* 16 complex numbers, in registers */
     FftVec re, im;
 } FftComplex;
 
@@ -156,10 +156,10 @@ INLINE void butterfly2(FftComplex *v)
 INLINE void butterfly3(FftComplex *v)
 {
     const float half_root3 = 0.86602540378443864676f;
-    FftComplex a = v[0];
-    FftComplex sum = { v[1].re + v[2].re, v[1].im + v[2].im };
-    FftComplex diff = { (v[1].re - v[2].re) * half_root3, (v[1].im - v[2].im) * half_root3 };
-    FftComplex mid = { a.re - 0.5f * sum.re, a.im - 0.5f * sum.im };
+    FftComplex  a = v[0];
+    FftComplex  sum = { v[1].re + v[2].re, v[1].im + v[2].im };
+    FftComplex  diff = { (v[1].re - v[2].re) * half_root3, (v[1].im - v[2].im) * half_root3 };
+    FftComplex  mid = { a.re - 0.5f * sum.re, a.im - 0.5f * sum.im };
     v[0] = (FftComplex){ a.re + sum.re, a.im + sum.im };
     v[1] = (FftComplex){ mid.re + diff.im, mid.im - diff.re };
     v[2] = (FftComplex){ mid.re - diff.im, mid.im + diff.re };
@@ -181,11 +181,11 @@ INLINE void butterfly5(FftComplex *v)
     /* Cosines and sines of 2 pi / 5 and 4 pi / 5. */
     const float c1 = 0.30901699437494742410f, c2 = -0.80901699437494742410f;
     const float s1 = 0.95105651629515357212f, s2 = 0.58778525229247312917f;
-    FftComplex a = v[0];
-    FftComplex p1 = { v[1].re + v[4].re, v[1].im + v[4].im },
-         m1 = { v[1].re - v[4].re, v[1].im - v[4].im };
+    FftComplex  a = v[0];
+    FftComplex  p1 = { v[1].re + v[4].re, v[1].im + v[4].im },
+               m1 = { v[1].re - v[4].re, v[1].im - v[4].im };
     FftComplex p2 = { v[2].re + v[3].re, v[2].im + v[3].im },
-         m2 = { v[2].re - v[3].re, v[2].im - v[3].im };
+               m2 = { v[2].re - v[3].re, v[2].im - v[3].im };
     FftComplex e1 = { a.re + c1 * p1.re + c2 * p2.re, a.im + c1 * p1.im + c2 * p2.im };
     FftComplex e2 = { a.re + c2 * p1.re + c1 * p2.re, a.im + c2 * p1.im + c1 * p2.im };
     FftComplex o1 = { s1 * m1.im + s2 * m2.im, -(s1 * m1.re + s2 * m2.re) };
@@ -205,10 +205,14 @@ INLINE void pass_of(int r, bool unit, const FftVec *x, FftVec *y, int64_t m, int
             FftComplex v[5];
             for (int j = 0; j < r; j++)
                 get(&v[j], x, q + s * (p + m * j), flip);
-            if (r == 2)      butterfly2(v);
-            else if (r == 3) butterfly3(v);
-            else if (r == 4) butterfly4(v);
-            else             butterfly5(v);
+            if (r == 2)
+                butterfly2(v);
+            else if (r == 3)
+                butterfly3(v);
+            else if (r == 4)
+                butterfly4(v);
+            else
+                butterfly5(v);
             put(y, q + s * r * p, flip, &v[0], w, true);
             for (int i = 1; i < r; i++)
                 put(y, q + s * (r * p + i), flip, &v[i], w + 2 * (i - 1), unit);
@@ -216,12 +220,14 @@ INLINE void pass_of(int r, bool unit, const FftVec *x, FftVec *y, int64_t m, int
 }
 
 /* One function for each radix, with and without twiddles, so that all inner loops unroll. */
-#define PASS(r) \
-    static void pass##r(const FftVec *restrict x, FftVec *restrict y, int64_t m, int64_t s, \
-                        const float *w, int flip) \
-    { \
-        if (m == 1) pass_of(r, true, x, y, m, s, w, flip); \
-        else        pass_of(r, false, x, y, m, s, w, flip); \
+#define PASS(r)                                                                                    \
+    static void pass##r(const FftVec *restrict x, FftVec *restrict y, int64_t m, int64_t s,        \
+                        const float *w, int flip)                                                  \
+    {                                                                                              \
+        if (m == 1)                                                                                \
+            pass_of(r, true, x, y, m, s, w, flip);                                                 \
+        else                                                                                       \
+            pass_of(r, false, x, y, m, s, w, flip);                                                \
     }
 PASS(2)
 PASS(3)
@@ -297,12 +303,12 @@ static void real_split(const Fft *f, FftVec *x)
     x[2 * n + 1] = x[1];
     for (int64_t k = 0; k <= n / 2; k++) {
         const float *w = f->split + 2 * k;
-        FftComplex a, b;
+        FftComplex   a, b;
         get(&a, x, k, 0);
         get(&b, x, n - k, 0);
         FftComplex e = { 0.5f * (a.re + b.re), 0.5f * (a.im - b.im) };
         FftComplex o = { 0.5f * (a.re - b.re), 0.5f * (a.im + b.im) };
-        FftComplex t = { o.re * w[1] + o.im * w[0], o.im * w[1] - o.re * w[0] };       /* -i w o */
+        FftComplex t = { o.re * w[1] + o.im * w[0], o.im * w[1] - o.re * w[0] }; /* -i w o */
         x[2 * k] = e.re + t.re;
         x[2 * k + 1] = e.im + t.im;
         x[2 * (n - k)] = e.re - t.re;
@@ -316,7 +322,7 @@ static void real_join(const Fft *f, FftVec *x)
     x[1] = x[2 * n + 1] = (FftVec){ 0 };
     for (int64_t k = 0; k <= n / 2; k++) {
         const float *w = f->split + 2 * k;
-        FftComplex a, b;
+        FftComplex   a, b;
         get(&a, x, k, 0);
         get(&b, x, n - k, 0);
         FftComplex e = { a.re + b.re, a.im - b.im }, d = { a.re - b.re, a.im + b.im };

@@ -29,28 +29,28 @@ typedef enum FftKind {
     FFT_ANGLE, /* weighted complex signals of length n: Note [Right angle] in fft_conv_cpu.c */
 } FftKind;
 
-typedef struct Fft {             /* points into a table (fft_table); opened for every call */
+typedef struct Fft { /* points into a table (fft_table); opened for every call */
     FftKind      kind;
-    int64_t      n;              /* length of the complex transform */
+    int64_t      n; /* length of the complex transform */
     int64_t      n1, n2;
-    int64_t      pitch;          /* elements between rows, at least n2; see fft_shape */
-    int64_t      n_real;         /* FFT_REAL: length of the real signal */
-    const float *sub1, *sub2;    /* twiddles of the passes */
-    const float *cross;          /* [n2][n1][2], between columns and rows */
-    const float *split;          /* FFT_REAL, even: exp(-2 pi i k / n_real), k = 0..n;
+    int64_t      pitch;       /* elements between rows, at least n2; see fft_shape */
+    int64_t      n_real;      /* FFT_REAL: length of the real signal */
+    const float *sub1, *sub2; /* twiddles of the passes */
+    const float *cross;       /* [n2][n1][2], between columns and rows */
+    const float *split;       /* FFT_REAL, even: exp(-2 pi i k / n_real), k = 0..n;
                                   * FFT_ANGLE: exp(i pi j / (2 n1)), j < n1 */
 } Fft;
 
-bool    fft_valid(int64_t n);            /* all prime factors are 2, 3 or 5 */
-int64_t fft_next(int64_t n);             /* the smallest valid length >= n */
-int64_t fft_near(int64_t n);             /* the valid length nearest to n; the smaller in a tie */
+bool    fft_valid(int64_t n); /* all prime factors are 2, 3 or 5 */
+int64_t fft_next(int64_t n);  /* the smallest valid length >= n */
+int64_t fft_near(int64_t n);  /* the valid length nearest to n; the smaller in a tie */
 
 int64_t fft_table_floats(FftKind kind, int64_t n);
 void    fft_table_fill(FftKind kind, int64_t n, float *table);
 Fft     fft_open(FftKind kind, int64_t n, const float *table);
 
 /* Sizes in FftVec: a whole signal, and the workspace of one thread. */
-static inline int64_t fft_signal_vecs(const Fft *f)  { return 2 * f->n1 * f->pitch; }
+static inline int64_t fft_signal_vecs(const Fft *f) { return 2 * f->n1 * f->pitch; }
 static inline int64_t fft_workspace_vecs(const Fft *f)
 {
     return 4 * (f->n1 > f->n2 ? f->n1 : f->n2);
@@ -58,7 +58,7 @@ static inline int64_t fft_workspace_vecs(const Fft *f)
 
 /* The first n1 elements of workspace hold the column. */
 void    fft_column(const Fft *f, int64_t j2, FftVec *workspace, FftVec *big, int flip);
-FftVec *fft_row(const Fft *f, FftVec *row, FftVec *other, int flip); /* returns row or other */
+FftVec *fft_row(const Fft *f, FftVec *row, FftVec *other, int flip);      /* returns row or other */
 void    fft_rows(const Fft *f, FftVec *big, FftVec *workspace, int flip); /* every row, in place */
 /* The inverse of fft_column, for column j2 of big: n1 elements in workspace. */
 FftVec *fft_column_back(const Fft *f, int64_t j2, const FftVec *big, FftVec *workspace);

@@ -20,7 +20,7 @@ static Cost fft_conv_cost(const Node *n) { return conv_cost(n, 2, 1); }
 static Cost fft_conv_grad_cost(const Node *n)
 {
     const FftConvAttr *attr = ATTR(n, FftConvAttr);
-    bool du = attr->wants[0], dk = attr->wants[1];
+    bool               du = attr->wants[0], dk = attr->wants[1];
     return conv_cost(n, (du || dk) + du + dk, du + dk);
 }
 
@@ -59,12 +59,10 @@ static void fft_conv_grad(Grad *g)
         grad_give(g, i, d[i]);
 }
 
-OPERATOR(fft_conv,
-    .doc = "causal convolution with a kernel as long as the signal, plus D u",
-    .chunk = { CHUNK_SAMPLES, INPUT(0) },
-    .attr_bytes = sizeof(FftConvAttr), .n_in = 4, .n_out = 1,
-    .shape = fft_conv_shape, .grad = fft_conv_grad, .cost = fft_conv_cost,
-    .cpu = { .choose = fft_conv_choose_cpu, .run = fft_conv_cpu })
+OPERATOR(fft_conv, .doc = "causal convolution with a kernel as long as the signal, plus D u",
+         .chunk = { CHUNK_SAMPLES, INPUT(0) }, .attr_bytes = sizeof(FftConvAttr), .n_in = 4,
+         .n_out = 1, .shape = fft_conv_shape, .grad = fft_conv_grad, .cost = fft_conv_cost,
+         .cpu = { .choose = fft_conv_choose_cpu, .run = fft_conv_cpu })
 
 /* in: dy u K D table; out: du dK dD */
 static Err fft_conv_grad_shape(Node *n)
@@ -81,10 +79,10 @@ static Err fft_conv_grad_shape(Node *n)
 }
 
 OPERATOR_INTERNAL(fft_conv_grad,
-    .doc = "gradients of fft_conv: correlations of dy with K and with u",
-    .attr_bytes = sizeof(FftConvAttr), .n_in = 5, .n_out = 3,
-    .shape = fft_conv_grad_shape, .cost = fft_conv_grad_cost,
-    .cpu = { .choose = fft_conv_grad_choose_cpu, .run = fft_conv_grad_cpu })
+                  .doc = "gradients of fft_conv: correlations of dy with K and with u",
+                  .attr_bytes = sizeof(FftConvAttr), .n_in = 5, .n_out = 3,
+                  .shape = fft_conv_grad_shape, .cost = fft_conv_grad_cost,
+                  .cpu = { .choose = fft_conv_grad_choose_cpu, .run = fft_conv_grad_cpu })
 
 Tensor fft_conv(Tensor u, Tensor kernel, Tensor d)
 {

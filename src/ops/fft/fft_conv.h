@@ -11,7 +11,7 @@
 #include "ir/op.h"
 
 typedef struct FftConvAttr {
-    bool wants[3];               /* gradient node: gradients of u, K, D */
+    bool wants[3]; /* gradient node: gradients of u, K, D */
 } FftConvAttr;
 
 /* u (B,L,H), kernel (L,H) f32, d of H numbers or none; any L. */

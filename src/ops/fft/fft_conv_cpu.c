@@ -22,20 +22,23 @@
  * batch. */
 enum { CONV_U, CONV_DY = CONV_U, CONV_K, CONV_U_BACK, CONV_SUM };
 
-typedef struct Conv {            /* tasks are (group of channels, chunk of the batch) */
+typedef struct Conv { /* tasks are (group of channels, chunk of the batch) */
     Fft     f;
     int64_t batch, length, channels, groups, chunks;
-    int     slots;               /* concurrent tasks, each with its own buffers */
-    int     signals;             /* per slot */
+    int     slots;   /* concurrent tasks, each with its own buffers */
+    int     signals; /* per slot */
 } Conv;
 
 /* Channels are divided first; the batch only if there are more threads than groups of channels. */
 static Conv conv_of(const Node *n, const float *table, int threads, int signals)
 {
     Shape u = in_shape(n, 0);
-    Conv  c = { .f = fft_open(FFT_ANGLE, fft_next(u.dim[1]), table), .signals = signals,
-                .batch = u.dim[0], .length = u.dim[1], .channels = u.dim[2],
-                .groups = (u.dim[2] + FFT_LANES - 1) / FFT_LANES };
+    Conv  c = { .f = fft_open(FFT_ANGLE, fft_next(u.dim[1]), table),
+                .signals = signals,
+                .batch = u.dim[0],
+                .length = u.dim[1],
+                .channels = u.dim[2],
+                .groups = ceil_div(u.dim[2], FFT_LANES) };
     c.chunks = threads / c.groups > 1 ? threads / c.groups : 1;
     c.chunks = c.batch < c.chunks ? c.batch : c.chunks;
     c.slots = parallel_threads(threads, c.groups * c.chunks);
@@ -60,7 +63,7 @@ static FftVec *slot_workspace(const Conv *c, void *workspace, int64_t slot)
 typedef struct ConvLanes { /* 16 channels of one sample of the batch, of any type, maybe reversed */
     Type    type;
     char   *p;
-    int64_t first, step;         /* time l is at first + l * step, in elements */
+    int64_t first, step; /* time l is at first + l * step, in elements */
     int     n;
 } ConvLanes;
 
@@ -69,9 +72,11 @@ static ConvLanes conv_lanes(const Conv *c, Type type, void *p, int64_t b, int64_
 {
     int64_t left = c->channels - group * FFT_LANES,
             first = b * c->length * c->channels + group * FFT_LANES;
-    return (ConvLanes){ .type = type, .p = p, .n = left < FFT_LANES ? (int)left : FFT_LANES,
-                    .first = backwards ? first + (c->length - 1) * c->channels : first,
-                    .step = backwards ? -c->channels : c->channels };
+    return (ConvLanes){ .type = type,
+                        .p = p,
+                        .n = left < FFT_LANES ? (int)left : FFT_LANES,
+                        .first = backwards ? first + (c->length - 1) * c->channels : first,
+                        .step = backwards ? -c->channels : c->channels };
 }
 
 static inline void lanes_load(const ConvLanes *x, int64_t l, FftVec *v)
@@ -222,7 +227,7 @@ static Conv grad_of(const Node *n, const float *table, int threads)
 
 Err fft_conv_grad_choose_cpu(const Node *n, const Device *device, Choice *choice)
 {
-    Conv c = grad_of(n, NULL, device->threads);
+    Conv   c = grad_of(n, NULL, device->threads);
     size_t sums = (size_t)(c.groups * c.chunks * FFT_LANES) * sizeof(double);
     choice->workspace_bytes = (size_t)(c.slots * slot_vecs(&c)) * sizeof(FftVec) +
                               (ATTR(n, FftConvAttr)->wants[2] ? sums : 0);

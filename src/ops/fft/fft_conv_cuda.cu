@@ -28,13 +28,13 @@ struct Weighted {
 
 /* Offsets base + t delta of one channel, as far as they are within a signal. */
 struct SpanPlaces {
-    int64_t base, delta, first, step, length;
-    __device__ __forceinline__ bool has(int t) const { return first + t * step < length; }
+    int64_t                            base, delta, first, step, length;
+    __device__ __forceinline__ bool    has(int t) const { return first + t * step < length; }
     __device__ __forceinline__ int64_t at(int t) const { return base + t * delta; }
 };
 
 __device__ __forceinline__ SpanPlaces places_of(const Span &s, int64_t length, int64_t channels,
-                                            bool backwards)
+                                                bool backwards)
 {
     int64_t row = s.batch * length + (backwards ? length - 1 - s.first : s.first);
     return { row * channels + s.channel, (backwards ? -s.step : s.step) * channels, s.first, s.step,
@@ -108,7 +108,7 @@ struct Unweighted {
     Type        type;
     bool        backwards;
     int64_t     length, channels;
-    const void *d, *x;           /* d may be NULL */
+    const void *d, *x; /* d may be NULL */
     Type        type_d, type_x;
 };
 
@@ -122,11 +122,10 @@ __device__ __forceinline__ void put_of(T *p, const SpanPlaces &places, const flo
 }
 
 template <int R>
-__device__ __forceinline__ void store_span(const Unweighted &u, const Span &s,
-                                           const float2 (&v)[R])
+__device__ __forceinline__ void store_span(const Unweighted &u, const Span &s, const float2 (&v)[R])
 {
     SpanPlaces places = places_of(s, u.length, u.channels, u.backwards);
-    float  x[R], y[R], d = 0;
+    float      x[R], y[R], d = 0;
     if (u.d) {
         fetch<R>(u.type_x, u.x, places, x);
         d = value_at(u.type_d, u.d, s.channel);
@@ -174,8 +173,8 @@ __device__ __forceinline__ float2 weight_of(const Exits &e, int64_t j)
  *
  * Spectra that are used again stay in shared memory, where the thread that needs them put them. */
 struct Kept {
-    float2 *p;
-    int     lanes;
+    float2                            *p;
+    int                                lanes;
     __device__ __forceinline__ float2 &at(int e, int l) const { return p[(e << lanes) + l]; }
 };
 
@@ -193,7 +192,7 @@ struct Keep {
 /* v times a spectrum, with parts swapped for the inverse. v itself is stored in `held`, which may
  * be the spectrum. */
 struct Times {
-    Kept spectrum, held;         /* held.p NULL: not stored */
+    Kept spectrum, held; /* held.p NULL: not stored */
     template <int R>
     __device__ __forceinline__ void pass(int e, int step, int l, float2 (&v)[R]) const
     {
@@ -209,8 +208,8 @@ struct Times {
 
 /* v times what is held, plus the total so far. The sum is passed on or becomes the new total. */
 struct Total {
-    Kept held, total;
-    bool begin;                  /* there is no sum yet */
+    Kept                              held, total;
+    bool                              begin; /* there is no sum yet */
     __device__ __forceinline__ float2 sum(int e, int l, float2 v) const
     {
         float2 y = c_mul(v, held.at(e, l));
@@ -233,7 +232,7 @@ struct Total {
 };
 
 typedef LineIn<Workspace, false> RowIn;
-typedef LineOut<Workspace, true> RowBack;      /* of an inverse */
+typedef LineOut<Workspace, true> RowBack; /* of an inverse */
 
 __device__ __forceinline__ FftLine row_of(const FftCuda &f, int lanes, int64_t b)
 {
@@ -261,7 +260,7 @@ __global__ void __launch_bounds__(Plan::THREADS)
     extern __shared__ float2 memory[];
     lanes = plan.lanes(lanes);
     FftBuffers w = fft_buffers(plan, memory, lanes);
-    Kept spectrum = { fft_buffer(memory, plan.n(), lanes, 2), lanes };
+    Kept       spectrum = { fft_buffer(memory, plan.n(), lanes, 2), lanes };
     cuda_begin();
     __syncthreads();
     w.last = false;
@@ -278,8 +277,8 @@ __global__ void __launch_bounds__(Plan::THREADS)
  * the sum, transformed back, in the first u; earlier waves store it in `sum`. */
 typedef struct GradRows {
     Workspace kernel, dy, u, sum;
-    int64_t batch;               /* samples of the wave */
-    bool    first, last;         /* wave */
+    int64_t   batch;       /* samples of the wave */
+    bool      first, last; /* wave */
 } GradRows;
 
 /* Calls copy(index in a buffer, address in memory) for all elements of the block's row. */
@@ -300,12 +299,12 @@ __global__ void __launch_bounds__(Plan::THREADS)
 {
     extern __shared__ float2 memory[];
     lanes = plan.lanes(lanes);
-    int  n = plan.n();
-    bool alone = g.first && g.last && g.batch == 1;
+    int        n = plan.n();
+    bool       alone = g.first && g.last && g.batch == 1;
     FftBuffers w = fft_buffers(plan, memory, lanes);
-    Kept spectrum = { fft_buffer(memory, n, lanes, 2), lanes };
-    Kept held = { alone ? spectrum.p : fft_buffer(memory, n, lanes, 3), lanes };
-    Kept total = { alone ? NULL : fft_buffer(memory, n, lanes, 4), lanes };
+    Kept       spectrum = { fft_buffer(memory, n, lanes, 2), lanes };
+    Kept       held = { alone ? spectrum.p : fft_buffer(memory, n, lanes, 3), lanes };
+    Kept       total = { alone ? NULL : fft_buffer(memory, n, lanes, 4), lanes };
     cuda_begin();
     if (!g.first)
         row_copy(f, lanes, g.sum, [&](int i, float2 *at) { total.p[i] = *at; });
@@ -339,12 +338,12 @@ __global__ void d_partial_sums(const void *u, Type type_u, const void *dy, Type 
 {
     cuda_begin();
     __shared__ float sums[8][33];
-    int64_t c = blockIdx.y * (int64_t)32 + threadIdx.x;
-    int64_t from = rows * blockIdx.x / gridDim.x, to = rows * (blockIdx.x + 1) / gridDim.x;
-    float   sum = 0;
+    int64_t          c = blockIdx.y * (int64_t)32 + threadIdx.x;
+    int64_t          from = rows * blockIdx.x / gridDim.x, to = rows * (blockIdx.x + 1) / gridDim.x;
+    float            sum = 0;
     for (int64_t r = from + threadIdx.y; c < channels && r < to; r += 64) {
         SpanPlaces places = { r * channels + c, 8 * channels, r, 8, to };
-        float  x[8], y[8];
+        float      x[8], y[8];
         fetch<8>(type_u, u, places, x);
         fetch<8>(type_dy, dy, places, y);
 #pragma unroll
@@ -365,8 +364,8 @@ __global__ void d_sum(const float *parts, int64_t count, int64_t channels, float
 {
     cuda_begin();
     __shared__ double sums[32][33];
-    int64_t c = blockIdx.x * (int64_t)32 + threadIdx.x;
-    double  sum = 0;
+    int64_t           c = blockIdx.x * (int64_t)32 + threadIdx.x;
+    double            sum = 0;
     for (int64_t i = threadIdx.y; c < channels && i < count; i += 32)
         sum += (double)parts[i * channels + c];
     sums[threadIdx.y][threadIdx.x] = sum;
@@ -398,15 +397,26 @@ static size_t element_bytes(Type type) { return type == F32 ? 4 : 2; }
 static Weighted weighted(const FftCuda *f, const void *p, Type type, int64_t at, int64_t length,
                          bool backwards)
 {
-    return { (const char *)p + (size_t)at * element_bytes(type), type, backwards, length,
-             f->channels, f->n };
+    return { (const char *)p + (size_t)at * element_bytes(type),
+             type,
+             backwards,
+             length,
+             f->channels,
+             f->n };
 }
 
 static Unweighted unweighted(const FftCuda *f, void *p, Type type, int64_t at, int64_t length,
                              bool backwards)
 {
-    return { (char *)p + (size_t)at * element_bytes(type), type, backwards, length, f->channels,
-             NULL, NULL, F32, F32 };
+    return { (char *)p + (size_t)at * element_bytes(type),
+             type,
+             backwards,
+             length,
+             f->channels,
+             NULL,
+             NULL,
+             F32,
+             F32 };
 }
 
 /* Makes y add d * x. */
@@ -448,7 +458,7 @@ extern "C" Err fft_conv_cuda(const Call *call)
     Workspace   kernel = workspace_of(&f, call->workspace, 0),
               x = workspace_of(&f, call->workspace, 1);
     for (int64_t b = 0; b < batch; b += wave) {
-        int64_t    some = batch - b < wave ? batch - b : wave, at = b * length * f.channels;
+        int64_t some = batch - b < wave ? batch - b : wave, at = b * length * f.channels;
         Entries in = { { weighted(&f, call->in[1], F32, 0, length, false),
                          weighted(&f, call->in[0], type, at, length, false) },
                        { 1, some } };
@@ -464,7 +474,7 @@ extern "C" Err fft_conv_cuda(const Call *call)
 /* Workspace: K, dy and u of a wave, the sum of products between waves, partial sums of dD; only
  * what is needed. */
 typedef struct GradSpace {
-    int64_t dy, u, sum, signals;             /* offsets in signals; K is the first */
+    int64_t dy, u, sum, signals; /* offsets in signals; K is the first */
     int64_t wave, chunks;
     size_t  bytes;
 } GradSpace;
@@ -506,8 +516,8 @@ static Err grad_d(const Call *call, const FftCuda *f, const GradSpace *g)
                 in_type(n, 1), call->in[0], in_type(n, 0), dy.dim[0] * dy.dim[1], f->channels,
                 parts);
     CUDA_LAUNCHED();
-    cuda_launch(cuda_stream(call), d_sum, blocks.y, dim3(32, 32), 0, parts, g->chunks,
-                f->channels, (float *)call->out[2]);
+    cuda_launch(cuda_stream(call), d_sum, blocks.y, dim3(32, 32), 0, parts, g->chunks, f->channels,
+                (float *)call->out[2]);
     CUDA_LAUNCHED();
     return OK;
 }
@@ -550,8 +560,8 @@ static Err grad_wave(const Call *call, FftCuda f, const GradSpace *g, int64_t b)
         }));
     else
         TRY(run_rows(call, f, rows.kernel, rows.dy, some));
-    Exits   out = {};
-    bool    leaves = wants[1] && rows.last;
+    Exits     out = {};
+    bool      leaves = wants[1] && rows.last;
     Workspace from = wants[0] ? rows.dy : rows.u;
     out.batch = wants[0] ? some : 0;
     out.n = f.n;

@@ -29,7 +29,7 @@ enum {
 
 typedef struct FftCuda {
     int64_t n, channels;
-    int     n1, n2;              /* frequency k1 + n1 k2, sample j1 n2 + j2 */
+    int     n1, n2; /* frequency k1 + n1 k2, sample j1 n2 + j2 */
 } FftCuda;
 
 /* ---- device ---- */
@@ -88,7 +88,7 @@ template <int R> __device__ __forceinline__ void butterfly(float2 (&v)[R])
         v[3] = c_plus_i(b, d);
     } else if constexpr (R == 8) {
         const float h = 0.70710678119f;
-        float2 even[4] = { v[0], v[2], v[4], v[6] }, odd[4] = { v[1], v[3], v[5], v[7] };
+        float2      even[4] = { v[0], v[2], v[4], v[6] }, odd[4] = { v[1], v[3], v[5], v[7] };
         butterfly<4>(even);
         butterfly<4>(odd);
         /* multiples of an eighth of a turn */
@@ -100,7 +100,7 @@ template <int R> __device__ __forceinline__ void butterfly(float2 (&v)[R])
             v[k] = c_add(even[k], odd[k]);
             v[k + 4] = c_sub(even[k], odd[k]);
         }
-    } else if constexpr (R == 6 || R == 12) {    /* 2 x 3, 4 x 3 without twiddles (Good 1958) */
+    } else if constexpr (R == 6 || R == 12) { /* 2 x 3, 4 x 3 without twiddles (Good 1958) */
         constexpr int A = R / 3;
         float2        x[3][A], y[3];
 #pragma unroll
@@ -117,16 +117,17 @@ template <int R> __device__ __forceinline__ void butterfly(float2 (&v)[R])
                 y[a] = x[a][b];
             butterfly<3>(y);
 #pragma unroll
-            for (int a = 0; a < 3; a++)          /* the k with k mod 3 = a, k mod A = b */
+            for (int a = 0; a < 3; a++) /* the k with k mod 3 = a, k mod A = b */
                 v[(a * A * (A % 3) + b * 3 * (A == 4 ? 3 : 1)) % R] = y[a];
         }
     } else if constexpr (R == 16) {
         /* twiddles of b c sixteenths of a turn: 0, 1, 2, 3, 4, 6, 9 */
-        const float c1 = 0.92387953251f, h = 0.70710678119f, s1 = 0.38268343237f;
-        const float2 w[4][4] = { {}, { {}, { c1, -s1 }, { h, -h }, { s1, -c1 } },
+        const float  c1 = 0.92387953251f, h = 0.70710678119f, s1 = 0.38268343237f;
+        const float2 w[4][4] = { {},
+                                 { {}, { c1, -s1 }, { h, -h }, { s1, -c1 } },
                                  { {}, { h, -h }, { 0, -1 }, { -h, -h } },
                                  { {}, { s1, -c1 }, { -h, -h }, { -c1, s1 } } };
-        float2 x[4][4], y[4];
+        float2       x[4][4], y[4];
 #pragma unroll
         for (int b = 0; b < 4; b++) {
 #pragma unroll
@@ -196,21 +197,21 @@ __device__ __forceinline__ void fft_pass(const float2 *x, float2 *y, const float
  * thread are in flight at once. Transforms may follow one another: when one ends, no thread reads
  * the buffer that the next one writes. */
 struct FftBuffers {
-    float2 *twiddles, *a, *b;    /* a is written next; a single transform by Two needs no b */
+    float2 *twiddles, *a, *b; /* a is written next; a single transform by Two needs no b */
     int     lanes;
-    bool    last;                /* this is the kernel's last transform */
+    bool    last; /* this is the kernel's last transform */
 };
 
 /* Plans: two factors and 16 channels known at compile time, or any length. ALONE: buffers that a
  * single transform needs. */
 template <int A, int B> struct Two {
-    static constexpr int N = A * B, THREADS = 16 * (A > B ? A : B), ALONE = 1;
+    static constexpr int              N = A * B, THREADS = 16 * (A > B ? A : B), ALONE = 1;
     __device__ __host__ constexpr int n() const { return N; }
     __device__ __host__ constexpr int lanes(int) const { return 4; }
 };
 struct Any {
-    static constexpr int THREADS = FFT_THREADS, ALONE = 2;
-    int length;
+    static constexpr int    THREADS = FFT_THREADS, ALONE = 2;
+    int                     length;
     __device__ __host__ int n() const { return length; }
     __device__ __host__ int lanes(int some) const { return some; }
 };
@@ -226,10 +227,10 @@ __device__ inline float2 *fft_passes(float2 *x, float2 *y, const float2 *twiddle
                               : rest % 3 == 0 ? 3
                                               : 5;
         switch (r) {
-        case 8:  fft_pass<8>(x, y, twiddles, n, p, lanes); break;
-        case 2:  fft_pass<2>(x, y, twiddles, n, p, lanes); break;
-        case 3:  fft_pass<3>(x, y, twiddles, n, p, lanes); break;
-        case 4:  fft_pass<4>(x, y, twiddles, n, p, lanes); break;
+        case 8: fft_pass<8>(x, y, twiddles, n, p, lanes); break;
+        case 2: fft_pass<2>(x, y, twiddles, n, p, lanes); break;
+        case 3: fft_pass<3>(x, y, twiddles, n, p, lanes); break;
+        case 4: fft_pass<4>(x, y, twiddles, n, p, lanes); break;
         default: fft_pass<5>(x, y, twiddles, n, p, lanes); break;
         }
         __syncthreads();
@@ -412,7 +413,7 @@ template <class Side> __device__ __forceinline__ float2 weight_of(const Side &, 
 /* Elements first + t step of one channel. */
 struct Span {
     int64_t       batch, first, step, channel;
-    const float2 *weight;        /* of the first element, others weight_step apart; NULL: all 1 */
+    const float2 *weight; /* of the first element, others weight_step apart; NULL: all 1 */
     int           weight_step;
     __device__ __forceinline__ float2 weight_at(int t) const
     {
@@ -429,8 +430,7 @@ __device__ __forceinline__ void load_span(const Load &load, const Span &s, float
 }
 
 template <int R, class Store>
-__device__ __forceinline__ void store_span(const Store &store, const Span &s,
-                                           const float2 (&v)[R])
+__device__ __forceinline__ void store_span(const Store &store, const Span &s, const float2 (&v)[R])
 {
 #pragma unroll
     for (int t = 0; t < R; t++)
@@ -439,11 +439,12 @@ __device__ __forceinline__ void store_span(const Store &store, const Span &s,
 
 /* Element e of a column or row is element e * pitch + start of the signal. */
 struct FftLine {
-    int64_t batch, start, pitch, first, channels;    /* first: the block's first channel */
+    int64_t batch, start, pitch, first, channels; /* first: the block's first channel */
     __device__ __forceinline__ Span span(int e, int step, int l, const float2 *weight) const
     {
-        return { batch, e * pitch + start, step * pitch, first + l, weight ? weight + e : NULL,
-                 step };
+        return {
+            batch, e * pitch + start, step * pitch, first + l, weight ? weight + e : NULL, step
+        };
     }
     __device__ __forceinline__ bool has(int l) const { return first + l < channels; }
 };
@@ -459,7 +460,7 @@ template <int R> __device__ __forceinline__ void fft_zero(float2 (&v)[R])
  * applies on the memory's side, twiddles between columns and rows; NULL: none. */
 template <class Load, bool FLIP> struct LineIn {
     Load          load;
-    FftLine          line;
+    FftLine       line;
     const float2 *weight, *twiddles;
     template <int R>
     __device__ __forceinline__ void get(int e, int step, int l, float2 (&v)[R]) const
@@ -481,7 +482,7 @@ template <class Load, bool FLIP> struct LineIn {
 
 template <class Store, bool FLIP> struct LineOut {
     Store         store;
-    FftLine          line;
+    FftLine       line;
     const float2 *weight, *twiddles;
     template <int R>
     __device__ __forceinline__ void put(int e, int step, int l, float2 (&v)[R]) const
@@ -520,10 +521,10 @@ __global__ void __launch_bounds__(Plan::THREADS)
     fft_columns(int lanes, Plan plan, FftCuda f, Load load, Store store)
 {
     extern __shared__ float2 memory[];
-    int     n1 = plan.n(), j2 = (int)blockIdx.x;
+    int                      n1 = plan.n(), j2 = (int)blockIdx.x;
     lanes = plan.lanes(lanes);
-    float2 *before = memory + n1, *after = before + n1;
-    FftBuffers    w = fft_buffers(plan, memory, lanes);
+    float2    *before = memory + n1, *after = before + n1;
+    FftBuffers w = fft_buffers(plan, memory, lanes);
     for (int i = (int)threadIdx.x; i < n1; i += Plan::THREADS) {
         before[i] = weight_of(load, (int64_t)i * f.n2 + j2);
         after[i] = unit_root(-2 * (int64_t)j2 * i, f.n);
@@ -555,10 +556,10 @@ __global__ void __launch_bounds__(Plan::THREADS)
     fft_columns_back(int lanes, Plan plan, FftCuda f, Load load, Store store)
 {
     extern __shared__ float2 memory[];
-    int     n1 = plan.n(), j2 = (int)blockIdx.x;
+    int                      n1 = plan.n(), j2 = (int)blockIdx.x;
     lanes = plan.lanes(lanes);
-    float2 *before = memory + n1, *after = before + n1;
-    FftBuffers    w = fft_buffers(plan, memory, lanes);
+    float2    *before = memory + n1, *after = before + n1;
+    FftBuffers w = fft_buffers(plan, memory, lanes);
     for (int i = (int)threadIdx.x; i < n1; i += Plan::THREADS) {
         before[i] = unit_root(2 * (int64_t)j2 * i, f.n);
         after[i] = weight_of(store, (int64_t)i * f.n2 + j2);
@@ -572,8 +573,8 @@ __global__ void __launch_bounds__(Plan::THREADS)
 
 /* Workspace [batch][n][channels]. */
 struct Workspace {
-    float2 *p;
-    int64_t n, channels;
+    float2                            *p;
+    int64_t                            n, channels;
     __device__ __forceinline__ float2 *at(int64_t b, int64_t e, int64_t c) const
     {
         return p + (b * n + e) * channels + c;
@@ -591,8 +592,8 @@ struct Workspace {
 
 /* A real fp32 signal (batch, n, channels). */
 struct RealSignal {
-    float  *p;
-    int64_t n, channels;
+    float                            *p;
+    int64_t                           n, channels;
     __device__ __forceinline__ float2 operator()(int64_t b, int64_t e, int64_t c, float2) const
     {
         return make_float2(p[(b * n + e) * channels + c], 0);
@@ -609,7 +610,7 @@ struct RealSignal {
 struct HalfSpectrum {
     float2 *p;
     int64_t n, channels;
-    float   edge, inner;         /* factors of frequencies 0 and n/2, and of those between */
+    float   edge, inner; /* factors of frequencies 0 and n/2, and of those between */
     __device__ __forceinline__ float2 *at(int64_t b, int64_t k, int64_t c) const
     {
         return p + (b * (n / 2 + 1) + k) * channels + c;
@@ -640,7 +641,7 @@ static inline FftCuda fft_cuda_of(int64_t n, int64_t channels, bool single)
     FftCuda f = { n, channels, (int)n, 1 };
     if (single && n <= FFT_ONE_PASS)
         return f;
-    for (int64_t d = 1; d * d <= n; d++)         /* the largest divisor up to sqrt(n) */
+    for (int64_t d = 1; d * d <= n; d++) /* the largest divisor up to sqrt(n) */
         if (n % d == 0) {
             f.n2 = (int)d;
             f.n1 = (int)(n / d);
@@ -678,7 +679,7 @@ static inline int64_t fft_wave(const FftCuda *f, int64_t batch)
 {
     int64_t wave = (32 << 20) / (f->n * f->channels * (int64_t)sizeof(float2));
     wave = wave < 1 ? 1 : wave < 65535 ? wave : 65535;
-    return batch < wave ? batch : wave;
+    return int_min(batch, wave);
 }
 
 static inline size_t fft_signal_bytes(const FftCuda *f)
@@ -690,14 +691,14 @@ static inline size_t fft_signal_bytes(const FftCuda *f)
 template <class F> static Err fft_with(int n, int64_t channels, F f)
 {
     switch (channels > 8 ? n : 0) {
-    case 24:  return f(Two<6, 4>{});
-    case 32:  return f(Two<8, 4>{});
-    case 48:  return f(Two<8, 6>{});
-    case 64:  return f(Two<8, 8>{});
-    case 96:  return f(Two<12, 8>{});
+    case 24: return f(Two<6, 4>{});
+    case 32: return f(Two<8, 4>{});
+    case 48: return f(Two<8, 6>{});
+    case 64: return f(Two<8, 8>{});
+    case 96: return f(Two<12, 8>{});
     case 128: return f(Two<16, 8>{});
     case 192: return f(Two<16, 12>{});
-    default:  return f(Any{ n });
+    default: return f(Any{ n });
     }
 }
 

@@ -17,14 +17,14 @@ Tensor table_once(Graph *graph, const char *name, int64_t floats, int64_t n,
     float  *data = NEWN(temporary, float, floats);
     int32_t scope = graph->module;
     fill(n, data);
-    graph->module = 0;                       /* belongs to the whole model, not to the first user */
+    graph->module = 0; /* belongs to the whole model, not to the first user */
     Tensor table = constant_add(graph, name, F32, SHAPE(floats), data, CLASS_CONSTANTS);
     graph->module = scope;
     pool_free(temporary);
     return table;
 }
 
-static void fill_real(int64_t n, float *data)  { fft_table_fill(FFT_REAL, n, data); }
+static void fill_real(int64_t n, float *data) { fft_table_fill(FFT_REAL, n, data); }
 static void fill_angle(int64_t n, float *data) { fft_table_fill(FFT_ANGLE, n, data); }
 
 Tensor fft_table(Graph *graph, FftKind kind, int64_t n)
@@ -109,20 +109,15 @@ static void irfft_grad(Grad *g)
 
 /* in: x table */
 OPERATOR(rfft,
-    .doc = "Fourier transform of real signals along the length axis: (B,L,C) to (B,L/2+1,C,2)",
-    .attr_bytes = sizeof(RfftAttr),
-    .n_in = 2,
-    .n_out = 1,
-    .shape = rfft_shape,
-    .grad = rfft_grad,
-    .cost = rfft_cost,
-    .cpu = { .choose = rfft_choose_cpu, .run = rfft_cpu })
+         .doc = "Fourier transform of real signals along the length axis: (B,L,C) to (B,L/2+1,C,2)",
+         .attr_bytes = sizeof(RfftAttr), .n_in = 2, .n_out = 1, .shape = rfft_shape,
+         .grad = rfft_grad, .cost = rfft_cost,
+         .cpu = { .choose = rfft_choose_cpu, .run = rfft_cpu })
 
-OPERATOR(irfft,
-    .doc = "real signals from their Fourier transform: (B,L/2+1,C,2) to (B,L,C)",
-    .attr_bytes = sizeof(RfftAttr), .n_in = 2, .n_out = 1,
-    .shape = irfft_shape, .grad = irfft_grad, .cost = rfft_cost,
-    .cpu = { .choose = rfft_choose_cpu, .run = irfft_cpu })
+OPERATOR(irfft, .doc = "real signals from their Fourier transform: (B,L/2+1,C,2) to (B,L,C)",
+         .attr_bytes = sizeof(RfftAttr), .n_in = 2, .n_out = 1, .shape = irfft_shape,
+         .grad = irfft_grad, .cost = rfft_cost,
+         .cpu = { .choose = rfft_choose_cpu, .run = irfft_cpu })
 
 static Tensor rfft_node(const OpDef *op, Tensor x, RfftAttr attr)
 {

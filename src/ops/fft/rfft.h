@@ -11,12 +11,12 @@
 #include "ops/fft/fft.h"
 
 typedef struct RfftAttr {
-    int64_t n;                   /* samples */
-    float   edge, inner;         /* factors of frequencies 0 and n/2, and of those between */
+    int64_t n;           /* samples */
+    float   edge, inner; /* factors of frequencies 0 and n/2, and of those between */
 } RfftAttr;
 
-Tensor rfft(Tensor x);                   /* (B,L,C) -> (B,L/2+1,C,2), as torch.fft.rfft; f32 */
-Tensor irfft(Tensor x, int64_t n);       /* (B,n/2+1,C,2) -> (B,n,C), as torch.fft.irfft; f32 */
+Tensor rfft(Tensor x);             /* (B,L,C) -> (B,L/2+1,C,2), as torch.fft.rfft; f32 */
+Tensor irfft(Tensor x, int64_t n); /* (B,n/2+1,C,2) -> (B,n,C), as torch.fft.irfft; f32 */
 
 Tensor fft_table(Graph *graph, FftKind kind, int64_t n);
 /* A constant of the whole model with this name, created on first use. */

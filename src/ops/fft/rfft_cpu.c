@@ -18,11 +18,11 @@ static RfftJob job_of(const Node *n, const float *table, int device_threads)
     RfftJob         job = { .f = fft_open(FFT_REAL, attr->n, table),
                             .batch = x.dim[0],
                             .channels = x.dim[2],
-                            .groups = (x.dim[2] + FFT_LANES - 1) / FFT_LANES,
+                            .groups = ceil_div(x.dim[2], FFT_LANES),
                             .n_freq = attr->n / 2 + 1 };
     job.threads = parallel_threads(device_threads, job.batch * job.groups);
-    job.thread_vecs =
-        fft_signal_vecs(&job.f) + fft_spectrum_vecs(&job.f) + fft_workspace_vecs(&job.f);
+    job.thread_vecs = fft_signal_vecs(&job.f) + fft_spectrum_vecs(&job.f) +
+                      fft_workspace_vecs(&job.f);
     return job;
 }
 
@@ -41,8 +41,10 @@ typedef struct RfftBuffers {
 static RfftBuffers job_buffers(const RfftJob *job, void *workspace)
 {
     FftVec *mine = (FftVec *)workspace + omp_get_thread_num() * job->thread_vecs;
-    return (RfftBuffers){ .big = mine, .spectrum = mine + fft_signal_vecs(&job->f),
-                      .workspace = mine + fft_signal_vecs(&job->f) + fft_spectrum_vecs(&job->f) };
+    return (RfftBuffers){ .big = mine,
+                          .spectrum = mine + fft_signal_vecs(&job->f),
+                          .workspace = mine + fft_signal_vecs(&job->f) +
+                                       fft_spectrum_vecs(&job->f) };
 }
 
 static FftRows job_rows(const RfftJob *job, float *x, int64_t task)
@@ -68,12 +70,12 @@ static float job_factor(const RfftJob *job, const RfftAttr *attr, int64_t k)
 Err rfft_cpu(const Call *call)
 {
     const RfftAttr *attr = ATTR(call->node, RfftAttr);
-    RfftJob    job = job_of(call->node, call->in[1], call->device->threads);
-    float *out = call->out[0];
+    RfftJob         job = job_of(call->node, call->in[1], call->device->threads);
+    float          *out = call->out[0];
 #pragma omp parallel for schedule(static) num_threads(job.threads)
     for (int64_t task = 0; task < job.batch * job.groups; task++) {
         RfftBuffers b = job_buffers(&job, call->workspace);
-        FftRows x = job_rows(&job, call->in[0], task);
+        FftRows     x = job_rows(&job, call->in[0], task);
         fft_real(&job.f, x, b.big, b.spectrum, b.workspace);
         for (int64_t k = 0; k < job.n_freq; k++) {
             float  s = job_factor(&job, attr, k);
@@ -90,12 +92,12 @@ Err rfft_cpu(const Call *call)
 Err irfft_cpu(const Call *call)
 {
     const RfftAttr *attr = ATTR(call->node, RfftAttr);
-    RfftJob          job = job_of(call->node, call->in[1], call->device->threads);
-    const float *in = call->in[0];
+    RfftJob         job = job_of(call->node, call->in[1], call->device->threads);
+    const float    *in = call->in[0];
 #pragma omp parallel for schedule(static) num_threads(job.threads)
     for (int64_t task = 0; task < job.batch * job.groups; task++) {
         RfftBuffers b = job_buffers(&job, call->workspace);
-        FftRows y = job_rows(&job, call->out[0], task);
+        FftRows     y = job_rows(&job, call->out[0], task);
         for (int64_t k = 0; k < job.n_freq; k++) {
             float        s = job_factor(&job, attr, k);
             const float *x = in + job_place(&job, task, k);

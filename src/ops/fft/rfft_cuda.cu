@@ -33,12 +33,12 @@ extern "C" Err rfft_choose_cuda(const Node *n, const Device *device, Choice *cho
 static Err rfft_run(const Call *call, bool back)
 {
     const RfftAttr *attr = ATTR(call->node, RfftAttr);
-    FftCuda f = rfft_of(call->node);
-    int64_t batch = in_shape(call->node, 0).dim[0], wave = fft_wave(&f, batch);
+    FftCuda         f = rfft_of(call->node);
+    int64_t         batch = in_shape(call->node, 0).dim[0], wave = fft_wave(&f, batch);
     for (int64_t b = 0; b < batch; b += wave) {
         int64_t      some = batch - b < wave ? batch - b : wave;
-        RealSignal x = { (float *)(back ? call->out[0] : call->in[0]) + b * f.n * f.channels, f.n,
-                         f.channels };
+        RealSignal   x = { (float *)(back ? call->out[0] : call->in[0]) + b * f.n * f.channels, f.n,
+                           f.channels };
         HalfSpectrum s = { (float2 *)(back ? call->in[0] : call->out[0]) +
                                b * (f.n / 2 + 1) * f.channels,
                            f.n, f.channels, attr->edge, attr->inner };

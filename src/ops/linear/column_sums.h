@@ -6,6 +6,7 @@
 #ifndef OPS_LINEAR_COLUMN_SUMS_H
 #define OPS_LINEAR_COLUMN_SUMS_H
 
+#include "base/int_math.h"
 #include "ir/op.h"
 
 /* At most COL_SUMS_MAX partial sums, so that bias_grad adds them in one launch on a GPU. With fewer
@@ -15,16 +16,15 @@ enum { COL_SUMS_MAX = 128, COL_SUMS_MIN_ROWS = 1024, COL_SUMS_MIN_WIDTH = 32 };
 /* Rows per partial sum: a multiple of 8, at least 32. */
 static inline int64_t col_sums_rows(int64_t rows)
 {
-    int64_t each = (rows + COL_SUMS_MAX - 1) / COL_SUMS_MAX;
-    return each < 32 ? 32 : (each + 7) / 8 * 8;
+    int64_t each = ceil_div(rows, COL_SUMS_MAX);
+    return each < 32 ? 32 : align_up(each, 8);
 }
 
 /* Partial sums of x; 0: not worth it. */
 static inline int64_t col_sums_count(Shape x)
 {
     int64_t rows = shape_rows(x), each = col_sums_rows(rows);
-    return rows < COL_SUMS_MIN_ROWS || dim(x, -1) < COL_SUMS_MIN_WIDTH ? 0
-                                                                      : (rows + each - 1) / each;
+    return rows < COL_SUMS_MIN_ROWS || dim(x, -1) < COL_SUMS_MIN_WIDTH ? 0 : ceil_div(rows, each);
 }
 
 /* One partial sum on the CPU: sums[width] over `rows` rows of x from row `first` on. */

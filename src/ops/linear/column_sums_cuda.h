@@ -72,7 +72,7 @@ template <int N> __device__ __forceinline__ int64_t col_sums_column()
 template <int N> __device__ __forceinline__ float col_sums_fold(float *sums, const float (&sum)[N])
 {
     int   thread = (int)(threadIdx.y * blockDim.x + threadIdx.x), columns = (int)blockDim.x * N;
-    float parts[4] = { 0 };                  /* four chains: one would wait for each addition */
+    float parts[4] = { 0 }; /* four chains: one would wait for each addition */
 #pragma unroll
     for (int j = 0; j < N; j++)
         sums[thread * N + j] = sum[j];
@@ -85,9 +85,9 @@ template <int N> __device__ __forceinline__ float col_sums_fold(float *sums, con
 }
 
 typedef struct ColSumsJob {
-    AnyOut  out;                 /* (rows, width) */
+    AnyOut  out; /* (rows, width) */
     float  *col_sums;
-    int64_t rows, width, rows_each;  /* rows_each: per partial sum */
+    int64_t rows, width, rows_each; /* rows_each: per partial sum */
 } ColSumsJob;
 
 /* Computes and writes the S packs at i, i + step, ..., and adds them to sum. */
@@ -122,16 +122,16 @@ __global__ void __launch_bounds__(COL_SUMS_THREADS, 3)
 {
     cuda_begin();
     __shared__ __align__(16) float sums[COL_SUMS_THREADS * N];
-    int64_t k = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * N;
-    int64_t at = col_sums_column<N>();
-    int64_t from = blockIdx.y * job.rows_each,
+    int64_t                        k = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * N;
+    int64_t                        at = col_sums_column<N>();
+    int64_t                        from = blockIdx.y * job.rows_each,
             to = from + job.rows_each < job.rows ? from + job.rows_each : job.rows;
-    float   sum[N] = { 0 };
+    float sum[N] = { 0 };
     f.begin();
     if (k < job.width)
-        COL_SUMS_WALK(from + threadIdx.y, to, S, row,
-                      col_sums_some<N, S>(f, in, job, row * job.width + k,
-                                          blockDim.y * job.width, sum);)
+        COL_SUMS_WALK(
+            from + threadIdx.y, to, S, row,
+            col_sums_some<N, S>(f, in, job, row * job.width + k, blockDim.y * job.width, sum);)
     float sum_of_column = col_sums_fold<N>(sums, sum);
     if (at >= 0 && at < job.width)
         job.col_sums[blockIdx.y * job.width + at] = sum_of_column;
@@ -143,8 +143,8 @@ template <int IN, class F> Err rows_col_sums_cuda(const Call *call, F f)
     if (!call_partial_sums(call))
         return rows_cuda<IN>(call, f);
     Shape      shape = out_shape(call->node, 0);
-    ColSumsJob job = { any_out(call, 0), call_partial_sums(call), shape_rows(shape),
-                       dim(shape, -1), col_sums_rows(shape_rows(shape)) };
+    ColSumsJob job = { any_out(call, 0), call_partial_sums(call), shape_rows(shape), dim(shape, -1),
+                       col_sums_rows(shape_rows(shape)) };
     RowsIn<IN> in;
     PackOf     pack = { 8 };
     pack_with(&pack, job.out.p, job.out.type);

@@ -4,7 +4,7 @@
 #include "ops/elementwise/basic.h"
 #include "ops/operator.h"
 
-static int64_t linear_out(const Node *n, int w)      /* width of y; w: the weight's input */
+static int64_t linear_out(const Node *n, int w) /* width of y; w: the weight's input */
 {
     return dim(in_shape(n, w), ATTR(n, LinearAttr)->in_out ? 1 : 0);
 }
@@ -51,23 +51,21 @@ static void linear_grad(Grad *g)
     bias_give(g, 2, dy);
     if (g->node->n_in > 3)
         grad_give(g, 3, dy);
-    if (grad_wants(g, 1))                    /* before dx, so that x can be freed early */
+    if (grad_wants(g, 1)) /* before dx, so that x can be freed early */
         grad_give_sum(g, 1,
                       node_add(g->graph, &op_linear_grad_w, &attr,
                                TENSORS(x, dy, grad_so_far(g, 1, F32)), NULL));
     if (grad_wants(g, 0)) {
         Tensor in[] = { dy, w, grad_so_far(g, 0, tensor_type(dy)) };
-        grad_give_sum(g, 0, node_add(g->graph, &op_linear_grad_x, &attr, in,
-                                     tensor_ok(in[2]) ? 3 : 2, NULL));
+        grad_give_sum(
+            g, 0, node_add(g->graph, &op_linear_grad_x, &attr, in, tensor_ok(in[2]) ? 3 : 2, NULL));
     }
 }
 
-OPERATOR(linear,
-    .doc = "y = x W + b over the last axis, optionally added to a summand",
-    .chunk = { CHUNK_ROWS, INPUT(0) | INPUT(3) },
-    .attr_bytes = sizeof(LinearAttr), .n_in = -3, .n_out = 1,
-    .shape = linear_shape, .grad = linear_grad, .cost = linear_cost,
-    .cpu = { linear_choose_linalg, linear_prepare_linalg, linear_cpu })
+OPERATOR(linear, .doc = "y = x W + b over the last axis, optionally added to a summand",
+         .chunk = { CHUNK_ROWS, INPUT(0) | INPUT(3) }, .attr_bytes = sizeof(LinearAttr), .n_in = -3,
+         .n_out = 1, .shape = linear_shape, .grad = linear_grad, .cost = linear_cost,
+         .cpu = { linear_choose_linalg, linear_prepare_linalg, linear_cpu })
 
 /* in: dy w [the sum so far]; out: dx, added to that sum */
 static Err linear_grad_x_shape(Node *n)
@@ -81,11 +79,10 @@ static Err linear_grad_x_shape(Node *n)
     return OK;
 }
 
-OPERATOR_INTERNAL(linear_grad_x,
-    .doc = "dx = dy W^T, added to the sum so far",
-    .attr_bytes = sizeof(LinearAttr), .n_in = -2, .n_out = 1, .inplace = IN_PLACE_OF(2),
-    .shape = linear_grad_x_shape, .cost = linear_cost,
-    .cpu = { linear_choose_linalg, linear_prepare_linalg, linear_grad_x_cpu })
+OPERATOR_INTERNAL(linear_grad_x, .doc = "dx = dy W^T, added to the sum so far",
+                  .attr_bytes = sizeof(LinearAttr), .n_in = -2, .n_out = 1,
+                  .inplace = IN_PLACE_OF(2), .shape = linear_grad_x_shape, .cost = linear_cost,
+                  .cpu = { linear_choose_linalg, linear_prepare_linalg, linear_grad_x_cpu })
 
 /* in: x dy, and the sum so far or none; out: dW, added to that sum */
 static Err linear_grad_w_shape(Node *n)
@@ -97,10 +94,10 @@ static Err linear_grad_w_shape(Node *n)
 }
 
 OPERATOR_INTERNAL(linear_grad_w,
-    .doc = "dW = x^T dy, summed over all rows, fp32, added to the sum so far",
-    .attr_bytes = sizeof(LinearAttr), .n_in = 3, .n_out = 1, .inplace = IN_PLACE_OF(2),
-    .shape = linear_grad_w_shape, .cost = linear_cost,
-    .cpu = { linear_choose_linalg, linear_prepare_linalg, linear_grad_w_cpu })
+                  .doc = "dW = x^T dy, summed over all rows, fp32, added to the sum so far",
+                  .attr_bytes = sizeof(LinearAttr), .n_in = 3, .n_out = 1,
+                  .inplace = IN_PLACE_OF(2), .shape = linear_grad_w_shape, .cost = linear_cost,
+                  .cpu = { linear_choose_linalg, linear_prepare_linalg, linear_grad_w_cpu })
 
 Tensor linear_op(Tensor x, Tensor w, Tensor bias, LinearAttr attr)
 {
@@ -129,11 +126,9 @@ static Cost bias_grad_cost(const Node *n)
     return (Cost){ .flops = in_count(n, 0), .bytes = node_bytes(n) };
 }
 
-OPERATOR_INTERNAL(bias_grad,
-    .doc = "sum over all axes but the last, fp32, added to the sum so far",
-    .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(1), .shape = bias_grad_shape,
-    .cost = bias_grad_cost,
-    .cpu = { bias_grad_choose_cpu, NULL, bias_grad_cpu })
+OPERATOR_INTERNAL(bias_grad, .doc = "sum over all axes but the last, fp32, added to the sum so far",
+                  .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(1), .shape = bias_grad_shape,
+                  .cost = bias_grad_cost, .cpu = { bias_grad_choose_cpu, NULL, bias_grad_cpu })
 
 void bias_give(Grad *g, int i, Tensor dy)
 {
@@ -144,7 +139,7 @@ void bias_give(Grad *g, int i, Tensor dy)
     Shape shape = tensor_shape(grad_in(g, i));
     if (shape.rank == 1)
         grad_give_sum(g, i, node_add(g->graph, &op_bias_grad, NULL, TENSORS(dy, before), NULL));
-    else                                     /* another shape: reshaped after the sum */
+    else /* another shape: reshaped after the sum */
         grad_give(g, i,
                   reshape(node_add(g->graph, &op_bias_grad, NULL,
                                    TENSORS(dy, tensor_none(g->graph)), NULL),

@@ -9,7 +9,7 @@
 #include "linalg/linalg.h"
 
 typedef struct LinearAttr {
-    bool in_out;                 /* the weight is (in, out) */
+    bool in_out; /* the weight is (in, out) */
 } LinearAttr;
 
 /* (..., I) -> (..., O) */
@@ -24,20 +24,20 @@ typedef enum LinearKind { LINEAR_FORWARD, LINEAR_GRAD_X, LINEAR_GRAD_W } LinearK
 
 /* _linalg: by the device's backend for products. On a GPU the summand is read from where it lies;
  * on the CPU (_cpu) it is first copied to the result's place. */
-Err linear_choose_linalg(const Node *n, const Device *device, Choice *choice);
-Err linear_prepare_linalg(Pool *pool, Call *call);
-Err linear_linalg(const Call *call);
-Err linear_grad_x_linalg(const Call *call);
-Err linear_grad_w_linalg(const Call *call);
-Err linear_cpu(const Call *call);
-Err linear_grad_x_cpu(const Call *call);
-Err linear_grad_w_cpu(const Call *call);
+Err    linear_choose_linalg(const Node *n, const Device *device, Choice *choice);
+Err    linear_prepare_linalg(Pool *pool, Call *call);
+Err    linear_linalg(const Call *call);
+Err    linear_grad_x_linalg(const Call *call);
+Err    linear_grad_w_linalg(const Call *call);
+Err    linear_cpu(const Call *call);
+Err    linear_grad_x_cpu(const Call *call);
+Err    linear_grad_w_cpu(const Call *call);
 /* Column sums of x (rows, width), added to `before` unless it is NULL; `sums` is workspace of
  * bias_sums_bytes. */
 size_t bias_sums_bytes(int threads, int64_t width);
-void bias_sums(int threads, Type type, const void *x, int64_t rows, int64_t width, double *sums,
-               const float *before, float *out);
-Err bias_grad_choose_cpu(const Node *n, const Device *device, Choice *choice);
-Err bias_grad_cpu(const Call *call);
+void   bias_sums(int threads, Type type, const void *x, int64_t rows, int64_t width, double *sums,
+                 const float *before, float *out);
+Err    bias_grad_choose_cpu(const Node *n, const Device *device, Choice *choice);
+Err    bias_grad_cpu(const Call *call);
 
 #endif

@@ -34,7 +34,7 @@ static MatmulDesc linear_desc(const Node *n)
         d.lda = d.m, d.ldb = d.n, d.ldc = d.n;
         d.trans_a = true;
         d.accumulate = in_given(n, 2);
-        if (!in_out) {                       /* dW is (out, in): the product's left side is dy */
+        if (!in_out) { /* dW is (out, in): the product's left side is dy */
             d.type_a = in_type(n, 1);
             d.type_b = in_type(n, 0);
         }
@@ -65,11 +65,15 @@ Err linear_prepare_linalg(Pool *pool, Call *call)
 static Err linear_run(const Call *call, void *a, void *b, const void *bias, const void *before)
 {
     const Prim *prim = call->prepared;
-    return prim->backend->run(prim, &(PrimArgs){ .a = a, .b = b, .c = call->out[0], .bias = bias,
-                                              .before = before, .workspace = call->workspace });
+    return prim->backend->run(prim, &(PrimArgs){ .a = a,
+                                                 .b = b,
+                                                 .c = call->out[0],
+                                                 .bias = bias,
+                                                 .before = before,
+                                                 .workspace = call->workspace });
 }
 
-static const void *linear_before(const Call *call)       /* the summand, or NULL */
+static const void *linear_before(const Call *call) /* the summand, or NULL */
 {
     int i = call->node->op == &op_linear ? 3 : 2;
     return in_given(call->node, i) ? call->in[i] : NULL;
@@ -139,7 +143,7 @@ Err bias_grad_choose_cpu(const Node *n, const Device *device, Choice *choice)
     return OK;
 }
 
-enum { BIAS_ROWS = 32 };         /* rows summed in fp32 before they are added to the double sum */
+enum { BIAS_ROWS = 32 }; /* rows summed in fp32 before they are added to the double sum */
 
 /* sum[j] += x[0][j] + .. + x[3][j], rows `width` apart: four at a time, so that sums are loaded and
  * stored a quarter as often. */
@@ -152,7 +156,7 @@ static void bias_add_four(float *restrict sum, Type type, const void *x, int64_t
             sum[j] += (a[j] + b[j]) + (c[j] + d[j]);
     } else {
         const uint16_t *a = (const uint16_t *)x + first, *b = a + width, *c = b + width,
-            *d = c + width;
+                       *d = c + width;
         for (int64_t j = 0; j < m; j++)
             sum[j] += (bf16_to_f32(a[j]) + bf16_to_f32(b[j])) +
                       (bf16_to_f32(c[j]) + bf16_to_f32(d[j]));

@@ -51,18 +51,16 @@ static int64_t mixture_terms_bytes(const Node *n)
 }
 
 OPERATOR(dml_loss,
-    .doc = "discretised mixture of logistics, mean over targets; -100 does not count",
-    .never_stored = { "mixture terms", "rows are done in blocks; the gradient recomputes them",
-                      mixture_terms_bytes },
-    .chunk = { CHUNK_COUNTED_LOSS, INPUT(0) | INPUT(1) },
-    .attr_bytes = sizeof(LossAttr), .n_in = 3, .n_out = 2,
-    .shape = dml_shape, .grad = dml_rule, .cost = dml_cost,
-    .cpu = { .choose = dml_loss_choose_cpu, .run = dml_loss_cpu })
+         .doc = "discretised mixture of logistics, mean over targets; -100 does not count",
+         .never_stored = { "mixture terms", "rows are done in blocks; the gradient recomputes them",
+                           mixture_terms_bytes },
+         .chunk = { CHUNK_COUNTED_LOSS, INPUT(0) | INPUT(1) }, .attr_bytes = sizeof(LossAttr),
+         .n_in = 3, .n_out = 2, .shape = dml_shape, .grad = dml_rule, .cost = dml_cost,
+         .cpu = { .choose = dml_loss_choose_cpu, .run = dml_loss_cpu })
 
-OPERATOR_INTERNAL(dml_loss_grad,
-    .doc = "gradient of dml_loss",
-    .attr_bytes = sizeof(LossAttr), .n_in = 4, .n_out = 1, .inplace = IN_PLACE_OF(0),
-    .shape = dml_grad_shape, .cost = dml_cost, .cpu = { .run = dml_loss_grad_cpu })
+OPERATOR_INTERNAL(dml_loss_grad, .doc = "gradient of dml_loss", .attr_bytes = sizeof(LossAttr),
+                  .n_in = 4, .n_out = 1, .inplace = IN_PLACE_OF(0), .shape = dml_grad_shape,
+                  .cost = dml_cost, .cpu = { .run = dml_loss_grad_cpu })
 
 Tensor dml_loss(Tensor x, Tensor target, Tensor denominator, int levels, float scale)
 {

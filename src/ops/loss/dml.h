@@ -12,7 +12,7 @@
 
 #include "ir/op.h"
 
-enum { DML_MAX = 32 };          /* components */
+enum { DML_MAX = 32 }; /* components */
 
 Tensor dml_loss(Tensor x, Tensor target, Tensor denominator_or_none, int levels, float scale);
 

@@ -9,6 +9,7 @@
  * reach to infinity. */
 #include "ops/loss/dml.h"
 
+#include "base/int_math.h"
 #include "device/convert.h"
 #include "ops/loss/loss.h"
 #include "ops/elementwise/vmath.h"
@@ -17,12 +18,12 @@ enum { BLOCK = 64 };
 
 typedef struct DmlBlock {
     int     k, levels;
-    int64_t first, rows;                     /* rows of x that are in it */
-    float   x[3 * DML_MAX][BLOCK];          /* [logits | means | log scales], by component */
-    float   log_p[DML_MAX][BLOCK];          /* log p_j, then log pi_j p_j less a constant */
-    float   d_mean[DML_MAX][BLOCK], d_scale[DML_MAX][BLOCK];   /* of log p_j; gradient only */
-    float   log_pi[BLOCK], log_sum[BLOCK];   /* log sum exp(logits); log sum pi_j p_j plus that */
-    float value[BLOCK], low[BLOCK], high[BLOCK],
+    int64_t first, rows;           /* rows of x that are in it */
+    float   x[3 * DML_MAX][BLOCK]; /* [logits | means | log scales], by component */
+    float   log_p[DML_MAX][BLOCK]; /* log p_j, then log pi_j p_j less a constant */
+    float   d_mean[DML_MAX][BLOCK], d_scale[DML_MAX][BLOCK]; /* of log p_j; gradient only */
+    float   log_pi[BLOCK], log_sum[BLOCK]; /* log sum exp(logits); log sum pi_j p_j plus that */
+    float   value[BLOCK], low[BLOCK], high[BLOCK],
         counts[BLOCK]; /* of the target: x, at an edge?, counted? */
 } DmlBlock;
 
@@ -38,9 +39,9 @@ static void block_load(DmlBlock *b, const Call *call, int64_t first)
     for (int64_t r = 0; r < BLOCK; r++) {
         float        buffer[3 * DML_MAX] = { 0 };
         bool         real = r < b->rows;
-        const float *x =
-            real ? row_load(in_type(call->node, 0), call->in[0], (first + r) * n, n, buffer)
-                 : buffer;
+        const float *x = real ? row_load(in_type(call->node, 0), call->in[0], (first + r) * n, n,
+                                         buffer)
+                              : buffer;
         int32_t      t = real ? target[first + r] : LOSS_IGNORE;
         for (int64_t j = 0; j < n; j++)
             b->x[j][r] = x[j];
@@ -69,15 +70,15 @@ static void block_component(DmlBlock *b, int j)
         bool  low = b->low[i] != 0, high = b->high[i] != 0, plain = p > 1e-5f;
 
         float at = low ? plus : high ? minus : mid, soft = vsoftplus(at);
-        float log_p =
-            plain ? vlog(p > 1e-12f ? p : 1e-12f) : mid - log_scale - 2.0f * soft + log_width;
+        float log_p = plain ? vlog(p > 1e-12f ? p : 1e-12f)
+                            : mid - log_scale - 2.0f * soft + log_width;
         log_p = low ? plus - soft : high ? -soft : log_p;
 
-        float tilt = 1.0f - 2.0f * vsigmoid(mid);                    /* by mid, in the tail */
+        float tilt = 1.0f - 2.0f * vsigmoid(mid); /* by mid, in the tail */
         float by_mean = plain ? over - under : tilt;
         by_mean = low ? over : high ? -under : by_mean;
-        float by_scale =
-            plain ? -plus * over + minus * under - d * (1.0f - width) / width : -mid * tilt - 1.0f;
+        float by_scale = plain ? -plus * over + minus * under - d * (1.0f - width) / width
+                               : -mid * tilt - 1.0f;
         by_scale = low ? -plus * over : high ? minus * under : by_scale;
 
         b->log_p[j][i] = log_p;
@@ -111,14 +112,11 @@ static void block_run(DmlBlock *b, const Call *call, int64_t first)
         for (int i = 0; i < BLOCK; i++)
             b->log_p[j][i] += b->x[j][i];
     }
-    block_log_sum((const float (*)[BLOCK])b->x, b->k, b->log_pi);
-    block_log_sum((const float (*)[BLOCK])b->log_p, b->k, b->log_sum);
+    block_log_sum((const float(*)[BLOCK])b->x, b->k, b->log_pi);
+    block_log_sum((const float(*)[BLOCK])b->log_p, b->k, b->log_sum);
 }
 
-static int64_t dml_blocks(const Node *n)
-{
-    return (shape_rows(in_shape(n, 0)) + BLOCK - 1) / BLOCK;
-}
+static int64_t dml_blocks(const Node *n) { return ceil_div(shape_rows(in_shape(n, 0)), BLOCK); }
 
 Err dml_loss_choose_cpu(const Node *n, const Device *device, Choice *choice)
 {
@@ -132,9 +130,9 @@ Err dml_loss_cpu(const Call *call)
     const Node     *n = call->node;
     const LossAttr *at = ATTR(n, LossAttr);
     const float    *given = call->in[2];
-    int64_t rows = shape_rows(in_shape(n, 0)), blocks = dml_blocks(n), counted;
-    double *partial = call->workspace, total = 0;
-    int     threads = call->device->threads;
+    int64_t         rows = shape_rows(in_shape(n, 0)), blocks = dml_blocks(n), counted;
+    double         *partial = call->workspace, total = 0;
+    int             threads = call->device->threads;
     TRY(loss_targets("dml_loss", call->in[1], rows, at->levels, &counted));
 
 #pragma omp parallel for num_threads(threads) schedule(static)
@@ -172,13 +170,13 @@ static void block_grad(DmlBlock *b, float factor)
     }
 }
 
-Err dml_loss_grad_cpu(const Call *call)      /* in: x, target, denominator, dy */
+Err dml_loss_grad_cpu(const Call *call) /* in: x, target, denominator, dy */
 {
     const Node *n = call->node;
-    int64_t blocks = dml_blocks(n), width = dim(in_shape(n, 0), -1);
-    Type    type = out_type(n, 0);
-    float   factor = ATTR(n, LossAttr)->scale / *(float *)call->in[2] * *(float *)call->in[3];
-    int     threads = call->device->threads;
+    int64_t     blocks = dml_blocks(n), width = dim(in_shape(n, 0), -1);
+    Type        type = out_type(n, 0);
+    float       factor = ATTR(n, LossAttr)->scale / *(float *)call->in[2] * *(float *)call->in[3];
+    int         threads = call->device->threads;
 
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t p = 0; p < blocks; p++) {

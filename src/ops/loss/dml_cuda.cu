@@ -32,7 +32,7 @@ __device__ __forceinline__ void rows_load(const DmlJob &job, int64_t first, floa
         any_get<1>(job.x, first * width + i, &rows[i / width * words + i % width]);
 }
 
-typedef struct Bin {             /* of the target: its middle, and is it at an edge? */
+typedef struct Bin { /* of the target: its middle, and is it at an edge? */
     float value;
     bool  low, high;
 } Bin;
@@ -48,7 +48,7 @@ __device__ __forceinline__ float component(const DmlJob &job, Bin bin, float mea
           mid = inverse * centre;
     /* 1 - e^-d */
     float d = 2.0f * half * inverse, th = tanhf(0.5f * d), width = 2.0f * th / (1.0f + th);
-    float over = sigmoidf(-plus), under = sigmoidf(minus);  /* the mass above, below the bin */
+    float over = sigmoidf(-plus), under = sigmoidf(minus); /* the mass above, below the bin */
     float p = sigmoidf(plus) * sigmoidf(-minus) * width;
     bool  plain = p > 1e-5f;
 
@@ -56,7 +56,7 @@ __device__ __forceinline__ float component(const DmlJob &job, Bin bin, float mea
     float log_p = plain ? logf(p) : mid - log_scale - 2.0f * soft + logf(2.0f * half);
     log_p = bin.low ? plus - soft : bin.high ? -soft : log_p;
 
-    float tilt = 1.0f - 2.0f * sigmoidf(mid);                        /* by mid, in the tail */
+    float tilt = 1.0f - 2.0f * sigmoidf(mid); /* by mid, in the tail */
     float by_mean = bin.low ? over : bin.high ? -under : plain ? over - under : tilt;
     float by_scale = plain ? -plus * over + minus * under - d * (1.0f - width) / width
                            : -mid * tilt - 1.0f;
@@ -66,7 +66,7 @@ __device__ __forceinline__ float component(const DmlJob &job, Bin bin, float mea
     return log_p;
 }
 
-__device__ __forceinline__ float log_sum(const float *x, int k)      /* log sum exp of k numbers */
+__device__ __forceinline__ float log_sum(const float *x, int k) /* log sum exp of k numbers */
 {
     float largest = x[0], sum = 0;
     for (int j = 1; j < k; j++)
@@ -94,8 +94,8 @@ __device__ __forceinline__ void row_components(const DmlJob &job, int32_t target
 __global__ void __launch_bounds__(DML_ROWS) dml_rows(DmlJob job, LossEnd end)
 {
     extern __shared__ float rows[];
-    LossSum mine = { 0, 0 };
-    float   *row = rows + threadIdx.x * row_words(job.k);
+    LossSum                 mine = { 0, 0 };
+    float                  *row = rows + threadIdx.x * row_words(job.k);
     for (int64_t first = (int64_t)blockIdx.x * DML_ROWS; first < job.rows;
          first += (int64_t)gridDim.x * DML_ROWS) {
         int64_t at = first + threadIdx.x;
@@ -120,8 +120,8 @@ __global__ void __launch_bounds__(DML_ROWS)
     dml_grad_rows(DmlJob job, AnyOut dx, const float *denominator, const float *dy, float scale)
 {
     extern __shared__ float rows[];
-    int    k = job.k, width = 3 * k, words = row_words(k);
-    float *row = rows + threadIdx.x * words, factor = scale / *denominator * *dy;
+    int                     k = job.k, width = 3 * k, words = row_words(k);
+    float                  *row = rows + threadIdx.x * words, factor = scale / *denominator * *dy;
     for (int64_t first = (int64_t)blockIdx.x * DML_ROWS; first < job.rows;
          first += (int64_t)gridDim.x * DML_ROWS) {
         int64_t at = first + threadIdx.x;
@@ -167,15 +167,19 @@ extern "C" Err dml_loss_choose_cuda(const Node *n, const Device *device, Choice 
 extern "C" Err dml_loss_cuda(const Call *call)
 {
     DmlJob  job = dml_job(call);
-    LossEnd end = { (LossSum *)call->workspace, (const float *)call->in[2], (float *)call->out[0],
-                    (float *)call->out[1], (double)ATTR(call->node, LossAttr)->scale, 0 };
+    LossEnd end = { (LossSum *)call->workspace,
+                    (const float *)call->in[2],
+                    (float *)call->out[0],
+                    (float *)call->out[1],
+                    (double)ATTR(call->node, LossAttr)->scale,
+                    0 };
     int64_t blocks = loss_blocks(job.rows, DML_ROWS, cuda_handle(call)->sms);
     dml_rows<<<(unsigned)blocks, DML_ROWS, dml_shared(job.k), cuda_stream(call)>>>(job, end);
     CUDA_LAUNCHED();
     return loss_end(call, end, blocks);
 }
 
-extern "C" Err dml_loss_grad_cuda(const Call *call)      /* in: x, target, denominator, dy */
+extern "C" Err dml_loss_grad_cuda(const Call *call) /* in: x, target, denominator, dy */
 {
     DmlJob   job = dml_job(call);
     unsigned blocks = cuda_blocks(call, job.rows, DML_ROWS);

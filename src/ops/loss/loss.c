@@ -28,7 +28,7 @@ static Err loss_same(const Node *n)
     return OK;
 }
 
-static Err loss_scalar(const Node *n, int i)             /* an absent or [1] f32 denominator */
+static Err loss_scalar(const Node *n, int i) /* an absent or [1] f32 denominator */
 {
     if (in_given(n, i) && (in_type(n, i) != F32 || shape_count(in_shape(n, i)) != 1))
         return fail(E_SHAPE, "%s: the denominator must be one f32, not %s %s", n->op->name,
@@ -36,14 +36,14 @@ static Err loss_scalar(const Node *n, int i)             /* an absent or [1] f32
     return OK;
 }
 
-static Err loss_shape(Node *n)               /* in: x, target */
+static Err loss_shape(Node *n) /* in: x, target */
 {
     TRY(loss_same(n));
     out_set(n, 0, F32, SHAPE(1));
     return OK;
 }
 
-static Err masked_shape(Node *n)             /* in: x, target, mask, denominator */
+static Err masked_shape(Node *n) /* in: x, target, mask, denominator */
 {
     TRY(loss_same(n));
     TRY(loss_scalar(n, 3));
@@ -88,7 +88,7 @@ static void loss_rule(Grad *g, const OpDef *op)
 }
 
 static void mse_rule(Grad *g) { loss_rule(g, &op_mse_loss_grad); }
-static void l1_rule(Grad *g)  { loss_rule(g, &op_l1_loss_grad); }
+static void l1_rule(Grad *g) { loss_rule(g, &op_l1_loss_grad); }
 
 static Tensor loss_denominator(Grad *g, int in)
 {
@@ -119,53 +119,47 @@ static bool loss_mean_chunk(const ChunkCall *c)
     return true;
 }
 
-OPERATOR(mse_loss,
-    .doc = "mean of squared differences",
-    .chunk = { CHUNK_MEAN_LOSS, INPUT(0) | INPUT(1), loss_mean_chunk },
-    .attr_bytes = sizeof(LossAttr), .n_in = 2, .n_out = 1,
-    .shape = loss_shape, .grad = mse_rule, .cost = loss_cost,
-    .cpu = { .choose = loss_choose_cpu, .run = mse_loss_cpu })
+OPERATOR(mse_loss, .doc = "mean of squared differences",
+         .chunk = { CHUNK_MEAN_LOSS, INPUT(0) | INPUT(1), loss_mean_chunk },
+         .attr_bytes = sizeof(LossAttr), .n_in = 2, .n_out = 1, .shape = loss_shape,
+         .grad = mse_rule, .cost = loss_cost,
+         .cpu = { .choose = loss_choose_cpu, .run = mse_loss_cpu })
 
-OPERATOR_INTERNAL(mse_loss_grad,
-    .doc = "gradient of mse_loss",
-    .attr_bytes = sizeof(LossAttr), .n_in = 3, .n_out = 1, .inplace = IN_PLACE_OF(0),
-    .shape = loss_grad_shape, .cost = loss_cost, .cpu = { .run = mse_loss_grad_cpu })
+OPERATOR_INTERNAL(mse_loss_grad, .doc = "gradient of mse_loss", .attr_bytes = sizeof(LossAttr),
+                  .n_in = 3, .n_out = 1, .inplace = IN_PLACE_OF(0), .shape = loss_grad_shape,
+                  .cost = loss_cost, .cpu = { .run = mse_loss_grad_cpu })
 
-OPERATOR(l1_loss,
-    .doc = "mean of absolute differences",
-    .chunk = { CHUNK_MEAN_LOSS, INPUT(0) | INPUT(1), loss_mean_chunk },
-    .attr_bytes = sizeof(LossAttr), .n_in = 2, .n_out = 1,
-    .shape = loss_shape, .grad = l1_rule, .cost = loss_cost,
-    .cpu = { .choose = loss_choose_cpu, .run = l1_loss_cpu })
+OPERATOR(l1_loss, .doc = "mean of absolute differences",
+         .chunk = { CHUNK_MEAN_LOSS, INPUT(0) | INPUT(1), loss_mean_chunk },
+         .attr_bytes = sizeof(LossAttr), .n_in = 2, .n_out = 1, .shape = loss_shape,
+         .grad = l1_rule, .cost = loss_cost,
+         .cpu = { .choose = loss_choose_cpu, .run = l1_loss_cpu })
 
-OPERATOR_INTERNAL(l1_loss_grad,
-    .doc = "gradient of l1_loss",
-    .attr_bytes = sizeof(LossAttr), .n_in = 3, .n_out = 1, .inplace = IN_PLACE_OF(0),
-    .shape = loss_grad_shape, .cost = loss_cost, .cpu = { .run = l1_loss_grad_cpu })
+OPERATOR_INTERNAL(l1_loss_grad, .doc = "gradient of l1_loss", .attr_bytes = sizeof(LossAttr),
+                  .n_in = 3, .n_out = 1, .inplace = IN_PLACE_OF(0), .shape = loss_grad_shape,
+                  .cost = loss_cost, .cpu = { .run = l1_loss_grad_cpu })
 
-OPERATOR(masked_l1_loss,
-    .doc = "mean of absolute differences where a mask is set",
-    .chunk = { CHUNK_COUNTED_LOSS, INPUT(0) | INPUT(1) | INPUT(2) },
-    .attr_bytes = sizeof(LossAttr), .n_in = 4, .n_out = 2,
-    .shape = masked_shape, .grad = masked_rule, .cost = loss_cost,
-    .cpu = { .choose = loss_choose_cpu, .run = masked_l1_loss_cpu })
+OPERATOR(masked_l1_loss, .doc = "mean of absolute differences where a mask is set",
+         .chunk = { CHUNK_COUNTED_LOSS, INPUT(0) | INPUT(1) | INPUT(2) },
+         .attr_bytes = sizeof(LossAttr), .n_in = 4, .n_out = 2, .shape = masked_shape,
+         .grad = masked_rule, .cost = loss_cost,
+         .cpu = { .choose = loss_choose_cpu, .run = masked_l1_loss_cpu })
 
-OPERATOR_INTERNAL(masked_l1_loss_grad,
-    .doc = "gradient of masked_l1_loss",
-    .attr_bytes = sizeof(LossAttr), .n_in = 5, .n_out = 1, .inplace = IN_PLACE_OF(0),
-    .shape = loss_grad_shape, .cost = loss_cost, .cpu = { .run = masked_l1_loss_grad_cpu })
+OPERATOR_INTERNAL(masked_l1_loss_grad, .doc = "gradient of masked_l1_loss",
+                  .attr_bytes = sizeof(LossAttr), .n_in = 5, .n_out = 1, .inplace = IN_PLACE_OF(0),
+                  .shape = loss_grad_shape, .cost = loss_cost,
+                  .cpu = { .run = masked_l1_loss_grad_cpu })
 
-OPERATOR(cross_entropy,
-    .doc = "mean of -log softmax at the target; -100 does not count",
-    .chunk = { CHUNK_COUNTED_LOSS, INPUT(0) | INPUT(1) },
-    .attr_bytes = sizeof(LossAttr), .n_in = 3, .n_out = 3,
-    .shape = cross_entropy_shape, .grad = cross_entropy_rule, .cost = cross_entropy_cost,
-    .cpu = { .choose = cross_entropy_choose_cpu, .run = cross_entropy_cpu })
+OPERATOR(cross_entropy, .doc = "mean of -log softmax at the target; -100 does not count",
+         .chunk = { CHUNK_COUNTED_LOSS, INPUT(0) | INPUT(1) }, .attr_bytes = sizeof(LossAttr),
+         .n_in = 3, .n_out = 3, .shape = cross_entropy_shape, .grad = cross_entropy_rule,
+         .cost = cross_entropy_cost,
+         .cpu = { .choose = cross_entropy_choose_cpu, .run = cross_entropy_cpu })
 
-OPERATOR_INTERNAL(cross_entropy_grad,
-    .doc = "gradient of cross_entropy",
-    .attr_bytes = sizeof(LossAttr), .n_in = 5, .n_out = 1, .inplace = IN_PLACE_OF(0),
-    .shape = loss_grad_shape, .cost = cross_entropy_cost, .cpu = { .run = cross_entropy_grad_cpu })
+OPERATOR_INTERNAL(cross_entropy_grad, .doc = "gradient of cross_entropy",
+                  .attr_bytes = sizeof(LossAttr), .n_in = 5, .n_out = 1, .inplace = IN_PLACE_OF(0),
+                  .shape = loss_grad_shape, .cost = cross_entropy_cost,
+                  .cpu = { .run = cross_entropy_grad_cpu })
 
 static Tensor loss_add(const OpDef *op, float scale, const Tensor *in, int n)
 {

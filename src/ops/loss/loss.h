@@ -9,15 +9,15 @@
 
 #include "ir/op.h"
 
-enum { LOSS_IGNORE = -100 };     /* a target that does not count */
+enum { LOSS_IGNORE = -100 }; /* a target that does not count */
 
 typedef struct LossAttr {
     float scale;
-    int   levels;                /* dml_loss: how many values a target can take */
+    int   levels; /* dml_loss: how many values a target can take */
 } LossAttr;
 
-Tensor mse_loss(Tensor x, Tensor target, float scale);       /* mean (x - target)^2 */
-Tensor l1_loss(Tensor x, Tensor target, float scale);        /* mean |x - target| */
+Tensor mse_loss(Tensor x, Tensor target, float scale); /* mean (x - target)^2 */
+Tensor l1_loss(Tensor x, Tensor target, float scale);  /* mean |x - target| */
 
 /* sum m |x - target| / max(1, sum m); mask u8 with x's axes, the last absent or 1 */
 Tensor masked_l1_loss(Tensor x, Tensor target, Tensor mask, Tensor denominator_or_none,

@@ -10,13 +10,11 @@
 
 enum { LOSS_BLOCK = 16 * ROW_BLOCK, LOSS_ROWS = 64 };
 
-static int64_t blocks_of(int64_t count, int64_t block) { return (count + block - 1) / block; }
-
 Err loss_choose_cpu(const Node *n, const Device *device, Choice *choice)
 {
     (void)device;
-    choice->workspace_bytes =
-        (size_t)blocks_of(shape_count(in_shape(n, 0)), LOSS_BLOCK) * sizeof(double);
+    choice->workspace_bytes = (size_t)ceil_div(shape_count(in_shape(n, 0)), LOSS_BLOCK) *
+                              sizeof(double);
     return OK;
 }
 
@@ -24,7 +22,7 @@ Err loss_choose_cpu(const Node *n, const Device *device, Choice *choice)
 static const float *mask_row(const Call *call, int64_t first, int64_t n, float *buffer)
 {
     const uint8_t *mask = call->in[2];
-    int64_t channels = dim(in_shape(call->node, 0), -1), row = first / channels,
+    int64_t        channels = dim(in_shape(call->node, 0), -1), row = first / channels,
             at = first % channels;
     for (int64_t i = 0; i < n; i++) {
         buffer[i] = mask[row] ? 1.0f : 0.0f;
@@ -72,9 +70,9 @@ static double masked_block(int64_t n, const float *x, const float *t, const floa
 static double loss_total(const Call *call, BlockFn *fn, bool masked)
 {
     const Node *n = call->node;
-    int64_t count = shape_count(in_shape(n, 0)), blocks = blocks_of(count, LOSS_BLOCK);
-    double *partial = call->workspace, total = 0;
-    int     threads = call->device->threads;
+    int64_t     count = shape_count(in_shape(n, 0)), blocks = ceil_div(count, LOSS_BLOCK);
+    double     *partial = call->workspace, total = 0;
+    int         threads = call->device->threads;
 
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t p = 0; p < blocks; p++) {
@@ -102,14 +100,14 @@ static Err loss_mean(const Call *call, BlockFn *fn)
 }
 
 Err mse_loss_cpu(const Call *call) { return loss_mean(call, square_block); }
-Err l1_loss_cpu(const Call *call)  { return loss_mean(call, absolute_block); }
+Err l1_loss_cpu(const Call *call) { return loss_mean(call, absolute_block); }
 
 Err masked_l1_loss_cpu(const Call *call)
 {
     const uint8_t *mask = call->in[2];
     const float   *given = call->in[3];
-    int64_t count = shape_count(in_shape(call->node, 2)), set = 0;
-    double  scale = (double)ATTR(call->node, LossAttr)->scale;
+    int64_t        count = shape_count(in_shape(call->node, 2)), set = 0;
+    double         scale = (double)ATTR(call->node, LossAttr)->scale;
     if (!given) {
         for (int64_t i = 0; i < count; i++)
             set += mask[i] != 0;
@@ -149,17 +147,19 @@ static void l1_grad_row(const Call *call, int64_t first, int64_t n, const float 
 static void masked_grad_row(const Call *call, int64_t first, int64_t n, const float *const *in,
                             float *out)
 {
-    float buffer[ROW_BLOCK], denominator = *(float *)call->in[3];
-    float f = ATTR(call->node, LossAttr)->scale / denominator * *(float *)call->in[4];
+    float        buffer[ROW_BLOCK], denominator = *(float *)call->in[3];
+    float        f = ATTR(call->node, LossAttr)->scale / denominator * *(float *)call->in[4];
     const float *x = in[0], *t = in[1], *mask = mask_row(call, first, n, buffer);
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
         out[i] = mask[i] != 0 ? f * sign_of(x[i] - t[i]) : 0.0f;
 }
 
+/* clang-format off */
 Err mse_loss_grad_cpu(const Call *call)       { return rows_run(call, 2, mse_grad_row); }
 Err l1_loss_grad_cpu(const Call *call)        { return rows_run(call, 2, l1_grad_row); }
 Err masked_l1_loss_grad_cpu(const Call *call) { return rows_run(call, 2, masked_grad_row); }
+/* clang-format on */
 
 Err loss_targets(const char *op, const int32_t *target, int64_t n, int64_t end, int64_t *counted)
 {
@@ -176,8 +176,8 @@ Err loss_targets(const char *op, const int32_t *target, int64_t n, int64_t end, 
 Err cross_entropy_choose_cpu(const Node *n, const Device *device, Choice *choice)
 {
     (void)device;
-    choice->workspace_bytes =
-        (size_t)blocks_of(shape_rows(in_shape(n, 0)), LOSS_ROWS) * sizeof(double);
+    choice->workspace_bytes = (size_t)ceil_div(shape_rows(in_shape(n, 0)), LOSS_ROWS) *
+                              sizeof(double);
     return OK;
 }
 
@@ -186,9 +186,9 @@ Err cross_entropy_cpu(const Call *call)
     const Node    *node = call->node;
     const int32_t *target = call->in[1];
     const float   *given = call->in[2];
-    Shape   s = in_shape(node, 0);
-    Type    type = in_type(node, 0);
-    int64_t rows = shape_rows(s), n = dim(s, -1), blocks = blocks_of(rows, LOSS_ROWS), counted;
+    Shape          s = in_shape(node, 0);
+    Type           type = in_type(node, 0);
+    int64_t rows = shape_rows(s), n = dim(s, -1), blocks = ceil_div(rows, LOSS_ROWS), counted;
     float  *lse = call->out[2];
     double *partial = call->workspace, total = 0;
     int     threads = call->device->threads;
@@ -202,8 +202,8 @@ Err cross_entropy_cpu(const Call *call)
             float  x;
             lse[r] = row.max + vlog(row.sum);
             if (target[r] != LOSS_IGNORE)
-                sum +=
-                    (double)lse[r] - (double)*row_load(type, call->in[0], r * n + target[r], 1, &x);
+                sum += (double)lse[r] -
+                       (double)*row_load(type, call->in[0], r * n + target[r], 1, &x);
         }
         partial[p] = sum;
     }
@@ -216,16 +216,16 @@ Err cross_entropy_cpu(const Call *call)
     return OK;
 }
 
-Err cross_entropy_grad_cpu(const Call *call)     /* in: x, target, denominator, lse, dy */
+Err cross_entropy_grad_cpu(const Call *call) /* in: x, target, denominator, lse, dy */
 {
     const Node    *node = call->node;
     const int32_t *target = call->in[1];
     const float   *lse = call->in[3];
-    Shape   s = in_shape(node, 0);
-    Type    tx = in_type(node, 0), ty = out_type(node, 0);
-    int64_t rows = shape_rows(s), n = dim(s, -1);
-    float   factor = ATTR(node, LossAttr)->scale / *(float *)call->in[2] * *(float *)call->in[4];
-    int     threads = call->device->threads;
+    Shape          s = in_shape(node, 0);
+    Type           tx = in_type(node, 0), ty = out_type(node, 0);
+    int64_t        rows = shape_rows(s), n = dim(s, -1);
+    float factor = ATTR(node, LossAttr)->scale / *(float *)call->in[2] * *(float *)call->in[4];
+    int   threads = call->device->threads;
 
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t r = 0; r < rows; r++) {

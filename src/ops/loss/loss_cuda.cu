@@ -3,7 +3,7 @@
 #include "ops/loss/loss_cuda.h"
 #include "ops/reduce/softmax_cuda.h"
 
-enum { LOSS_EACH = LOSS_THREADS * 8 };       /* smallest number of elements per block */
+enum { LOSS_EACH = LOSS_THREADS * 8 }; /* smallest number of elements per block */
 
 typedef enum LossKind { LOSS_SQUARE, LOSS_ABSOLUTE, LOSS_MASKED } LossKind;
 
@@ -19,7 +19,7 @@ extern "C" Err loss_choose_cuda(const Node *n, const Device *device, Choice *cho
 
 typedef struct Differences {
     AnyIn          x, target;
-    const uint8_t *mask;         /* one per row of `channels` elements */
+    const uint8_t *mask; /* one per row of `channels` elements */
     int64_t        count, channels;
 } Differences;
 
@@ -49,8 +49,8 @@ template <int N, LossKind KIND>
 __global__ void __launch_bounds__(LOSS_THREADS) loss_sum(Differences job, LossEnd end)
 {
     cuda_begin();
-    int64_t  packs = job.count / N, first = (int64_t)blockIdx.x * LOSS_THREADS + threadIdx.x;
-    int64_t  step = (int64_t)gridDim.x * LOSS_THREADS;
+    int64_t packs = job.count / N, first = (int64_t)blockIdx.x * LOSS_THREADS + threadIdx.x;
+    int64_t step = (int64_t)gridDim.x * LOSS_THREADS;
     LossSum mine = { 0, 0 };
     for (int64_t i = first; i < packs; i += step)
         differ<N, KIND>(job, i * N, &mine.sum);
@@ -66,8 +66,8 @@ template <LossKind KIND> static Err loss_go(const Call *call)
 {
     const Node *n = call->node;
     Differences job = { any_in(call, 0), any_in(call, 1), NULL, shape_count(in_shape(n, 0)), 1 };
-    LossEnd     end = { (LossSum *)call->workspace, NULL, (float *)call->out[0], NULL,
-                        (double)ATTR(n, LossAttr)->scale, in_count(n, 0) };
+    LossEnd end = { (LossSum *)call->workspace,       NULL,          (float *)call->out[0], NULL,
+                    (double)ATTR(n, LossAttr)->scale, in_count(n, 0) };
     if (KIND == LOSS_MASKED) {
         job.mask = (const uint8_t *)call->in[2];
         job.channels = dim(in_shape(n, 0), -1);
@@ -86,9 +86,11 @@ template <LossKind KIND> static Err loss_go(const Call *call)
     return loss_end(call, end, blocks);
 }
 
+/* clang-format off */
 extern "C" Err mse_loss_cuda(const Call *call)       { return loss_go<LOSS_SQUARE>(call); }
 extern "C" Err l1_loss_cuda(const Call *call)        { return loss_go<LOSS_ABSOLUTE>(call); }
 extern "C" Err masked_l1_loss_cuda(const Call *call) { return loss_go<LOSS_MASKED>(call); }
+/* clang-format on */
 
 /* Gradients: every thread computes the factor of the differences or their signs once. */
 template <LossKind KIND> struct LossGrad {
@@ -148,8 +150,8 @@ extern "C" Err masked_l1_loss_grad_cuda(const Call *call) /* in: x, target, mask
 
 extern "C" Err cross_entropy_choose_cuda(const Node *n, const Device *device, Choice *choice)
 {
-    choice->workspace_bytes =
-        (size_t)loss_blocks(shape_rows(in_shape(n, 0)), 1, sms_of(device)) * sizeof(LossSum);
+    choice->workspace_bytes = (size_t)loss_blocks(shape_rows(in_shape(n, 0)), 1, sms_of(device)) *
+                              sizeof(LossSum);
     return OK;
 }
 
@@ -159,47 +161,42 @@ __global__ void __launch_bounds__(SOFT_THREADS)
 {
     cuda_begin();
     __shared__ float shared[32];
-    int      lane = threadIdx.x % team.lanes, rows = SOFT_THREADS / team.lanes;
-    LossSum mine = { 0, 0 };
-    for (int64_t base = (int64_t)blockIdx.x * rows; base < team.rows;
-         base += (int64_t)gridDim.x * rows) {
-        int64_t row = base + threadIdx.x / team.lanes, first = row * team.n,
-                n = row < team.rows ? team.n : 0;
-        RowTotal total = row_total<N>(x, first, n, lane, team.lanes, shared);
-        if (lane != 0 || n == 0)
-            continue;
+    LossSum          mine = { 0, 0 };
+    team_rows(team, [&](TeamRow at) {
+        RowTotal total = row_total<N>(x, at, team.lanes, shared);
+        if (at.lane != 0 || at.n == 0)
+            return;
         float   log_sum = total.max + logf(total.sum), hit = NAN;
-        int32_t at = target[row];
+        int32_t answer = target[at.row];
         if (lse)
-            lse[row] = log_sum;
-        if (at == LOSS_IGNORE)
-            continue;
-        if (at >= 0 && at < n)
-            any_get<1>(x, first + at, &hit);
+            lse[at.row] = log_sum;
+        if (answer == LOSS_IGNORE)
+            return;
+        if (answer >= 0 && answer < at.n)
+            any_get<1>(x, at.first + answer, &hit);
         mine.sum += (double)log_sum - (double)hit;
         mine.counted += 1;
-    }
+    });
     loss_give(mine, end);
 }
 
 extern "C" Err cross_entropy_cuda(const Call *call)
 {
     const Node *node = call->node;
-    Shape   s = in_shape(node, 0);
-    AnyIn   x = any_in(call, 0);
-    LossEnd end = { (LossSum *)call->workspace, (const float *)call->in[2], (float *)call->out[0],
-                    (float *)call->out[1], (double)ATTR(node, LossAttr)->scale, 0 };
-    PackOf  pack = { 8 };
-    pack_with(&pack, x.p, x.type);
-    pack_along(&pack, dim(s, -1));
+    Shape       s = in_shape(node, 0);
+    AnyIn       x = any_in(call, 0);
+    LossEnd     end = {
+            (LossSum *)call->workspace, (const float *)call->in[2],          (float *)call->out[0],
+            (float *)call->out[1],      (double)ATTR(node, LossAttr)->scale, 0
+    };
+    PackOf  pack = pack_of(dim(s, -1), x);
     RowTeam team = row_team(shape_rows(s), dim(s, -1), pack);
     int64_t need = ceil_div(team.rows * team.lanes, SOFT_THREADS);
     int64_t blocks = loss_blocks(team.rows, 1, cuda_handle(call)->sms);
     blocks = need < blocks ? need : blocks;
     WITH_PACK(pack, N,
-              cuda_launch(cuda_stream(call), cross_entropy_rows<N>, (unsigned)blocks,
-                          SOFT_THREADS, 0, x, (const int32_t *)call->in[1], (float *)call->out[2],
-                          team, end);)
+              cuda_launch(cuda_stream(call), cross_entropy_rows<N>, (unsigned)blocks, SOFT_THREADS,
+                          0, x, (const int32_t *)call->in[1], (float *)call->out[2], team, end);)
     CUDA_LAUNCHED();
     return loss_end(call, end, blocks);
 }
@@ -210,7 +207,7 @@ struct CrossEntropyGrad {
     int64_t        n;
     float          factor;
 
-    __device__ void begin() { factor = factor / *denominator * *dy; }
+    __device__ void                  begin() { factor = factor / *denominator * *dy; }
     template <int N> __device__ void run(int64_t i, const float (&x)[1][N], float (&y)[N]) const
     {
         int64_t at, row = divided(i, n, &at);
@@ -230,7 +227,7 @@ struct CrossEntropyGrad {
     }
 };
 
-extern "C" Err cross_entropy_grad_cuda(const Call *call)  /* in: x, target, denominator, lse, dy */
+extern "C" Err cross_entropy_grad_cuda(const Call *call) /* in: x, target, denominator, lse, dy */
 {
     CrossEntropyGrad f = { (const int32_t *)call->in[1],     (const float *)call->in[2],
                            (const float *)call->in[3],       (const float *)call->in[4],

@@ -16,10 +16,10 @@ typedef struct LossSum {
 } LossSum;
 
 typedef struct LossEnd {
-    LossSum     *partial;        /* one per block */
-    const float *given;          /* the denominator, or NULL */
-    float       *loss, *denominator;         /* denominator NULL: not asked for */
-    double       scale, fixed;   /* fixed: the denominator where it is a constant; else 0 */
+    LossSum     *partial;            /* one per block */
+    const float *given;              /* the denominator, or NULL */
+    float       *loss, *denominator; /* denominator NULL: not asked for */
+    double       scale, fixed;       /* fixed: the denominator where it is a constant; else 0 */
 } LossEnd;
 
 /* Blocks of a loss over so many items; the workspace holds one LossSum for each. */
@@ -44,7 +44,7 @@ static __device__ __forceinline__ void loss_write(LossSum total, const LossEnd &
 static __device__ __forceinline__ void loss_give(LossSum mine, const LossEnd &end)
 {
     __shared__ double sums[32];
-    LossSum total;
+    LossSum           total;
     total.sum = block_sum_double(mine.sum, sums);
     total.counted = block_sum_double(mine.counted, sums);
     if (threadIdx.x == 0) {

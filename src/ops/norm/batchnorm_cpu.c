@@ -9,13 +9,15 @@
 static NormRun batchnorm_run(const Node *n, int weight, int dy, const Device *device)
 {
     const BatchnormAttr *attr = ATTR(n, BatchnormAttr);
-    Shape   x = in_shape(n, 0);
-    int64_t channels = dim(x, -1);
+    Shape                x = in_shape(n, 0);
+    int64_t              channels = dim(x, -1);
     return (NormRun){
         .plan = norm_plan(1, shape_rows(x), channels, channels, true, device->threads),
-        .act = attr->relu ? NORM_RELU : NORM_LINEAR, .eps = (double)attr->eps,
-        .type_x = in_type(n, 0), .type_y = dy < 0 ? out_type(n, 0) : in_type(n, dy),
-        .type_w = in_given(n, weight) ? in_type(n, weight) : F32,
+        .act = attr->relu ? NORM_RELU : NORM_LINEAR,
+        .eps = (double)attr->eps,
+        .type_x = in_type(n, 0),
+        .type_y = dy < 0 ? out_type(n, 0) : in_type(n, dy),
+        .type_w = norm_affine_type(n, weight),
     };
 }
 
@@ -72,9 +74,11 @@ Err batchnorm_track_cpu(const Call *call)
     float               *mean = call->out[0], *var = call->out[1];
     double               unbiased = (double)attr->count / (double)(attr->count - 1);
     double               share = (double)attr->momentum;
+    if (attr->momentum < 0)
+        share = 1 / ((double)*(const int32_t *)call->out[2] + 1);
     for (int64_t c = 0; c < in_shape(call->node, 1).dim[0]; c++) {
         double rstd = (double)statistics[2 * c + 1], now = 1 / (rstd * rstd) - (double)attr->eps;
-        now = now > 0 ? now * unbiased : 0;  /* a constant channel may round to below 0 */
+        now = now > 0 ? now * unbiased : 0; /* a constant channel may round to below 0 */
         mean[c] = (float)((1 - share) * (double)mean[c] + share * (double)statistics[2 * c]);
         var[c] = (float)((1 - share) * (double)var[c] + share * now);
     }

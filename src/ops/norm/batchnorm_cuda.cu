@@ -8,8 +8,8 @@ extern "C" {
 static NormCuda batchnorm_run(const Node *n, int weight)
 {
     const BatchnormAttr *attr = ATTR(n, BatchnormAttr);
-    Shape    x = in_shape(n, 0);
-    NormCuda run = {};
+    Shape                x = in_shape(n, 0);
+    NormCuda             run = {};
     run.samples = 1;
     run.batch = true;
     run.channels = run.groups = dim(x, -1);
@@ -17,7 +17,7 @@ static NormCuda batchnorm_run(const Node *n, int weight)
     run.act = attr->relu ? NORM_RELU : NORM_LINEAR;
     run.eps = attr->eps;
     run.type = in_type(n, 0);
-    run.type_w = in_given(n, weight) ? in_type(n, weight) : F32;
+    run.type_w = norm_affine_type(n, weight);
     return run;
 }
 
@@ -106,22 +106,27 @@ extern "C" Err batchnorm_eval_grad_cuda(const Call *call)
 __global__ void track(const float *statistics, float *mean, float *var, int32_t *batches,
                       int64_t channels, double share, double eps, double unbiased)
 {
-    int64_t c = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
-    if (c == 0)
+    int64_t first = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    if (share < 0) { /* cumulative: a single block, so that all threads read the count first */
+        share = 1 / ((double)*batches + 1);
+        __syncthreads();
+    }
+    if (first == 0)
         *batches += 1;
-    if (c >= channels)
-        return;
-    double rstd = (double)statistics[2 * c + 1], now = 1 / (rstd * rstd) - eps;
-    now = now > 0 ? now * unbiased : 0;      /* a constant channel may round to below 0 */
-    mean[c] = (float)((1 - share) * (double)mean[c] + share * (double)statistics[2 * c]);
-    var[c] = (float)((1 - share) * (double)var[c] + share * now);
+    for (int64_t c = first; c < channels; c += (int64_t)gridDim.x * blockDim.x) {
+        double rstd = (double)statistics[2 * c + 1], now = 1 / (rstd * rstd) - eps;
+        now = now > 0 ? now * unbiased : 0; /* a constant channel may round to below 0 */
+        mean[c] = (float)((1 - share) * (double)mean[c] + share * (double)statistics[2 * c]);
+        var[c] = (float)((1 - share) * (double)var[c] + share * now);
+    }
 }
 
 extern "C" Err batchnorm_track_cuda(const Call *call)
 {
     const BatchnormAttr *attr = ATTR(call->node, BatchnormAttr);
     int64_t              channels = in_shape(call->node, 1).dim[0];
-    track<<<(unsigned)ceil_div(channels, 128), 128, 0, cuda_stream(call)>>>(
+    unsigned             blocks = attr->momentum < 0 ? 1 : (unsigned)ceil_div(channels, 128);
+    track<<<blocks, 128, 0, cuda_stream(call)>>>(
         (const float *)call->in[0], (float *)call->out[0], (float *)call->out[1],
         (int32_t *)call->out[2], channels, (double)attr->momentum, (double)attr->eps,
         (double)attr->count / (double)(attr->count - 1));

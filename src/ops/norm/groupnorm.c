@@ -12,24 +12,20 @@ static Err groupnorm_check(const Node *n, const char *word, const GroupnormAttr 
     int64_t channels = dim(x, -1);
     if (x.rank < 2 || !type_is_float(in_type(n, 0)))
         return fail(E_SHAPE, "%s: the input must be floats (N,...,C), not %s %s", word,
-                    type_name(in_type(n, 0)),
-                    shape_text(x));
+                    type_name(in_type(n, 0)), shape_text(x));
     if (attr->groups < 1 || channels % attr->groups != 0)
         return fail(E_SHAPE, "%s: %lld channels do not divide into %lld groups", word,
-                    (long long)channels,
-                    (long long)attr->groups);
+                    (long long)channels, (long long)attr->groups);
     if (!(attr->eps >= 0) || !isfinite(attr->eps) || attr->act >= NORM_ACTS)
         return fail(E_SHAPE, "%s: eps %g or activation %d is out of range", word, (double)attr->eps,
                     (int)attr->act);
-    if (in_given(n, 1) != in_given(n, 2))
-        return fail(E_SHAPE, "%s: give both weight and bias, or neither", word);
     for (int i = 1; i <= 2; i++)
-        if (in_given(n, i) && (!shape_same(in_shape(n, i), SHAPE(channels)) ||
-                               !type_is_float(in_type(n, i)) ||
-                               in_type(n, i) != in_type(n, 1)))
+        if (in_given(n, i) &&
+            (!shape_same(in_shape(n, i), SHAPE(channels)) || !type_is_float(in_type(n, i)) ||
+             in_type(n, i) != norm_affine_type(n, 1)))
             return fail(E_SHAPE, "%s: %s is %s %s, but the input has %lld channels", word,
-                        i == 1 ? "weight" : "bias",
-                        type_name(in_type(n, i)), shape_text(in_shape(n, i)), (long long)channels);
+                        i == 1 ? "weight" : "bias", type_name(in_type(n, i)),
+                        shape_text(in_shape(n, i)), (long long)channels);
     return OK;
 }
 
@@ -49,29 +45,26 @@ static void groupnorm_grad(Grad *g)
 {
     GroupnormGradAttr attr = { *ATTR(g->node, GroupnormAttr),
                                { grad_wants(g, 0), grad_wants(g, 1), grad_wants(g, 2) } };
-    bool   has_act = attr.of.act != NORM_LINEAR;         /* only then are z and the bias needed */
+    bool   has_act = attr.of.act != NORM_LINEAR; /* only then are z and the bias needed */
     Tensor d[3], before = grad_so_far(g, 0, tensor_type(grad_in(g, 0)));
     if (!tensor_ok(grad_dy(g, 0)))
         return;
     node_add(g->graph, &op_groupnorm_grad, &attr,
              TENSORS(grad_in(g, 0), grad_out(g, 1), grad_in(g, 1),
-                     has_act ? grad_in(g, 2) : tensor_none(g->graph),
-                     grad_dy(g, 0), before), d);
+                     has_act ? grad_in(g, 2) : tensor_none(g->graph), grad_dy(g, 0), before),
+             d);
     grad_give_sum(g, 0, d[0]);
     for (int i = 1; i < 3; i++)
         grad_give(g, i, d[i]);
 }
 
 /* Arithmetic per element: statistics 4, then normalise and scale 4; an activation about 16. */
-static double act_flops(NormAct act)
-{
-    return act == NORM_LINEAR ? 0 : act == NORM_RELU ? 1 : 16;
-}
+static double act_flops(NormAct act) { return act == NORM_LINEAR ? 0 : act == NORM_RELU ? 1 : 16; }
 
 static Cost groupnorm_cost(const Node *n)
 {
     return (Cost){ .flops = in_count(n, 0) * (8 + act_flops(ATTR(n, GroupnormAttr)->act)),
-                   .bytes = node_bytes(n) + in_bytes(n, 0) };        /* x is read twice */
+                   .bytes = node_bytes(n) + in_bytes(n, 0) }; /* x is read twice */
 }
 
 /* Gradients of SiLU and GELU need their input, and the next layer keeps their output; for ReLU the
@@ -95,7 +88,7 @@ OPERATOR(groupnorm,
 static Err groupnorm_grad_shape(Node *n)
 {
     const bool *wants = ATTR(n, GroupnormGradAttr)->wants;
-    Shape channels = SHAPE(dim(in_shape(n, 0), -1));
+    Shape       channels = SHAPE(dim(in_shape(n, 0), -1));
     if (!shape_same(in_shape(n, 0), in_shape(n, 4)))
         return fail(E_SHAPE, "groupnorm_grad: %s and %s differ", shape_text(in_shape(n, 0)),
                     shape_text(in_shape(n, 4)));
@@ -115,12 +108,13 @@ static Err groupnorm_grad_shape(Node *n)
 static Cost groupnorm_grad_cost(const Node *n)
 {
     const GroupnormGradAttr *attr = ATTR(n, GroupnormGradAttr);
-    double sweeps = attr->wants[0] ? 2 : 1;
+    double                   sweeps = attr->wants[0] ? 2 : 1;
     return (Cost){ .flops = in_count(n, 0) * sweeps * (7 + act_flops(attr->of.act)),
                    .bytes = node_bytes(n) + (sweeps - 1) * (in_bytes(n, 0) + in_bytes(n, 4)) };
 }
 
-OPERATOR_INTERNAL(groupnorm_grad,
+OPERATOR_INTERNAL(
+    groupnorm_grad,
     .doc = "gradients of groupnorm, from its input and statistics; dx added to the sum so far",
     .attr_bytes = sizeof(GroupnormGradAttr), .n_in = 6, .n_out = 3, .inplace = IN_PLACE_OF(4),
     .shape = groupnorm_grad_shape, .cost = groupnorm_grad_cost,
@@ -145,6 +139,8 @@ static Err spade_shape(Node *n)
 {
     const GroupnormAttr *attr = ATTR(n, GroupnormAttr);
     TRY(groupnorm_check(n, "spade", attr));
+    if (in_given(n, 1) != in_given(n, 2))
+        return fail(E_SHAPE, "spade: give both weight and bias, or neither");
     Shape h = in_shape(n, 0), map = attr->packed ? shape_with(h, -1, 2 * dim(h, -1)) : h;
     for (int i = 3; i <= (attr->packed ? 3 : 4); i++)
         if (!in_given(n, i) || !shape_same(in_shape(n, i), map) || in_type(n, i) != in_type(n, 0))
@@ -161,17 +157,17 @@ static void spade_grad(Grad *g)
     GroupnormGradAttr attr = { *ATTR(g->node, GroupnormAttr),
                                { grad_wants(g, 0), grad_wants(g, 1), grad_wants(g, 2),
                                  grad_wants(g, 3) } };
-    bool   any = attr.wants[0] || attr.wants[1] || attr.wants[2] || attr.wants[3];
-    Tensor d[4], none = tensor_none(g->graph);
+    bool              any = attr.wants[0] || attr.wants[1] || attr.wants[2] || attr.wants[3];
+    Tensor            d[4], none = tensor_none(g->graph);
     if (!tensor_ok(grad_dy(g, 0)))
         return;
-    grad_give(g, 4, grad_dy(g, 0));          /* beta is only added; absent when packed */
+    grad_give(g, 4, grad_dy(g, 0)); /* beta is only added; absent when packed */
     if (!any)
         return;
     node_add(g->graph, &op_spade_grad, &attr,
              TENSORS(grad_in(g, 0), grad_out(g, 1), grad_in(g, 1),
-                     attr.wants[3] ? grad_in(g, 2) : none,
-                     grad_in(g, 3), grad_dy(g, 0)), d);
+                     attr.wants[3] ? grad_in(g, 2) : none, grad_in(g, 3), grad_dy(g, 0)),
+             d);
     for (int i = 0; i < 4; i++)
         grad_give(g, i, d[i]);
 }
@@ -184,20 +180,20 @@ static Cost spade_cost(const Node *n)
 /* The normalised map: an ordinary product with the scale would keep it. */
 static int64_t normalised_map_bytes(const Node *n) { return value_at(n->graph, n->out[0])->bytes; }
 
-OPERATOR(spade,
-    .doc = "norm(h) * (1 + gamma) + beta, gamma and beta being maps",
-    .never_stored = { "normalised map of SPADE", "the gradient recomputes it from the norm's input",
-                      normalised_map_bytes },
-    .chunk = { CHUNK_SAMPLES, INPUT(0) | INPUT(3) | INPUT(4) },
-    .attr_bytes = sizeof(GroupnormAttr), .n_in = 5, .n_out = 2, .inplace = IN_PLACE_OF(0),
-    .shape = spade_shape, .grad = spade_grad, .cost = spade_cost,
-    .cpu = { .choose = spade_choose_cpu, .run = spade_cpu })
+OPERATOR(spade, .doc = "norm(h) * (1 + gamma) + beta, gamma and beta being maps",
+         .never_stored = { "normalised map of SPADE",
+                           "the gradient recomputes it from the norm's input",
+                           normalised_map_bytes },
+         .chunk = { CHUNK_SAMPLES, INPUT(0) | INPUT(3) | INPUT(4) },
+         .attr_bytes = sizeof(GroupnormAttr), .n_in = 5, .n_out = 2, .inplace = IN_PLACE_OF(0),
+         .shape = spade_shape, .grad = spade_grad, .cost = spade_cost,
+         .cpu = { .choose = spade_choose_cpu, .run = spade_cpu })
 
 /* in: h statistics weight bias gamma dy; out: dh dweight dbias dgamma */
 static Err spade_grad_shape(Node *n)
 {
     const bool *wants = ATTR(n, GroupnormGradAttr)->wants;
-    Shape channels = SHAPE(dim(in_shape(n, 0), -1));
+    Shape       channels = SHAPE(dim(in_shape(n, 0), -1));
     if (!shape_same(in_shape(n, 0), in_shape(n, 5)))
         return fail(E_SHAPE, "spade_grad: %s and %s differ", shape_text(in_shape(n, 0)),
                     shape_text(in_shape(n, 5)));
@@ -217,11 +213,10 @@ static Cost spade_grad_cost(const Node *n)
                    .bytes = node_bytes(n) + in_bytes(n, 0) + in_bytes(n, 4) + in_bytes(n, 5) };
 }
 
-OPERATOR_INTERNAL(spade_grad,
-    .doc = "gradients of spade, from its input, statistics and gamma",
-    .attr_bytes = sizeof(GroupnormGradAttr), .n_in = 6, .n_out = 4, .inplace = IN_PLACE_OF(5),
-    .shape = spade_grad_shape, .cost = spade_grad_cost,
-    .cpu = { .choose = spade_grad_choose_cpu, .run = spade_grad_cpu })
+OPERATOR_INTERNAL(spade_grad, .doc = "gradients of spade, from its input, statistics and gamma",
+                  .attr_bytes = sizeof(GroupnormGradAttr), .n_in = 6, .n_out = 4,
+                  .inplace = IN_PLACE_OF(5), .shape = spade_grad_shape, .cost = spade_grad_cost,
+                  .cpu = { .choose = spade_grad_choose_cpu, .run = spade_grad_cpu })
 
 Tensor spade(Tensor h, Tensor weight, Tensor bias, Tensor gamma, Tensor beta, int64_t groups,
              float eps)

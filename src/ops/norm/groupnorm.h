@@ -14,16 +14,16 @@ typedef enum NormAct { NORM_LINEAR, NORM_SILU, NORM_RELU, NORM_GELU, NORM_ACTS }
 typedef struct GroupnormAttr {
     int64_t groups;
     float   eps;
-    NormAct act;                 /* NORM_GELU: the exact one, with erf */
-    bool    packed;              /* SPADE: one map of 2C channels [gamma|beta] */
+    NormAct act;    /* NORM_GELU: the exact one, with erf */
+    bool    packed; /* SPADE: one map of 2C channels [gamma|beta] */
 } GroupnormAttr;
 
 typedef struct GroupnormGradAttr {
     GroupnormAttr of;
-    bool          wants[4];      /* x, weight, bias, SPADE: gamma (or the packed map) */
+    bool          wants[4]; /* x, weight, bias, SPADE: gamma (or the packed map) */
 } GroupnormGradAttr;
 
-/* x is (N,...,C); weight and bias (C), both or neither. */
+/* x is (N,...,C); weight and bias (C), each may be none. */
 Tensor groupnorm(Tensor x, Tensor weight, Tensor bias, int64_t groups, float eps, NormAct act);
 Tensor instancenorm(Tensor x, float eps);
 
@@ -31,6 +31,14 @@ Tensor instancenorm(Tensor x, float eps);
  * map [gamma|beta] of 2C channels. */
 Tensor spade(Tensor h, Tensor weight, Tensor bias, Tensor gamma, Tensor beta, int64_t groups,
              float eps);
+
+/* The type of a norm's weight (that input) and bias (the next), whichever is given. */
+static inline Type norm_affine_type(const Node *n, int weight)
+{
+    return in_given(n, weight)       ? in_type(n, weight)
+           : in_given(n, weight + 1) ? in_type(n, weight + 1)
+                                     : F32;
+}
 
 Err groupnorm_choose_cpu(const Node *n, const Device *device, Choice *choice);
 Err groupnorm_cpu(const Call *call);

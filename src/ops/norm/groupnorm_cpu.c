@@ -9,7 +9,9 @@ static NormRun groupnorm_run(const Node *n, const GroupnormAttr *attr, const Dev
     int64_t channels = dim(x, -1), pixels = shape_count(x) / x.dim[0] / channels;
     return (NormRun){
         .plan = norm_plan(x.dim[0], pixels, channels, attr->groups, true, device->threads),
-        .act = attr->act, .eps = (double)attr->eps, .type_x = in_type(n, 0),
+        .act = attr->act,
+        .eps = (double)attr->eps,
+        .type_x = in_type(n, 0),
     };
 }
 
@@ -17,7 +19,7 @@ static NormRun forward_run(const Node *n, const Device *device)
 {
     NormRun run = groupnorm_run(n, ATTR(n, GroupnormAttr), device);
     run.type_y = out_type(n, 0);
-    run.type_w = in_given(n, 1) ? in_type(n, 1) : F32;
+    run.type_w = norm_affine_type(n, 1);
     return run;
 }
 
@@ -44,7 +46,7 @@ static NormRun backward_run(const Node *n, const Device *device)
 {
     NormRun run = groupnorm_run(n, &ATTR(n, GroupnormGradAttr)->of, device);
     run.type_y = in_type(n, 4);
-    run.type_w = in_given(n, 2) ? in_type(n, 2) : F32;
+    run.type_w = norm_affine_type(n, 2);
     return run;
 }
 

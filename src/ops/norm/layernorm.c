@@ -1,6 +1,8 @@
 /* layernorm.c -- norms over the last axis: rules. */
 #include "ops/norm/layernorm.h"
 
+#include "ops/elementwise/basic.h"
+#include "ops/norm/groupnorm.h"
 #include "ops/operator.h"
 
 #include <math.h>
@@ -35,15 +37,13 @@ static Err layernorm_shape(Node *n)
 {
     TRY(layernorm_check(n, "layernorm"));
     Shape x = in_shape(n, 0);
-    if (in_given(n, 1) != in_given(n, 2))
-        return fail(E_SHAPE, "layernorm: give both weight and bias, or neither");
     for (int i = 1; i <= 2; i++)
-        if (in_given(n, i) && (!shape_same(in_shape(n, i), SHAPE(dim(x, -1))) ||
-                               !type_is_float(in_type(n, i)) ||
-                               in_type(n, i) != in_type(n, 1)))
+        if (in_given(n, i) &&
+            (!shape_same(in_shape(n, i), SHAPE(dim(x, -1))) || !type_is_float(in_type(n, i)) ||
+             in_type(n, i) != norm_affine_type(n, 1)))
             return fail(E_SHAPE, "layernorm: %s is %s %s, which does not match the last axis of %s",
-                        i == 1 ? "weight" : "bias",
-                        type_name(in_type(n, i)), shape_text(in_shape(n, i)), shape_text(x));
+                        i == 1 ? "weight" : "bias", type_name(in_type(n, i)),
+                        shape_text(in_shape(n, i)), shape_text(x));
     out_set(n, 0, in_type(n, 0), x);
     return OK;
 }
@@ -56,18 +56,17 @@ static void layernorm_grad(Grad *g)
         attr.wants[i] = grad_wants(g, i);
     node_add(g->graph, &op_layernorm_grad, &attr,
              TENSORS(grad_in(g, 0), attr.wants[0] ? grad_in(g, 1) : tensor_none(g->graph),
-                     grad_dy(g, 0), before), d);
+                     grad_dy(g, 0), before),
+             d);
     grad_give_sum(g, 0, d[0]);
     for (int i = 1; i < 3; i++)
         grad_give(g, i, d[i]);
 }
 
-OPERATOR(layernorm,
-    .doc = "weight * (x - mean) / sqrt(var + eps) + bias over the last axis",
-    .chunk = { CHUNK_ROWS, INPUT(0) },
-    .attr_bytes = sizeof(LayernormAttr), .n_in = 3, .n_out = 1, .inplace = IN_PLACE_OF(0),
-    .shape = layernorm_shape, .grad = layernorm_grad, .cost = layernorm_cost,
-    .cpu = { .choose = layernorm_choose_cpu, .run = layernorm_cpu })
+OPERATOR(layernorm, .doc = "weight * (x - mean) / sqrt(var + eps) + bias over the last axis",
+         .chunk = { CHUNK_ROWS, INPUT(0) }, .attr_bytes = sizeof(LayernormAttr), .n_in = 3,
+         .n_out = 1, .inplace = IN_PLACE_OF(0), .shape = layernorm_shape, .grad = layernorm_grad,
+         .cost = layernorm_cost, .cpu = { .choose = layernorm_choose_cpu, .run = layernorm_cpu })
 
 /* in: x weight dy, summand of dx or none; out: dx dweight dbias */
 static Err layernorm_grad_shape(Node *n)
@@ -82,15 +81,39 @@ static Err layernorm_grad_shape(Node *n)
 }
 
 OPERATOR_INTERNAL(layernorm_grad,
-    .doc = "gradients of layernorm, from its input; dx added to the sum so far",
-    .attr_bytes = sizeof(LayernormAttr), .n_in = 4, .n_out = 3, .inplace = IN_PLACE_OF(2),
-    .shape = layernorm_grad_shape, .cost = layernorm_grad_cost,
-    .cpu = { .choose = layernorm_grad_choose_cpu, .run = layernorm_grad_cpu })
+                  .doc = "gradients of layernorm, from its input; dx added to the sum so far",
+                  .attr_bytes = sizeof(LayernormAttr), .n_in = 4, .n_out = 3,
+                  .inplace = IN_PLACE_OF(2), .shape = layernorm_grad_shape,
+                  .cost = layernorm_grad_cost,
+                  .cpu = { .choose = layernorm_grad_choose_cpu, .run = layernorm_grad_cpu })
 
 Tensor layernorm(Tensor x, Tensor weight, Tensor bias, float eps)
 {
     return node_add(x.graph, &op_layernorm, &(LayernormAttr){ .eps = eps },
                     TENSORS(x, weight, bias), NULL);
+}
+
+static Tensor flattened(Tensor t) { return tensor_ok(t) ? reshape(t, SHAPE(-1)) : t; }
+
+Tensor layernorm_axes(Tensor x, Tensor weight, Tensor bias, int n, float eps)
+{
+    if (n == 1 || !tensor_ok(x))
+        return layernorm(x, weight, bias, eps);
+    Shape s = tensor_shape(x), axes, rows;
+    if (n < 1 || n > s.rank)
+        return graph_poison(x.graph, E_SHAPE, "layernorm: %s has no %d last axes", shape_text(s),
+                            n);
+    axes = shape_of(s.dim + s.rank - n, n);
+    rows = shape_of(s.dim, s.rank - n + 1);
+    rows.dim[s.rank - n] = shape_count(axes);
+    for (int i = 0; i < 2; i++) {
+        Tensor t = i ? bias : weight;
+        if (tensor_ok(t) && !shape_same(tensor_shape(t), axes))
+            return graph_poison(x.graph, E_SHAPE, "layernorm: %s is %s, the last axes of %s are %s",
+                                i ? "bias" : "weight", shape_text(tensor_shape(t)), shape_text(s),
+                                shape_text(axes));
+    }
+    return reshape(layernorm(reshape(x, rows), flattened(weight), flattened(bias), eps), s);
 }
 
 /* in: x packed */
@@ -103,8 +126,7 @@ static Err layernorm_modulate_shape(Node *n)
     if (x.rank < 2 || packed.rank != 2 || x.dim[0] % packed.dim[0] != 0 ||
         !type_is_float(in_type(n, 1)))
         return fail(E_SHAPE, "layernorm_modulate: %s cannot be shared among the samples of %s",
-                    shape_text(packed),
-                    shape_text(x));
+                    shape_text(packed), shape_text(x));
     if (attr->shift_at < 0 || attr->scale_at < 0 || attr->shift_at + c > packed.dim[1] ||
         attr->scale_at + c > packed.dim[1])
         return fail(
@@ -133,11 +155,11 @@ static void layernorm_modulate_grad(Grad *g)
 }
 
 OPERATOR(layernorm_modulate,
-    .doc = "LN(x) * (1 + scale) + shift, per sample; columns of one packed tensor",
-    .chunk = { CHUNK_CHEAP_SAMPLES, INPUT(0) | INPUT(1) },
-    .attr_bytes = sizeof(LayernormAttr), .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(0),
-    .shape = layernorm_modulate_shape, .grad = layernorm_modulate_grad, .cost = layernorm_cost,
-    .cpu = { .choose = layernorm_modulate_choose_cpu, .run = layernorm_modulate_cpu })
+         .doc = "LN(x) * (1 + scale) + shift, per sample; columns of one packed tensor",
+         .chunk = { CHUNK_CHEAP_SAMPLES, INPUT(0) | INPUT(1) }, .attr_bytes = sizeof(LayernormAttr),
+         .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(0), .shape = layernorm_modulate_shape,
+         .grad = layernorm_modulate_grad, .cost = layernorm_cost,
+         .cpu = { .choose = layernorm_modulate_choose_cpu, .run = layernorm_modulate_cpu })
 
 /* in: x packed dy, summand of dx or none; out: dx dpacked. dpacked is zero outside the columns of
  * this node; it is so small that adding whole tensors is cheaper than bookkeeping. */
@@ -149,7 +171,8 @@ static Err layernorm_modulate_grad_shape(Node *n)
     return OK;
 }
 
-OPERATOR_INTERNAL(layernorm_modulate_grad,
+OPERATOR_INTERNAL(
+    layernorm_modulate_grad,
     .doc = "gradients of layernorm_modulate, from its input; dx added to the sum so far",
     .attr_bytes = sizeof(LayernormAttr), .n_in = 4, .n_out = 2, .inplace = IN_PLACE_OF(2),
     .shape = layernorm_modulate_grad_shape, .cost = layernorm_grad_cost,
@@ -184,12 +207,11 @@ static void scalar_norm_grad(Grad *g)
         grad_give(g, i, d[i]);
 }
 
-OPERATOR(scalar_norm,
-    .doc = "(s / std) * (x - mean + m) over the last axis, m and s scalars",
-    .chunk = { CHUNK_ROWS, INPUT(0) },
-    .attr_bytes = sizeof(LayernormAttr), .n_in = 3, .n_out = 1, .inplace = IN_PLACE_OF(0),
-    .shape = scalar_norm_shape, .grad = scalar_norm_grad, .cost = layernorm_cost,
-    .cpu = { .choose = scalar_norm_choose_cpu, .run = scalar_norm_cpu })
+OPERATOR(scalar_norm, .doc = "(s / std) * (x - mean + m) over the last axis, m and s scalars",
+         .chunk = { CHUNK_ROWS, INPUT(0) }, .attr_bytes = sizeof(LayernormAttr), .n_in = 3,
+         .n_out = 1, .inplace = IN_PLACE_OF(0), .shape = scalar_norm_shape,
+         .grad = scalar_norm_grad, .cost = layernorm_cost,
+         .cpu = { .choose = scalar_norm_choose_cpu, .run = scalar_norm_cpu })
 
 /* in: x m s dy, summand of dx or none; out: dx dm ds */
 static Err scalar_norm_grad_shape(Node *n)
@@ -204,10 +226,11 @@ static Err scalar_norm_grad_shape(Node *n)
 }
 
 OPERATOR_INTERNAL(scalar_norm_grad,
-    .doc = "gradients of scalar_norm, from its input; dx added to the sum so far",
-    .attr_bytes = sizeof(LayernormAttr), .n_in = 5, .n_out = 3, .inplace = IN_PLACE_OF(3),
-    .shape = scalar_norm_grad_shape, .cost = layernorm_grad_cost,
-    .cpu = { .choose = scalar_norm_grad_choose_cpu, .run = scalar_norm_grad_cpu })
+                  .doc = "gradients of scalar_norm, from its input; dx added to the sum so far",
+                  .attr_bytes = sizeof(LayernormAttr), .n_in = 5, .n_out = 3,
+                  .inplace = IN_PLACE_OF(3), .shape = scalar_norm_grad_shape,
+                  .cost = layernorm_grad_cost,
+                  .cpu = { .choose = scalar_norm_grad_choose_cpu, .run = scalar_norm_grad_cpu })
 
 Tensor scalar_norm(Tensor x, Tensor m, Tensor s)
 {

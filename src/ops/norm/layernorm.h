@@ -10,11 +10,15 @@
 
 typedef struct LayernormAttr {
     float   eps;
-    int64_t shift_at, scale_at;  /* modulate: first columns in the packed tensor */
-    bool    wants[3];            /* gradient nodes: x, weight or packed tensor, bias */
+    int64_t shift_at, scale_at; /* modulate: first columns in the packed tensor */
+    bool    wants[3];           /* gradient nodes: x, weight or packed tensor, bias */
 } LayernormAttr;
 
-Tensor layernorm(Tensor x, Tensor weight, Tensor bias, float eps);   /* (C), both or neither */
+/* weight and bias (C), each may be none */
+Tensor layernorm(Tensor x, Tensor weight, Tensor bias, float eps);
+
+/* The same over the last n axes; weight and bias have their shape. */
+Tensor layernorm_axes(Tensor x, Tensor weight, Tensor bias, int n, float eps);
 
 /* LN(x) * (1 + scale) + shift. x is (N,...,C), packed (B,M) with N a multiple of B: each row of
  * packed serves N / B samples. Scale and shift are its columns from scale_at and shift_at on. */

@@ -25,7 +25,7 @@ __device__ __forceinline__ void columns_join(const RowsCuda &job, float (&sums)[
 #pragma unroll
             for (int j = 0; j < V; j++)
                 sums[k][j] += __shfl_xor_sync(0xffffffffu, sums[k][j], d);
-    __syncthreads();                         /* earlier contents have been read */
+    __syncthreads(); /* earlier contents have been read */
     if ((int)threadIdx.x % 32 < lanes)
 #pragma unroll
         for (int k = 0; k < K; k++)
@@ -59,7 +59,7 @@ __device__ void scalars_join(const RowsCuda &job, float team_s, float team_m, fl
  * slice. */
 template <class T, int V, int K, bool BLOCK, Affine FORM>
 __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : BACK_THREADS,
-                                  BLOCK ? 1 : back_blocks(K * V, FORM == AFFINE_SCALAR))
+                                  BLOCK ? 1 : back_blocks(K *V, FORM == AFFINE_SCALAR))
     rows_backward(RowsCuda job)
 {
     cuda_begin();
@@ -79,22 +79,22 @@ __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : BACK_THREADS,
         for (int j = 0; j < V; j++)
             one[k][j] = two[k][j] = 0;
     for (int64_t first = from; first < to; first += teams) {
-        int64_t row = sample * job.per + first + team;
-        bool    live = first + team < to;
-        float   g[K][V], mean, rstd, sum = 0, dot = 0;
+        int64_t    row = sample * job.per + first + team;
+        bool       live = first + team < to;
+        float      g[K][V], mean, rstd, sum = 0, dot = 0;
         Pack<T, V> x[K], d[K], weight[K];
         row_get<T, V, K>((const T *)job.x, row * job.width, lane, lanes, count, live, x);
         row_get<T, V, K>((const T *)job.dy, row * job.width, lane, lanes, count, live, d);
         row_moments<T, V, K, BLOCK>(job, x, lane, count, shared, &mean, &rstd);
-        if (!live)                               /* zeros throughout, whatever 1 / std is */
+        if (!live) /* zeros throughout, whatever 1 / std is */
             mean = rstd = 0;
         float add = rstd * m;
         if constexpr (FORM == AFFINE_SAME)
             row_get<T, V, K>((const T *)job.weight, affine, lane, lanes, count, live, weight);
 #pragma unroll
         for (int k = 0; k < K; k++) {
-            int     v = lane + k * lanes;
-            float   w[V], part = 0, part_dot = 0;
+            int   v = lane + k * lanes;
+            float w[V], part = 0, part_dot = 0;
             affine_pack<T, V, FORM>(job, weight[k], scalar ? NULL : job.weight,
                                     affine + (int64_t)v * V, live && v < count, 1, w);
 #pragma unroll
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : BACK_THREADS,
             sum += part;
             dot += part_dot;
         }
-        if (job.before)                          /* loaded while the sums are computed */
+        if (job.before) /* loaded while the sums are computed */
             row_get<T, V, K>((const T *)job.before, row * job.width, lane, lanes, count, live, d);
         row_sums<BLOCK>(&sum, &dot, lanes, shared);
         if (!live)
@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : BACK_THREADS,
 /* As rows_backward for weights per column. Each thread has a ring of its own with its packs of the
  * next rows and of the weight. */
 template <class T, int V, int K, Affine FORM>
-__global__ void __launch_bounds__(BACK_THREADS, ring_blocks(K * V, K * (int)sizeof(Pack<T, V>)))
+__global__ void __launch_bounds__(BACK_THREADS, ring_blocks(K *V, K *(int)sizeof(Pack<T, V>)))
     rows_backward_ring(RowsCuda job)
 {
     cuda_begin();
@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(BACK_THREADS, ring_blocks(K * V, K * (int)size
     Pack<T, V> *slots = (Pack<T, V> *)ring + threadIdx.x;
     const T    *x_of = (const T *)job.x + own, *dy_of = (const T *)job.dy + own;
     const T    *before_of = job.before ? (const T *)job.before + own : NULL;
-    auto slot = [&](int stage, int which, int k) -> Pack<T, V> & {
+    auto        slot = [&](int stage, int which, int k) -> Pack<T, V>        &{
         return slots[((stage * 3 + which) * K + k) * BACK_THREADS];
     };
     auto ask = [&](int first, int stage) {
@@ -203,15 +203,15 @@ __global__ void __launch_bounds__(BACK_THREADS, ring_blocks(K * V, K * (int)size
             one[k][j] = two[k][j] = 0;
     int stage = 0;
     for (int first = from; first < to; first += teams) {
-        bool    live = first + team < to;
-        float   g[K][V], mean, rstd, sum = 0, dot = 0;
+        bool       live = first + team < to;
+        float      g[K][V], mean, rstd, sum = 0, dot = 0;
         Pack<T, V> x[K];
         ring_wait<RING - 1>();
 #pragma unroll
         for (int k = 0; k < K; k++)
             x[k] = slot(stage, 0, k);
         row_moments<T, V, K, false>(job, x, lane, count, (float *)NULL, &mean, &rstd);
-        if (!live)                               /* zeros throughout, whatever 1 / std is */
+        if (!live) /* zeros throughout, whatever 1 / std is */
             mean = rstd = 0;
 #pragma unroll
         for (int k = 0; k < K; k++) {
@@ -220,8 +220,8 @@ __global__ void __launch_bounds__(BACK_THREADS, ring_blocks(K * V, K * (int)size
             Pack<T, V> d = slot(stage, 1, k), weight = {};
             if constexpr (FORM == AFFINE_SAME)
                 weight = slot(RING, 0, k);
-            affine_pack<T, V, FORM>(job, weight, job.weight,
-                                    affine + (int64_t)v * V, live && v < count, 1, w);
+            affine_pack<T, V, FORM>(job, weight, job.weight, affine + (int64_t)v * V,
+                                    live && v < count, 1, w);
 #pragma unroll
             for (int j = 0; j < V; j++) {
                 float xhat = (get(x[k].at, j) - mean) * rstd, dy = get(d.at, j);
@@ -275,8 +275,8 @@ template <class T> __global__ void __launch_bounds__(ROW_THREADS) rows_backward_
             affine = sample * job.pitch;
     float m = job.scalar ? number(job.type_w, job.bias) : 0,
           s = job.scalar ? number(job.type_w, job.weight) : 1;
-    float   sum_s = 0, sum_m = 0, *one = job.partial + blockIdx.x * 2 * w, *two = one + w;
-    bool    columns = job.partial && !job.scalar;
+    float sum_s = 0, sum_m = 0, *one = job.partial + blockIdx.x * 2 * w, *two = one + w;
+    bool  columns = job.partial && !job.scalar;
     for (int64_t i = from; i < to; i++) {
         int64_t  row = sample * job.per + i;
         const T *x = (const T *)job.x + row * w, *dy = (const T *)job.dy + row * w;
@@ -325,8 +325,9 @@ static bool ring_backward(const Call *call, const RowsCuda &job, Team team, Affi
                    (int)sizeof(float);
         int ring = back_ring(team.packs * (int)sizeof(Pack<T, V>));
         WITH_PACKS(team.packs, K, {
-            ring_launch(call, form == AFFINE_SAME ? rows_backward_ring<T, V, K, AFFINE_SAME>
-                                                  : rows_backward_ring<T, V, K, AFFINE_ANY>,
+            ring_launch(call,
+                        form == AFFINE_SAME ? rows_backward_ring<T, V, K, AFFINE_SAME>
+                                            : rows_backward_ring<T, V, K, AFFINE_ANY>,
                         (unsigned)(job.rows / job.per * job.slices), BACK_THREADS,
                         ring < join ? join : ring, job);
         })
@@ -349,13 +350,15 @@ template <class T, int V> static void launch_backward(const Call *call, RowsCuda
         if (job.partial && !job.scalar)
             shared = (size_t)(BACK_THREADS / 32 * join_numbers(team.lanes, team.packs * V)) *
                      sizeof(float);
-        WITH_AFFINE(form, FORM, WITH_PACKS(team.packs, K,
-                                           cuda_launch(stream, rows_backward<T, V, K, false, FORM>,
-                                                       blocks, BACK_THREADS, shared, job);))
+        WITH_AFFINE(form, FORM,
+                    WITH_PACKS(team.packs, K,
+                               cuda_launch(stream, rows_backward<T, V, K, false, FORM>, blocks,
+                                           BACK_THREADS, shared, job);))
     } else if (count <= BLOCK_ROW_THREADS) {
         job.lanes = (int)ceil_div(count, 32) * 32;
-        WITH_AFFINE(form, FORM, cuda_launch(stream, rows_backward<T, V, 1, true, FORM>, blocks,
-                                            (unsigned)job.lanes, 0, job);)
+        WITH_AFFINE(form, FORM,
+                    cuda_launch(stream, rows_backward<T, V, 1, true, FORM>, blocks,
+                                (unsigned)job.lanes, 0, job);)
     } else {
         job.vectors_w = false;
         cuda_launch(stream, rows_backward_wide<T>, blocks, ROW_THREADS, 0, job);

@@ -7,6 +7,7 @@
 #include "ops/norm/layernorm.h"
 
 #include "device/convert.h"
+#include "ops/norm/groupnorm.h"
 #include "ops/parallel.h"
 #include "ops/reduce/row_sums.h"
 
@@ -14,33 +15,37 @@
 
 enum { STAGE_FLOATS = 4096, FLUSH_ROWS = 64 };
 
-typedef struct LayernormRows {            /* one run of a kernel, forward or backward */
+typedef struct LayernormRows { /* one run of a kernel, forward or backward */
     int64_t     rows, width;
-    int64_t     per;             /* rows that share weight and bias */
-    int64_t     stage_rows;      /* rows converted at a time */
+    int64_t     per;        /* rows that share weight and bias */
+    int64_t     stage_rows; /* rows converted at a time */
     int         threads;
     Type        type, type_y, type_w;
     const void *x, *dy, *weight, *bias;
-    const void *before;          /* added to dx, or NULL; of x's type */
-    int64_t     pitch;           /* elements from one sample's weight to the next's, or 0 */
-    float       plus;            /* added to the weight */
+    const void *before; /* added to dx, or NULL; of x's type */
+    int64_t     pitch;  /* elements from one sample's weight to the next's, or 0 */
+    float       plus;   /* added to the weight */
     double      eps;
-    void       *y;               /* or dx */
-    double     *sums;            /* [slots][2][width]: of dy * xhat, of dy; NULL: not wanted */
-    float      *floats;          /* [threads][vectors and stages] */
+    void       *y;      /* or dx */
+    double     *sums;   /* [slots][2][width]: of dy * xhat, of dy; NULL: not wanted */
+    float      *floats; /* [threads][vectors and stages] */
 } LayernormRows;
 
 enum { ROWS_VECTORS = 4, ROWS_STAGES = 3 };
 
 static LayernormRows rows_of(const Node *n, int64_t per, int dy, const Device *device)
 {
-    Shape   x = in_shape(n, 0);
-    int64_t width = dim(x, -1), rows = shape_count(x) / width;
-    LayernormRows    job = {
-        .rows = rows, .width = width, .per = per > 0 ? per : rows,
+    Shape         x = in_shape(n, 0);
+    int64_t       width = dim(x, -1), rows = shape_count(x) / width;
+    LayernormRows job = {
+        .rows = rows,
+        .width = width,
+        .per = per > 0 ? per : rows,
         .stage_rows = STAGE_FLOATS / width > 1 ? STAGE_FLOATS / width : 1,
         .threads = parallel_threads(device->threads, rows),
-        .type = in_type(n, 0), .type_y = dy < 0 ? out_type(n, 0) : in_type(n, dy), .type_w = F32,
+        .type = in_type(n, 0),
+        .type_y = dy < 0 ? out_type(n, 0) : in_type(n, dy),
+        .type_w = F32,
     };
     return job;
 }
@@ -180,8 +185,8 @@ static void rows_backward(const LayernormRows *job)
             const float *x = row_load(job->type, job->x, r * w, some * w, stage);
             const float *dy = row_load(job->type_y, job->dy, r * w, some * w,
                                        stage + job->stage_rows * w);
-            float       *dx = job->y ? row_open(job->type, job->y, r * w,
-                                                stage + 2 * job->stage_rows * w) : NULL;
+            float *dx = job->y ? row_open(job->type, job->y, r * w, stage + 2 * job->stage_rows * w)
+                               : NULL;
             for (int64_t i = 0; i < some; i++) {
                 const float *xi = x + i * w, *di = dy + i * w;
                 float        mean = row_mean(xi, w), rstd = row_rstd(xi, w, mean, job->eps);
@@ -200,7 +205,7 @@ static void rows_backward(const LayernormRows *job)
                 if (job->sums) {
                     row_backward_sums(true, xi, di, w, mean, rstd, weight, dweight, dbias, &sum,
                                       &dot);
-                    if (++unsaved == FLUSH_ROWS) {       /* short fp32 sums stay accurate */
+                    if (++unsaved == FLUSH_ROWS) { /* short fp32 sums stay accurate */
                         rows_flush(job, sample, t, dweight, dbias);
                         unsaved = 0;
                     }
@@ -213,8 +218,8 @@ static void rows_backward(const LayernormRows *job)
                 float *yi = dx + i * w;
 #pragma omp simd
                 for (int64_t c = 0; c < w; c++)
-                    yi[c] = rstd * (di[c] * weight[c] - mean_sum -
-                                    (xi[c] - mean) * rstd * mean_dot);
+                    yi[c] = rstd *
+                            (di[c] * weight[c] - mean_sum - (xi[c] - mean) * rstd * mean_dot);
                 if (job->before)
                     row_add(job->type, job->before, (r + i) * w, w, yi);
             }
@@ -269,6 +274,7 @@ Err layernorm_choose_cpu(const Node *n, const Device *device, Choice *choice)
 Err layernorm_cpu(const Call *call)
 {
     LayernormRows job = layernorm_rows(call->node, -1, call->device);
+    job.type_w = norm_affine_type(call->node, 1);
     rows_carve(&job, false, call->workspace);
     job.x = call->in[0];
     job.weight = call->in[1];
@@ -333,7 +339,7 @@ Err layernorm_modulate_choose_cpu(const Node *n, const Device *device, Choice *c
 Err layernorm_modulate_cpu(const Call *call)
 {
     const LayernormAttr *attr = ATTR(call->node, LayernormAttr);
-    LayernormRows                 job = modulate_rows(call->node, -1, call->device);
+    LayernormRows        job = modulate_rows(call->node, -1, call->device);
     rows_carve(&job, false, call->workspace);
     job.x = call->in[0];
     job.weight = modulate_columns(call->node, call->in[1], attr->scale_at);
@@ -354,7 +360,7 @@ Err layernorm_modulate_grad_cpu(const Call *call)
 {
     const Node          *n = call->node;
     const LayernormAttr *attr = ATTR(n, LayernormAttr);
-    LayernormRows                 job = modulate_rows(n, 2, call->device);
+    LayernormRows        job = modulate_rows(n, 2, call->device);
     rows_carve(&job, attr->wants[1], call->workspace);
     job.x = call->in[0];
     job.weight = modulate_columns(n, call->in[1], attr->scale_at);

@@ -3,6 +3,7 @@
 #include "ops/norm/layernorm_cuda.h"
 
 extern "C" {
+#include "ops/norm/groupnorm.h"
 #include "ops/norm/layernorm.h"
 }
 
@@ -15,16 +16,16 @@ static int64_t rows_blocks(const RowsCuda *job, int sms)
                                                                             : 1;
     Team team = team_of(job->width / v);
     int  numbers = team.packs * v, bytes = numbers * (int)type_bytes(job->type);
-    return (int64_t)sms * (!team.packs              ? 4
-                           : v > 1 && !job->scalar  ? ring_blocks(numbers, bytes)
-                                                    : back_blocks(numbers, job->scalar));
+    return (int64_t)sms * (!team.packs             ? 4
+                           : v > 1 && !job->scalar ? ring_blocks(numbers, bytes)
+                                                   : back_blocks(numbers, job->scalar));
 }
 
 static RowsCuda rows_of(const Node *n, int64_t samples, int sms, bool scalar)
 {
-    const int64_t min_rows = BACK_THREADS / 32;  /* of a slice: one for each warp */
-    Shape    x = in_shape(n, 0);
-    RowsCuda job = {};
+    const int64_t min_rows = BACK_THREADS / 32; /* of a slice: one for each warp */
+    Shape         x = in_shape(n, 0);
+    RowsCuda      job = {};
     job.width = dim(x, -1);
     job.rows = shape_count(x) / job.width;
     job.per = job.rows / samples;
@@ -33,7 +34,7 @@ static RowsCuda rows_of(const Node *n, int64_t samples, int sms, bool scalar)
     job.scalar = scalar;
     job.eps = ATTR(n, LayernormAttr)->eps;
     int64_t want = rows_blocks(&job, sms) / samples, max_slices = ceil_div(job.per, min_rows);
-    want = want < 1 ? 1 : want;              /* one block more than fits would double the time */
+    want = want < 1 ? 1 : want; /* one block more than fits would double the time */
     job.slice_rows = ceil_div(job.per, want < max_slices ? want : max_slices);
     job.slices = ceil_div(job.per, job.slice_rows);
     return job;
@@ -48,11 +49,11 @@ static size_t rows_bytes(const RowsCuda *job)
 /* Where the sums over slices go. */
 typedef struct Totals {
     const float *partial;
-    int64_t      slices, width, columns;     /* columns: of a sample's output row */
-    int64_t      at[2];                      /* first columns of dy * xhat and of dy */
+    int64_t      slices, width, columns; /* columns: of a sample's output row */
+    int64_t      at[2];                  /* first columns of dy * xhat and of dy */
     Type         type;
-    void        *out[2];                     /* may be the same; NULL: not wanted */
-    bool         packed;                     /* one output for both, with zeros between them */
+    void        *out[2]; /* may be the same; NULL: not wanted */
+    bool         packed; /* one output for both, with zeros between them */
 } Totals;
 
 /* threads (32, up to 32), blocks (columns / 32, samples) */
@@ -60,8 +61,8 @@ __global__ void __launch_bounds__(1024) rows_totals(Totals to)
 {
     cuda_begin();
     __shared__ double sums[32][33];
-    int64_t sample = blockIdx.y, column = blockIdx.x * (int64_t)32 + threadIdx.x, c = -1;
-    int     part = 0;
+    int64_t           sample = blockIdx.y, column = blockIdx.x * (int64_t)32 + threadIdx.x, c = -1;
+    int               part = 0;
     for (int i = 0; i < 2; i++)
         if (column >= to.at[i] && column < to.at[i] + to.width) {
             part = i;
@@ -99,10 +100,10 @@ static Err rows_run_forward(const Call *call, RowsCuda job)
     job.x = call->in[0];
     job.y = call->out[0];
     switch (job.type) {
-    case F32:  rows_forward_f32(call, job); break;
+    case F32: rows_forward_f32(call, job); break;
     case BF16: rows_forward_bf16(call, job); break;
-    case F16:  rows_forward_f16(call, job); break;
-    default:   return rows_no_kernel(call, job.type);
+    case F16: rows_forward_f16(call, job); break;
+    default: return rows_no_kernel(call, job.type);
     }
     CUDA_LAUNCHED();
     return OK;
@@ -120,10 +121,10 @@ static Err rows_run_backward(const Call *call, RowsCuda job, int dy, bool sums)
     job.y = call->out[0];
     job.partial = sums ? (float *)call->workspace : NULL;
     switch (job.type) {
-    case F32:  rows_backward_f32(call, job); break;
+    case F32: rows_backward_f32(call, job); break;
     case BF16: rows_backward_bf16(call, job); break;
-    case F16:  rows_backward_f16(call, job); break;
-    default:   return rows_no_kernel(call, job.type);
+    case F16: rows_backward_f16(call, job); break;
+    default: return rows_no_kernel(call, job.type);
     }
     CUDA_LAUNCHED();
     return OK;
@@ -134,7 +135,7 @@ static Err rows_run_totals(const Call *call, const RowsCuda *job, Totals to)
     to.partial = (const float *)call->workspace;
     to.slices = job->slices;
     to.width = job->scalar ? 1 : job->width;
-    dim3 blocks((unsigned)ceil_div(to.columns, 32), (unsigned)(job->rows / job->per));
+    dim3     blocks((unsigned)ceil_div(to.columns, 32), (unsigned)(job->rows / job->per));
     /* many blocks: small enough that all run at once; few: all loads in flight */
     unsigned rows = blocks.x * blocks.y > (unsigned)cuda_handle(call)->sms ? 8 : 32;
     cuda_launch(cuda_stream(call), rows_totals, blocks, dim3(32, rows), 0, to);
@@ -158,6 +159,7 @@ static RowsCuda layernorm_rows(const Call *call)
 extern "C" Err layernorm_cuda(const Call *call)
 {
     RowsCuda job = layernorm_rows(call);
+    job.type_w = norm_affine_type(call->node, 1);
     job.bias = call->in[2];
     return rows_run_forward(call, job);
 }
@@ -290,7 +292,7 @@ extern "C" Err scalar_norm_grad_cuda(const Call *call)
     to.columns = 2;
     to.at[1] = 1;
     to.type = F32;
-    to.out[0] = call->out[2];                /* s takes the weight's place */
+    to.out[0] = call->out[2]; /* s takes the weight's place */
     to.out[1] = call->out[1];
     return rows_run_totals(call, &job, to);
 }

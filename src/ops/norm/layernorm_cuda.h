@@ -30,8 +30,13 @@ enum { ROW_THREADS = 256, BACK_THREADS = 128, BLOCK_ROW_THREADS = 512 };
  * each element needs x and g in registers, and two sums unless the weight is a scalar. */
 __host__ __device__ constexpr int back_blocks(int numbers, bool scalar)
 {
-    return scalar ? (numbers <= 16 ? 6 : numbers <= 24 ? 4 : 3)
-                  : (numbers <= 8 ? 6 : numbers <= 16 ? 4 : numbers <= 24 ? 3 : 2);
+    return scalar ? (numbers <= 16   ? 6
+                     : numbers <= 24 ? 4
+                                     : 3)
+                  : (numbers <= 8    ? 6
+                     : numbers <= 16 ? 4
+                     : numbers <= 24 ? 3
+                                     : 2);
 }
 
 __host__ __device__ constexpr int forward_blocks(int numbers, bool scalar)
@@ -41,7 +46,7 @@ __host__ __device__ constexpr int forward_blocks(int numbers, bool scalar)
 
 /* Rows that a thread loads ahead of the current one. They go to shared memory and so cost no
  * registers, of which the sums over rows leave few. */
-enum { RING = 2, RING_ROOM = 220 * 1024 };       /* RING_ROOM: bytes for the rings of an SM */
+enum { RING = 2, RING_ROOM = 220 * 1024 }; /* RING_ROOM: bytes for the rings of an SM */
 
 /* Bytes of a block's ring in a gradient: x, dy and the summand of dx per row, and the weight.
  * bytes: of a row in one lane. */
@@ -57,21 +62,21 @@ __host__ __device__ constexpr int ring_blocks(int numbers, int bytes)
     return held < room ? held : room;
 }
 
-typedef struct RowsCuda {        /* one run, forward or backward */
+typedef struct RowsCuda { /* one run, forward or backward */
     int64_t     rows, width;
-    int64_t     per;             /* rows that share weight and bias */
-    int64_t     slices, slice_rows;  /* slices of each sample, rows of a slice */
+    int64_t     per;                /* rows that share weight and bias */
+    int64_t     slices, slice_rows; /* slices of each sample, rows of a slice */
     Type        type, type_w;
     const void *x, *dy, *weight, *bias;
-    const void *before;          /* added to dx, or NULL */
-    int64_t     pitch;           /* elements from one sample's weight to the next's */
-    float       plus;            /* added to the weight */
+    const void *before; /* added to dx, or NULL */
+    int64_t     pitch;  /* elements from one sample's weight to the next's */
+    float       plus;   /* added to the weight */
     float       eps;
-    bool        scalar;          /* weight and bias are the numbers s and m */
-    bool        vectors_w;       /* weight and bias are aligned for vector loads */
-    int         lanes;           /* of a row */
-    void       *y;               /* or dx */
-    float      *partial;         /* [samples][slices][2][width, or 1 if scalar]; NULL: not wanted */
+    bool        scalar;    /* weight and bias are the numbers s and m */
+    bool        vectors_w; /* weight and bias are aligned for vector loads */
+    int         lanes;     /* of a row */
+    void       *y;         /* or dx */
+    float      *partial;   /* [samples][slices][2][width, or 1 if scalar]; NULL: not wanted */
 } RowsCuda;
 
 /* How a row of `count` packs is spread over the lanes of a warp: with the least waste, then with

@@ -8,23 +8,23 @@
  * between them, packs do not wait for one another. */
 template <class T, int V, int K, bool BLOCK, Affine FORM>
 __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : ROW_THREADS,
-                                  BLOCK ? 1 : forward_blocks(K * V, FORM == AFFINE_SCALAR))
+                                  BLOCK ? 1 : forward_blocks(K *V, FORM == AFFINE_SCALAR))
     rows_forward(RowsCuda job)
 {
     cuda_begin();
     __shared__ float shared[32];
-    int     lanes = job.lanes, lane = (int)threadIdx.x % lanes, team = (int)threadIdx.x / lanes;
-    int     teams = (int)blockDim.x / lanes, count = (int)(job.width / V);
-    bool    scalar = FORM == AFFINE_SCALAR || (FORM == AFFINE_ANY && job.scalar);
-    float   m = scalar ? number(job.type_w, job.bias) : 0;
-    float   s = scalar ? number(job.type_w, job.weight) : 1;
+    int   lanes = job.lanes, lane = (int)threadIdx.x % lanes, team = (int)threadIdx.x / lanes;
+    int   teams = (int)blockDim.x / lanes, count = (int)(job.width / V);
+    bool  scalar = FORM == AFFINE_SCALAR || (FORM == AFFINE_ANY && job.scalar);
+    float m = scalar ? number(job.type_w, job.bias) : 0;
+    float s = scalar ? number(job.type_w, job.weight) : 1;
     for (int64_t first = (int64_t)blockIdx.x * teams; first < job.rows;
          first += (int64_t)gridDim.x * teams) {
-        int64_t row = first + team;          /* no lane leaves: the warp's sums need all */
-        bool    live = row < job.rows;
-        int64_t sample = job.rows >> 32 ? row / job.per : (uint32_t)row / (uint32_t)job.per;
-        int64_t affine = sample * job.pitch;
-        float   mean, rstd;
+        int64_t    row = first + team; /* no lane leaves: the warp's sums need all */
+        bool       live = row < job.rows;
+        int64_t    sample = job.rows >> 32 ? row / job.per : (uint32_t)row / (uint32_t)job.per;
+        int64_t    affine = sample * job.pitch;
+        float      mean, rstd;
         Pack<T, V> x[K], weight[K], bias[K];
         row_get<T, V, K>((const T *)job.x, row * job.width, lane, lanes, count, live, x);
         if constexpr (FORM == AFFINE_SAME) {
@@ -39,8 +39,8 @@ __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : ROW_THREADS,
             int     v = lane + k * lanes;
             int64_t at = affine + (int64_t)v * V;
             float   w[V], b[V], y[V];
-            affine_pack<T, V, FORM>(job, weight[k], scalar ? NULL : job.weight, at, v < count,
-                                    s, w);
+            affine_pack<T, V, FORM>(job, weight[k], scalar ? NULL : job.weight, at, v < count, s,
+                                    w);
             affine_pack<T, V, FORM>(job, bias[k], scalar ? NULL : job.bias, at, v < count,
                                     s * rstd * m, b);
 #pragma unroll
@@ -55,16 +55,16 @@ __global__ void __launch_bounds__(BLOCK ? BLOCK_ROW_THREADS : ROW_THREADS,
 /* As rows_forward for weights per column. Each thread has a ring of its own with its packs of the
  * next rows. One wave of blocks. */
 template <class T, int V, int K, Affine FORM>
-__global__ void __launch_bounds__(ROW_THREADS, forward_blocks(K * V, false))
+__global__ void __launch_bounds__(ROW_THREADS, forward_blocks(K *V, false))
     rows_forward_ring(RowsCuda job)
 {
     cuda_begin();
     extern __shared__ __align__(16) char ring[];
-    int     lanes = job.lanes, lane = (int)threadIdx.x % lanes, team = (int)threadIdx.x / lanes;
-    int     teams = ROW_THREADS / lanes, count = (int)(job.width / V);
-    int64_t step = (int64_t)gridDim.x * teams;
+    int         lanes = job.lanes, lane = (int)threadIdx.x % lanes, team = (int)threadIdx.x / lanes;
+    int         teams = ROW_THREADS / lanes, count = (int)(job.width / V);
+    int64_t     step = (int64_t)gridDim.x * teams;
     Pack<T, V> *slots = (Pack<T, V> *)ring + threadIdx.x;
-    auto ask = [&](int64_t first, int stage) {
+    auto        ask = [&](int64_t first, int stage) {
         int64_t  row = first + team;
         const T *from = (const T *)job.x + row * job.width + lane * V;
 #pragma unroll
@@ -78,11 +78,11 @@ __global__ void __launch_bounds__(ROW_THREADS, forward_blocks(K * V, false))
     for (int i = 0; i < RING; i++)
         ask(first + i * step, i);
     for (int stage = 0; first < job.rows; first += step) {
-        int64_t row = first + team;
-        bool    live = row < job.rows;
-        int64_t sample = job.rows >> 32 ? row / job.per : (uint32_t)row / (uint32_t)job.per;
-        int64_t affine = sample * job.pitch;
-        float   mean, rstd;
+        int64_t    row = first + team;
+        bool       live = row < job.rows;
+        int64_t    sample = job.rows >> 32 ? row / job.per : (uint32_t)row / (uint32_t)job.per;
+        int64_t    affine = sample * job.pitch;
+        float      mean, rstd;
         Pack<T, V> x[K], weight[K], bias[K];
         if constexpr (FORM == AFFINE_SAME) {
             row_get<T, V, K>((const T *)job.weight, affine, lane, lanes, count, live, weight);
@@ -119,7 +119,7 @@ template <class T> __global__ void __launch_bounds__(ROW_THREADS) rows_forward_w
 {
     cuda_begin();
     __shared__ float shared[32];
-    float m = job.scalar ? number(job.type_w, job.bias) : 0,
+    float            m = job.scalar ? number(job.type_w, job.bias) : 0,
           s = job.scalar ? number(job.type_w, job.weight) : 1;
     for (int64_t row = blockIdx.x; row < job.rows; row += gridDim.x) {
         const T *x = (const T *)job.x + row * job.width;
@@ -156,8 +156,9 @@ static bool ring_forward(const Call *call, const RowsCuda &job, Team team, Affin
             constexpr int P = K * V > 16 ? 1 : K;
             constexpr int bytes = RING * P * (int)sizeof(Pack<T, V>) * ROW_THREADS;
             unsigned      wave = sms * (unsigned)forward_blocks(P * V, false);
-            ring_launch(call, form == AFFINE_SAME ? rows_forward_ring<T, V, P, AFFINE_SAME>
-                                                  : rows_forward_ring<T, V, P, AFFINE_ANY>,
+            ring_launch(call,
+                        form == AFFINE_SAME ? rows_forward_ring<T, V, P, AFFINE_SAME>
+                                            : rows_forward_ring<T, V, P, AFFINE_ANY>,
                         blocks < wave ? blocks : wave, ROW_THREADS, bytes, job);
         })
     }
@@ -170,19 +171,21 @@ template <class T, int V> static void launch_forward(const Call *call, RowsCuda 
     Team         team = team_of(count);
     cudaStream_t stream = cuda_stream(call);
     job.lanes = team.lanes;
-    unsigned     blocks = cuda_blocks(call, job.rows * job.lanes, ROW_THREADS);
-    Affine       form = affine_of(&job, true);
+    unsigned blocks = cuda_blocks(call, job.rows * job.lanes, ROW_THREADS);
+    Affine   form = affine_of(&job, true);
     if (ring_forward<T, V>(call, job, team, form))
         return;
     if (team.packs) {
-        WITH_AFFINE(form, FORM, WITH_PACKS(team.packs, K,
-                                           cuda_launch(stream, rows_forward<T, V, K, false, FORM>,
-                                                       blocks, ROW_THREADS, 0, job);))
+        WITH_AFFINE(form, FORM,
+                    WITH_PACKS(team.packs, K,
+                               cuda_launch(stream, rows_forward<T, V, K, false, FORM>, blocks,
+                                           ROW_THREADS, 0, job);))
     } else if (count <= BLOCK_ROW_THREADS) {
         job.lanes = (int)ceil_div(count, 32) * 32;
         blocks = cuda_blocks(call, job.rows * job.lanes, job.lanes);
-        WITH_AFFINE(form, FORM, cuda_launch(stream, rows_forward<T, V, 1, true, FORM>, blocks,
-                                            (unsigned)job.lanes, 0, job);)
+        WITH_AFFINE(form, FORM,
+                    cuda_launch(stream, rows_forward<T, V, 1, true, FORM>, blocks,
+                                (unsigned)job.lanes, 0, job);)
     } else {
         blocks = cuda_blocks(call, job.rows * ROW_THREADS, ROW_THREADS);
         job.vectors_w = false;

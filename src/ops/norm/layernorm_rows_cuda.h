@@ -104,7 +104,7 @@ __device__ __forceinline__ void row_moments(const RowsCuda &job, const Pack<T, V
 {
     float sum = 0, squares = 0;
 #pragma unroll
-    for (int k = 0; k < K; k++) {            /* each pack by itself: no long chain of additions */
+    for (int k = 0; k < K; k++) { /* each pack by itself: no long chain of additions */
         float part = 0;
 #pragma unroll
         for (int j = 0; j < V; j++)
@@ -158,11 +158,11 @@ __device__ __forceinline__ void ring_ask(Pack<T, V> *to, const T *from, bool ins
     static_assert(bytes == 16 || bytes == 8, "sizes that cp.async copies");
     unsigned at = (unsigned)__cvta_generic_to_shared(to), take = inside ? bytes : 0;
     if constexpr (bytes == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                     :: "r"(at), "l"(from), "r"(take) : "memory");
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(take)
+                     : "memory");
     else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;"
-                     :: "r"(at), "l"(from), "r"(take) : "memory");
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(at), "l"(from), "r"(take)
+                     : "memory");
 }
 
 __device__ __forceinline__ void ring_asked()
@@ -173,7 +173,7 @@ __device__ __forceinline__ void ring_asked()
 /* Waits until all but the last LEFT groups have arrived. */
 template <int LEFT> __device__ __forceinline__ void ring_wait()
 {
-    asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory");
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 }
 
 /* ---- host ---- */
@@ -199,38 +199,53 @@ static inline bool vectors_fit(RowsCuda *job, int v)
 }
 
 /* Runs the statements with K, a constant: the packs of a lane. */
-#define WITH_PACKS(packs, K, ...)                               \
-    switch (packs) {                                            \
-    case 1:  { constexpr int K = 1; __VA_ARGS__ } break;        \
-    case 2:  { constexpr int K = 2; __VA_ARGS__ } break;        \
-    case 3:  { constexpr int K = 3; __VA_ARGS__ } break;        \
-    case 4:  { constexpr int K = 4; __VA_ARGS__ } break;        \
-    default: { constexpr int K = 5; __VA_ARGS__ } break;        \
+#define WITH_PACKS(packs, K, ...)                                                                  \
+    switch (packs) {                                                                               \
+    case 1: {                                                                                      \
+        constexpr int K = 1;                                                                       \
+        __VA_ARGS__                                                                                \
+    } break;                                                                                       \
+    case 2: {                                                                                      \
+        constexpr int K = 2;                                                                       \
+        __VA_ARGS__                                                                                \
+    } break;                                                                                       \
+    case 3: {                                                                                      \
+        constexpr int K = 3;                                                                       \
+        __VA_ARGS__                                                                                \
+    } break;                                                                                       \
+    case 4: {                                                                                      \
+        constexpr int K = 4;                                                                       \
+        __VA_ARGS__                                                                                \
+    } break;                                                                                       \
+    default: {                                                                                     \
+        constexpr int K = 5;                                                                       \
+        __VA_ARGS__                                                                                \
+    } break;                                                                                       \
     }
 
 /* Runs the statements with FORM, a constant. Single elements (V == 1) need no special forms. */
-#define WITH_AFFINE(form, FORM, ...)                                                            \
-    switch (V > 1 ? (form) : AFFINE_ANY) {                                                      \
-    case AFFINE_SAME: {                                                                         \
-        constexpr Affine FORM = V > 1 ? AFFINE_SAME : AFFINE_ANY;                               \
-        __VA_ARGS__                                                                             \
-    } break;                                                                                    \
-    case AFFINE_SCALAR: {                                                                       \
-        constexpr Affine FORM = V > 1 ? AFFINE_SCALAR : AFFINE_ANY;                             \
-        __VA_ARGS__                                                                             \
-    } break;                                                                                    \
-    default: {                                                                                  \
-        constexpr Affine FORM = AFFINE_ANY;                                                     \
-        __VA_ARGS__                                                                             \
-    } break;                                                                                    \
+#define WITH_AFFINE(form, FORM, ...)                                                               \
+    switch (V > 1 ? (form) : AFFINE_ANY) {                                                         \
+    case AFFINE_SAME: {                                                                            \
+        constexpr Affine FORM = V > 1 ? AFFINE_SAME : AFFINE_ANY;                                  \
+        __VA_ARGS__                                                                                \
+    } break;                                                                                       \
+    case AFFINE_SCALAR: {                                                                          \
+        constexpr Affine FORM = V > 1 ? AFFINE_SCALAR : AFFINE_ANY;                                \
+        __VA_ARGS__                                                                                \
+    } break;                                                                                       \
+    default: {                                                                                     \
+        constexpr Affine FORM = AFFINE_ANY;                                                        \
+        __VA_ARGS__                                                                                \
+    } break;                                                                                       \
     }
 
 static inline Affine affine_of(const RowsCuda *job, bool both)
 {
     bool given = job->weight && (!both || job->bias);
-    return job->scalar                                                  ? AFFINE_SCALAR
-           : given && job->vectors_w && job->type_w == job->type        ? AFFINE_SAME
-                                                                        : AFFINE_ANY;
+    return job->scalar                                           ? AFFINE_SCALAR
+           : given && job->vectors_w && job->type_w == job->type ? AFFINE_SAME
+                                                                 : AFFINE_ANY;
 }
 
 /* Ring kernels count a sample's rows in int. */
@@ -240,7 +255,7 @@ static inline bool ring_takes(const RowsCuda *job, int v)
 }
 
 static inline void ring_launch(const Call *call, void (*kernel)(RowsCuda), unsigned blocks,
-                        unsigned threads, int shared, const RowsCuda &job)
+                               unsigned threads, int shared, const RowsCuda &job)
 {
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
     cuda_launch(cuda_stream(call), kernel, blocks, threads, (size_t)shared, job);

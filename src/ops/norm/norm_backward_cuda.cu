@@ -7,12 +7,12 @@ template <class T, int V, int FORM>
 __global__ void __launch_bounds__(NORM_THREADS, SLOPES_BLOCKS) slopes(NormCuda run, float *partial)
 {
     cuda_begin();
-    constexpr bool MAP = FORM == MAPPED;
-    constexpr int  AHEAD = MAP ? MAP_AHEAD : SLOPES_AHEAD;
-    NormPlace      p = place_of<V, AHEAD>(run);
-    int64_t    base = p.sample * run.pixels * run.channels;
+    constexpr bool  MAP = FORM == MAPPED;
+    constexpr int   AHEAD = MAP ? MAP_AHEAD : SLOPES_AHEAD;
+    NormPlace       p = place_of<V, AHEAD>(run);
+    int64_t         base = p.sample * run.pixels * run.channels;
     ColumnAffine<V> k;
-    float      one[V], two[V], rstd[V];
+    float           one[V], two[V], rstd[V];
     columns_of<V>(run, p, k, rstd);
 #pragma unroll
     for (int j = 0; j < V; j++)
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(NORM_THREADS, SLOPES_BLOCKS) slopes(NormCuda r
             }
         }
     }
-    columns_of<V>(run, p, k, rstd);              /* again, to free registers in the loop */
+    columns_of<V>(run, p, k, rstd); /* again, to free registers in the loop */
 #pragma unroll
     for (int j = 0; j < V; j++)
         two[j] *= p.active ? rstd[j] : 0;
@@ -67,10 +67,10 @@ __global__ void join_slopes(NormCuda run, const float *partial, double *totals, 
 {
     cuda_begin();
     __shared__ double shared[2][32];
-    int64_t width = run.channels / run.groups, sample = blockIdx.x / run.groups;
-    int64_t first = blockIdx.x % run.groups * width;
-    int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, warps = (int)blockDim.x / 32;
-    double  sum_one = 0, sum_two = 0;
+    int64_t           width = run.channels / run.groups, sample = blockIdx.x / run.groups;
+    int64_t           first = blockIdx.x % run.groups * width;
+    int    warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, warps = (int)blockDim.x / 32;
+    double sum_one = 0, sum_two = 0;
     for (int64_t c = first + warp; c < first + width; c += warps) {
         double one = 0, two = 0;
 #pragma unroll 4
@@ -138,9 +138,9 @@ Err norm_backward_cuda(const Call *call, NormCuda run)
         return norm_group_backward_cuda(call, run);
     if (norm_channel_takes(&run))
         return norm_channel_cuda(call, run);
-    float       *partial = (float *)(totals + 2 * run.samples * run.channels);
+    float *partial = (float *)(totals + 2 * run.samples * run.channels);
     norm_divide(&run, (int64_t)sms * SLOPES_BLOCKS);
-    float       *means = partial + 2 * run.samples * run.chunks * run.channels;
+    float *means = partial + 2 * run.samples * run.chunks * run.channels;
     if (run.dweight || run.dbias || (run.dx && !run.var)) {
         WITH_VECTORS(run, run.gamma ? MAP_AHEAD : SLOPES_AHEAD,
                      cuda_launch(stream, FORM_OF(run, slopes, T, V), norm_blocks(&run),

@@ -12,11 +12,10 @@ bool norm_channel_takes(const NormCuda *run)
 }
 
 /* Sums of 2 V numbers over the block; all threads get them. */
-template <int V>
-__device__ __forceinline__ void channel_sums(float *one, float *two)
+template <int V> __device__ __forceinline__ void channel_sums(float *one, float *two)
 {
     __shared__ float sums[2 * V][CHANNEL_WARPS], total[2 * V];
-    int t = (int)threadIdx.x;
+    int              t = (int)threadIdx.x;
 #pragma unroll
     for (int j = 0; j < V; j++) {
         one[j] = warp_sum(one[j]);
@@ -48,7 +47,7 @@ __device__ __forceinline__ void channel_walk(const NormCuda &run, const T *x, co
                                              Take take)
 {
     constexpr int AHEAD = 4;
-    int pixels = (int)run.pixels, step = (int)run.channels / V;
+    int           pixels = (int)run.pixels, step = (int)run.channels / V;
     for (int i = (int)threadIdx.x; i < pixels; i += AHEAD * CHANNEL_THREADS) {
         Pack<T, V> packs[AHEAD], slopes[AHEAD];
 #pragma unroll
@@ -82,7 +81,7 @@ __global__ void __launch_bounds__(CHANNEL_THREADS) channel_forward(const NormCud
     int64_t  half = run.pixels / 2 * run.channels, last = (run.pixels - 1) * run.channels;
     float    n = (float)run.pixels, one[V], two[V], shift[V], scale[V], bias[V];
 #pragma unroll
-    for (int j = 0; j < V; j++) {                /* norm_cuda.h, Note [Accuracy] */
+    for (int j = 0; j < V; j++) { /* norm_cuda.h, Note [Accuracy] */
         float a = get(x, first + j), b = get(x, half + first + j), d = get(x, last + first + j);
         shift[j] = fmaxf(fminf(a, b), fminf(fmaxf(a, b), d));
         one[j] = two[j] = 0;

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-enum { NORM_BLOCK = 2048 };      /* elements: a block and its columns fit the first-level cache */
+enum { NORM_BLOCK = 2048 }; /* elements: a block and its columns fit the first-level cache */
 
 NormPlan norm_plan(int64_t samples, int64_t pixels, int64_t channels, int64_t groups, bool may_fold,
                    int threads)
@@ -17,16 +17,18 @@ NormPlan norm_plan(int64_t samples, int64_t pixels, int64_t channels, int64_t gr
         fold = 1;
     int64_t wide = fold * channels, rows = NORM_BLOCK / wide, all = samples * pixels;
     return (NormPlan){
-        .samples = samples, .pixels = pixels, .channels = channels, .groups = groups,
-        .fold = fold, .wide = wide, .rows = rows > 8 ? rows : 8,
+        .samples = samples,
+        .pixels = pixels,
+        .channels = channels,
+        .groups = groups,
+        .fold = fold,
+        .wide = wide,
+        .rows = rows > 8 ? rows : 8,
         .threads = parallel_threads(threads, all),
     };
 }
 
-static int64_t norm_slots(const NormPlan *plan)
-{
-    return plan->samples + plan->threads - 1;
-}
+static int64_t norm_slots(const NormPlan *plan) { return plan->samples + plan->threads - 1; }
 
 /* Floats of one thread's stages: none when every row is fp32, which is used in place. */
 static int64_t norm_stage_floats(const NormPlan *plan, NormNeeds needs)
@@ -87,8 +89,7 @@ NormSpan norm_span_first(const NormPlan *plan, int thread)
 
 NormSpan norm_span_next(const NormPlan *plan, NormSpan span)
 {
-    return norm_span_at(plan, (int)(span.slot - span.sample), span.first + span.count,
-                         span.end);
+    return norm_span_at(plan, (int)(span.slot - span.sample), span.first + span.count, span.end);
 }
 
 bool norm_block_next(const NormPlan *plan, const NormSpan *span, NormBlock *block)
@@ -103,16 +104,15 @@ bool norm_block_next(const NormPlan *plan, const NormSpan *span, NormBlock *bloc
         block->cols = plan->wide;
         return true;
     }
-    block->rows = 1;                         /* the last pixels, fewer than a row */
+    block->rows = 1; /* the last pixels, fewer than a row */
     block->cols = rest * plan->channels;
     return block->done == full && rest > 0;
 }
 
 /* Mean and squared deviations of a block, by column, joined with those of the rows before it. */
 static void norm_block_moments(const float *x, const NormBlock *block,
-                               float *restrict mean_of_block,
-                               float *restrict deviation, double *restrict mean,
-                               double *restrict squares)
+                               float *restrict mean_of_block, float *restrict deviation,
+                               double *restrict mean, double *restrict squares)
 {
     int64_t rows = block->rows, cols = block->cols;
     float   part = 1.0f / (float)rows;
@@ -191,8 +191,7 @@ static NormSpan norm_sample_next(const NormPlan *plan, NormSpan span)
 
 /* One group of one sample, from all its spans: first the mean, then deviations from it. */
 static void norm_join_group(const NormPlan *plan, const NormWork *work, int64_t sample,
-                            int64_t group, double eps,
-                            float *statistics)
+                            int64_t group, double eps, float *statistics)
 {
     int64_t width = plan->channels / plan->groups;
     double  count = (double)plan->pixels * (double)width, sum = 0, squares = 0;
@@ -213,8 +212,7 @@ static void norm_join_group(const NormPlan *plan, const NormWork *work, int64_t 
 }
 
 void norm_statistics(const NormPlan *plan, const NormWork *work, Type type, const void *x,
-                     double eps,
-                     float *statistics)
+                     double eps, float *statistics)
 {
     int    thread = omp_get_thread_num();
     float *stage = norm_stage(plan, work, thread, 0);
@@ -226,8 +224,7 @@ void norm_statistics(const NormPlan *plan, const NormWork *work, Type type, cons
         memset(squares, 0, (size_t)plan->wide * sizeof *squares);
         for (NormBlock b = { 0 }; norm_block_next(plan, &p, &b);)
             norm_block_moments(row_load(type, x, b.first, b.rows * b.cols, stage), &b,
-                               mean_of_block, deviation,
-                               mean, squares);
+                               mean_of_block, deviation, mean, squares);
     }
 #pragma omp barrier
 #pragma omp for schedule(static)
@@ -236,8 +233,7 @@ void norm_statistics(const NormPlan *plan, const NormWork *work, Type type, cons
 }
 
 void norm_add_sums(const NormPlan *plan, const NormWork *work, const NormSpan *span,
-                   const NormBlock *block,
-                   const float *one, const float *two)
+                   const NormBlock *block, const float *one, const float *two)
 {
     double *sum_one = work->one + span->slot * plan->wide;
     double *sum_two = work->two + span->slot * plan->wide;
@@ -293,8 +289,7 @@ static void norm_repeat(const NormPlan *plan, float *wide)
 }
 
 void norm_spread_statistics(const NormPlan *plan, const float *statistics, int64_t sample,
-                            float *mean,
-                            float *rstd)
+                            float *mean, float *rstd)
 {
     int64_t      width = plan->channels / plan->groups;
     const float *of_group = statistics + 2 * sample * plan->groups;
@@ -319,8 +314,7 @@ void norm_spread_affine(const NormPlan *plan, Type type, const void *values, flo
 }
 
 void norm_spread_means(const NormPlan *plan, const NormWork *work, int64_t sample,
-                       const float *weight,
-                       float *mean_one, float *mean_two)
+                       const float *weight, float *mean_one, float *mean_two)
 {
     int64_t       width = plan->channels / plan->groups;
     double        count = (double)plan->pixels * (double)width;

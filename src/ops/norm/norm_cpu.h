@@ -24,36 +24,36 @@
 
 typedef struct NormPlan {
     int64_t samples, pixels, channels, groups;
-    int64_t fold, wide, rows;    /* rows: of a full block */
+    int64_t fold, wide, rows; /* rows: of a full block */
     int     threads;
 } NormPlan;
 
-typedef struct NormSpan {       /* .count == 0: none left */
+typedef struct NormSpan { /* .count == 0: none left */
     int64_t sample, slot;
-    int64_t first, count;        /* pixels, counted over all samples */
-    int64_t end;                 /* of the thread's range */
+    int64_t first, count; /* pixels, counted over all samples */
+    int64_t end;          /* of the thread's range */
 } NormSpan;
 
-typedef struct NormBlock {       /* start from { 0 } */
-    int64_t first;               /* element of x */
+typedef struct NormBlock { /* start from { 0 } */
+    int64_t first;         /* element of x */
     int64_t rows, cols;
-    int64_t done;                /* rows of the span before this block */
+    int64_t done; /* rows of the span before this block */
 } NormBlock;
 
 enum { NORM_VECTORS = 6 };
 
 typedef struct NormNeeds {
-    bool totals;                 /* sums over a sample, for gradients */
-    int  stages;                 /* blocks converted at a time, one per tensor read or written */
-    Type type;                   /* of those tensors */
+    bool totals; /* sums over a sample, for gradients */
+    int  stages; /* blocks converted at a time, one per tensor read or written */
+    Type type;   /* of those tensors */
 } NormNeeds;
 
-typedef struct NormWork {        /* the workspace, divided */
-    double *one, *two;           /* [slots][wide]: mean and squared deviations; or two sums */
-    double *total_one, *total_two;           /* [samples][channels] */
-    float  *vectors;             /* [threads][NORM_VECTORS][wide] */
-    float  *stages;              /* [threads][stages][rows * wide], none in fp32 */
-    int64_t stage_floats;        /* of one thread */
+typedef struct NormWork {          /* the workspace, divided */
+    double *one, *two;             /* [slots][wide]: mean and squared deviations; or two sums */
+    double *total_one, *total_two; /* [samples][channels] */
+    float  *vectors;               /* [threads][NORM_VECTORS][wide] */
+    float  *stages;                /* [threads][stages][rows * wide], none in fp32 */
+    int64_t stage_floats;          /* of one thread */
 } NormWork;
 
 /* may_fold: every map has x's channels. */
@@ -66,45 +66,41 @@ float   *norm_stage(const NormPlan *plan, const NormWork *work, int thread, int 
 
 NormSpan norm_span_first(const NormPlan *plan, int thread);
 NormSpan norm_span_next(const NormPlan *plan, NormSpan span);
-bool      norm_block_next(const NormPlan *plan, const NormSpan *span, NormBlock *block);
+bool     norm_block_next(const NormPlan *plan, const NormSpan *span, NormBlock *block);
 
 /* Every thread of a parallel region calls the following; barriers inside are mentioned. */
 
 /* Statistics [samples][groups][2]: mean, 1 / sqrt(var + eps). Ends in a barrier. */
 void norm_statistics(const NormPlan *plan, const NormWork *work, Type type, const void *x,
-                     double eps,
-                     float *statistics);
+                     double eps, float *statistics);
 
 /* Adds the sums of all spans into total_one and total_two. Begins and ends with a barrier. */
 void norm_totals(const NormPlan *plan, const NormWork *work);
 
 /* Adds a block's column sums to those of its span. */
 void norm_add_sums(const NormPlan *plan, const NormWork *work, const NormSpan *span,
-                   const NormBlock *block,
-                   const float *one, const float *two);
+                   const NormBlock *block, const float *one, const float *two);
 
 /* dweight and dbias from the totals; NULL: not wanted. Shared among threads, no barrier. */
 void norm_affine_grads(const NormPlan *plan, const NormWork *work, float *dweight, float *dbias);
 
 /* The constants of every column of a sample; `absent` stands for a missing weight or bias. */
 void norm_spread_statistics(const NormPlan *plan, const float *statistics, int64_t sample,
-                            float *mean,
-                            float *rstd);
+                            float *mean, float *rstd);
 void norm_spread_affine(const NormPlan *plan, Type type, const void *values, float absent,
                         float *wide);
 
 /* Means of dxhat and of dxhat * xhat over each group, from the totals. */
 void norm_spread_means(const NormPlan *plan, const NormWork *work, int64_t sample,
-                       const float *weight,
-                       float *mean_one, float *mean_two);
+                       const float *weight, float *mean_one, float *mean_two);
 
 /* act(weight * (x - mean) * rstd + bias), and its gradients. */
 typedef struct NormRun {
     NormPlan    plan;
     NormAct     act;
     double      eps;
-    bool        fixed;           /* statistics are given and do not depend on x */
-    Type        type_x, type_y, type_w;      /* type_y: of y and dy */
+    bool        fixed;                  /* statistics are given and do not depend on x */
+    Type        type_x, type_y, type_w; /* type_y: of y and dy */
     const void *x, *dy, *weight, *bias;
     const void *before;          /* added to dx, or NULL; of x's type, does not overlap dx */
     float      *statistics;      /* [samples][groups][2] */

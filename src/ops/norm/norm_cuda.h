@@ -26,24 +26,24 @@ extern "C" {
 
 enum { NORM_THREADS = 256 };
 
-typedef struct NormCuda {        /* one run; what is not used is NULL */
-    int64_t     samples, pixels, channels, groups;
-    NormAct     act;
-    float       eps;
-    Type        type, type_w;
-    const void *x, *dy, *weight, *bias;
-    const void *before;          /* group norm: added to dx, or NULL; of x's type */
-    const float *mean, *var;     /* batch norm with given statistics, which do not depend on x */
-    const void *gamma, *beta;    /* SPADE: maps */
-    bool        packed;          /* gamma has 2C channels [gamma|beta] */
-    bool        batch;           /* batch norm: one sample, a group per channel */
-    float      *statistics;      /* [samples][groups][2]: mean, 1 / sqrt(var + eps) */
-    void       *y, *dx, *dgamma; /* y may be x, dx may be dy */
-    float      *dweight, *dbias;
+typedef struct NormCuda { /* one run; what is not used is NULL */
+    int64_t      samples, pixels, channels, groups;
+    NormAct      act;
+    float        eps;
+    Type         type, type_w;
+    const void  *x, *dy, *weight, *bias;
+    const void  *before;          /* group norm: added to dx, or NULL; of x's type */
+    const float *mean, *var;      /* batch norm with given statistics, which do not depend on x */
+    const void  *gamma, *beta;    /* SPADE: maps */
+    bool         packed;          /* gamma has 2C channels [gamma|beta] */
+    bool         batch;           /* batch norm: one sample, a group per channel */
+    float       *statistics;      /* [samples][groups][2]: mean, 1 / sqrt(var + eps) */
+    void        *y, *dx, *dgamma; /* y may be x, dx may be dy */
+    float       *dweight, *dbias;
     /* How the work is divided; set by the functions below. */
-    int         chunks, rounds;  /* of a sample */
-    int64_t     round;           /* pixels of a round */
-    int         columns, lanes, tiles;   /* vectors of a row, rows side by side, tiles of columns */
+    int          chunks, rounds;        /* of a sample */
+    int64_t      round;                 /* pixels of a round */
+    int          columns, lanes, tiles; /* vectors of a row, rows side by side, tiles of columns */
 } NormCuda;
 
 /* Of a group norm or SPADE: sizes and types; `weight` is the weight's input. */
@@ -57,7 +57,7 @@ static inline NormCuda norm_cuda_of(const Node *n, const GroupnormAttr *attr, in
     run.groups = attr->groups;
     run.eps = attr->eps;
     run.type = in_type(n, 0);
-    run.type_w = in_given(n, weight) ? in_type(n, weight) : F32;
+    run.type_w = norm_affine_type(n, weight);
     return run;
 }
 
@@ -73,9 +73,9 @@ __device__ __forceinline__ float act_of(NormAct act, float z)
 {
     switch (act) {
     case NORM_SILU: return z * reciprocal(1.0f + __expf(-z));
-    case NORM_RELU: return z < 0 ? 0 : z;        /* NaN stays */
+    case NORM_RELU: return z < 0 ? 0 : z; /* NaN stays */
     case NORM_GELU: return z * normcdff(z);
-    default:        return z;
+    default: return z;
     }
 }
 
@@ -88,7 +88,7 @@ __device__ __forceinline__ float act_slope(NormAct act, float z)
     }
     case NORM_RELU: return z > 0 ? 1.0f : 0.0f;
     case NORM_GELU: return normcdff(z) + z * 0.3989422804f * __expf(-0.5f * z * z);
-    default:        return 1;
+    default: return 1;
     }
 }
 
@@ -98,8 +98,8 @@ __device__ __forceinline__ float affine_at(Type type, const void *p, int64_t i, 
         return absent;
     switch (type) {
     case BF16: return get((const bf16 *)p, i);
-    case F16:  return get((const f16 *)p, i);
-    default:   return get((const float *)p, i);
+    case F16: return get((const f16 *)p, i);
+    default: return get((const float *)p, i);
     }
 }
 

@@ -7,14 +7,14 @@ template <class T, int V, int FORM, bool ADD = false>
 __global__ void __launch_bounds__(NORM_THREADS, DX_BLOCKS) norm_dx(NormCuda run, const float *means)
 {
     cuda_begin();
-    constexpr bool MAP = FORM == MAPPED;
-    constexpr int  AHEAD = MAP ? MAP_AHEAD : ADD ? ADD_AHEAD : DX_AHEAD;
-    NormPlace      p = place_of<V, AHEAD>(run);
-    int64_t    base = p.sample * run.pixels * run.channels;
+    constexpr bool  MAP = FORM == MAPPED;
+    constexpr int   AHEAD = MAP ? MAP_AHEAD : ADD ? ADD_AHEAD : DX_AHEAD;
+    NormPlace       p = place_of<V, AHEAD>(run);
+    int64_t         base = p.sample * run.pixels * run.channels;
     ColumnAffine<V> k;
-    NormChannel    c(run, p.column * V);
-    float      one[V], two[V], rstd[V];
-    const float2 *of = (const float2 *)means + p.sample * run.groups;
+    NormChannel     c(run, p.column * V);
+    float           one[V], two[V], rstd[V];
+    const float2   *of = (const float2 *)means + p.sample * run.groups;
     columns_of<V>(run, p, k, rstd);
 #pragma unroll
     for (int j = 0; j < V; j++, c.next()) {
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(NORM_THREADS, DX_BLOCKS) norm_dx(NormCuda run,
                     for (int j = 0; j < V; j++)
                         dg[j] = d[j] * ((a[j] - k.mean[j]) * k.scale[j] + k.bias[j]);
                     put_pack<V>((T *)run.dgamma, at, dg);
-                    if (run.packed)              /* the gradient of beta is dy itself */
+                    if (run.packed) /* the gradient of beta is dy itself */
                         put_pack<V>((T *)run.dgamma, at + run.channels, d);
                 }
                 if (!run.dx)
@@ -73,11 +73,11 @@ __global__ void __launch_bounds__(NORM_THREADS, DX_BLOCKS) norm_dx(NormCuda run,
 /* ---- host ---- */
 
 /* Kernels that add `before` are separate copies, so that the others keep their registers. */
-#define DX_OF(run, T, V)                                      \
-    (!(run).before            ? FORM_OF(run, norm_dx, T, V)        \
-     : (run).act == NORM_SILU ? norm_dx<T, V, NORM_SILU, true>     \
-     : (run).act == NORM_RELU ? norm_dx<T, V, NORM_RELU, true>     \
-     : (run).act == NORM_GELU ? norm_dx<T, V, NORM_GELU, true>     \
+#define DX_OF(run, T, V)                                                                           \
+    (!(run).before            ? FORM_OF(run, norm_dx, T, V)                                        \
+     : (run).act == NORM_SILU ? norm_dx<T, V, NORM_SILU, true>                                     \
+     : (run).act == NORM_RELU ? norm_dx<T, V, NORM_RELU, true>                                     \
+     : (run).act == NORM_GELU ? norm_dx<T, V, NORM_GELU, true>                                     \
                               : norm_dx<T, V, NORM_LINEAR, true>)
 
 Err norm_dx_cuda(const Call *call, NormCuda run, const float *means)
@@ -85,9 +85,12 @@ Err norm_dx_cuda(const Call *call, NormCuda run, const float *means)
     cudaStream_t stream = cuda_stream(call);
     int          sms = cuda_handle(call)->sms;
     norm_divide(&run, (int64_t)sms * DX_BLOCKS);
-    WITH_VECTORS(run, run.gamma ? MAP_AHEAD : run.before ? ADD_AHEAD : DX_AHEAD,
-                 cuda_launch(stream, DX_OF(run, T, V), norm_blocks(&run), NORM_THREADS, 0,
-                             run, means););
+    WITH_VECTORS(
+        run,
+        run.gamma    ? MAP_AHEAD
+        : run.before ? ADD_AHEAD
+                     : DX_AHEAD,
+        cuda_launch(stream, DX_OF(run, T, V), norm_blocks(&run), NORM_THREADS, 0, run, means););
     CUDA_LAUNCHED();
     return OK;
 }

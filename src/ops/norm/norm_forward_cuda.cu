@@ -12,30 +12,30 @@ __device__ __forceinline__ float middle(const NormCuda &run, const NormPlace &p,
     half += half + run.round / 2 < run.pixels ? run.round / 2 : 0;
     last = last < run.pixels ? last : run.pixels - 1;
     half = half < run.pixels ? half : last;
-    float    a = get(x, first * run.channels), b = get(x, half * run.channels);
-    float    d = get(x, last * run.channels);
+    float a = get(x, first * run.channels), b = get(x, half * run.channels);
+    float d = get(x, last * run.channels);
     return fmaxf(fminf(a, b), fminf(fmaxf(a, b), d));
 }
 
 /* Mean and squared deviations of every channel of a chunk. */
 template <class T, int V>
-__global__ void __launch_bounds__(NORM_THREADS, MOMENTS_BLOCKS) moments(NormCuda run,
-                                                                       float *partial)
+__global__ void __launch_bounds__(NORM_THREADS, MOMENTS_BLOCKS)
+    moments(NormCuda run, float *partial)
 {
     cuda_begin();
-    constexpr int AHEAD = MOMENTS_AHEAD;
+    constexpr int    AHEAD = MOMENTS_AHEAD;
     __shared__ float shifts[NORM_THREADS * V];
-    NormPlace    p = place_of<V, AHEAD>(run);
-    const T *x = (const T *)run.x + p.sample * run.pixels * run.channels;
-    int64_t  n = pixels_of(run, p.chunk);
-    int      from = run.tiles > 1 ? (p.column - (int)threadIdx.x) * V : 0;
-    int      wide = (int)run.channels - from < NORM_THREADS * V ? (int)run.channels - from
-                                                                : NORM_THREADS * V;
-    float    one[V], two[V], shift[V];
+    NormPlace        p = place_of<V, AHEAD>(run);
+    const T         *x = (const T *)run.x + p.sample * run.pixels * run.channels;
+    int64_t          n = pixels_of(run, p.chunk);
+    int              from = run.tiles > 1 ? (p.column - (int)threadIdx.x) * V : 0;
+    int              wide = (int)run.channels - from < NORM_THREADS * V ? (int)run.channels - from
+                                                                        : NORM_THREADS * V;
+    float            one[V], two[V], shift[V];
     for (int c = (int)threadIdx.x; c < wide; c += NORM_THREADS)
         shifts[c] = n ? middle<T>(run, p, from + c) : 0;
     __syncthreads();
-    NormChannel  c(run, p.column * V);
+    NormChannel c(run, p.column * V);
 #pragma unroll
     for (int j = 0; j < V; j++, c.next()) {
         one[j] = two[j] = 0;
@@ -89,11 +89,11 @@ __global__ void join_moments(NormCuda run, const float *partial)
 {
     cuda_begin();
     __shared__ double shared[2][32];
-    int64_t width = run.channels / run.groups, sample = blockIdx.x / run.groups;
-    int64_t group = blockIdx.x % run.groups, n = width * run.chunks;
-    double  count = (double)run.pixels * (double)width, sum = 0, squares = 0;
+    int64_t           width = run.channels / run.groups, sample = blockIdx.x / run.groups;
+    int64_t           group = blockIdx.x % run.groups, n = width * run.chunks;
+    double            count = (double)run.pixels * (double)width, sum = 0, squares = 0;
     const float2 *of = (const float2 *)partial + sample * run.chunks * run.channels + group * width;
-    double  first = (double)of->x;
+    double        first = (double)of->x;
 #pragma unroll 4
     for (unsigned i = threadIdx.x; i < n; i += blockDim.x) {
         unsigned k = i / (unsigned)width;
@@ -107,8 +107,8 @@ __global__ void join_moments(NormCuda run, const float *partial)
         sum /= count;
         squares = squares / count - sum * sum;
         run.statistics[2 * blockIdx.x] = (float)(first + sum);
-        run.statistics[2 * blockIdx.x + 1] = (float)(1 / sqrt((squares < 0 ? 0 : squares) +
-                                                              (double)run.eps));
+        run.statistics[2 * blockIdx.x + 1] =
+            (float)(1 / sqrt((squares < 0 ? 0 : squares) + (double)run.eps));
     }
 }
 
@@ -117,14 +117,14 @@ __global__ void __launch_bounds__(NORM_THREADS, FORM == MAPPED ? MAP_BLOCKS : AP
     apply(NormCuda run)
 {
     cuda_begin();
-    constexpr bool MAP = FORM == MAPPED;
-    constexpr int  AHEAD = MAP ? MAP_AHEAD : APPLY_AHEAD;
-    NormPlace      p = place_of<V, AHEAD>(run);
-    int64_t    base = p.sample * run.pixels * run.channels;
+    constexpr bool  MAP = FORM == MAPPED;
+    constexpr int   AHEAD = MAP ? MAP_AHEAD : APPLY_AHEAD;
+    NormPlace       p = place_of<V, AHEAD>(run);
+    int64_t         base = p.sample * run.pixels * run.channels;
     ColumnAffine<V> k;
-    float      rstd[V];
-    Pack<T, V> x[AHEAD], gammas[AHEAD], betas[AHEAD];
-    auto       ask = [&](int v) {
+    float           rstd[V];
+    Pack<T, V>      x[AHEAD], gammas[AHEAD], betas[AHEAD];
+    auto            ask = [&](int v) {
         packs_get<T, V, AHEAD>(p, (const T *)run.x + base, v, x);
         if (MAP) {
             const T *gamma = (const T *)run.gamma;
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(NORM_THREADS, FORM == MAPPED ? MAP_BLOCKS : AP
                                   v, betas);
         }
     };
-    if (p.rounds)                                /* loads overlap with columns_of */
+    if (p.rounds) /* loads overlap with columns_of */
         ask(p.first);
     columns_of<V>(run, p, k, rstd);
     for (int r = 0, v = p.first; r < p.rounds; r++, v += p.stride) {
@@ -178,8 +178,9 @@ Err norm_forward_cuda(const Call *call, NormCuda run)
         return norm_channel_cuda(call, run);
     if (!run.var) {
         norm_divide(&run, (int64_t)sms * MOMENTS_BLOCKS);
-        WITH_VECTORS(run, MOMENTS_AHEAD, cuda_launch(stream, moments<T, V>, norm_blocks(&run),
-                                                     NORM_THREADS, 0, run, partial););
+        WITH_VECTORS(
+            run, MOMENTS_AHEAD,
+            cuda_launch(stream, moments<T, V>, norm_blocks(&run), NORM_THREADS, 0, run, partial););
         CUDA_LAUNCHED();
         unsigned threads = join_threads(run.channels / run.groups * run.chunks);
         cuda_launch(stream, join_moments, (unsigned)(run.samples * run.groups), threads, 0, run,
@@ -187,9 +188,9 @@ Err norm_forward_cuda(const Call *call, NormCuda run)
         CUDA_LAUNCHED();
     }
     norm_divide(&run, (int64_t)sms * (run.gamma ? MAP_BLOCKS : APPLY_BLOCKS));
-    WITH_VECTORS(run, run.gamma ? MAP_AHEAD : APPLY_AHEAD,
-                 cuda_launch(stream, FORM_OF(run, apply, T, V), norm_blocks(&run), NORM_THREADS, 0,
-                             run););
+    WITH_VECTORS(
+        run, run.gamma ? MAP_AHEAD : APPLY_AHEAD,
+        cuda_launch(stream, FORM_OF(run, apply, T, V), norm_blocks(&run), NORM_THREADS, 0, run););
     CUDA_LAUNCHED();
     return OK;
 }

@@ -22,9 +22,9 @@ bool norm_group_takes(const NormCuda *run, bool backward)
 
 /* Where vector i of a group lies, and its first channel. */
 template <int V> struct NormGroup {
-    int64_t first;               /* element of x at pixel 0 */
-    int     columns, count;      /* vectors of a pixel; of the group */
-    int     channel;             /* first of the group */
+    int64_t first;          /* element of x at pixel 0 */
+    int     columns, count; /* vectors of a pixel; of the group */
+    int     channel;        /* first of the group */
 
     __device__ __forceinline__ NormGroup(const NormCuda &run)
     {
@@ -52,11 +52,11 @@ template <class T, int V, bool MAP>
 __global__ void __launch_bounds__(GROUP_THREADS) group_forward(const NormCuda run)
 {
     extern __shared__ uint4 raw[];
-    __shared__ float shared[32];
-    T       *x = (T *)raw;
-    NormGroup<V> g(run);
-    float    n = (float)(g.count * V), one = 0, two = 0;
-    int      c;
+    __shared__ float        shared[32];
+    T                      *x = (T *)raw;
+    NormGroup<V>            g(run);
+    float                   n = (float)(g.count * V), one = 0, two = 0;
+    int                     c;
 #pragma unroll 4
     for (int i = threadIdx.x; i < g.count; i += GROUP_THREADS) {
         Pack<T, V> pack = *(const Pack<T, V> *)((const T *)run.x + g.at(run, i, &c));
@@ -107,12 +107,12 @@ template <class T, int V, bool MAP, bool ADD>
 __global__ void __launch_bounds__(GROUP_THREADS) group_backward(const NormCuda run)
 {
     extern __shared__ uint4 raw[];
-    __shared__ float shared[32];
-    NormGroup<V> g(run);
-    T       *x = (T *)raw, *dz = x + g.count * V;  /* dz: dy as stored; each pass weights it */
-    float    mean = run.statistics[2 * blockIdx.x], rstd = run.statistics[2 * blockIdx.x + 1];
-    float    n = (float)(g.count * V), one = 0, two = 0;
-    int      c;
+    __shared__ float        shared[32];
+    NormGroup<V>            g(run);
+    T    *x = (T *)raw, *dz = x + g.count * V; /* dz: dy as stored; each pass weights it */
+    float mean = run.statistics[2 * blockIdx.x], rstd = run.statistics[2 * blockIdx.x + 1];
+    float n = (float)(g.count * V), one = 0, two = 0;
+    int   c;
     for (int pass = 0; pass < 2; pass++) {
         for (int i = threadIdx.x; i < g.count; i += GROUP_THREADS) {
             int64_t at = g.at(run, i, &c), map = map_of(run, at, c);
@@ -161,8 +161,8 @@ __global__ void __launch_bounds__(GROUP_THREADS) group_backward(const NormCuda r
 /* The widest vectors that the group's width and all pointers allow. */
 static int group_vector(const NormCuda *run)
 {
-    const void *p[] = { run->x, run->dy, run->y, run->dx, run->gamma, run->beta, run->dgamma,
-                        run->before };
+    const void *p[] = { run->x,     run->dy,   run->y,      run->dx,
+                        run->gamma, run->beta, run->dgamma, run->before };
     int64_t     element = type_bytes(run->type), width = run->channels / run->groups;
     int         v = (int)(16 / element);
     for (; v > 1; v /= 2) {
@@ -179,8 +179,8 @@ template <class T, int V, bool MAP>
 static Err group_run(const Call *call, const NormCuda &run, bool backward)
 {
     static bool ready;
-    auto  *plain = group_backward<T, V, MAP, false>, *adding = group_backward<T, V, MAP, !MAP>;
-    size_t bytes = (size_t)(run.pixels * (run.channels / run.groups)) * sizeof(T) *
+    auto       *plain = group_backward<T, V, MAP, false>, *adding = group_backward<T, V, MAP, !MAP>;
+    size_t      bytes = (size_t)(run.pixels * (run.channels / run.groups)) * sizeof(T) *
                    (backward ? 2 : 1);
     unsigned blocks = (unsigned)(run.samples * run.groups);
     if (!ready) {
@@ -220,8 +220,5 @@ static Err group_cuda(const Call *call, const NormCuda &run, bool backward)
     return OK;
 }
 
-Err norm_group_forward_cuda(const Call *call, NormCuda run)
-{
-    return group_cuda(call, run, false);
-}
+Err norm_group_forward_cuda(const Call *call, NormCuda run) { return group_cuda(call, run, false); }
 Err norm_group_backward_cuda(const Call *call, NormCuda run) { return group_cuda(call, run, true); }

@@ -8,10 +8,19 @@
 
 /* Vectors that a thread loads at once (AHEAD) and blocks per multiprocessor (BLOCKS), for the
  * passes that take sums and those that write results. One wave of blocks does all the work. */
-enum { MOMENTS_AHEAD = 4, MOMENTS_BLOCKS = 3, SLOPES_AHEAD = 4, SLOPES_BLOCKS = 2,
-       APPLY_AHEAD = 4, APPLY_BLOCKS = 3, DX_AHEAD = 4, DX_BLOCKS = 2,
-       ADD_AHEAD = 3,                            /* a gradient that reads three tensors */
-       MAP_AHEAD = 2, MAP_BLOCKS = 2 };          /* SPADE, which reads three tensors */
+enum {
+    MOMENTS_AHEAD = 4,
+    MOMENTS_BLOCKS = 3,
+    SLOPES_AHEAD = 4,
+    SLOPES_BLOCKS = 2,
+    APPLY_AHEAD = 4,
+    APPLY_BLOCKS = 3,
+    DX_AHEAD = 4,
+    DX_BLOCKS = 2,
+    ADD_AHEAD = 3, /* a gradient that reads three tensors */
+    MAP_AHEAD = 2,
+    MAP_BLOCKS = 2
+}; /* SPADE, which reads three tensors */
 
 /* A kernel's FORM says what becomes of z = weight * (x - mean) * rstd + bias: a NormAct, or MAPPED
  * for SPADE. */
@@ -21,7 +30,7 @@ enum { MAPPED = NORM_ACTS };
 struct NormPlace {
     int64_t sample;
     int     chunk, rounds, column, lane;
-    int     first, end, step, stride;            /* first: of round 0; stride: to the next round */
+    int     first, end, step, stride; /* first: of round 0; stride: to the next round */
     bool    active;
 };
 
@@ -41,9 +50,9 @@ __device__ __forceinline__ int64_t pixels_of(const NormCuda &run, int chunk)
 
 template <int V, int AHEAD> __device__ __forceinline__ NormPlace place_of(const NormCuda &run)
 {
-    NormPlace    p;
-    unsigned id = blockIdx.x / (unsigned)run.tiles;
-    int      tile = (int)(blockIdx.x - id * (unsigned)run.tiles), t = (int)threadIdx.x;
+    NormPlace p;
+    unsigned  id = blockIdx.x / (unsigned)run.tiles;
+    int       tile = (int)(blockIdx.x - id * (unsigned)run.tiles), t = (int)threadIdx.x;
     p.sample = id / (unsigned)run.chunks;
     p.chunk = (int)(id - (unsigned)p.sample * (unsigned)run.chunks);
     p.lane = run.tiles > 1 ? 0 : t / run.columns;
@@ -87,7 +96,7 @@ struct NormChannel {
     {
         channels = (int)run.channels;
         width = channels / (int)run.groups;
-        at = first % channels;               /* a vector may span several pixels */
+        at = first % channels; /* a vector may span several pixels */
         group = at / width;
         in_group = at - group * width;
     }
@@ -107,7 +116,7 @@ __device__ void sum_columns(const NormCuda &run, const NormPlace &p, const float
                             const float *two, Give give)
 {
     __shared__ float sum[2][V][NORM_THREADS];
-    int t = (int)threadIdx.x;
+    int              t = (int)threadIdx.x;
 #pragma unroll
     for (int j = 0; j < V; j++) {
         sum[0][j][t] = one[j];
@@ -126,7 +135,7 @@ __device__ void sum_columns(const NormCuda &run, const NormPlace &p, const float
         n = half;
     }
     int wide = run.columns * V;
-    if (run.tiles > 1) {                         /* a row is one pixel here */
+    if (run.tiles > 1) { /* a row is one pixel here */
         if (p.active)
 #pragma unroll
             for (int j = 0; j < V; j++)
@@ -182,8 +191,8 @@ __device__ __forceinline__ void affines_of(Type type, const void *p, int first, 
         return;
     switch (type) {
     case BF16: affines_as<V>((const bf16 *)p, first, channels, to); break;
-    case F16:  affines_as<V>((const f16 *)p, first, channels, to); break;
-    default:   affines_as<V>((const float *)p, first, channels, to); break;
+    case F16: affines_as<V>((const f16 *)p, first, channels, to); break;
+    default: affines_as<V>((const float *)p, first, channels, to); break;
     }
 }
 
@@ -195,11 +204,11 @@ __device__ __forceinline__ void columns_of(const NormCuda &run, const NormPlace 
         return;
     float         weight[V];
     const float2 *of = (const float2 *)run.statistics + p.sample * run.groups;
-    NormChannel       c(run, p.column * V);
+    NormChannel   c(run, p.column * V);
 #pragma unroll
     for (int j = 0; j < V; j++, c.next()) {
-        float2 s = run.var ? make_float2(run.mean[c.at], (float)(1 / sqrt((double)run.var[c.at] +
-                                                                         (double)run.eps)))
+        float2 s = run.var ? make_float2(run.mean[c.at],
+                                         (float)(1 / sqrt((double)run.var[c.at] + (double)run.eps)))
                            : of[c.group];
         k.mean[j] = s.x;
         rstd[j] = s.y;
@@ -240,7 +249,7 @@ __device__ __forceinline__ void maps_get(const NormCuda &run, const NormPlace &p
 /* Divides samples into chunks: at most `blocks` in all, none needlessly small. */
 static inline void norm_divide(NormCuda *run, int64_t blocks)
 {
-    enum { MIN_CHUNK = 8192 };                   /* elements */
+    enum { MIN_CHUNK = 8192 }; /* elements */
     int64_t want = blocks / run->samples > 1 ? blocks / run->samples : 1;
     int64_t max_chunks = ceil_div(run->pixels * run->channels, MIN_CHUNK);
     run->chunks = (int)(want < max_chunks ? want : max_chunks);
@@ -276,19 +285,25 @@ static inline unsigned norm_blocks(const NormCuda *run)
 }
 
 /* Runs the statements with T and V: whole 16-byte vectors where they fit. */
-#define WITH_VECTORS(run, ahead, ...)                                              \
-    WITH_FLOAT((run).type, T, {                                                    \
-        constexpr int wide = 16 / (int)sizeof(T);                                  \
-        if (norm_arrange(&(run), wide, ahead)) { constexpr int V = wide; __VA_ARGS__ }  \
-        else { norm_arrange(&(run), 1, ahead); constexpr int V = 1; __VA_ARGS__ }       \
+#define WITH_VECTORS(run, ahead, ...)                                                              \
+    WITH_FLOAT((run).type, T, {                                                                    \
+        constexpr int wide = 16 / (int)sizeof(T);                                                  \
+        if (norm_arrange(&(run), wide, ahead)) {                                                   \
+            constexpr int V = wide;                                                                \
+            __VA_ARGS__                                                                            \
+        } else {                                                                                   \
+            norm_arrange(&(run), 1, ahead);                                                        \
+            constexpr int V = 1;                                                                   \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
     })
 
 /* The kernel of the run's FORM. */
-#define FORM_OF(run, kernel, T, V)                        \
-    ((run).gamma              ? kernel<T, V, MAPPED>      \
-     : (run).act == NORM_SILU ? kernel<T, V, NORM_SILU>   \
-     : (run).act == NORM_RELU ? kernel<T, V, NORM_RELU>   \
-     : (run).act == NORM_GELU ? kernel<T, V, NORM_GELU>   \
+#define FORM_OF(run, kernel, T, V)                                                                 \
+    ((run).gamma              ? kernel<T, V, MAPPED>                                               \
+     : (run).act == NORM_SILU ? kernel<T, V, NORM_SILU>                                            \
+     : (run).act == NORM_RELU ? kernel<T, V, NORM_RELU>                                            \
+     : (run).act == NORM_GELU ? kernel<T, V, NORM_GELU>                                            \
                               : kernel<T, V, NORM_LINEAR>)
 
 static inline size_t partial_bytes(const NormCuda *given, int64_t blocks)

@@ -12,9 +12,9 @@ INLINE float norm_act(NormAct act, float z)
 {
     switch (act) {
     case NORM_SILU: return z * vsigmoid(z);
-    case NORM_RELU: return z < 0 ? 0 : z;    /* NaN stays */
+    case NORM_RELU: return z < 0 ? 0 : z; /* NaN stays */
     case NORM_GELU: return vgelu(z);
-    default:        return z;
+    default: return z;
     }
 }
 
@@ -27,7 +27,7 @@ INLINE float norm_act_slope(NormAct act, float z)
     }
     case NORM_RELU: return z > 0 ? 1.0f : 0.0f;
     case NORM_GELU: return vgelu_slope(z);
-    default:        return 1;
+    default: return 1;
     }
 }
 
@@ -77,14 +77,14 @@ INLINE void block_backward(NormAct act, const NormBlock *b, NormColumns k, const
 }
 
 /* One copy of a loop per activation, so that each is straight vector code. */
-#define PER_ACT(act, loop, ...)                                             \
-    do {                                                                    \
-        switch (act) {                                                      \
-        case NORM_SILU: loop(NORM_SILU, __VA_ARGS__); break;                \
-        case NORM_RELU: loop(NORM_RELU, __VA_ARGS__); break;                \
-        case NORM_GELU: loop(NORM_GELU, __VA_ARGS__); break;                \
-        default:        loop(NORM_LINEAR, __VA_ARGS__); break;              \
-        }                                                                   \
+#define PER_ACT(act, loop, ...)                                                                    \
+    do {                                                                                           \
+        switch (act) {                                                                             \
+        case NORM_SILU: loop(NORM_SILU, __VA_ARGS__); break;                                       \
+        case NORM_RELU: loop(NORM_RELU, __VA_ARGS__); break;                                       \
+        case NORM_GELU: loop(NORM_GELU, __VA_ARGS__); break;                                       \
+        default: loop(NORM_LINEAR, __VA_ARGS__); break;                                            \
+        }                                                                                          \
     } while (0)
 
 static void run_forward(NormAct act, const NormBlock *b, NormColumns k, const float *x, float *y)
@@ -150,8 +150,7 @@ void norm_forward(const NormRun *run, void *workspace)
                 int64_t      n = b.rows * b.cols;
                 const float *x = row_load(run->type_x, run->x, b.first, n,
                                           norm_stage(plan, &work, t, 0));
-                float       *y = row_open(run->type_y, run->y, b.first,
-                                          norm_stage(plan, &work, t, 1));
+                float *y = row_open(run->type_y, run->y, b.first, norm_stage(plan, &work, t, 1));
                 run_forward(run->act, &b, k, x, y);
                 row_store(run->type_y, run->y, b.first, n, y);
             }
@@ -176,8 +175,7 @@ void norm_backward(const NormRun *run, void *workspace)
         norm_spread_affine(plan, run->type_w, run->weight, 1, weight);
         norm_spread_affine(plan, run->type_w, run->bias, 0, bias);
 
-        for (NormSpan p = norm_span_first(plan, t); sums && p.count;
-             p = norm_span_next(plan, p)) {
+        for (NormSpan p = norm_span_first(plan, t); sums && p.count; p = norm_span_next(plan, p)) {
             norm_spread_statistics(plan, run->statistics, p.sample, mean, rstd);
             for (NormBlock b = { 0 }; norm_block_next(plan, &p, &b);) {
                 int64_t n = b.rows * b.cols;
@@ -193,7 +191,7 @@ void norm_backward(const NormRun *run, void *workspace)
         for (NormSpan p = norm_span_first(plan, t); run->dx && p.count;
              p = norm_span_next(plan, p)) {
             norm_spread_statistics(plan, run->statistics, p.sample, mean, rstd);
-            if (run->fixed)                  /* given statistics do not depend on x */
+            if (run->fixed) /* given statistics do not depend on x */
                 memset(one, 0, (size_t)plan->wide * 2 * sizeof *one);
             else
                 norm_spread_means(plan, &work, p.sample, weight, one, two);
@@ -201,8 +199,7 @@ void norm_backward(const NormRun *run, void *workspace)
                 int64_t      n = b.rows * b.cols;
                 const float *x = row_load(run->type_x, run->x, b.first, n, stage_x);
                 const float *dy = row_load(run->type_y, run->dy, b.first, n, stage_dy);
-                float       *dx = row_open(run->type_x, run->dx, b.first,
-                                           norm_stage(plan, &work, t, 2));
+                float *dx = row_open(run->type_x, run->dx, b.first, norm_stage(plan, &work, t, 2));
                 run_backward(run->act, &b, k, x, dy, dx);
                 if (run->before)
                     row_add(run->type_x, run->before, b.first, n, dx);

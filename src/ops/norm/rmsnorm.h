@@ -7,11 +7,11 @@
 #include "ir/op.h"
 
 typedef struct RmsnormAttr {
-    float eps;                   /* added to the mean square */
-    bool  wants[2];              /* gradient node: of x, of the weight */
+    float eps;      /* added to the mean square */
+    bool  wants[2]; /* gradient node: of x, of the weight */
 } RmsnormAttr;
 
-Tensor rmsnorm(Tensor x, Tensor weight_or_none, float eps);      /* weight: (C) */
+Tensor rmsnorm(Tensor x, Tensor weight_or_none, float eps); /* weight: (C) */
 
 Err rmsnorm_choose_cpu(const Node *n, const Device *device, Choice *choice);
 Err rmsnorm_cpu(const Call *call);

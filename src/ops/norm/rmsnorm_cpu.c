@@ -21,11 +21,11 @@ typedef struct RmsJob {
     int         threads;
     Type        type, type_w;
     const void *x, *weight, *dy;
-    const void *before;          /* added to dx, or NULL; of x's type */
-    void       *y;               /* or dx; NULL: not wanted */
+    const void *before; /* added to dx, or NULL; of x's type */
+    void       *y;      /* or dx; NULL: not wanted */
     double      eps;
-    double     *sums;            /* [threads][width]: of dy x r; NULL: not wanted */
-    float      *floats;          /* weight [width], then per thread: x, dy, y, sums [width] each */
+    double     *sums;   /* [threads][width]: of dy x r; NULL: not wanted */
+    float      *floats; /* weight [width], then per thread: x, dy, y, sums [width] each */
 } RmsJob;
 
 enum { THREAD_ROWS = 4 };
@@ -33,9 +33,11 @@ enum { THREAD_ROWS = 4 };
 static RmsJob rms_job(const Node *n, const Device *device)
 {
     Shape x = in_shape(n, 0);
-    return (RmsJob){ .rows = shape_rows(x), .width = dim(x, -1),
+    return (RmsJob){ .rows = shape_rows(x),
+                     .width = dim(x, -1),
                      .threads = parallel_threads(device->threads, shape_rows(x)),
-                     .type = in_type(n, 0), .type_w = in_given(n, 1) ? in_type(n, 1) : F32,
+                     .type = in_type(n, 0),
+                     .type_w = in_given(n, 1) ? in_type(n, 1) : F32,
                      .eps = (double)ATTR(n, RmsnormAttr)->eps };
 }
 

@@ -25,22 +25,18 @@ __global__ void __launch_bounds__(SOFT_THREADS)
 {
     cuda_begin();
     __shared__ float shared[32];
-    int lane = threadIdx.x % team.lanes, rows = SOFT_THREADS / team.lanes;
-    for (int64_t base = (int64_t)blockIdx.x * rows; base < team.rows;
-         base += (int64_t)gridDim.x * rows) {
-        int64_t row = base + threadIdx.x / team.lanes, first = row * team.n,
-                n = row < team.rows ? team.n : 0;
-        float   v[N], sum = 0;
-        for (int64_t i = (int64_t)lane * N; i < n; i += (int64_t)team.lanes * N) {
-            any_get<N>(x, first + i, v);
+    team_rows(team, [&](TeamRow at) {
+        float v[N], sum = 0;
+        team_packs<N>(at, team.lanes, [&](int64_t i) {
+            any_get<N>(x, at.first + i, v);
 #pragma unroll
             for (int j = 0; j < N; j++)
                 sum = fmaf(v[j], v[j], sum);
-        }
+        });
         float r = rms_of(team_sum(sum, team.lanes, shared), team.n, eps);
-        if (lane == 0 && n)
-            scale[row] = r;
-    }
+        if (at.lane == 0 && at.n)
+            scale[at.row] = r;
+    });
 }
 
 template <int N>
@@ -49,35 +45,31 @@ __global__ void __launch_bounds__(SOFT_THREADS)
 {
     cuda_begin();
     __shared__ float shared[32];
-    int lane = threadIdx.x % team.lanes, rows = SOFT_THREADS / team.lanes;
-    for (int64_t base = (int64_t)blockIdx.x * rows; base < team.rows;
-         base += (int64_t)gridDim.x * rows) {
-        int64_t row = base + threadIdx.x / team.lanes, first = row * team.n,
-                n = row < team.rows ? team.n : 0;
-        float   v[N], w[N], sum = 0;
-        for (int64_t i = (int64_t)lane * N; i < n; i += (int64_t)team.lanes * N) {
-            any_get<N>(x, first + i, v);
+    team_rows(team, [&](TeamRow at) {
+        float v[N], w[N], sum = 0;
+        team_packs<N>(at, team.lanes, [&](int64_t i) {
+            any_get<N>(x, at.first + i, v);
 #pragma unroll
             for (int j = 0; j < N; j++)
                 sum = fmaf(v[j], v[j], sum);
-        }
+        });
         float r = rms_of(team_sum(sum, team.lanes, shared), team.n, eps);
-        for (int64_t i = (int64_t)lane * N; i < n; i += (int64_t)team.lanes * N) {
-            any_get<N>(x, first + i, v);
+        team_packs<N>(at, team.lanes, [&](int64_t i) {
+            any_get<N>(x, at.first + i, v);
             if (weight.p)
                 any_get<N>(weight, i, w);
 #pragma unroll
             for (int j = 0; j < N; j++)
                 v[j] = v[j] * r * (weight.p ? w[j] : 1.0f);
-            any_put<N>(y, first + i, v);
-        }
-    }
+            any_put<N>(y, at.first + i, v);
+        });
+    });
 }
 
 struct RmsGrad {
-    AnyIn   x, weight, dy, before;   /* weight, before: p NULL: none */
-    AnyOut  dx;
-    float   eps;
+    AnyIn  x, weight, dy, before; /* weight, before: p NULL: none */
+    AnyOut dx;
+    float  eps;
 };
 
 template <int N>
@@ -85,15 +77,11 @@ __global__ void __launch_bounds__(SOFT_THREADS) rmsnorm_grad_rows(RmsGrad g, Row
 {
     cuda_begin();
     __shared__ float shared[32];
-    int lane = threadIdx.x % team.lanes, rows = SOFT_THREADS / team.lanes;
-    for (int64_t base = (int64_t)blockIdx.x * rows; base < team.rows;
-         base += (int64_t)gridDim.x * rows) {
-        int64_t row = base + threadIdx.x / team.lanes, first = row * team.n,
-                n = row < team.rows ? team.n : 0;
-        float   v[N], d[N], w[N], square = 0, dot = 0;
-        for (int64_t i = (int64_t)lane * N; i < n; i += (int64_t)team.lanes * N) {
-            any_get<N>(g.x, first + i, v);
-            any_get<N>(g.dy, first + i, d);
+    team_rows(team, [&](TeamRow at) {
+        float v[N], d[N], w[N], square = 0, dot = 0;
+        team_packs<N>(at, team.lanes, [&](int64_t i) {
+            any_get<N>(g.x, at.first + i, v);
+            any_get<N>(g.dy, at.first + i, d);
             if (g.weight.p)
                 any_get<N>(g.weight, i, w);
 #pragma unroll
@@ -101,36 +89,36 @@ __global__ void __launch_bounds__(SOFT_THREADS) rmsnorm_grad_rows(RmsGrad g, Row
                 square = fmaf(v[j], v[j], square);
                 dot = fmaf(v[j], d[j] * (g.weight.p ? w[j] : 1.0f), dot);
             }
-        }
+        });
         float r = rms_of(team_sum(square, team.lanes, shared), team.n, g.eps);
         float pull = r * r * team_sum(dot, team.lanes, shared) / (float)team.n;
-        for (int64_t i = (int64_t)lane * N; i < n; i += (int64_t)team.lanes * N) {
+        team_packs<N>(at, team.lanes, [&](int64_t i) {
             float b[N];
-            any_get<N>(g.x, first + i, v);
-            any_get<N>(g.dy, first + i, d);
+            any_get<N>(g.x, at.first + i, v);
+            any_get<N>(g.dy, at.first + i, d);
             if (g.weight.p)
                 any_get<N>(g.weight, i, w);
             if (g.before.p)
-                any_get<N>(g.before, first + i, b);
+                any_get<N>(g.before, at.first + i, b);
 #pragma unroll
             for (int j = 0; j < N; j++)
                 v[j] = r * (d[j] * (g.weight.p ? w[j] : 1.0f) - v[j] * pull) +
                        (g.before.p ? b[j] : 0.0f);
-            any_put<N>(g.dx, first + i, v);
-        }
-    }
+            any_put<N>(g.dx, at.first + i, v);
+        });
+    });
 }
 
 /* partial[block of rows][column]: the sum of dy x r over the block. */
-static __global__ void __launch_bounds__(SUM_COLUMNS * SUM_LANES)
+static __global__ void __launch_bounds__(SUM_COLUMNS *SUM_LANES)
     rmsnorm_weight_partial(AnyIn x, AnyIn dy, const float *scale, int64_t rows, int64_t width,
                            float *partial)
 {
     cuda_begin();
     __shared__ float lanes[SUM_LANES][SUM_COLUMNS];
-    int64_t column = (int64_t)blockIdx.x * SUM_COLUMNS + threadIdx.x;
-    int64_t from = rows * blockIdx.y / gridDim.y, to = rows * (blockIdx.y + 1) / gridDim.y;
-    float   sum = 0;
+    int64_t          column = (int64_t)blockIdx.x * SUM_COLUMNS + threadIdx.x;
+    int64_t          from = rows * blockIdx.y / gridDim.y, to = rows * (blockIdx.y + 1) / gridDim.y;
+    float            sum = 0;
     for (int64_t row = from + threadIdx.y; row < to && column < width; row += SUM_LANES) {
         float v, d;
         any_get<1>(x, row * width + column, &v);
@@ -162,8 +150,7 @@ static __global__ void rmsnorm_weight_total(const float *partial, int blocks, in
 /* Depends on the shape alone, so that a plan made without a GPU has the same workspace. */
 static int64_t rms_row_blocks(int64_t rows)
 {
-    int64_t blocks = ceil_div(rows, MIN_ROWS_PER_BLOCK);
-    return blocks < MAX_BLOCKS_OF_ROWS ? blocks : MAX_BLOCKS_OF_ROWS;
+    return int_min(ceil_div(rows, MIN_ROWS_PER_BLOCK), MAX_BLOCKS_OF_ROWS);
 }
 
 static PackOf rms_pack(const Call *call, int n_in)
@@ -188,7 +175,7 @@ extern "C" Err rmsnorm_cuda(const Call *call)
     Shape    s = in_shape(call->node, 0);
     PackOf   pack = rms_pack(call, 2);
     RowTeam  team = row_team(shape_rows(s), dim(s, -1), pack);
-    unsigned blocks = cuda_blocks(call, team.rows * team.lanes, SOFT_THREADS);
+    unsigned blocks = team_blocks(call, team);
     float    eps = ATTR(call->node, RmsnormAttr)->eps;
     WITH_PACK(pack, N,
               cuda_launch(cuda_stream(call), rmsnorm_rows<N>, blocks, SOFT_THREADS, 0,
@@ -211,13 +198,13 @@ extern "C" Err rmsnorm_grad_cuda(const Call *call)
     int64_t  rows = shape_rows(s), width = dim(s, -1);
     PackOf   pack = rms_pack(call, 4);
     RowTeam  team = row_team(rows, width, pack);
-    unsigned blocks = cuda_blocks(call, team.rows * team.lanes, SOFT_THREADS);
+    unsigned blocks = team_blocks(call, team);
     float    eps = ATTR(call->node, RmsnormAttr)->eps;
     AnyIn    x = rms_in(call, 0), dy = rms_in(call, 2);
     if (call->out[1]) {
         float *scale = (float *)call->workspace, *partial = scale + rows;
         dim3   grid((unsigned)ceil_div(width, SUM_COLUMNS), (unsigned)rms_row_blocks(rows)),
-               threads(SUM_COLUMNS, SUM_LANES);
+            threads(SUM_COLUMNS, SUM_LANES);
         WITH_PACK(pack, N,
                   cuda_launch(cuda_stream(call), rmsnorm_scale_rows<N>, blocks, SOFT_THREADS, 0, x,
                               team, eps, scale);)
@@ -228,12 +215,13 @@ extern "C" Err rmsnorm_grad_cuda(const Call *call)
                     (const float *)partial, (int)rms_row_blocks(rows), width,
                     (float *)call->out[1]);
     }
-    RmsGrad g = { x, rms_in(call, 1), dy, rms_in(call, 3),
-                  { call->out[0], in_type(call->node, 0) }, eps };
+    RmsGrad g = {
+        x, rms_in(call, 1), dy, rms_in(call, 3), { call->out[0], in_type(call->node, 0) }, eps
+    };
     if (call->out[0])
-        WITH_PACK(pack, N,
-                  cuda_launch(cuda_stream(call), rmsnorm_grad_rows<N>, blocks, SOFT_THREADS, 0, g,
-                              team);)
+        WITH_PACK(
+            pack, N,
+            cuda_launch(cuda_stream(call), rmsnorm_grad_rows<N>, blocks, SOFT_THREADS, 0, g, team);)
     CUDA_LAUNCHED();
     return OK;
 }

@@ -20,7 +20,8 @@ typedef struct ScalarRows {
 static ScalarRows scalar_rows(const Node *n, const Device *device)
 {
     int64_t width = dim(in_shape(n, 0), -1), rows = shape_rows(in_shape(n, 0));
-    return (ScalarRows){ .rows = rows, .width = width,
+    return (ScalarRows){ .rows = rows,
+                         .width = width,
                          .stage_rows = STAGE_FLOATS / width > 1 ? STAGE_FLOATS / width : 1,
                          .threads = parallel_threads(device->threads, rows) };
 }
@@ -109,8 +110,9 @@ Err scalar_norm_grad_cpu(const Call *call)
             const float *x = row_load(type, call->in[0], r * w, some * w, stage);
             const float *dy = row_load(type_dy, call->in[3], r * w, some * w,
                                        stage + job.stage_rows * w);
-            float       *dx = call->out[0] ? row_open(type, call->out[0], r * w,
-                                                      stage + 2 * job.stage_rows * w) : NULL;
+            float       *dx = call->out[0]
+                                  ? row_open(type, call->out[0], r * w, stage + 2 * job.stage_rows * w)
+                                  : NULL;
             for (int64_t i = 0; i < some; i++) {
                 const float *xi = x + i * w, *di = dy + i * w;
                 float        mean = row_sum(xi, w) / (float)w;

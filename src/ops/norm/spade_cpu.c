@@ -9,8 +9,15 @@
 #include "ops/parallel.h"
 
 /* Stages: 0 h, 1 dy or y, 2 dh, 3-4 gamma (and beta), 5-6 their gradient. */
-enum { SPADE_H, SPADE_Y, SPADE_DH, SPADE_MAP, SPADE_DMAP = 5, SPADE_STAGES = 7,
-       SPADE_FORWARD_STAGES = 5 };
+enum {
+    SPADE_H,
+    SPADE_Y,
+    SPADE_DH,
+    SPADE_MAP,
+    SPADE_DMAP = 5,
+    SPADE_STAGES = 7,
+    SPADE_FORWARD_STAGES = 5
+};
 
 static NormPlan spade_plan(const Node *n, const GroupnormAttr *attr, const Device *device)
 {
@@ -61,8 +68,8 @@ Err spade_cpu(const Call *call)
                 const float *beta = gamma + channels;
                 if (!attr->packed)
                     beta = row_load(type, call->in[4], map, count, below);
-                float       *y = row_open(type, call->out[0], b.first,
-                                          norm_stage(&plan, &work, t, SPADE_Y));
+                float *y = row_open(type, call->out[0], b.first,
+                                    norm_stage(&plan, &work, t, SPADE_Y));
                 for (int64_t r = 0; r < b.rows; r++)
 #pragma omp simd
                     for (int64_t c = 0; c < channels; c++) {
@@ -87,12 +94,11 @@ Err spade_grad_choose_cpu(const Node *n, const Device *device, Choice *choice)
 /* One block on its way through: what is read, fp32. */
 typedef struct SpadeRows {
     const float *h, *dy, *gamma;
-    int64_t      count, map;     /* elements of h; the first element of the map */
+    int64_t      count, map; /* elements of h; the first element of the map */
 } SpadeRows;
 
 static SpadeRows spade_load(const Call *call, const NormPlan *plan, const NormWork *work,
-                            const NormBlock *b,
-                            int64_t pitch, int thread)
+                            const NormBlock *b, int64_t pitch, int thread)
 {
     Type      type = in_type(call->node, 0);
     SpadeRows rows = { .count = b->rows * b->cols, .map = b->first / plan->channels * pitch };
@@ -107,8 +113,7 @@ static SpadeRows spade_load(const Call *call, const NormPlan *plan, const NormWo
 
 /* First sweep: sums of dn = dy (1 + gamma) and dn * xhat per channel. */
 static void spade_sums(const NormBlock *b, const SpadeRows *rows, int64_t pitch, const float *mean,
-                       const float *rstd,
-                       float *restrict one, float *restrict two)
+                       const float *rstd, float *restrict one, float *restrict two)
 {
     for (int64_t c = 0; c < b->cols; c++)
         one[c] = two[c] = 0;
@@ -161,7 +166,7 @@ Err spade_grad_cpu(const Call *call)
                 norm_spread_means(&plan, &work, p.sample, weight, one, two);
             for (NormBlock b = { 0 }; norm_block_next(&plan, &p, &b);) {
                 SpadeRows rows = spade_load(call, &plan, &work, &b, pitch, t);
-                if (call->out[3]) {          /* first: dh may take dy's bytes */
+                if (call->out[3]) { /* first: dh may take dy's bytes */
                     float *dmap = row_open(type, call->out[3], rows.map,
                                            norm_stage(&plan, &work, t, SPADE_DMAP));
                     for (int64_t r = 0; r < b.rows; r++) {

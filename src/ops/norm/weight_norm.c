@@ -29,11 +29,9 @@ static Cost weight_norm_cost(const Node *n)
     return (Cost){ .flops = 8 * in_count(n, 1), .bytes = node_bytes(n) };
 }
 
-OPERATOR(weight_norm,
-    .doc = "g v / |v|, row by row",
-    .n_in = 2, .n_out = 1,
-    .shape = weight_norm_shape, .grad = weight_norm_grad, .cost = weight_norm_cost,
-    .cpu = { .choose = weight_norm_choose_cpu, .run = weight_norm_cpu })
+OPERATOR(weight_norm, .doc = "g v / |v|, row by row", .n_in = 2, .n_out = 1,
+         .shape = weight_norm_shape, .grad = weight_norm_grad, .cost = weight_norm_cost,
+         .cpu = { .choose = weight_norm_choose_cpu, .run = weight_norm_cpu })
 
 /* in: g v dw; out: dg dv */
 static Err weight_norm_grad_shape(Node *n)
@@ -44,11 +42,10 @@ static Err weight_norm_grad_shape(Node *n)
     return OK;
 }
 
-OPERATOR_INTERNAL(weight_norm_grad,
-    .doc = "gradients of weight_norm for length and direction",
-    .attr_bytes = sizeof(WeightNormGradAttr), .n_in = 3, .n_out = 2,
-    .shape = weight_norm_grad_shape, .cost = weight_norm_cost,
-    .cpu = { .choose = weight_norm_grad_choose_cpu, .run = weight_norm_grad_cpu })
+OPERATOR_INTERNAL(weight_norm_grad, .doc = "gradients of weight_norm for length and direction",
+                  .attr_bytes = sizeof(WeightNormGradAttr), .n_in = 3, .n_out = 2,
+                  .shape = weight_norm_grad_shape, .cost = weight_norm_cost,
+                  .cpu = { .choose = weight_norm_grad_choose_cpu, .run = weight_norm_grad_cpu })
 
 Tensor weight_norm(Tensor g, Tensor v)
 {

@@ -5,7 +5,7 @@
 #include "ir/op.h"
 
 typedef struct WeightNormGradAttr {
-    bool wants[2];               /* g, v */
+    bool wants[2]; /* g, v */
 } WeightNormGradAttr;
 
 /* w = g v / |v|, lengths over all axes but the first; g has one number per row: (R), (R,1), ... */

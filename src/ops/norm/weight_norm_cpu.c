@@ -7,7 +7,10 @@
 
 #include <math.h>
 
-typedef struct WeightNormSize { int64_t rows, width; int threads; } WeightNormSize;
+typedef struct WeightNormSize {
+    int64_t rows, width;
+    int     threads;
+} WeightNormSize;
 
 static WeightNormSize weight_of(const Node *n, const Device *device)
 {
@@ -32,9 +35,9 @@ Err weight_norm_choose_cpu(const Node *n, const Device *device, Choice *choice)
 
 Err weight_norm_cpu(const Call *call)
 {
-    const Node *n = call->node;
-    WeightNormSize      job = weight_of(n, call->device);
-    int64_t     w = job.width;
+    const Node    *n = call->node;
+    WeightNormSize job = weight_of(n, call->device);
+    int64_t        w = job.width;
 
 #pragma omp parallel num_threads(job.threads)
     {
@@ -64,10 +67,10 @@ Err weight_norm_grad_choose_cpu(const Node *n, const Device *device, Choice *cho
 /* dg = dw.v / |v|;  dv = g / |v| (dw - v dw.v / |v|^2) */
 Err weight_norm_grad_cpu(const Call *call)
 {
-    const Node *n = call->node;
-    WeightNormSize      job = weight_of(n, call->device);
-    int64_t     w = job.width;
-    float      *dg = call->out[0], *dv = call->out[1];
+    const Node    *n = call->node;
+    WeightNormSize job = weight_of(n, call->device);
+    int64_t        w = job.width;
+    float         *dg = call->out[0], *dv = call->out[1];
 
 #pragma omp parallel num_threads(job.threads)
     {

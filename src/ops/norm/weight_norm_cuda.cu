@@ -7,7 +7,7 @@ extern "C" {
 }
 
 typedef struct WeightNormJob {
-    AnyIn   g, v, dw;            /* dw: gradient only */
+    AnyIn   g, v, dw; /* dw: gradient only */
     int64_t rows, width;
 } WeightNormJob;
 
@@ -81,16 +81,16 @@ static WeightNormJob weight_of(const Node *n)
 extern "C" Err weight_norm_cuda(const Call *call)
 {
     WeightNormJob job = weight_of(call->node);
-    AnyOut w = any_out(call, 0);
-    PackOf pack = { 8 };
+    AnyOut        w = any_out(call, 0);
+    PackOf        pack = { 8 };
     job.g = any_in(call, 0);
     job.v = any_in(call, 1);
     pack_with(&pack, job.v.p, job.v.type);
     pack_with(&pack, w.p, w.type);
     pack_along(&pack, job.width);
     unsigned blocks = cuda_blocks(call, job.rows * ROW_THREADS, ROW_THREADS);
-    WITH_PACK(pack, N, cuda_launch(cuda_stream(call), weight_rows<N>, blocks, ROW_THREADS, 0, job,
-                                   w);)
+    WITH_PACK(pack, N,
+              cuda_launch(cuda_stream(call), weight_rows<N>, blocks, ROW_THREADS, 0, job, w);)
     CUDA_LAUNCHED();
     return OK;
 }
@@ -98,8 +98,8 @@ extern "C" Err weight_norm_cuda(const Call *call)
 extern "C" Err weight_norm_grad_cuda(const Call *call)
 {
     WeightNormJob job = weight_of(call->node);
-    float *dg = (float *)call->out[0], *dv = (float *)call->out[1];
-    PackOf pack = { 8 };
+    float        *dg = (float *)call->out[0], *dv = (float *)call->out[1];
+    PackOf        pack = { 8 };
     job.g = any_in(call, 0);
     job.v = any_in(call, 1);
     job.dw = any_in(call, 2);
@@ -108,9 +108,9 @@ extern "C" Err weight_norm_grad_cuda(const Call *call)
     pack_with(&pack, dv, F32);
     pack_along(&pack, job.width);
     unsigned blocks = cuda_blocks(call, job.rows * ROW_THREADS, ROW_THREADS);
-    WITH_PACK(pack, N,
-              cuda_launch(cuda_stream(call), weight_grad_rows<N>, blocks, ROW_THREADS, 0, job, dg,
-                          dv);)
+    WITH_PACK(
+        pack, N,
+        cuda_launch(cuda_stream(call), weight_grad_rows<N>, blocks, ROW_THREADS, 0, job, dg, dv);)
     CUDA_LAUNCHED();
     return OK;
 }

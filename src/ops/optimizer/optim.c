@@ -13,7 +13,7 @@ Tensor graph_counters(Graph *graph)
     return counters;
 }
 
-static Cost sweep_cost(const Node *n)        /* a few operations per element */
+static Cost sweep_cost(const Node *n) /* a few operations per element */
 {
     return (Cost){ .flops = 4 * in_count(n, 1), .bytes = node_bytes(n) };
 }
@@ -27,10 +27,9 @@ static Err accumulate_shape(Node *n)
     return OK;
 }
 
-OPERATOR_INTERNAL(accumulate,
-    .doc = "sum over micro-batches, in place",
-    .n_in = 3, .n_out = 1, .once = true,
-    .shape = accumulate_shape, .cost = sweep_cost, .cpu = { .run = accumulate_cpu })
+OPERATOR_INTERNAL(accumulate, .doc = "sum over micro-batches, in place", .n_in = 3, .n_out = 1,
+                  .once = true, .shape = accumulate_shape, .cost = sweep_cost,
+                  .cpu = { .run = accumulate_cpu })
 
 Tensor accumulate(Tensor sum, Tensor x, Tensor counters)
 {
@@ -43,10 +42,9 @@ static Err grad_seed_shape(Node *n)
     return OK;
 }
 
-OPERATOR_INTERNAL(grad_seed,
-    .doc = "where the backward pass starts: the loss scale",
-    .n_in = 1, .n_out = 1, .shape = grad_seed_shape, .cost = sweep_cost,
-    .cpu = { .run = grad_seed_cpu })
+OPERATOR_INTERNAL(grad_seed, .doc = "where the backward pass starts: the loss scale", .n_in = 1,
+                  .n_out = 1, .shape = grad_seed_shape, .cost = sweep_cost,
+                  .cpu = { .run = grad_seed_cpu })
 
 Tensor grad_seed(Tensor progress)
 {
@@ -69,10 +67,9 @@ static Cost grad_norm_cost(const Node *n)
     return (Cost){ .flops = bytes / 2, .bytes = bytes };
 }
 
-OPERATOR_INTERNAL(grad_norm,
-    .doc = "the L2 norm of all gradients together",
-    .n_in = -1, .n_out = 1, .shape = grad_norm_shape, .cost = grad_norm_cost,
-    .cpu = { .choose = grad_norm_choose_cpu, .run = grad_norm_cpu })
+OPERATOR_INTERNAL(grad_norm, .doc = "the L2 norm of all gradients together", .n_in = -1, .n_out = 1,
+                  .shape = grad_norm_shape, .cost = grad_norm_cost,
+                  .cpu = { .choose = grad_norm_choose_cpu, .run = grad_norm_cpu })
 
 Tensor grad_norm(Graph *graph, const Tensor *grads, int n)
 {
@@ -85,15 +82,11 @@ static Err tick_shape(Node *n)
     return OK;
 }
 
-static Cost tick_cost(const Node *n)
-{
-    return (Cost){ .flops = 100, .bytes = node_bytes(n) };
-}
+static Cost tick_cost(const Node *n) { return (Cost){ .flops = 100, .bytes = node_bytes(n) }; }
 
-OPERATOR_INTERNAL(tick,
-    .doc = "counts the update; clip factor, bias corrections, loss scale",
-    .attr_bytes = sizeof(TickAttr), .n_in = 3, .n_out = 1, .once = true,
-    .shape = tick_shape, .cost = tick_cost, .cpu = { .run = tick_cpu })
+OPERATOR_INTERNAL(tick, .doc = "counts the update; clip factor, bias corrections, loss scale",
+                  .attr_bytes = sizeof(TickAttr), .n_in = 3, .n_out = 1, .once = true,
+                  .shape = tick_shape, .cost = tick_cost, .cpu = { .run = tick_cpu })
 
 Tensor tick(Tensor progress, Tensor norm, Tensor loss, TickAttr attr)
 {
@@ -119,15 +112,13 @@ static Cost update_cost(const Node *n)
     return (Cost){ .flops = 16 * in_count(n, 0), .bytes = node_bytes(n) };
 }
 
-OPERATOR_INTERNAL(adam,
-    .doc = "Adam or AdamW, EMA and rounding to the compute type in one pass",
-    .attr_bytes = sizeof(UpdateAttr), .n_in = 8, .n_out = 5, .once = true,
-    .shape = update_shape, .cost = update_cost, .cpu = { .run = adam_cpu })
+OPERATOR_INTERNAL(adam, .doc = "Adam or AdamW, EMA and rounding to the compute type in one pass",
+                  .attr_bytes = sizeof(UpdateAttr), .n_in = 8, .n_out = 5, .once = true,
+                  .shape = update_shape, .cost = update_cost, .cpu = { .run = adam_cpu })
 
-OPERATOR_INTERNAL(sgd,
-    .doc = "SGD with momentum, EMA and rounding to the compute type in one pass",
-    .attr_bytes = sizeof(UpdateAttr), .n_in = 8, .n_out = 5, .once = true,
-    .shape = update_shape, .cost = update_cost, .cpu = { .run = sgd_cpu })
+OPERATOR_INTERNAL(sgd, .doc = "SGD with momentum, EMA and rounding to the compute type in one pass",
+                  .attr_bytes = sizeof(UpdateAttr), .n_in = 8, .n_out = 5, .once = true,
+                  .shape = update_shape, .cost = update_cost, .cpu = { .run = sgd_cpu })
 
 static void update(const OpDef *op, UpdateIn in, UpdateAttr attr)
 {
@@ -136,4 +127,4 @@ static void update(const OpDef *op, UpdateIn in, UpdateAttr attr)
 }
 
 void adam(UpdateIn in, UpdateAttr attr) { update(&op_adam, in, attr); }
-void sgd(UpdateIn in, UpdateAttr attr)  { update(&op_sgd, in, attr); }
+void sgd(UpdateIn in, UpdateAttr attr) { update(&op_sgd, in, attr); }

@@ -13,24 +13,25 @@
 
 enum { COUNTER_SEED_LOW, COUNTER_SEED_HIGH, COUNTER_STEP, COUNTER_MICRO, COUNTER_WORDS };
 
-enum { RATE_EMA_DECAY, RATE_GROUPS };        /* then one learning rate per group */
+enum { RATE_EMA_DECAY, RATE_GROUPS }; /* then one learning rate per group */
 
 enum {
-    PROGRESS_T,              /* updates done, this one included */
-    PROGRESS_BIAS1, PROGRESS_BIAS2,          /* 1 - beta^t */
-    PROGRESS_SCALE,          /* loss scale in force (1 unless fp16) */
-    PROGRESS_GOOD,           /* steps since the scale last changed */
-    PROGRESS_FACTOR,         /* gradients are multiplied by this: clipping and unscaling */
-    PROGRESS_FINITE,         /* 0: this step is skipped */
-    PROGRESS_NORM,           /* of the unscaled, unclipped gradient; 0 if not asked for */
+    PROGRESS_T, /* updates done, this one included */
+    PROGRESS_BIAS1,
+    PROGRESS_BIAS2,  /* 1 - beta^t */
+    PROGRESS_SCALE,  /* loss scale in force (1 unless fp16) */
+    PROGRESS_GOOD,   /* steps since the scale last changed */
+    PROGRESS_FACTOR, /* gradients are multiplied by this: clipping and unscaling */
+    PROGRESS_FINITE, /* 0: this step is skipped */
+    PROGRESS_NORM,   /* of the unscaled, unclipped gradient; 0 if not asked for */
     PROGRESS_WORDS
 };
 
 typedef struct TickAttr {
     float beta1, beta2;
-    float clip;              /* 0: none */
-    bool  scaling;           /* fp16: dynamic loss scale */
-    float growth_interval;   /* good steps before the scale doubles */
+    float clip;            /* 0: none */
+    bool  scaling;         /* fp16: dynamic loss scale */
+    float growth_interval; /* good steps before the scale doubles */
 } TickAttr;
 
 typedef struct UpdateAttr {
@@ -45,8 +46,8 @@ Tensor graph_counters(Graph *graph);
 
 /* sum = x on micro-batch 0, else sum + x */
 Tensor accumulate(Tensor sum, Tensor x, Tensor counters);
-Tensor grad_seed(Tensor progress);  /* [1]: d loss / d loss, times the loss scale */
-Tensor grad_norm(Graph *graph, const Tensor *grads, int n);    /* [1]: sqrt of the sum of squares */
+Tensor grad_seed(Tensor progress); /* [1]: d loss / d loss, times the loss scale */
+Tensor grad_norm(Graph *graph, const Tensor *grads, int n); /* [1]: sqrt of the sum of squares */
 /* The updates themselves skip a step whose loss or norm is not finite, so that the host need not
  * read the loss before they run. */
 Tensor tick(Tensor progress, Tensor norm_or_none, Tensor loss, TickAttr attr);
@@ -57,7 +58,7 @@ typedef struct UpdateIn {
 } UpdateIn;
 
 void adam(UpdateIn in, UpdateAttr attr);
-void sgd(UpdateIn in, UpdateAttr attr);      /* v is not used */
+void sgd(UpdateIn in, UpdateAttr attr); /* v is not used */
 
 Err accumulate_cpu(const Call *call);
 Err grad_seed_cpu(const Call *call);

@@ -11,13 +11,13 @@
 
 Err accumulate_cpu(const Call *call)
 {
-    const Node *n = call->node;
+    const Node    *n = call->node;
     const int32_t *counters = call->in[2];
-    bool    first = counters[COUNTER_MICRO] == 0;
-    int64_t count = shape_count(in_shape(n, 0));
-    Type    type = in_type(n, 1);
-    int     threads = call->device->threads;
-    float  *sum = call->out[0];
+    bool           first = counters[COUNTER_MICRO] == 0;
+    int64_t        count = shape_count(in_shape(n, 0));
+    Type           type = in_type(n, 1);
+    int            threads = call->device->threads;
+    float         *sum = call->out[0];
 
 #pragma omp parallel num_threads(threads)
     {
@@ -55,7 +55,7 @@ static int64_t grad_norm_blocks(const Node *n)
 {
     int64_t blocks = 0;
     for (int i = 0; i < n->n_in; i++)
-        blocks += (shape_count(in_shape(n, i)) + NORM_BLOCK - 1) / NORM_BLOCK;
+        blocks += ceil_div(shape_count(in_shape(n, i)), NORM_BLOCK);
     return blocks;
 }
 
@@ -73,24 +73,24 @@ Err grad_norm_cpu(const Call *call)
     int64_t     first = 0;
     for (int i = 0; i < n->n_in; i++) {
         const float *g = call->in[i];
-        int64_t count = shape_count(in_shape(n, i)), blocks = (count + NORM_BLOCK - 1) / NORM_BLOCK;
-        int     threads = call->device->threads;
-#pragma omp parallel for num_threads(threads) schedule(static)
+        int64_t      count = shape_count(in_shape(n, i)), blocks = ceil_div(count, NORM_BLOCK);
+        int          threads = call->device->threads;
+#pragma omp      parallel for num_threads(threads) schedule(static)
         for (int64_t p = 0; p < blocks; p++) {
-            int64_t from = p * NORM_BLOCK,
-                    to = from + NORM_BLOCK < count ? from + NORM_BLOCK : count;
-            double  sum = 0;
+                 int64_t from = p * NORM_BLOCK,
+                         to = from + NORM_BLOCK < count ? from + NORM_BLOCK : count;
+                 double sum = 0;
 #pragma omp simd reduction(+ : sum)
             for (int64_t j = from; j < to; j++)
                 sum += (double)g[j] * (double)g[j];
             partial[first + p] = sum;
-        }
-        first += blocks;
-    }
-    for (int64_t p = 0; p < first; p++)
+             }
+             first += blocks;
+         }
+         for (int64_t p = 0; p < first; p++)
         total += partial[p];
     *(float *)call->out[0] = (float)sqrt(total);
-    return OK;
+         return OK;
 }
 
 Err tick_cpu(const Call *call)
@@ -105,7 +105,7 @@ Err tick_cpu(const Call *call)
     progress[PROGRESS_NORM] = norm;
     progress[PROGRESS_FINITE] = finite ? 1.0f : 0.0f;
     progress[PROGRESS_FACTOR] = 1 / scale;
-    if (attr->clip > 0 && finite) {          /* torch.nn.utils.clip_grad_norm_ */
+    if (attr->clip > 0 && finite) { /* torch.nn.utils.clip_grad_norm_ */
         float clip = attr->clip / (norm + 1e-6f);
         progress[PROGRESS_FACTOR] *= clip < 1 ? clip : 1;
     }
@@ -114,7 +114,7 @@ Err tick_cpu(const Call *call)
         progress[PROGRESS_BIAS1] = (float)(1 - pow((double)attr->beta1, t));
         progress[PROGRESS_BIAS2] = (float)(1 - pow((double)attr->beta2, t));
     }
-    if (attr->scaling) {                     /* halve on overflow, double after a long good run */
+    if (attr->scaling) { /* halve on overflow, double after a long good run */
         if (!finite) {
             progress[PROGRESS_SCALE] = scale > 1 ? scale / 2 : 1;
             progress[PROGRESS_GOOD] = 0;
@@ -126,7 +126,7 @@ Err tick_cpu(const Call *call)
     return OK;
 }
 
-typedef struct UpdateRow {                   /* one block of a parameter and its state, as fp32 */
+typedef struct UpdateRow { /* one block of a parameter and its state, as fp32 */
     float       *p, *m, *v;
     const float *grad;
 } UpdateRow;
@@ -186,7 +186,7 @@ static Err update_cpu(const Call *call,
                 row((UpdateRow){ p, m ? m + i : NULL, v ? v + i : NULL,
                                  (const float *)call->in[1] + i },
                     k, attr, rate, progress);
-            if (ema && lag == 1)             /* decay 0 is a copy, exactly */
+            if (ema && lag == 1) /* decay 0 is a copy, exactly */
                 memcpy(ema + i, p, (size_t)k * sizeof *p);
             else if (ema)
                 for (int64_t j = 0; j < k; j++)
@@ -201,4 +201,4 @@ static Err update_cpu(const Call *call,
 }
 
 Err adam_cpu(const Call *call) { return update_cpu(call, adam_row); }
-Err sgd_cpu(const Call *call)  { return update_cpu(call, sgd_row); }
+Err sgd_cpu(const Call *call) { return update_cpu(call, sgd_row); }

@@ -44,15 +44,15 @@ __device__ __forceinline__ int job_of(const int32_t *first, int n)
 enum { ACCUMULATE_BLOCK = 8192, ACCUMULATE_MAX = 640 };
 
 typedef struct Accumulate {
-    float      *sum;
-    AnyIn       x;
-    int64_t     count;
-    bool        aligned;         /* four at a time */
+    float  *sum;
+    AnyIn   x;
+    int64_t count;
+    bool    aligned; /* four at a time */
 } Accumulate;
 
 typedef struct AccumulateJob {
     Accumulate     of[ACCUMULATE_MAX];
-    int32_t        first[ACCUMULATE_MAX + 1];       /* its first block in this launch */
+    int32_t        first[ACCUMULATE_MAX + 1]; /* its first block in this launch */
     int32_t        n;
     const int32_t *counters;
 } AccumulateJob;
@@ -103,8 +103,7 @@ extern "C" Err accumulate_all_cuda(const Call *const *calls, int n)
             if (out_type(call->node, 0) != F32 || !type_is_float(job.of[i].x.type))
                 return fail(E_DEVICE,
                             "accumulate: there is no CUDA kernel for a sum other than fp32");
-            job.first[i + 1] =
-                job.first[i] + (int32_t)ceil_div(job.of[i].count, ACCUMULATE_BLOCK);
+            job.first[i + 1] = job.first[i] + (int32_t)ceil_div(job.of[i].count, ACCUMULATE_BLOCK);
         }
         if (!job.first[job.n])
             continue;
@@ -123,7 +122,7 @@ enum { NORM_BLOCK = 1 << 14, NORM_MAX = 160, NORM_THREADS = 256 };
 typedef struct NormJob {
     const float *grad[NORM_MAX];
     int64_t      count[NORM_MAX];
-    int32_t      first[NORM_MAX + 1];       /* its first block in this launch */
+    int32_t      first[NORM_MAX + 1]; /* its first block in this launch */
     int32_t      n;
     double      *partial;
 } NormJob;
@@ -134,12 +133,12 @@ __global__ void __launch_bounds__(NORM_THREADS) norm_blocks(const __grid_constan
 {
     cuda_begin();
     __shared__ double sums[32];
-    int          at = job_of(job.first, job.n);
-    int64_t      from = (int64_t)((int32_t)blockIdx.x - job.first[at]) * NORM_BLOCK;
-    int64_t      left = job.count[at] - from, n = left < NORM_BLOCK ? left : NORM_BLOCK;
-    const float *g = job.grad[at] + from;
-    double       sum = 0;
-    int64_t      packs = (uintptr_t)g % 16 == 0 ? n / 4 : 0;
+    int               at = job_of(job.first, job.n);
+    int64_t           from = (int64_t)((int32_t)blockIdx.x - job.first[at]) * NORM_BLOCK;
+    int64_t           left = job.count[at] - from, n = left < NORM_BLOCK ? left : NORM_BLOCK;
+    const float      *g = job.grad[at] + from;
+    double            sum = 0;
+    int64_t           packs = (uintptr_t)g % 16 == 0 ? n / 4 : 0;
     for (int64_t i = threadIdx.x; i < packs; i += NORM_THREADS) {
         float4 v = ((const float4 *)g)[i];
         sum += (double)v.x * v.x;
@@ -159,7 +158,7 @@ __global__ void __launch_bounds__(1024)
 {
     cuda_begin();
     __shared__ double sums[32];
-    double sum = 0;
+    double            sum = 0;
     for (int64_t i = threadIdx.x; i < blocks; i += 1024)
         sum += partial[i];
     sum = block_sum_double(sum, sums);
@@ -196,8 +195,8 @@ extern "C" Err grad_norm_cuda(const Call *call)
             job.first[i + 1] = job.first[i] + (int32_t)norm_blocks_of(n, from + i);
         }
         if (job.first[job.n]) {
-            cuda_launch(cuda_stream(call), norm_blocks, (unsigned)job.first[job.n], NORM_THREADS,
-                        0, job);
+            cuda_launch(cuda_stream(call), norm_blocks, (unsigned)job.first[job.n], NORM_THREADS, 0,
+                        job);
             CUDA_LAUNCHED();
         }
         done += job.first[job.n];
@@ -213,7 +212,7 @@ __global__ void tick_once(float *progress, const float *norm_in, const float *lo
     float scale = progress[PROGRESS_SCALE], norm = norm_in ? *norm_in / scale : 0;
     bool  finite = isfinite(norm) && isfinite(*loss);
     float factor = 1 / scale;
-    if (attr.clip > 0 && finite) {           /* torch.nn.utils.clip_grad_norm_ */
+    if (attr.clip > 0 && finite) { /* torch.nn.utils.clip_grad_norm_ */
         float clip = attr.clip / (norm + 1e-6f);
         factor *= clip < 1 ? clip : 1;
     }
@@ -225,7 +224,7 @@ __global__ void tick_once(float *progress, const float *norm_in, const float *lo
         progress[PROGRESS_BIAS1] = (float)(1 - pow((double)attr.beta1, t));
         progress[PROGRESS_BIAS2] = (float)(1 - pow((double)attr.beta2, t));
     }
-    if (attr.scaling) {                      /* halve on overflow, double after a long good run */
+    if (attr.scaling) { /* halve on overflow, double after a long good run */
         if (!finite) {
             progress[PROGRESS_SCALE] = scale > 1 ? scale / 2 : 1;
             progress[PROGRESS_GOOD] = 0;
@@ -245,19 +244,19 @@ extern "C" Err tick_cuda(const Call *call)
     return OK;
 }
 
-typedef struct Update {          /* all fp32 but p, NULL where absent */
+typedef struct Update { /* all fp32 but p, NULL where absent */
     void        *p;
     const float *grad, *progress, *rates;
     float       *m, *v, *ema, *master;
     int64_t      count;
     UpdateAttr   attr;
-    Type         type;           /* of p */
-    int32_t      first;          /* its first block in the launch */
-    bool         aligned;        /* four at a time */
+    Type         type;    /* of p */
+    int32_t      first;   /* its first block in the launch */
+    bool         aligned; /* four at a time */
 } Update;
 
 struct Adam {
-    float factor, step, root, keep, l2;
+    float      factor, step, root, keep, l2;
     __device__ Adam(const Update &u, float rate)
     {
         factor = u.progress[PROGRESS_FACTOR];
@@ -276,7 +275,7 @@ struct Adam {
 };
 
 struct Sgd {
-    float factor, rate, keep, l2;
+    float      factor, rate, keep, l2;
     __device__ Sgd(const Update &u, float given)
     {
         factor = u.progress[PROGRESS_FACTOR];
@@ -330,7 +329,7 @@ __device__ __forceinline__ void update_pack(const Update &u, const Rule &rule, b
     }
     if (u.ema) {
 #pragma unroll
-        for (int j = 0; j < N; j++)          /* decay 0 is a copy, exactly */
+        for (int j = 0; j < N; j++) /* decay 0 is a copy, exactly */
             ema[j] = lag == 1 ? p[j] : ema[j] - lag * (ema[j] - p[j]);
         put_pack<N>(u.ema, i, ema);
     }
@@ -343,7 +342,7 @@ enum { UPDATE_BLOCK = 8192, UPDATE_MAX = 240 };
 
 typedef struct UpdateJob {
     Update  of[UPDATE_MAX];
-    int32_t first[UPDATE_MAX + 1];          /* its first block in this launch */
+    int32_t first[UPDATE_MAX + 1]; /* its first block in this launch */
     int32_t n;
 } UpdateJob;
 
@@ -370,19 +369,19 @@ __global__ void __launch_bounds__(ROW_THREADS) update_all(const __grid_constant_
 static Update update_of(const Call *call, bool second, int32_t first)
 {
     const Node *n = call->node;
-    Update u = { call->out[0],
-                 (const float *)call->in[1],
-                 (const float *)call->in[6],
-                 (const float *)call->in[7],
-                 (float *)call->out[1],
+    Update      u = { call->out[0],
+                      (const float *)call->in[1],
+                      (const float *)call->in[6],
+                      (const float *)call->in[7],
+                      (float *)call->out[1],
                  second ? (float *)call->out[2] : NULL,
-                 (float *)call->out[3],
-                 (float *)call->out[4],
-                 shape_count(in_shape(n, 0)),
-                 *ATTR(n, UpdateAttr),
-                 in_type(n, 0),
-                 first,
-                 true };
+                      (float *)call->out[3],
+                      (float *)call->out[4],
+                      shape_count(in_shape(n, 0)),
+                      *ATTR(n, UpdateAttr),
+                      in_type(n, 0),
+                      first,
+                      true };
     const void *all[] = { u.p, u.grad, u.m, u.v, u.ema, u.master };
     for (const void *p : all)
         u.aligned = u.aligned && pack_aligned(p);
@@ -416,7 +415,7 @@ extern "C" Err sgd_all_cuda(const Call *const *calls, int n)
     return update_cuda<Sgd>(calls, n, false);
 }
 extern "C" Err adam_cuda(const Call *call) { return adam_all_cuda(&call, 1); }
-extern "C" Err sgd_cuda(const Call *call)  { return sgd_all_cuda(&call, 1); }
+extern "C" Err sgd_cuda(const Call *call) { return sgd_all_cuda(&call, 1); }
 
 CUDA_KERNEL(accumulate, .run = accumulate_cuda, .run_all = accumulate_all_cuda)
 CUDA_KERNEL(grad_seed, .run = grad_seed_cuda)

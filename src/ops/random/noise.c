@@ -30,20 +30,17 @@ static Cost noise_cost(const Node *n)
     return (Cost){ .flops = 60 * (double)shape_count(out_shape(n, 0)), .bytes = node_bytes(n) };
 }
 
-OPERATOR(random_normal,
-    .doc = "N(0,1) by step, stream and element",
-    .attr_bytes = sizeof(NoiseAttr), .n_in = 1, .n_out = 1,
-    .shape = noise_shape, .cost = noise_cost, .cpu = { .run = random_normal_cpu })
+OPERATOR(random_normal, .doc = "N(0,1) by step, stream and element",
+         .attr_bytes = sizeof(NoiseAttr), .n_in = 1, .n_out = 1, .makes_batch = true,
+         .shape = noise_shape, .cost = noise_cost, .cpu = { .run = random_normal_cpu })
 
-OPERATOR(random_uniform,
-    .doc = "U(0,1) by step, stream and element",
-    .attr_bytes = sizeof(NoiseAttr), .n_in = 1, .n_out = 1,
-    .shape = noise_shape, .cost = noise_cost, .cpu = { .run = random_uniform_cpu })
+OPERATOR(random_uniform, .doc = "U(0,1) by step, stream and element",
+         .attr_bytes = sizeof(NoiseAttr), .n_in = 1, .n_out = 1, .makes_batch = true,
+         .shape = noise_shape, .cost = noise_cost, .cpu = { .run = random_uniform_cpu })
 
-OPERATOR(random_ints,
-    .doc = "integers below n by step, stream and element",
-    .attr_bytes = sizeof(NoiseAttr), .n_in = 1, .n_out = 1,
-    .shape = noise_shape, .cost = noise_cost, .cpu = { .run = random_ints_cpu })
+OPERATOR(random_ints, .doc = "integers below n by step, stream and element",
+         .attr_bytes = sizeof(NoiseAttr), .n_in = 1, .n_out = 1, .makes_batch = true,
+         .shape = noise_shape, .cost = noise_cost, .cpu = { .run = random_ints_cpu })
 
 static Tensor noise(const OpDef *op, Tensor counters, NoiseAttr attr)
 {
@@ -99,16 +96,15 @@ static void dropout_rule(Grad *g)
     grad_give(g, 0, drop(g->node->op, grad_dy(g, 0), grad_in(g, 1), attr.stream, attr.rate));
 }
 
-OPERATOR(dropout,
-    .doc = "zeroes a share of the elements; the mask is never stored",
-    .attr_bytes = sizeof(NoiseAttr), .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(0),
-    .shape = dropout_shape, .grad = dropout_rule, .cost = noise_cost, .cpu = { .run = dropout_cpu })
+OPERATOR(dropout, .doc = "zeroes a share of the elements; the mask is never stored",
+         .attr_bytes = sizeof(NoiseAttr), .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(0),
+         .shape = dropout_shape, .grad = dropout_rule, .cost = noise_cost,
+         .cpu = { .run = dropout_cpu })
 
-OPERATOR(drop_samples,
-    .doc = "zeroes whole samples, e.g. conditions for classifier-free guidance",
-    .attr_bytes = sizeof(NoiseAttr), .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(0),
-    .shape = dropout_shape, .grad = dropout_rule, .cost = noise_cost,
-    .cpu = { .run = drop_samples_cpu })
+OPERATOR(drop_samples, .doc = "zeroes whole samples, e.g. conditions for classifier-free guidance",
+         .attr_bytes = sizeof(NoiseAttr), .n_in = 2, .n_out = 1, .inplace = IN_PLACE_OF(0),
+         .shape = dropout_shape, .grad = dropout_rule, .cost = noise_cost,
+         .cpu = { .run = drop_samples_cpu })
 
 Tensor dropout(Tensor x, Tensor counters, uint32_t stream, float rate)
 {

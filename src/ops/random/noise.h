@@ -12,15 +12,15 @@
 #include "ir/op.h"
 
 typedef struct NoiseAttr {
-    uint32_t stream;             /* which use of random numbers this is */
-    uint32_t below;              /* random_ints: 0 .. below - 1 */
-    float    rate;               /* dropout: share that is zeroed */
+    uint32_t stream; /* which use of random numbers this is */
+    uint32_t below;  /* random_ints: 0 .. below - 1 */
+    float    rate;   /* dropout: share that is zeroed */
     Shape    shape;
     Type     type;
 } NoiseAttr;
 
 Tensor random_normal(Tensor counters, uint32_t stream, Type type, Shape shape);
-Tensor random_uniform(Tensor counters, uint32_t stream, Type type, Shape shape);     /* (0,1) */
+Tensor random_uniform(Tensor counters, uint32_t stream, Type type, Shape shape); /* (0,1) */
 /* I32, 0 .. below - 1 */
 Tensor random_ints(Tensor counters, uint32_t stream, int32_t below, Shape shape);
 /* what is kept is multiplied by 1 / (1 - rate) */

@@ -11,7 +11,8 @@ static RandomKey noise_key(const Call *call, int counters_in)
     const int32_t *c = call->in[counters_in];
     return (RandomKey){
         .seed = (uint64_t)(uint32_t)c[COUNTER_SEED_HIGH] << 32 | (uint32_t)c[COUNTER_SEED_LOW],
-        .stream = ATTR(call->node, NoiseAttr)->stream, .step = (uint32_t)c[COUNTER_STEP],
+        .stream = ATTR(call->node, NoiseAttr)->stream,
+        .step = (uint32_t)c[COUNTER_STEP],
     };
 }
 
@@ -38,8 +39,10 @@ static void uniform_row(const Call *call, int64_t first, int64_t n, const float 
     random_uniforms(noise_key(call, 0), noise_first(call, 0, count) + (uint64_t)first, n, out);
 }
 
+/* clang-format off */
 Err random_normal_cpu(const Call *call)  { return rows_run(call, 0, normal_row); }
 Err random_uniform_cpu(const Call *call) { return rows_run(call, 0, uniform_row); }
+/* clang-format on */
 
 Err random_ints_cpu(const Call *call)
 {
@@ -73,7 +76,7 @@ static void drop_samples_row(const Call *call, int64_t first, int64_t n, const f
     float     rate = ATTR(call->node, NoiseAttr)->rate;
     RandomKey key = noise_key(call, 1);
     uint64_t  base = noise_first(call, 1, samples);
-    for (int64_t i = 0; i < n; ) {
+    for (int64_t i = 0; i < n;) {
         int64_t sample = (first + i) / each, end = (sample + 1) * each - first;
         bool    dropped = random_uniform_at(key, base + (uint64_t)sample) < rate;
         for (end = end < n ? end : n; i < end; i++)
@@ -81,5 +84,7 @@ static void drop_samples_row(const Call *call, int64_t first, int64_t n, const f
     }
 }
 
+/* clang-format off */
 Err dropout_cpu(const Call *call)      { return rows_run(call, 1, dropout_row); }
 Err drop_samples_cpu(const Call *call) { return rows_run(call, 1, drop_samples_row); }
+/* clang-format on */

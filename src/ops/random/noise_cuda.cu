@@ -17,8 +17,8 @@ __device__ __forceinline__ RandomKey noise_key(const int32_t *counters, uint32_t
              stream, (uint32_t)counters[COUNTER_STEP] };
 }
 
-struct Normal {                  /* each: four words to four outputs at element i */
-    AnyOut out;
+struct Normal { /* each: four words to four outputs at element i */
+    AnyOut          out;
     __device__ void values(const uint32_t *w, float *y) const
     {
         random_normal_pair(w[0], w[1], &y[0], &y[1]);
@@ -45,7 +45,7 @@ __device__ __forceinline__ uint32_t word_at(const uint32_t *w, int j)
 }
 
 struct Uniform {
-    AnyOut out;
+    AnyOut          out;
     __device__ void four(const uint32_t *w, int64_t i) const
     {
         float y[4] = { random_unit(w[0]), random_unit(w[1]), random_unit(w[2]), random_unit(w[3]) };
@@ -59,8 +59,8 @@ struct Uniform {
 };
 
 struct RandomInts {
-    int32_t *out;
-    uint32_t below;
+    int32_t           *out;
+    uint32_t           below;
     __device__ int32_t at(uint32_t word) const { return (int32_t)__umulhi(word, below); }
     __device__ void    four(const uint32_t *w, int64_t i) const
     {
@@ -70,14 +70,14 @@ struct RandomInts {
 };
 
 struct Dropout {
-    AnyIn  x;
-    AnyOut out;
-    float  rate, scale;
+    AnyIn            x;
+    AnyOut           out;
+    float            rate, scale;
     __device__ float kept(uint32_t word, float v) const
     {
         return random_unit(word) < rate ? 0.0f : v * scale;
     }
-    __device__ void  four(const uint32_t *w, int64_t i) const
+    __device__ void four(const uint32_t *w, int64_t i) const
     {
         float v[4];
         any_get<4>(x, i, v);
@@ -101,13 +101,13 @@ __global__ void __launch_bounds__(ROW_THREADS)
 {
     cuda_begin();
     RandomKey key = noise_key(counters, stream);
-    uint64_t first = (uint64_t)(uint32_t)counters[COUNTER_MICRO] * (uint64_t)count,
+    uint64_t  first = (uint64_t)(uint32_t)counters[COUNTER_MICRO] * (uint64_t)count,
              begin = first / 4;
-    int64_t   blocks = (int64_t)((first + (uint64_t)count + 3) / 4 - begin);
+    int64_t blocks = (int64_t)((first + (uint64_t)count + 3) / 4 - begin);
     for (int64_t b = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x; b < blocks;
          b += (int64_t)gridDim.x * ROW_THREADS) {
         uint32_t w[4];
-        int64_t  i = 4 * b - (int64_t)(first % 4);       /* of the block's first number */
+        int64_t  i = 4 * b - (int64_t)(first % 4); /* of the block's first number */
         random_block(key, begin + (uint64_t)b, w);
         if (aligned && first % 4 == 0 && i + 4 <= count)
             f.four(w, i);

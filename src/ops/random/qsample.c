@@ -4,7 +4,7 @@
 #include "ops/operator.h"
 #include "ops/reduce/rows.h"
 
-static Err q_sample_shape(Node *n)           /* in: x0, noise, abar, t */
+static Err q_sample_shape(Node *n) /* in: x0, noise, abar, t */
 {
     Shape x = in_shape(n, 0), abar = in_shape(n, 2);
     if (!shape_same(x, in_shape(n, 1)) || !rows_float(n, 2))
@@ -24,11 +24,10 @@ static Cost q_sample_cost(const Node *n)
     return (Cost){ .flops = 3 * in_count(n, 0), .bytes = node_bytes(n) };
 }
 
-OPERATOR(q_sample,
-    .doc = "samples with the noise of time t",
-    .chunk = { CHUNK_SAMPLES, INPUT(0) | INPUT(1) | INPUT(3) },
-    .n_in = 4, .n_out = 1, .inplace = IN_PLACE_OF(0),
-    .shape = q_sample_shape, .cost = q_sample_cost, .cpu = { .run = q_sample_cpu })
+OPERATOR(q_sample, .doc = "samples with the noise of time t",
+         .chunk = { CHUNK_SAMPLES, INPUT(0) | INPUT(1) | INPUT(3) }, .n_in = 4, .n_out = 1,
+         .inplace = IN_PLACE_OF(0), .shape = q_sample_shape, .cost = q_sample_cost,
+         .cpu = { .run = q_sample_cpu })
 
 Tensor q_sample(Tensor x0, Tensor noise, Tensor abar, Tensor t)
 {

@@ -11,7 +11,7 @@ static void q_sample_row(const Call *call, int64_t first, int64_t n, const float
     const float   *abar = call->in[2];
     const int32_t *t = call->in[3];
     int64_t each = shape_count(in_shape(call->node, 0)) / shape_count(in_shape(call->node, 3));
-    for (int64_t i = 0; i < n; ) {
+    for (int64_t i = 0; i < n;) {
         int64_t sample = (first + i) / each, end = (sample + 1) * each - first;
         float   keep = abar[t[sample]], a = sqrtf(keep), b = sqrtf(1 - keep);
         end = end < n ? end : n;

@@ -39,9 +39,9 @@ struct QSample {
 extern "C" Err q_sample_cuda(const Call *call)
 {
     const Node *n = call->node;
-    QSample f = { (const float *)call->in[2], (const int32_t *)call->in[3],
-                  shape_count(in_shape(n, 0)) / shape_count(in_shape(n, 3)),
-                  in_shape(n, 2).dim[0] };
+    QSample     f = { (const float *)call->in[2], (const int32_t *)call->in[3],
+                      shape_count(in_shape(n, 0)) / shape_count(in_shape(n, 3)),
+                      in_shape(n, 2).dim[0] };
     return rows_cuda<2>(call, f);
 }
 

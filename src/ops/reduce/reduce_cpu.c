@@ -14,8 +14,8 @@
 enum { SLICE_ELEMENTS = 16384, SLICE_ROWS = 64 };
 
 typedef struct SumSplit {
-    int64_t rows, slices;        /* of M: rows per slice, slices */
-    int64_t block, blocks;       /* of K */
+    int64_t rows, slices;  /* of M: rows per slice, slices */
+    int64_t block, blocks; /* of K */
 } SumSplit;
 
 static SumSplit sum_split(const ReduceAttr *at)
@@ -23,16 +23,16 @@ static SumSplit sum_split(const ReduceAttr *at)
     SumSplit split = { .rows = SLICE_ELEMENTS / at->k };
     if (split.rows < SLICE_ROWS)
         split.rows = SLICE_ROWS;
-    split.slices = (at->m + split.rows - 1) / split.rows;
+    split.slices = ceil_div(at->m, split.rows);
     split.block = at->k < ROW_BLOCK ? at->k : ROW_BLOCK;
-    split.blocks = (at->k + split.block - 1) / split.block;
+    split.blocks = ceil_div(at->k, split.block);
     return split;
 }
 
 Err sum_choose_cpu(const Node *n, const Device *device, Choice *choice)
 {
     const ReduceAttr *at = ATTR(n, ReduceAttr);
-    SumSplit           split = sum_split(at);
+    SumSplit          split = sum_split(at);
     (void)device;
     if (split.slices > 1)
         choice->workspace_bytes = (size_t)(at->a * split.slices * at->k) * sizeof(float);
@@ -51,8 +51,8 @@ static void stripe_add(float *restrict sum, const float *x, const float *y, int6
 
 /* Rows from..to of one block of K into out[width]. Where the block is all of K, rows are contiguous
  * and a stripe of several is added at a time. */
-static void sum_slice(const SumRows *job, const ReduceAttr *at, int64_t a, int64_t from,
-                      int64_t to, int64_t k0, int64_t width, float *out)
+static void sum_slice(const SumRows *job, const ReduceAttr *at, int64_t a, int64_t from, int64_t to,
+                      int64_t k0, int64_t width, float *out)
 {
     float   sum[ROW_BLOCK] = { 0 }, buffer_x[ROW_BLOCK], buffer_y[ROW_BLOCK];
     int64_t stripe = width == at->k ? ROW_BLOCK / width : 1;
@@ -80,19 +80,21 @@ static void sum_finish(const SumRows *job, const ReduceAttr *at, int64_t first, 
 Err sum_cpu(const Call *call)
 {
     const Node *n = call->node;
-    return sum_rows_cpu(call, &(SumRows){ .type_x = in_type(n, 0), .x = call->in[0],
+    return sum_rows_cpu(call, &(SumRows){ .type_x = in_type(n, 0),
+                                          .x = call->in[0],
                                           .type_y = call->in[1] ? in_type(n, 1) : F32,
-                                          .y = call->in[1], .type_out = out_type(n, 0),
+                                          .y = call->in[1],
+                                          .type_out = out_type(n, 0),
                                           .out = call->out[0] });
 }
 
 Err sum_rows_cpu(const Call *call, const SumRows *job)
 {
     const ReduceAttr *at = ATTR(call->node, ReduceAttr);
-    SumSplit split = sum_split(at);
-    float  *partial = call->workspace;
-    int64_t tasks = at->a * split.slices * split.blocks;
-    int     threads = call->device->threads;
+    SumSplit          split = sum_split(at);
+    float            *partial = call->workspace;
+    int64_t           tasks = at->a * split.slices * split.blocks;
+    int               threads = call->device->threads;
 
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t t = 0; t < tasks; t++) {
@@ -102,8 +104,8 @@ Err sum_rows_cpu(const Call *call, const SumRows *job)
                 to = from + split.rows < at->m ? from + split.rows : at->m;
         int64_t k0 = block * split.block,
                 width = k0 + split.block < at->k ? split.block : at->k - k0;
-        float   row[ROW_BLOCK];
-        bool    whole = split.slices == 1;
+        float row[ROW_BLOCK];
+        bool  whole = split.slices == 1;
         sum_slice(job, at, a, from, to, k0, width,
                   whole ? row : partial + (a * split.slices + slice) * at->k + k0);
         if (whole)
@@ -123,7 +125,7 @@ Err sum_rows_cpu(const Call *call, const SumRows *job)
     return OK;
 }
 
-static void repeat_scaled(const Call *call, const ReduceAttr *at, int64_t row)   /* one row of K */
+static void repeat_scaled(const Call *call, const ReduceAttr *at, int64_t row) /* one row of K */
 {
     Type  tx = in_type(call->node, 0), ty = out_type(call->node, 0);
     float buffer_x[ROW_BLOCK], buffer_y[ROW_BLOCK];
@@ -137,14 +139,58 @@ static void repeat_scaled(const Call *call, const ReduceAttr *at, int64_t row)  
     }
 }
 
+#define REPEAT_FILL(T)                                                                             \
+    static void fill_##T(T *restrict y, const void *x, int64_t n)                                  \
+    {                                                                                              \
+        T value;                                                                                   \
+        memcpy(&value, x, sizeof value);                                                           \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            y[i] = value;                                                                          \
+    }
+REPEAT_FILL(uint32_t)
+REPEAT_FILL(uint16_t)
+REPEAT_FILL(uint8_t)
+
+/* Rows of one element: each is scaled and rounded once, then repeated. */
+static void repeat_elements(const Call *call, const ReduceAttr *at, bool copy)
+{
+    Type tx = in_type(call->node, 0), ty = out_type(call->node, 0);
+    int  threads = call->device->threads, size = type_bytes(ty);
+#pragma omp parallel num_threads(threads)
+    {
+        int64_t from, to, end;
+        parallel_range(at->a * at->m, 64, omp_get_thread_num(), threads, &from, &to);
+        for (; from < to; from = end) {
+            int64_t     a = from / at->m;
+            const char *x = (const char *)call->in[0] + a * type_bytes(tx);
+            char       *y = (char *)call->out[0] + from * size, rounded[4];
+            end = (a + 1) * at->m < to ? (a + 1) * at->m : to;
+            if (!copy) {
+                float buffer, value = *row_load(tx, call->in[0], a, 1, &buffer) * at->scale;
+                convert_rows(ty, rounded, F32, &value, 1);
+                x = rounded;
+            }
+            if (size == 4)
+                fill_uint32_t((void *)y, x, end - from);
+            else if (size == 2)
+                fill_uint16_t((void *)y, x, end - from);
+            else
+                fill_uint8_t((void *)y, x, end - from);
+        }
+    }
+}
+
 Err repeat_cpu(const Call *call)
 {
     const ReduceAttr *at = ATTR(call->node, ReduceAttr);
-    int64_t rows = at->a * at->m;
-    size_t  bytes = (size_t)(at->k * type_bytes(at->type));
-    bool    copy = at->scale == 1 && in_type(call->node, 0) == at->type;
-    int     threads = call->device->threads;
-
+    int64_t           rows = at->a * at->m;
+    size_t            bytes = (size_t)(at->k * type_bytes(at->type));
+    bool              copy = at->scale == 1 && in_type(call->node, 0) == at->type;
+    int               threads = call->device->threads;
+    if (at->k == 1) {
+        repeat_elements(call, at, copy);
+        return OK;
+    }
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t r = 0; r < rows; r++)
         if (copy)

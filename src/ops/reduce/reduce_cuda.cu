@@ -32,15 +32,15 @@ typedef enum SumOf { SUM_X, SUM_XY, SUM_GATED } SumOf;
     ((job).gate.p ? kernel<N, SUM_GATED> : (job).y.p ? kernel<N, SUM_XY> : kernel<N, SUM_X>)
 
 typedef struct SumConfig {
-    SumMethod  method;
-    int64_t rows, slices;        /* SUM_BLOCK: rows of M per slice, and how many slices */
+    SumMethod method;
+    int64_t   rows, slices; /* SUM_BLOCK: rows of M per slice, and how many slices */
 } SumConfig;
 
 static SumConfig sum_config(int64_t a, int64_t m, int64_t k, int sms)
 {
     /* columns of a block; smallest slice, in elements */
     const int64_t wide = 8 * SUM_WIDE, min_elements = 16 * 1024;
-    SumConfig config = { SUM_BLOCK, m, 1 };
+    SumConfig     config = { SUM_BLOCK, m, 1 };
     if (m <= 4 || ((k >= 8 || m <= 64) && a * k >= (int64_t)sms * 4096)) {
         config.method = SUM_THREAD;
         return config;
@@ -56,7 +56,7 @@ static SumConfig sum_config(int64_t a, int64_t m, int64_t k, int sms)
     int64_t blocks = a * ceil_div(k, wide), want = ceil_div((int64_t)sms * 2, blocks);
     int64_t max_slices = ceil_div(m * (k < wide ? k : wide), min_elements);
     int64_t slices = want < max_slices ? want : max_slices;
-    config.rows = ceil_div(ceil_div(m, slices), 8) * 8;  /* a slice begins on a whole pack */
+    config.rows = ceil_div(ceil_div(m, slices), 8) * 8; /* a slice begins on a whole pack */
     config.slices = ceil_div(m, config.rows);
     return config;
 }
@@ -93,8 +93,8 @@ __device__ __forceinline__ void sum_pack(const SumJob &job, int64_t i, const flo
 /* As sum_some for SUM_GATED, with the column sums of what is written in col_sum. */
 template <int N, int S>
 __device__ __forceinline__ void sum_some_col_sums(const SumJob &job, int64_t first, int64_t step,
-                                               const float (&gate)[N], float (&sum)[N],
-                                               float (&col_sum)[N])
+                                                  const float (&gate)[N], float (&sum)[N],
+                                                  float (&col_sum)[N])
 {
     Raw<N> raw[S], raw_y[S];
     float  x[N], y[N];
@@ -172,8 +172,7 @@ __device__ __forceinline__ float sum_whole(const SumJob &job, int64_t at, float 
     return job.before ? job.before[at] + sum * job.scale : sum * job.scale;
 }
 
-template <int N, SumOf OF>
-__global__ void __launch_bounds__(SUM_THREADS, 2) sum_thread(SumJob job)
+template <int N, SumOf OF> __global__ void __launch_bounds__(SUM_THREADS, 2) sum_thread(SumJob job)
 {
     cuda_begin();
     int64_t packs = job.a * job.k / N;
@@ -189,8 +188,7 @@ __global__ void __launch_bounds__(SUM_THREADS, 2) sum_thread(SumJob job)
     }
 }
 
-template <int N, SumOf OF>
-__global__ void __launch_bounds__(SUM_THREADS) sum_warp(SumJob job)
+template <int N, SumOf OF> __global__ void __launch_bounds__(SUM_THREADS) sum_warp(SumJob job)
 {
     cuda_begin();
     int64_t warps = (int64_t)gridDim.x * (SUM_THREADS / 32);
@@ -211,8 +209,7 @@ __global__ void __launch_bounds__(SUM_THREADS) sum_warp(SumJob job)
 }
 
 /* Threads (SUM_THIN, 32): packs of columns, rows; blocks (columns, A). */
-template <int N, SumOf OF>
-__global__ void __launch_bounds__(SUM_THREADS, 2) sum_thin(SumJob job)
+template <int N, SumOf OF> __global__ void __launch_bounds__(SUM_THREADS, 2) sum_thin(SumJob job)
 {
     cuda_begin();
     __shared__ float sums[32][SUM_THIN * N];
@@ -230,7 +227,7 @@ __global__ void __launch_bounds__(SUM_THREADS, 2) sum_thin(SumJob job)
     k = (int64_t)blockIdx.x * (SUM_THIN * N) + thread;
     if (thread >= SUM_THIN * N || k >= job.k)
         return;
-    float parts[4] = { 0 };                      /* four chains: one of 32 additions would wait */
+    float parts[4] = { 0 }; /* four chains: one of 32 additions would wait */
 #pragma unroll
     for (int i = 0; i < 32; i++)
         parts[i % 4] += sums[i][thread];
@@ -256,12 +253,12 @@ __global__ void __launch_bounds__(SUM_WIDE, OF == SUM_X ? 2 : 1)
     cuda_begin();
     __shared__ float sums[SUM_WIDE * N];
     int64_t block, slice, a = divided(divided(blockIdx.x, columns, &block), config.slices, &slice);
-    int64_t          from = slice * config.rows,
+    int64_t from = slice * config.rows,
             rows = job.m - from < config.rows ? job.m - from : config.rows;
     int64_t stripe = (int64_t)blockDim.x * N, e = (int64_t)threadIdx.x * N;
     int64_t first = (a * job.m + from) * job.k, out = (a * config.slices + slice) * job.k;
     float   sum[N] = { 0 };
-    if (side == 0) {                         /* a thread's columns are its own */
+    if (side == 0) { /* a thread's columns are its own */
         int64_t k = block * stripe + e;
         if (k >= job.k)
             return;
@@ -278,7 +275,7 @@ __global__ void __launch_bounds__(SUM_WIDE, OF == SUM_X ? 2 : 1)
     for (int j = 0; j < N; j++)
         sums[e + j] = sum[j];
     __syncthreads();
-    for (int have = (int)side; have > 1; ) { /* add the upper half of the rows to the lower */
+    for (int have = (int)side; have > 1;) { /* add the upper half of the rows to the lower */
         int keep = (have + 1) / 2, fold = (have - keep) * (int)job.k, above = keep * (int)job.k;
         for (int i = threadIdx.x; i < fold; i += blockDim.x)
             sums[i] += sums[i + above];
@@ -330,18 +327,18 @@ __global__ void __launch_bounds__(COL_SUMS_THREADS, 3)
 {
     cuda_begin();
     __shared__ __align__(16) float of[COL_SUMS_THREADS * N], of_gated[COL_SUMS_THREADS * N];
-    int64_t slice, a = divided(blockIdx.y, slices, &slice);
-    int64_t from = a * job.m + slice * job.rows_each;
-    int64_t to = slice + 1 < slices ? from + job.rows_each : (a + 1) * job.m;
+    int64_t                        slice, a = divided(blockIdx.y, slices, &slice);
+    int64_t                        from = a * job.m + slice * job.rows_each;
+    int64_t                        to = slice + 1 < slices ? from + job.rows_each : (a + 1) * job.m;
     int64_t k = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * N, at = col_sums_column<N>();
     float   gate[N], sum[N] = { 0 }, gated[N] = { 0 };
     if (k < job.k) {
 #pragma unroll
         for (int j = 0; j < N; j++)
             any_get<1>(job.gate, a * job.k + k + j, &gate[j]);
-        COL_SUMS_WALK(from + threadIdx.y, to, S, row,
-                      sum_some_col_sums<N, S>(job, row * job.k + k, blockDim.y * job.k, gate, sum,
-                                              gated);)
+        COL_SUMS_WALK(
+            from + threadIdx.y, to, S, row,
+            sum_some_col_sums<N, S>(job, row * job.k + k, blockDim.y * job.k, gate, sum, gated);)
     }
     float whole = col_sums_fold<N>(of, sum), col_sum = col_sums_fold<N>(of_gated, gated);
     if (at < 0 || at >= job.k)
@@ -364,11 +361,11 @@ static Err sum_add_partials(const Call *call, const SumJob *job, int64_t slices,
 
 static Err sum_by_blocks(const Call *call, const SumJob *job, SumConfig config, PackOf pack)
 {
-    float  *partial = config.slices > 1 ? (float *)call->workspace : NULL;
+    float *partial = config.slices > 1 ? (float *)call->workspace : NULL;
     pack_along(&pack, job->m * job->k);
     if (job->k / common_factor(job->k, pack.n) > SUM_WIDE)
         pack_along(&pack, job->k);
-    int64_t unit = job->k / common_factor(job->k, pack.n);       /* threads that read whole rows */
+    int64_t unit = job->k / common_factor(job->k, pack.n); /* threads that read whole rows */
     bool    beside = unit <= SUM_WIDE;
     int64_t columns = beside ? 1 : ceil_div(job->k, SUM_WIDE * pack.n);
     int64_t threads = beside ? SUM_WIDE / unit * unit
@@ -404,10 +401,10 @@ static Err sum_by_col_sums(const Call *call, const SumJob *job, PackOf pack)
 
 Err sum_cuda_run(const Call *call, const SumJob *given)
 {
-    SumJob  job = *given;
+    SumJob    job = *given;
     SumConfig config = sum_config(job.a, job.m, job.k, cuda_handle(call)->sms);
-    PackOf  pack = { 8 };
-    if (job.m == 1) {                        /* only rounding and scaling: one long row */
+    PackOf    pack = { 8 };
+    if (job.m == 1) { /* only rounding and scaling: one long row */
         job.k *= job.a;
         job.a = 1;
     }
@@ -429,14 +426,12 @@ Err sum_cuda_run(const Call *call, const SumJob *given)
                               SUM_THREADS, 0, job);)
     } else if (config.method == SUM_WARP) {
         pack_along(&pack, job.m);
-        WITH_PACK(pack, N,
-                  unsigned blocks = cuda_blocks(call, job.a * 32, SUM_THREADS);
+        WITH_PACK(pack, N, unsigned blocks = cuda_blocks(call, job.a * 32, SUM_THREADS);
                   cuda_launch(cuda_stream(call), SUM_KERNEL(sum_warp, N, job), blocks, SUM_THREADS,
                               0, job);)
     } else if (config.method == SUM_THIN_ROWS) {
         pack_along(&pack, job.k);
-        WITH_PACK(pack, N,
-                  dim3 blocks((unsigned)ceil_div(job.k, SUM_THIN * N), (unsigned)job.a);
+        WITH_PACK(pack, N, dim3 blocks((unsigned)ceil_div(job.k, SUM_THIN * N), (unsigned)job.a);
                   cuda_launch(cuda_stream(call), SUM_KERNEL(sum_thin, N, job), blocks,
                               dim3(SUM_THIN, 32), 0, job);)
     } else
@@ -511,11 +506,9 @@ extern "C" Err repeat_cuda(const Call *call)
         pack_with(&pack, x.p, x.type);
         pack_with(&pack, y.p, y.type);
         pack_along(&pack, at->k);
-        WITH_PACK(pack, N,
-                  int64_t packs = at->a * at->m * at->k / N;
-                  cuda_launch(cuda_stream(call), repeat_scaled<N>,
-                              cuda_blocks(call, packs, SUM_THREADS), SUM_THREADS, 0, x, y, at->m,
-                              at->k, packs, at->scale);)
+        WITH_PACK(pack, N, int64_t packs = at->a * at->m * at->k / N; cuda_launch(
+                      cuda_stream(call), repeat_scaled<N>, cuda_blocks(call, packs, SUM_THREADS),
+                      SUM_THREADS, 0, x, y, at->m, at->k, packs, at->scale);)
     }
     CUDA_LAUNCHED();
     return OK;

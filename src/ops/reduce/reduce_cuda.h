@@ -6,22 +6,22 @@
 #include "ops/reduce/rows_cuda.h"
 
 typedef struct SumJob {
-    AnyIn   x, y;                /* y.p NULL: x alone, else x y */
-    AnyOut  out;                 /* (A, K) */
-    int64_t a, m, k;
-    float   scale;
-    const float *before;         /* added to the result, or NULL */
-    AnyIn   gate;                /* (A, K): `gated` becomes x times it; p NULL: none */
-    AnyOut  gated;               /* (A, M, K) */
-    float  *col_sums;            /* of `gated` (ops/linear/column_sums.h), or NULL */
-    int64_t rows_each;           /* rows per partial column sum */
+    AnyIn        x, y; /* y.p NULL: x alone, else x y */
+    AnyOut       out;  /* (A, K) */
+    int64_t      a, m, k;
+    float        scale;
+    const float *before;    /* added to the result, or NULL */
+    AnyIn        gate;      /* (A, K): `gated` becomes x times it; p NULL: none */
+    AnyOut       gated;     /* (A, M, K) */
+    float       *col_sums;  /* of `gated` (ops/linear/column_sums.h), or NULL */
+    int64_t      rows_each; /* rows per partial column sum */
 } SumJob;
 
-size_t sum_bytes(int64_t a, int64_t m, int64_t k, int sms);      /* of workspace */
+size_t         sum_bytes(int64_t a, int64_t m, int64_t k, int sms); /* of workspace */
 /* with partial column sums */
-size_t sum_col_sums_bytes(int64_t a, int64_t m, int64_t k, int64_t rows_each);
+size_t         sum_col_sums_bytes(int64_t a, int64_t m, int64_t k, int64_t rows_each);
 extern "C" Err sum_choose_cuda(const Node *n, const Device *device, Choice *choice);
-Err    sum_cuda_run(const Call *call, const SumJob *job);
+Err            sum_cuda_run(const Call *call, const SumJob *job);
 
 /* As block_sum of ops/ops_cuda.h; `sums` is shared memory of 32 doubles. */
 __device__ __forceinline__ double block_sum_double(double x, double *sums)

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #if defined __GNUC__ && !defined __clang__
-#pragma GCC diagnostic ignored "-Wpsabi"     /* vectors pass between inlined functions only */
+#pragma GCC diagnostic           ignored "-Wpsabi" /* vectors pass between inlined functions only */
 #endif
 
 typedef float Lanes __attribute__((vector_size(32)));
@@ -48,8 +48,7 @@ static inline float row_sum(const float *x, int64_t n)
 
 /* The sum of (x - mean) * (y - shift). */
 static inline __attribute__((always_inline)) float row_dot(const float *x, float mean,
-                                                           const float *y, float shift,
-                                                            int64_t n)
+                                                           const float *y, float shift, int64_t n)
 {
     Lanes   a = { 0 }, b = { 0 }, c = { 0 }, d = { 0 };
     int64_t i = 0;

@@ -37,7 +37,7 @@ static Err rows_share(const Call *call, int n_in, RowFn *fn, RowBf16Fn *fn_bf16)
     float  *col_sums = call_partial_sums(call);
     int64_t count = shape_count(out), width = col_sums ? dim(out, -1) : 1,
             unit = col_sums ? col_sums_rows(shape_rows(out)) * width : ROW_BLOCK;
-    int     threads = call->device->threads;
+    int threads = call->device->threads;
 
 #pragma omp parallel num_threads(threads)
     {

@@ -33,7 +33,7 @@ static inline bool rows_all_bf16(const Node *n, int n_in) /* output 0 and the fi
     return out_type(n, 0) == BF16;
 }
 
-static inline bool rows_float(const Node *n, int n_in)   /* are the first n_in inputs floats? */
+static inline bool rows_float(const Node *n, int n_in) /* are the first n_in inputs floats? */
 {
     for (int i = 0; i < n_in; i++)
         if (in_given(n, i) && !type_is_float(in_type(n, i)))

@@ -11,8 +11,14 @@
 
 enum { ROW_THREADS = 256 };
 
-typedef struct AnyIn {  const void *p; Type type; } AnyIn;
-typedef struct AnyOut { void *p;       Type type; } AnyOut;
+typedef struct AnyIn {
+    const void *p;
+    Type        type;
+} AnyIn;
+typedef struct AnyOut {
+    void *p;
+    Type  type;
+} AnyOut;
 
 static inline AnyIn any_in(const Call *call, int i)
 {
@@ -24,7 +30,9 @@ static inline AnyOut any_out(const Call *call, int i)
 }
 
 /* The bytes of N elements. All inputs are loaded before any is converted, so that loads overlap. */
-template <int N> struct Raw { uint32_t w[N == 8 ? 4 : N]; };
+template <int N> struct Raw {
+    uint32_t w[N == 8 ? 4 : N];
+};
 
 template <int N> __device__ __forceinline__ Raw<N> raw_load(AnyIn x, int64_t i)
 {
@@ -131,7 +139,7 @@ static inline void pack_with(PackOf *pack, const void *p, Type type)
         pack->n = 1;
 }
 
-static inline void pack_along(PackOf *pack, int64_t extent)  /* packs must not cross this extent */
+static inline void pack_along(PackOf *pack, int64_t extent) /* packs must not cross this extent */
 {
     if (pack->n == 8 && extent % 8)
         pack->n = 4;
@@ -139,15 +147,35 @@ static inline void pack_along(PackOf *pack, int64_t extent)  /* packs must not c
         pack->n = 1;
 }
 
+/* The pack for rows of `extent` elements of all these tensors, each an AnyIn or AnyOut. */
+template <class... T> static inline PackOf pack_of(int64_t extent, const T &...tensors)
+{
+    PackOf pack = { 8 };
+    (pack_with(&pack, tensors.p, tensors.type), ...);
+    pack_along(&pack, extent);
+    return pack;
+}
+
 /* Runs the statements with N the pack's size, a constant. */
-#define WITH_PACK(pack, N, ...)                                 \
-    switch ((pack).n) {                                         \
-    case 8:  { constexpr int N = 8; __VA_ARGS__ } break;        \
-    case 4:  { constexpr int N = 4; __VA_ARGS__ } break;        \
-    default: { constexpr int N = 1; __VA_ARGS__ } break;        \
+#define WITH_PACK(pack, N, ...)                                                                    \
+    switch ((pack).n) {                                                                            \
+    case 8: {                                                                                      \
+        constexpr int N = 8;                                                                       \
+        __VA_ARGS__                                                                                \
+    } break;                                                                                       \
+    case 4: {                                                                                      \
+        constexpr int N = 4;                                                                       \
+        __VA_ARGS__                                                                                \
+    } break;                                                                                       \
+    default: {                                                                                     \
+        constexpr int N = 1;                                                                       \
+        __VA_ARGS__                                                                                \
+    } break;                                                                                       \
     }
 
-template <int IN> struct RowsIn { AnyIn in[IN]; };
+template <int IN> struct RowsIn {
+    AnyIn in[IN];
+};
 
 template <int N, int IN, class F>
 __device__ __forceinline__ void rows_pack(F &f, const RowsIn<IN> &in, AnyOut out, int64_t i)
@@ -195,15 +223,14 @@ Err rows_cuda_of(const Call *call, F f, const int (&from)[IN], PackOf pack)
     }
     if (!floats)
         return fail(E_DEVICE, "%s: there is no CUDA kernel for integers", call->node->op->name);
-    WITH_PACK(pack, N,
-              unsigned blocks = cuda_blocks(call, ceil_div(count, N), ROW_THREADS);
+    WITH_PACK(pack, N, unsigned blocks = cuda_blocks(call, ceil_div(count, N), ROW_THREADS);
               cuda_launch(cuda_stream(call), rows_kernel<N, IN, F>, blocks, ROW_THREADS, 0, f, in,
                           out, count);)
     CUDA_LAUNCHED();
     return OK;
 }
 
-template <int IN, class F> Err rows_cuda(const Call *call, F f)      /* from the first IN inputs */
+template <int IN, class F> Err rows_cuda(const Call *call, F f) /* from the first IN inputs */
 {
     int from[IN];
     for (int j = 0; j < IN; j++)

@@ -6,11 +6,11 @@
 
 Tensor softmax(Tensor x);
 Tensor log_softmax(Tensor x);
-Tensor logsumexp(Tensor x);      /* f32, the last axis dropped */
+Tensor logsumexp(Tensor x); /* f32, the last axis dropped */
 
 typedef enum SoftmaxKind { SOFTMAX_PLAIN, SOFTMAX_LOG, SOFTMAX_LSE } SoftmaxKind;
 
-typedef struct RowSum {          /* of exp over a row: sum exp(x) = exp(max) sum */
+typedef struct RowSum { /* of exp over a row: sum exp(x) = exp(max) sum */
     float max, sum;
 } RowSum;
 

@@ -7,8 +7,8 @@
 
 RowSum softmax_row_sum(Type type, const void *x, int64_t first, int64_t n)
 {
-    float  buffer[ROW_BLOCK];
-    RowSum row = { .max = -INFINITY };
+    float        buffer[ROW_BLOCK];
+    RowSum       row = { .max = -INFINITY };
     const float *block = buffer;
     for (int64_t i = 0; i < n; i += ROW_BLOCK) {
         int64_t m = n - i < ROW_BLOCK ? n - i : ROW_BLOCK;
@@ -19,14 +19,14 @@ RowSum softmax_row_sum(Type type, const void *x, int64_t first, int64_t n)
             largest = block[j] > largest ? block[j] : largest;
         row.max = largest;
     }
-    if (isinf(row.max)) {                    /* all -inf, or some +inf: x - max is not finite */
+    if (isinf(row.max)) { /* all -inf, or some +inf: x - max is not finite */
         row.sum = 1;
         return row;
     }
     for (int64_t i = 0; i < n; i += ROW_BLOCK) {
         int64_t m = n - i < ROW_BLOCK ? n - i : ROW_BLOCK;
         float   sum = 0;
-        if (n > ROW_BLOCK)                   /* else the one block is still there */
+        if (n > ROW_BLOCK) /* else the one block is still there */
             block = row_load(type, x, first + i, m, buffer);
 #pragma omp simd reduction(+ : sum)
         for (int64_t j = 0; j < m; j++)
@@ -70,10 +70,10 @@ static void softmax_store(Type type, void *out, int64_t first, int64_t n, float 
 static Err softmax_rows(const Call *call, SoftmaxKind kind)
 {
     const Node *node = call->node;
-    Shape   s = in_shape(node, 0);
-    Type    tx = in_type(node, 0), ty = out_type(node, 0);
-    int64_t rows = shape_rows(s), n = dim(s, -1);
-    int     threads = call->device->threads;
+    Shape       s = in_shape(node, 0);
+    Type        tx = in_type(node, 0), ty = out_type(node, 0);
+    int64_t     rows = shape_rows(s), n = dim(s, -1);
+    int         threads = call->device->threads;
 
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t r = 0; r < rows; r++) {
@@ -104,8 +104,10 @@ static Err softmax_rows(const Call *call, SoftmaxKind kind)
     return OK;
 }
 
+/* clang-format off */
 Err softmax_cpu(const Call *call)     { return softmax_rows(call, SOFTMAX_PLAIN); }
 Err log_softmax_cpu(const Call *call) { return softmax_rows(call, SOFTMAX_LOG); }
+/* clang-format on */
 
 Err logsumexp_cpu(const Call *call)
 {
@@ -138,28 +140,28 @@ static void softmax_grad_bf16(const uint16_t *y, const uint16_t *dy, uint16_t *d
 static Err softmax_grads(const Call *call, SoftmaxKind kind)
 {
     const Node *node = call->node;
-    Shape   s = in_shape(node, 0);
-    Type    ty = in_type(node, 0), td = in_type(node, 1), tx = out_type(node, 0);
-    int64_t rows = shape_rows(s), n = dim(s, -1);
-    int     threads = call->device->threads;
+    Shape       s = in_shape(node, 0);
+    Type        ty = in_type(node, 0), td = in_type(node, 1), tx = out_type(node, 0);
+    int64_t     rows = shape_rows(s), n = dim(s, -1);
+    int         threads = call->device->threads;
 
-#pragma omp parallel for num_threads(threads) schedule(static)
+#pragma omp      parallel for num_threads(threads) schedule(static)
     for (int64_t r = 0; r < rows; r++) {
-        float        buffer[3][ROW_BLOCK], total = 0;
-        const float *y = NULL, *dy = NULL;
-        if (kind == SOFTMAX_PLAIN && n <= ROW_BLOCK && ty == BF16 && td == BF16 && tx == BF16) {
-            softmax_grad_bf16((const uint16_t *)call->in[0] + r * n,
-                              (const uint16_t *)call->in[1] + r * n,
-                              (uint16_t *)call->out[0] + r * n, n);
-            continue;
+             float        buffer[3][ROW_BLOCK], total = 0;
+             const float *y = NULL, *dy = NULL;
+             if (kind == SOFTMAX_PLAIN && n <= ROW_BLOCK && ty == BF16 && td == BF16 && tx == BF16) {
+                 softmax_grad_bf16((const uint16_t *)call->in[0] + r * n,
+                                   (const uint16_t *)call->in[1] + r * n,
+                                   (uint16_t *)call->out[0] + r * n, n);
+                 continue;
         }
-        for (int64_t i = 0; i < n; i += ROW_BLOCK) {
-            int64_t m = n - i < ROW_BLOCK ? n - i : ROW_BLOCK, first = r * n + i;
-            float   sum = 0;
-            y = row_load(ty, call->in[0], first, m, buffer[0]);
-            dy = row_load(td, call->in[1], first, m, buffer[1]);
-            if (kind == SOFTMAX_PLAIN)
-#pragma omp simd reduction(+ : sum)
+             for (int64_t i = 0; i < n; i += ROW_BLOCK) {
+                 int64_t m = n - i < ROW_BLOCK ? n - i : ROW_BLOCK, first = r * n + i;
+                 float   sum = 0;
+                 y = row_load(ty, call->in[0], first, m, buffer[0]);
+                 dy = row_load(td, call->in[1], first, m, buffer[1]);
+                 if (kind == SOFTMAX_PLAIN)
+     #pragma omp simd reduction(+ : sum)
                 for (int64_t j = 0; j < m; j++)
                     sum += y[j] * dy[j];
             else
@@ -167,16 +169,16 @@ static Err softmax_grads(const Call *call, SoftmaxKind kind)
                 for (int64_t j = 0; j < m; j++)
                     sum += dy[j];
             total += sum;
-        }
-        for (int64_t i = 0; i < n; i += ROW_BLOCK) {
-            int64_t m = n - i < ROW_BLOCK ? n - i : ROW_BLOCK, first = r * n + i;
-            float  *dx = row_open(tx, call->out[0], first, buffer[2]);
-            if (n > ROW_BLOCK) {             /* else the one block is still there */
+             }
+             for (int64_t i = 0; i < n; i += ROW_BLOCK) {
+                 int64_t m = n - i < ROW_BLOCK ? n - i : ROW_BLOCK, first = r * n + i;
+                 float  *dx = row_open(tx, call->out[0], first, buffer[2]);
+                 if (n > ROW_BLOCK) { /* else the one block is still there */
                 y = row_load(ty, call->in[0], first, m, buffer[0]);
                 dy = row_load(td, call->in[1], first, m, buffer[1]);
             }
-            if (kind == SOFTMAX_PLAIN)
-#pragma omp simd
+                 if (kind == SOFTMAX_PLAIN)
+     #pragma omp simd
                 for (int64_t j = 0; j < m; j++)
                     dx[j] = y[j] * (dy[j] - total);
             else
@@ -189,17 +191,19 @@ static Err softmax_grads(const Call *call, SoftmaxKind kind)
     return OK;
 }
 
+/* clang-format off */
 Err softmax_grad_cpu(const Call *call)     { return softmax_grads(call, SOFTMAX_PLAIN); }
 Err log_softmax_grad_cpu(const Call *call) { return softmax_grads(call, SOFTMAX_LOG); }
+/* clang-format on */
 
-Err logsumexp_grad_cpu(const Call *call)     /* in: x, lse, dy */
+Err logsumexp_grad_cpu(const Call *call) /* in: x, lse, dy */
 {
     const Node  *node = call->node;
     const float *lse = call->in[1];
-    Shape   s = in_shape(node, 0);
-    Type    tx = in_type(node, 0), td = in_type(node, 2), ty = out_type(node, 0);
-    int64_t rows = shape_rows(s), n = dim(s, -1);
-    int     threads = call->device->threads;
+    Shape        s = in_shape(node, 0);
+    Type         tx = in_type(node, 0), td = in_type(node, 2), ty = out_type(node, 0);
+    int64_t      rows = shape_rows(s), n = dim(s, -1);
+    int          threads = call->device->threads;
 
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t r = 0; r < rows; r++) {

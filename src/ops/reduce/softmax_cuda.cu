@@ -10,28 +10,24 @@ __global__ void __launch_bounds__(SOFT_THREADS) softmax_rows(AnyIn x, AnyOut y, 
 {
     cuda_begin();
     __shared__ float shared[32];
-    int lane = threadIdx.x % team.lanes, rows = SOFT_THREADS / team.lanes;
-    for (int64_t base = (int64_t)blockIdx.x * rows; base < team.rows;
-         base += (int64_t)gridDim.x * rows) {
-        int64_t row = base + threadIdx.x / team.lanes, first = row * team.n,
-                n = row < team.rows ? team.n : 0;
-        RowTotal total = row_total<N>(x, first, n, lane, team.lanes, shared);
+    team_rows(team, [&](TeamRow at) {
+        RowTotal total = row_total<N>(x, at, team.lanes, shared);
         float    scale = 1.0f / total.sum, log_sum = logf(total.sum);
         if constexpr (KIND == SOFTMAX_LSE) {
             float lse = total.max + log_sum;
-            if (lane == 0 && n)
-                any_put<1>(y, row, &lse);
+            if (at.lane == 0 && at.n)
+                any_put<1>(y, at.row, &lse);
         } else
-            for (int64_t i = (int64_t)lane * N; i < n; i += (int64_t)team.lanes * N) {
+            team_packs<N>(at, team.lanes, [&](int64_t i) {
                 float v[N];
-                any_get<N>(x, first + i, v);
+                any_get<N>(x, at.first + i, v);
 #pragma unroll
                 for (int j = 0; j < N; j++)
                     v[j] = KIND == SOFTMAX_PLAIN ? expf(v[j] - total.max) * scale
-                                              : (v[j] - total.max) - log_sum;
-                any_put<N>(y, first + i, v);
-            }
-    }
+                                                 : (v[j] - total.max) - log_sum;
+                any_put<N>(y, at.first + i, v);
+            });
+    });
 }
 
 /* softmax: dx = y (dy - sum(y dy)); log_softmax: dx = dy - exp(y) sum(dy). */
@@ -41,77 +37,64 @@ __global__ void __launch_bounds__(SOFT_THREADS)
 {
     cuda_begin();
     __shared__ float shared[32];
-    int lane = threadIdx.x % team.lanes, rows = SOFT_THREADS / team.lanes;
-    for (int64_t base = (int64_t)blockIdx.x * rows; base < team.rows;
-         base += (int64_t)gridDim.x * rows) {
-        int64_t row = base + threadIdx.x / team.lanes, first = row * team.n,
-                n = row < team.rows ? team.n : 0;
-        float   a[N], d[N], sum = 0;
-        for (int64_t i = (int64_t)lane * N; i < n; i += (int64_t)team.lanes * N) {
-            any_get<N>(dy, first + i, d);
+    team_rows(team, [&](TeamRow at) {
+        float a[N], d[N], sum = 0;
+        team_packs<N>(at, team.lanes, [&](int64_t i) {
+            any_get<N>(dy, at.first + i, d);
             if (KIND == SOFTMAX_PLAIN)
-                any_get<N>(y, first + i, a);
+                any_get<N>(y, at.first + i, a);
 #pragma unroll
             for (int j = 0; j < N; j++)
                 sum = KIND == SOFTMAX_PLAIN ? fmaf(a[j], d[j], sum) : sum + d[j];
-        }
+        });
         sum = team_sum(sum, team.lanes, shared);
-        for (int64_t i = (int64_t)lane * N; i < n; i += (int64_t)team.lanes * N) {
-            any_get<N>(y, first + i, a);
-            any_get<N>(dy, first + i, d);
+        team_packs<N>(at, team.lanes, [&](int64_t i) {
+            any_get<N>(y, at.first + i, a);
+            any_get<N>(dy, at.first + i, d);
 #pragma unroll
             for (int j = 0; j < N; j++)
                 d[j] = KIND == SOFTMAX_PLAIN ? a[j] * (d[j] - sum) : fmaf(-expf(a[j]), sum, d[j]);
-            any_put<N>(dx, first + i, d);
-        }
-    }
+            any_put<N>(dx, at.first + i, d);
+        });
+    });
 }
 
 template <SoftmaxKind KIND> static Err softmax_go(const Call *call)
 {
-    Shape  s = in_shape(call->node, 0);
-    AnyIn  x = any_in(call, 0);
-    AnyOut y = any_out(call, 0);
-    PackOf pack = { 8 };
-    pack_with(&pack, x.p, x.type);
-    if (KIND != SOFTMAX_LSE)
-        pack_with(&pack, y.p, y.type);
-    pack_along(&pack, dim(s, -1));
+    Shape    s = in_shape(call->node, 0);
+    AnyIn    x = any_in(call, 0);
+    AnyOut   y = any_out(call, 0);
+    PackOf   pack = KIND == SOFTMAX_LSE ? pack_of(dim(s, -1), x) : pack_of(dim(s, -1), x, y);
     RowTeam  team = row_team(shape_rows(s), dim(s, -1), pack);
-    unsigned blocks = cuda_blocks(call, team.rows * team.lanes, SOFT_THREADS);
-    WITH_PACK(pack, N,
-              cuda_launch(cuda_stream(call), softmax_rows<N, KIND>, blocks, SOFT_THREADS, 0, x, y,
-                          team);)
+    unsigned blocks = team_blocks(call, team);
+    WITH_PACK(
+        pack, N,
+        cuda_launch(cuda_stream(call), softmax_rows<N, KIND>, blocks, SOFT_THREADS, 0, x, y, team);)
     CUDA_LAUNCHED();
     return OK;
 }
 
 template <SoftmaxKind KIND> static Err softmax_grad_go(const Call *call)
 {
-    Shape  s = in_shape(call->node, 0);
-    AnyIn  y = any_in(call, 0), dy = any_in(call, 1);
-    AnyOut dx = any_out(call, 0);
-    PackOf pack = { 8 };
-    pack_with(&pack, y.p, y.type);
-    pack_with(&pack, dy.p, dy.type);
-    pack_with(&pack, dx.p, dx.type);
-    pack_along(&pack, dim(s, -1));
+    Shape    s = in_shape(call->node, 0);
+    AnyIn    y = any_in(call, 0), dy = any_in(call, 1);
+    AnyOut   dx = any_out(call, 0);
+    PackOf   pack = pack_of(dim(s, -1), y, dy, dx);
     RowTeam  team = row_team(shape_rows(s), dim(s, -1), pack);
-    unsigned blocks = cuda_blocks(call, team.rows * team.lanes, SOFT_THREADS);
+    unsigned blocks = team_blocks(call, team);
     WITH_PACK(pack, N,
-              cuda_launch(cuda_stream(call), softmax_grad_rows<N, KIND>, blocks, SOFT_THREADS, 0,
-                          y, dy, dx, team);)
+              cuda_launch(cuda_stream(call), softmax_grad_rows<N, KIND>, blocks, SOFT_THREADS, 0, y,
+                          dy, dx, team);)
     CUDA_LAUNCHED();
     return OK;
 }
 
+/* clang-format off */
 extern "C" Err softmax_cuda(const Call *call)          { return softmax_go<SOFTMAX_PLAIN>(call); }
 extern "C" Err log_softmax_cuda(const Call *call)      { return softmax_go<SOFTMAX_LOG>(call); }
 extern "C" Err logsumexp_cuda(const Call *call)        { return softmax_go<SOFTMAX_LSE>(call); }
-extern "C" Err softmax_grad_cuda(const Call *call)
-{
-    return softmax_grad_go<SOFTMAX_PLAIN>(call);
-}
+/* clang-format on */
+extern "C" Err softmax_grad_cuda(const Call *call) { return softmax_grad_go<SOFTMAX_PLAIN>(call); }
 extern "C" Err log_softmax_grad_cuda(const Call *call)
 {
     return softmax_grad_go<SOFTMAX_LOG>(call);
@@ -119,10 +102,10 @@ extern "C" Err log_softmax_grad_cuda(const Call *call)
 
 /* dx = exp(x - lse) dy, with lse and dy of the row. */
 struct LogsumexpGrad {
-    const float *lse;
-    AnyIn        dy;
-    int64_t      n;
-    __device__ void begin() {}
+    const float                     *lse;
+    AnyIn                            dy;
+    int64_t                          n;
+    __device__ void                  begin() {}
     template <int N> __device__ void run(int64_t i, const float (&x)[1][N], float (&y)[N]) const
     {
         int64_t at, row = divided(i, n, &at);
@@ -140,7 +123,7 @@ struct LogsumexpGrad {
     }
 };
 
-extern "C" Err logsumexp_grad_cuda(const Call *call)     /* in: x, lse, dy */
+extern "C" Err logsumexp_grad_cuda(const Call *call) /* in: x, lse, dy */
 {
     LogsumexpGrad f = { (const float *)call->in[1], any_in(call, 2),
                         dim(in_shape(call->node, 0), -1) };

@@ -19,8 +19,9 @@ static Err max_pool2d_shape(Node *n)
  * gradient reads it. */
 static void max_pool2d_grad(Grad *g)
 {
-    grad_give(g, 0, node_add(g->graph, &op_max_pool2d_grad, NULL,
-                             TENSORS(grad_in(g, 0), grad_dy(g, 0)), NULL));
+    grad_give(
+        g, 0,
+        node_add(g->graph, &op_max_pool2d_grad, NULL, TENSORS(grad_in(g, 0), grad_dy(g, 0)), NULL));
 }
 
 static Cost pool_cost(const Node *n)
@@ -28,11 +29,9 @@ static Cost pool_cost(const Node *n)
     return (Cost){ .flops = in_count(n, 0), .bytes = node_bytes(n) };
 }
 
-OPERATOR(max_pool2d,
-    .doc = "the largest of each 2x2 cell",
-    .chunk = { CHUNK_SAMPLES, INPUT(0) },
-    .n_in = 1, .n_out = 1, .shape = max_pool2d_shape, .grad = max_pool2d_grad, .cost = pool_cost,
-    .cpu = { .run = max_pool2d_cpu })
+OPERATOR(max_pool2d, .doc = "the largest of each 2x2 cell", .chunk = { CHUNK_SAMPLES, INPUT(0) },
+         .n_in = 1, .n_out = 1, .shape = max_pool2d_shape, .grad = max_pool2d_grad,
+         .cost = pool_cost, .cpu = { .run = max_pool2d_cpu })
 
 /* in: x dy; out: dx */
 static Err max_pool2d_grad_shape(Node *n)
@@ -41,12 +40,8 @@ static Err max_pool2d_grad_shape(Node *n)
     return OK;
 }
 
-OPERATOR_INTERNAL(max_pool2d_grad,
-    .doc = "gradient of max_pool2d: to the first of the largest",
-    .n_in = 2, .n_out = 1, .shape = max_pool2d_grad_shape, .cost = pool_cost,
-    .cpu = { .run = max_pool2d_grad_cpu })
+OPERATOR_INTERNAL(max_pool2d_grad, .doc = "gradient of max_pool2d: to the first of the largest",
+                  .n_in = 2, .n_out = 1, .shape = max_pool2d_grad_shape, .cost = pool_cost,
+                  .cpu = { .run = max_pool2d_grad_cpu })
 
-Tensor max_pool2d(Tensor x)
-{
-    return node_add(x.graph, &op_max_pool2d, NULL, TENSORS(x), NULL);
-}
+Tensor max_pool2d(Tensor x) { return node_add(x.graph, &op_max_pool2d, NULL, TENSORS(x), NULL); }

@@ -1,5 +1,5 @@
 /* max_pool2d.h -- the largest of each 2x2 cell. (The mean over all pixels is mean_axes in reduce.h,
- * adaptive averages are in resize.h.) */
+ * other windows and adaptive averages are in pooling.h.) */
 #ifndef OPS_RESAMPLE_MAX_POOL2D_H
 #define OPS_RESAMPLE_MAX_POOL2D_H
 

@@ -4,18 +4,21 @@
 #include "device/convert.h"
 #include "ops/parallel.h"
 
-enum { POOL_BLOCK = 512 };       /* channels staged at a time */
+enum { POOL_BLOCK = 512 }; /* channels staged at a time */
 
 /* As in PyTorch, a later value wins only if it is larger or NaN. */
 static inline bool wins(float later, float best) { return later > best || later != later; }
 
-typedef struct PoolCells { int64_t rows, cols, height, width, channels; int threads; } PoolCells;
+typedef struct PoolCells {
+    int64_t rows, cols, height, width, channels;
+    int     threads;
+} PoolCells;
 
 static PoolCells cells_of(Shape x, const Device *device)
 {
     int64_t rows = x.dim[0] * (x.dim[1] / 2);
-    return (PoolCells){ rows, x.dim[2] / 2, x.dim[1], x.dim[2], x.dim[3],
-                    parallel_threads(device->threads, rows) };
+    return (PoolCells){ rows,     x.dim[2] / 2, x.dim[1],
+                        x.dim[2], x.dim[3],     parallel_threads(device->threads, rows) };
 }
 
 /* The four corners of a cell, channels c .. c + n. */
@@ -34,7 +37,7 @@ Err max_pool2d_cpu(const Call *call)
 {
     const Node *node = call->node;
     Type        type = in_type(node, 0), type_y = out_type(node, 0);
-    PoolCells       k = cells_of(in_shape(node, 0), call->device);
+    PoolCells   k = cells_of(in_shape(node, 0), call->device);
 
 #pragma omp parallel for num_threads(k.threads) schedule(static)
     for (int64_t row = 0; row < k.rows; row++) {
@@ -64,8 +67,8 @@ Err max_pool2d_grad_cpu(const Call *call)
 {
     const Node *node = call->node;
     Type        type = in_type(node, 0), type_dy = in_type(node, 1);
-    PoolCells       k = cells_of(in_shape(node, 0), call->device);
-    if (k.height % 2 || k.width % 2)         /* what no cell covers */
+    PoolCells   k = cells_of(in_shape(node, 0), call->device);
+    if (k.height % 2 || k.width % 2) /* what no cell covers */
         memset(call->out[0], 0, (size_t)out_bytes(node, 0));
 
 #pragma omp parallel for num_threads(k.threads) schedule(static)

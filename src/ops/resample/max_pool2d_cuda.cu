@@ -6,7 +6,7 @@ extern "C" {
 }
 
 typedef struct PoolGrid {
-    int64_t images, height, width, packs;    /* of x; packs of its channels */
+    int64_t images, height, width, packs; /* of x; packs of its channels */
 } PoolGrid;
 
 /* As in PyTorch, a later value wins only if it is larger or NaN. */
@@ -29,8 +29,8 @@ __global__ void __launch_bounds__(ROW_THREADS) pool_cells(AnyIn x, AnyOut y, Poo
          t += (int64_t)gridDim.x * ROW_THREADS) {
         int64_t c, row, column,
             image = divided(divided(divided(t, k.packs, &c), columns, &column), rows, &row);
-        Raw<N>  raw[4];
-        float   best[N], v[N];
+        Raw<N> raw[4];
+        float  best[N], v[N];
 #pragma unroll
         for (int i = 0; i < 4; i++)
             raw[i] = raw_load<N>(x, corner(k, image, 2 * row + i / 2, 2 * column + i % 2, c) * N);
@@ -57,9 +57,9 @@ __global__ void __launch_bounds__(ROW_THREADS)
          t += (int64_t)gridDim.x * ROW_THREADS) {
         int64_t c, row, column,
             image = divided(divided(divided(t, k.packs, &c), columns, &column), rows, &row);
-        bool    whole = row < k.height / 2 && column < k.width / 2;
-        float   best[N], d[N], v[N];
-        int     where[N];
+        bool  whole = row < k.height / 2 && column < k.width / 2;
+        float best[N], d[N], v[N];
+        int   where[N];
         if (whole) {
             Raw<N> raw[4];
 #pragma unroll
@@ -104,13 +104,10 @@ static PoolGrid cells_of(Shape x, PackOf pack)
 
 extern "C" Err max_pool2d_cuda(const Call *call)
 {
-    Shape  s = in_shape(call->node, 0);
-    AnyIn  x = any_in(call, 0);
-    AnyOut y = any_out(call, 0);
-    PackOf pack = { 8 };
-    pack_with(&pack, x.p, x.type);
-    pack_with(&pack, y.p, y.type);
-    pack_along(&pack, s.dim[3]);
+    Shape   s = in_shape(call->node, 0);
+    AnyIn   x = any_in(call, 0);
+    AnyOut  y = any_out(call, 0);
+    PackOf  pack = pack_of(s.dim[3], x, y);
     int64_t count = shape_count(out_shape(call->node, 0)) / pack.n;
     WITH_PACK(pack, N,
               pool_cells<N>
@@ -122,14 +119,10 @@ extern "C" Err max_pool2d_cuda(const Call *call)
 
 extern "C" Err max_pool2d_grad_cuda(const Call *call)
 {
-    Shape  s = in_shape(call->node, 0);
-    AnyIn  x = any_in(call, 0), dy = any_in(call, 1);
-    AnyOut dx = any_out(call, 0);
-    PackOf pack = { 8 };
-    pack_with(&pack, x.p, x.type);
-    pack_with(&pack, dy.p, dy.type);
-    pack_with(&pack, dx.p, dx.type);
-    pack_along(&pack, s.dim[3]);
+    Shape   s = in_shape(call->node, 0);
+    AnyIn   x = any_in(call, 0), dy = any_in(call, 1);
+    AnyOut  dx = any_out(call, 0);
+    PackOf  pack = pack_of(s.dim[3], x, dy, dx);
     int64_t count = s.dim[0] * ((s.dim[1] + 1) / 2) * ((s.dim[2] + 1) / 2) * s.dim[3] / pack.n;
     WITH_PACK(pack, N,
               pool_cells_grad<N>

@@ -9,10 +9,16 @@ static Err carry_check(const Node *n, const char *op, int inv_dt, int b, int a_r
     Shape x = in_shape(n, 0);
     if (x.rank != 4 || x.dim[3] != 2)
         return fail(E_SHAPE, "%s: the state must be (B,H,N,2), not %s", op, shape_text(x));
-    const struct { int at; Shape want; const char *name; } list[] = {
-        { 1, SHAPE(x.dim[0], 1), "keep" }, { inv_dt, SHAPE(x.dim[1], 1), "inv_dt" },
-          { b, SHAPE(1, 1, x.dim[2], 2), "B" },
-        { a_real, SHAPE(1, x.dim[2]), "A_real" }, { a_real + 1, SHAPE(1, x.dim[2]), "A_imag" },
+    const struct {
+        int         at;
+        Shape       want;
+        const char *name;
+    } list[] = {
+        { 1, SHAPE(x.dim[0], 1), "keep" },
+        { inv_dt, SHAPE(x.dim[1], 1), "inv_dt" },
+        { b, SHAPE(1, 1, x.dim[2], 2), "B" },
+        { a_real, SHAPE(1, x.dim[2]), "A_real" },
+        { a_real + 1, SHAPE(1, x.dim[2]), "A_imag" },
         { a_real + 2, SHAPE(1, 1, x.dim[2], 2), "P" },
     };
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
@@ -45,7 +51,7 @@ static void s4_begin_grad(Grad *g)
 {
     S4BeginAttr attr = { { false } };
     Tensor      d[S4_BEGIN_INPUTS];
-    for (int i = S4_BEGIN_INV_DT; i < S4_BEGIN_INPUTS; i++)      /* the state is a constant */
+    for (int i = S4_BEGIN_INV_DT; i < S4_BEGIN_INPUTS; i++) /* the state is a constant */
         attr.wants[i] = grad_wants(g, i);
     node_add(g->graph, &op_s4_begin_grad, &attr,
              TENSORS(grad_out(g, 1), tensor_none(g->graph), grad_in(g, 2), grad_in(g, 3),
@@ -55,11 +61,10 @@ static void s4_begin_grad(Grad *g)
         grad_give(g, i, d[i]);
 }
 
-OPERATOR(s4_begin,
-    .doc = "the B whose kernel is the response of an S4 layer to its state",
-    .attr_bytes = sizeof(S4BeginAttr), .n_in = S4_BEGIN_INPUTS, .n_out = 2,
-    .shape = s4_begin_shape, .grad = s4_begin_grad, .cost = s4_begin_cost,
-    .cpu = { .run = s4_begin_cpu })
+OPERATOR(s4_begin, .doc = "the B whose kernel is the response of an S4 layer to its state",
+         .attr_bytes = sizeof(S4BeginAttr), .n_in = S4_BEGIN_INPUTS, .n_out = 2,
+         .shape = s4_begin_shape, .grad = s4_begin_grad, .cost = s4_begin_cost,
+         .cpu = { .run = s4_begin_cpu })
 
 /* in: as s4_begin, but the state as it was used and no keep, then the gradient of the output; out:
  * the gradients that are wanted, at the indices of the inputs */
@@ -71,11 +76,10 @@ static Err s4_begin_grad_shape(Node *n)
     return OK;
 }
 
-OPERATOR_INTERNAL(s4_begin_grad,
-    .doc = "gradients of s4_begin",
-    .attr_bytes = sizeof(S4BeginAttr), .n_in = S4_BEGIN_INPUTS + 1, .n_out = S4_BEGIN_INPUTS,
-    .shape = s4_begin_grad_shape, .cost = s4_begin_cost,
-    .cpu = { .choose = s4_begin_grad_choose_cpu, .run = s4_begin_grad_cpu })
+OPERATOR_INTERNAL(s4_begin_grad, .doc = "gradients of s4_begin", .attr_bytes = sizeof(S4BeginAttr),
+                  .n_in = S4_BEGIN_INPUTS + 1, .n_out = S4_BEGIN_INPUTS,
+                  .shape = s4_begin_grad_shape, .cost = s4_begin_cost,
+                  .cpu = { .choose = s4_begin_grad_choose_cpu, .run = s4_begin_grad_cpu })
 
 static Err s4_end_shape(Node *n)
 {
@@ -95,11 +99,9 @@ static Cost s4_end_cost(const Node *n)
     return (Cost){ .flops = 18 * pairs * in_count(n, S4_END_U), .bytes = node_bytes(n) };
 }
 
-OPERATOR(s4_end,
-    .doc = "an S4 state after a chunk of input",
-    .n_in = S4_END_P + 1, .n_out = 1, .once = true,
-    .shape = s4_end_shape, .cost = s4_end_cost,
-    .cpu = { .choose = s4_end_choose_cpu, .run = s4_end_cpu })
+OPERATOR(s4_end, .doc = "an S4 state after a chunk of input", .n_in = S4_END_P + 1, .n_out = 1,
+         .once = true, .shape = s4_end_shape, .cost = s4_end_cost,
+         .cpu = { .choose = s4_end_choose_cpu, .run = s4_end_cpu })
 
 Tensor s4_begin(Tensor state, Tensor keep, Tensor inv_dt, Tensor a_real, Tensor a_imag, Tensor p)
 {

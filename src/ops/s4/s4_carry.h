@@ -46,8 +46,8 @@ typedef struct S4BeginAttr {
  * then. */
 Tensor s4_begin(Tensor state, Tensor keep, Tensor inv_dt, Tensor a_real, Tensor a_imag, Tensor p);
 /* Updates the state to that after the input u (B,L,H). */
-void s4_end(Tensor state, Tensor keep, Tensor u, Tensor inv_dt, Tensor b, Tensor a_real,
-            Tensor a_imag, Tensor p);
+void   s4_end(Tensor state, Tensor keep, Tensor u, Tensor inv_dt, Tensor b, Tensor a_real,
+              Tensor a_imag, Tensor p);
 
 Err s4_begin_cpu(const Call *call);
 Err s4_begin_grad_choose_cpu(const Node *n, const Device *device, Choice *choice);

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { LANES = 16 };                 /* channels per vector */
+enum { LANES = 16 }; /* channels per vector */
 
 typedef struct S4Begin {
     int64_t      batch, channels, pairs;
@@ -20,14 +20,14 @@ static S4Begin begin_of(const Call *call)
 {
     Shape x = in_shape(call->node, S4_BEGIN_STATE);
     return (S4Begin){ x.dim[0],
-                    x.dim[1],
-                    x.dim[2],
-                    call->in[S4_BEGIN_STATE],
-                    call->in[S4_BEGIN_KEEP],
-                    call->in[S4_BEGIN_INV_DT],
-                    call->in[S4_BEGIN_A_REAL],
-                    call->in[S4_BEGIN_A_IMAG],
-                    call->in[S4_BEGIN_P] };
+                      x.dim[1],
+                      x.dim[2],
+                      call->in[S4_BEGIN_STATE],
+                      call->in[S4_BEGIN_KEEP],
+                      call->in[S4_BEGIN_INV_DT],
+                      call->in[S4_BEGIN_A_REAL],
+                      call->in[S4_BEGIN_A_IMAG],
+                      call->in[S4_BEGIN_P] };
 }
 
 static double complex pair_at(const float *x, int64_t i)
@@ -56,7 +56,7 @@ static double projected(const S4Begin *s, int64_t at)
 
 Err s4_begin_cpu(const Call *call)
 {
-    S4Begin   s = begin_of(call);
+    S4Begin s = begin_of(call);
     float  *y = call->out[0], *used = call->out[1];
     int64_t rows = s.batch * s.channels;
 #pragma omp parallel for schedule(static) num_threads(call->device->threads)
@@ -94,7 +94,7 @@ Err s4_begin_grad_choose_cpu(const Node *n, const Device *device, Choice *choice
  * work. */
 Err s4_begin_grad_cpu(const Call *call)
 {
-    S4Begin        s = begin_of(call);
+    S4Begin      s = begin_of(call);
     const float *dy = call->in[S4_BEGIN_INPUTS];
     float       *d_inv_dt = call->out[S4_BEGIN_INV_DT], *d_p = call->out[S4_BEGIN_P];
     float       *d_re = call->out[S4_BEGIN_A_REAL], *d_im = call->out[S4_BEGIN_A_IMAG];
@@ -119,7 +119,7 @@ Err s4_begin_grad_cpu(const Call *call)
                 to[OF_P_IM] += cimag(d_pole);
             }
         }
-        if (d_inv_dt)                        /* derivative of 1 / softplus */
+        if (d_inv_dt) /* derivative of 1 / softplus */
             d_inv_dt[h] = (float)(-d_inverse / (dt * dt) / (1 + exp(-(double)s.inv_dt[h])));
     }
     for (int64_t n = 0; n < s.pairs; n++) {
@@ -136,9 +136,9 @@ Err s4_begin_grad_cpu(const Call *call)
 
 /* ---- the recurrence ---- */
 
-typedef struct CarryLanes {  /* 16 channels of one sample; a pair of poles is [2][LANES] */
-    double         *e, *f, *b, *x;   /* [pairs][2][LANES] */
-    double complex *one;             /* [4][pairs]: coefficients of one channel */
+typedef struct CarryLanes {        /* 16 channels of one sample; a pair of poles is [2][LANES] */
+    double         *e, *f, *b, *x; /* [pairs][2][LANES] */
+    double complex *one;           /* [4][pairs]: coefficients of one channel */
     float          *row;
 } CarryLanes;
 
@@ -151,11 +151,11 @@ static CarryLanes lanes_of(double *room, int64_t pairs)
 {
     int64_t n = pairs * 2 * LANES;
     return (CarryLanes){ .e = room,
-                    .f = room + n,
-                    .b = room + 2 * n,
-                    .x = room + 3 * n,
-                    .one = (double complex *)(void *)(room + 4 * n),
-                    .row = (float *)(void *)(room + 4 * n + 8 * pairs) };
+                         .f = room + n,
+                         .b = room + 2 * n,
+                         .x = room + 3 * n,
+                         .one = (double complex *)(void *)(room + 4 * n),
+                         .row = (float *)(void *)(room + 4 * n + 8 * pairs) };
 }
 
 Err s4_end_choose_cpu(const Node *n, const Device *device, Choice *choice)
@@ -225,17 +225,20 @@ Err s4_end_cpu(const Call *call)
     Type         type = in_type(call->node, S4_END_U);
     const float *keep = call->in[S4_END_KEEP];
     float       *state = call->out[0];
-    int64_t length = in_shape(call->node, S4_END_U).dim[1], channels = x.dim[1], pairs = x.dim[2];
-    int64_t      groups = (channels + LANES - 1) / LANES;
-    S4Params     params = { .channels = channels, .pairs = pairs, .inv_dt = call->in[S4_END_INV_DT],
-                            .b = call->in[S4_END_B], .p = call->in[S4_END_P],
-                            .a_real = call->in[S4_END_A_REAL],
-                            .a_imag = call->in[S4_END_A_IMAG] };
+    int64_t  length = in_shape(call->node, S4_END_U).dim[1], channels = x.dim[1], pairs = x.dim[2];
+    int64_t  groups = ceil_div(channels, LANES);
+    S4Params params = { .channels = channels,
+                        .pairs = pairs,
+                        .inv_dt = call->in[S4_END_INV_DT],
+                        .b = call->in[S4_END_B],
+                        .p = call->in[S4_END_P],
+                        .a_real = call->in[S4_END_A_REAL],
+                        .a_imag = call->in[S4_END_A_IMAG] };
 #pragma omp parallel for schedule(static) num_threads(call->device->threads)
     for (int64_t task = 0; task < x.dim[0] * groups; task++) {
-        int64_t b = task / groups, first = task % groups * LANES;
-        int64_t count = channels - first < LANES ? channels - first : LANES;
-        float  *at = state + 2 * (b * channels + first) * pairs;
+        int64_t    b = task / groups, first = task % groups * LANES;
+        int64_t    count = channels - first < LANES ? channels - first : LANES;
+        float     *at = state + 2 * (b * channels + first) * pairs;
         CarryLanes l = lanes_of(
             (double *)call->workspace + (size_t)omp_get_thread_num() * lanes_doubles(pairs), pairs);
         lanes_fill(&l, &params, first, count, keep[b] != 0 ? at : NULL);

@@ -8,7 +8,7 @@ extern "C" {
 #include "ops/s4/s4_carry.h"
 }
 
-enum { WARPS = 4 };                      /* per block */
+enum { WARPS = 4 }; /* per block */
 
 __device__ __forceinline__ double step_of(float x)
 {
@@ -28,7 +28,7 @@ typedef struct S4BeginCuda {
     const float *state, *keep, *inv_dt, *a_real, *a_imag, *p, *dy;
     float       *y, *used;
     float       *d_inv_dt, *d_re, *d_im, *d_p;
-    double      *sums;                   /* gradient: [rows][2], P* x of the row and its gradient */
+    double      *sums; /* gradient: [rows][2], P* x of the row and its gradient */
 } S4BeginCuda;
 
 __device__ __forceinline__ Complex pole_of(const S4BeginCuda &s, int64_t n)
@@ -44,8 +44,8 @@ __global__ void begin_rows(S4BeginCuda s)
     int     lane = (int)threadIdx.x;
     if (at >= s.rows)
         return;
-    bool    kept = s.keep[at / s.channels] != 0;
-    double  dt = step_of(s.inv_dt[at % s.channels]), r = 0;
+    bool   kept = s.keep[at / s.channels] != 0;
+    double dt = step_of(s.inv_dt[at % s.channels]), r = 0;
     for (int64_t n = lane; kept && n < s.pairs; n += 32)
         r += 2 * z_mul(z_conj(z_at(s.p, n)), z_at(s.state, at * s.pairs + n)).re;
     r = warp_total(r);
@@ -93,7 +93,7 @@ __global__ void begin_poles(S4BeginCuda s)
     for (int64_t at = threadIdx.x; at < s.rows; at += 32) {
         Complex x = z_at(s.state, at * s.pairs + n), g = z_at(s.dy, at * s.pairs + n),
                 d_a = z_mul(z_conj(x), g);
-        double  r = s.sums[2 * at], d_r = s.sums[2 * at + 1];
+        double r = s.sums[2 * at], d_r = s.sums[2 * at + 1];
         a_re += d_a.re / 2;
         a_im += d_a.im / 2;
         p_re += 2 * d_r * x.re - r / 2 * g.re;
@@ -128,13 +128,13 @@ __global__ void begin_steps(S4BeginCuda s)
             sum += z_mul(z_conj(z_at(s.state, at * s.pairs + n)), z_at(s.dy, at * s.pairs + n)).re;
     sum = warp_total(sum);
     double dt = step_of(s.inv_dt[h]);
-    if (threadIdx.x == 0)                /* derivative of 1 / softplus */
+    if (threadIdx.x == 0) /* derivative of 1 / softplus */
         s.d_inv_dt[h] = (float)(-sum / (dt * dt) / (1 + exp(-(double)s.inv_dt[h])));
 }
 
 static S4BeginCuda begin_of(const Call *call)
 {
-    Shape x = in_shape(call->node, S4_BEGIN_STATE);
+    Shape       x = in_shape(call->node, S4_BEGIN_STATE);
     S4BeginCuda s = {};
     s.rows = x.dim[0] * x.dim[1];
     s.channels = x.dim[1];
@@ -169,7 +169,7 @@ extern "C" Err s4_begin_grad_choose_cuda(const Node *n, const Device *device, Ch
 
 extern "C" Err s4_begin_grad_cuda(const Call *call)
 {
-    S4BeginCuda        s = begin_of(call);
+    S4BeginCuda  s = begin_of(call);
     cudaStream_t stream = cuda_stream(call);
     dim3         threads(32, WARPS);
     s.dy = (const float *)call->in[S4_BEGIN_INPUTS];
@@ -278,9 +278,9 @@ template <class T> static Err end_run(const Call *call, const S4EndCuda &s)
 
 extern "C" Err s4_end_cuda(const Call *call)
 {
-    Shape x = in_shape(call->node, S4_END_STATE);
-    Type  type = in_type(call->node, S4_END_U);
-    S4EndCuda   s = {};
+    Shape     x = in_shape(call->node, S4_END_STATE);
+    Type      type = in_type(call->node, S4_END_U);
+    S4EndCuda s = {};
     s.rows = x.dim[0] * x.dim[1];
     s.channels = x.dim[1];
     s.pairs = x.dim[2];

@@ -13,7 +13,7 @@ S4 s4_of(const Call *call, const Node *n, int threads, bool grad)
                 .length = ATTR(n, S4KernelAttr)->length,
                 .grad = grad,
                 .b_per_channel = shape_same(in_shape(n, S4_B), c),
-                .groups = (c.dim[1] + FFT_LANES - 1) / FFT_LANES };
+                .groups = ceil_div(c.dim[1], FFT_LANES) };
     s.f = fft_open(FFT_REAL, s.length, call ? call->in[S4_PARAMS] : NULL);
     s.n_freq = s.length / 2 + 1;
     s.threads = threads;
@@ -24,15 +24,12 @@ S4 s4_of(const Call *call, const Node *n, int threads, bool grad)
     return s;
 }
 
-int s4_freq_chunks(const S4 *s, int64_t groups)
-{
-    return (int)((s->threads + groups - 1) / groups);
-}
+int s4_freq_chunks(const S4 *s, int64_t groups) { return (int)ceil_div(s->threads, groups); }
 
 /* Workspace: poles, slots, sums of tasks, sums over all channels; each a multiple of 64 bytes. */
 static size_t poles_bytes(const S4 *s)
 {
-    return ((size_t)s->poles * sizeof(S4Pole) + 63) / 64 * 64;
+    return align_bytes((size_t)s->poles * sizeof(S4Pole), 64);
 }
 
 static size_t slot_bytes(const S4 *s)
@@ -53,14 +50,14 @@ static int64_t max_tasks(const S4 *s)
 {
     int64_t last = s->groups % s->wave, full = s->wave * s4_freq_chunks(s, s->wave);
     int64_t rest = last ? last * s4_freq_chunks(s, last) : 0;
-    return full > rest ? full : rest;
+    return int_max(full, rest);
 }
 
 size_t s4_bytes(const S4 *s)
 {
     size_t shared = s->grad ? (size_t)(s->poles * 6) * sizeof(double) : 0;
-    return poles_bytes(s) + (size_t)s->wave * slot_bytes(s) +
-           (size_t)max_tasks(s) * task_bytes(s) + shared;
+    return poles_bytes(s) + (size_t)s->wave * slot_bytes(s) + (size_t)max_tasks(s) * task_bytes(s) +
+           shared;
 }
 
 S4Pole *s4_poles(const S4 *s, void *workspace)
@@ -72,7 +69,7 @@ S4Pole *s4_poles(const S4 *s, void *workspace)
 S4Slot s4_slot(const S4 *s, void *workspace, int64_t i)
 {
     S4Slot slot = { .lanes = (PoleLanes *)(void *)((char *)workspace + poles_bytes(s) +
-                                                 (size_t)i * slot_bytes(s)) };
+                                                   (size_t)i * slot_bytes(s)) };
     slot.spectrum = (Vec *)(slot.lanes + s->poles);
     if (s->b_per_channel) {
         slot.bq = slot.spectrum;
@@ -89,15 +86,13 @@ double *s4_sums(const S4 *s, void *workspace, int64_t task)
                               (size_t)task * task_bytes(s));
 }
 
-double *s4_shared_sums(const S4 *s, void *workspace)
-{
-    return s4_sums(s, workspace, max_tasks(s));
-}
+double *s4_shared_sums(const S4 *s, void *workspace) { return s4_sums(s, workspace, max_tasks(s)); }
 
 FftRows s4_rows(const S4 *s, float *k, int64_t group)
 {
     int64_t left = s->channels - group * FFT_LANES;
-    return (FftRows){ .p = k + group * FFT_LANES, .stride = s->channels,
+    return (FftRows){ .p = k + group * FFT_LANES,
+                      .stride = s->channels,
                       .lanes = left < FFT_LANES ? (int)left : FFT_LANES };
 }
 
@@ -143,14 +138,14 @@ static float weight_q(double complex v, double complex a) { return (float)creal(
 void s4_fill_poles(const S4 *s, S4Pole *poles)
 {
     for (int64_t n = 0; n < s->poles; n++) {
-        S4PoleParams at = s4_pole_params(s, n);
-        double size = cabs(at.a);
+        S4PoleParams   at = s4_pole_params(s, n);
+        double         size = cabs(at.a);
         double complex bq = at.b * conj(at.p), pq = at.p * conj(at.p);
         poles[n] = (S4Pole){ .hi = (float)size,
-                           .lo = (float)(size - (double)(float)size),
-                           .damp = (float)(-2 * creal(at.a)),
-                           .bq = { weight_p(bq), weight_q(bq, at.a) },
-                           .pq = { weight_p(pq), weight_q(pq, at.a) } };
+                             .lo = (float)(size - (double)(float)size),
+                             .damp = (float)(-2 * creal(at.a)),
+                             .bq = { weight_p(bq), weight_q(bq, at.a) },
+                             .pq = { weight_p(pq), weight_q(pq, at.a) } };
     }
 }
 

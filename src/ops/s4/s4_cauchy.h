@@ -31,73 +31,73 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { BC, BQ, PC, PQ, SUMS };   /* v = X Y of the four sums, with weights p and q each */
-enum { FREQ_BLOCK = 16 };        /* chunks of frequencies begin at multiples of this */
+enum { BC, BQ, PC, PQ, SUMS }; /* v = X Y of the four sums, with weights p and q each */
+enum { FREQ_BLOCK = 16 };      /* chunks of frequencies begin at multiples of this */
 /* Gradients of a pole: p and q of each sum, |A|^2, -2 Re A. */
 enum { SUM_M = 2 * SUMS, SUM_DAMP, POLE_SUMS };
 
 typedef FftVec Vec;
 
-typedef struct S4Pole {          /* what does not depend on the channel */
-    float hi, lo;                /* |A| */
-    float damp;                  /* -2 Re A */
-    float bq[2], pq[2];          /* p, q */
+typedef struct S4Pole { /* what does not depend on the channel */
+    float hi, lo;       /* |A| */
+    float damp;         /* -2 Re A */
+    float bq[2], pq[2]; /* p, q */
     float unused;
 } S4Pole;
 
-typedef struct PoleLanes {       /* what depends on the channel: p and q of B C and P C */
+typedef struct PoleLanes { /* what depends on the channel: p and q of B C and P C */
     Vec bc[2], pc[2];
 } PoleLanes;
 
 /* Groups of 16 channels are processed in waves of as many groups as there are threads. With fewer
  * groups than threads, the frequencies of each group are divided into chunks. */
 typedef struct S4 {
-    Fft     f;
-    int64_t channels, groups, poles, length, n_freq;
-    int     threads, wave;
-    bool    grad;
-    bool    b_per_channel;       /* every channel has its own B */
+    Fft          f;
+    int64_t      channels, groups, poles, length, n_freq;
+    int          threads, wave;
+    bool         grad;
+    bool         b_per_channel; /* every channel has its own B */
     const float *param[S4_PARAMS], *tangents;
 } S4;
 
-typedef struct S4Slot {          /* the buffers of one group of a wave */
+typedef struct S4Slot { /* the buffers of one group of a wave */
     PoleLanes *lanes;
-    Vec       *bq;               /* p and q of B Q, 2 per pole; NULL unless b_per_channel */
+    Vec       *bq; /* p and q of B Q, 2 per pole; NULL unless b_per_channel */
     Vec       *spectrum, *workspace;
-    Vec       *big;              /* gradient only */
+    Vec       *big; /* gradient only */
 } S4Slot;
 
-S4      s4_of(const Call *call, const Node *n, int threads, bool grad);  /* call NULL: sizes only */
+S4      s4_of(const Call *call, const Node *n, int threads, bool grad); /* call NULL: sizes only */
 size_t  s4_bytes(const S4 *s);
-int     s4_freq_chunks(const S4 *s, int64_t groups);  /* per group, in a wave of `groups` */
-S4Pole   *s4_poles(const S4 *s, void *workspace);
-S4Slot    s4_slot(const S4 *s, void *workspace, int64_t i);
+int     s4_freq_chunks(const S4 *s, int64_t groups); /* per group, in a wave of `groups` */
+S4Pole *s4_poles(const S4 *s, void *workspace);
+S4Slot  s4_slot(const S4 *s, void *workspace, int64_t i);
 /* Sums of a task: [poles][POLE_SUMS][16], then those for dt: [2][16]. Over all channels, for B, P,
  * A: [poles][6]. */
 double *s4_sums(const S4 *s, void *workspace, int64_t task);
 double *s4_shared_sums(const S4 *s, void *workspace);
 FftRows s4_rows(const S4 *s, float *k, int64_t group);
 
-typedef struct S4PoleParams {    /* parameters of one pole */
+typedef struct S4PoleParams { /* parameters of one pole */
     double complex a, b, p;
 } S4PoleParams;
 
-S4PoleParams s4_pole_params(const S4 *s, int64_t n);
+S4PoleParams   s4_pole_params(const S4 *s, int64_t n);
 double complex s4_c(const S4 *s, int64_t h, int64_t n);
 double complex s4_b(const S4 *s, int64_t h, int64_t n);
-double s4_dt(const S4 *s, int64_t h);
-void   s4_inverse_dt(const S4 *s, int64_t group, double *inverse_dt);    /* 1 / dt of 16 channels */
-void   s4_fill_poles(const S4 *s, S4Pole *poles);
-void   s4_fill_lanes(const S4 *s, int64_t group, const S4Slot *slot);
+double         s4_dt(const S4 *s, int64_t h);
+void s4_inverse_dt(const S4 *s, int64_t group, double *inverse_dt); /* 1 / dt of 16 channels */
+void s4_fill_poles(const S4 *s, S4Pole *poles);
+void s4_fill_lanes(const S4 *s, int64_t group, const S4Slot *slot);
 
 static inline bool is_nyquist(const S4 *s, int64_t k) { return 2 * k == s->length; }
 
 /* ---- one frequency ---- */
 
 typedef struct S4Freq {
-    Vec hi, lo;                  /* y' */
-    Vec s, t;                    /* 1 / max(1, y')^2, y' s */
-    float half_y;                /* 2 / (1 + w) = 1 + i half_y */
+    Vec   hi, lo; /* y' */
+    Vec   s, t;   /* 1 / max(1, y')^2, y' s */
+    float half_y; /* 2 / (1 + w) = 1 + i half_y */
 } S4Freq;
 
 typedef struct S4Complex {
@@ -124,7 +124,7 @@ INLINE void freq_set(S4Freq *f, const float *tangent, const double *inverse_dt)
     f->half_y = 0.5f * tangent[0];
 }
 
-INLINE void reciprocal(Vec *x)   /* of positive, finite numbers */
+INLINE void reciprocal(Vec *x) /* of positive, finite numbers */
 {
 #ifdef __AVX512F__
     __m512 v = (__m512)*x, guess = _mm512_rcp14_ps(v); /* accurate to 2^-14; one Newton step */
@@ -168,17 +168,17 @@ INLINE void product(S4Complex *to, const S4Complex *a, const S4Complex *b)
     to->re = re;
 }
 
-INLINE void product_conj(S4Complex *to, const S4Complex *a, const S4Complex *b)     /* conj(a) b */
+INLINE void product_conj(S4Complex *to, const S4Complex *a, const S4Complex *b) /* conj(a) b */
 {
     Vec re = a->re * b->re + a->im * b->im;
     to->im = a->re * b->im - a->im * b->re;
     to->re = re;
 }
 
-typedef struct CauchySums {      /* at one frequency */
-    S4Complex p[SUMS];                /* sum of p R */
-    S4Complex r[SUMS];                /* the Cauchy sum */
-    S4Complex ratio_b, ratio_c;       /* r_BQ and r_PC over 1 + r_PQ */
+typedef struct CauchySums {     /* at one frequency */
+    S4Complex p[SUMS];          /* sum of p R */
+    S4Complex r[SUMS];          /* the Cauchy sum */
+    S4Complex ratio_b, ratio_c; /* r_BQ and r_PC over 1 + r_PQ */
 } CauchySums;
 
 /* bq as in S4Slot; if it is a constant NULL, the compiler removes the branch. */
@@ -203,7 +203,7 @@ INLINE void cauchy(CauchySums *out, const S4 *s, const S4Pole *poles, const Pole
         out->r[i].im = 2.0f * (f->t * sum[i][0].re - f->s * sum[i][1].im);
     }
     S4Complex denominator = { 1.0f + out->r[PQ].re, out->r[PQ].im }, inverse;
-    Vec  size = 1.0f / (denominator.re * denominator.re + denominator.im * denominator.im);
+    Vec       size = 1.0f / (denominator.re * denominator.re + denominator.im * denominator.im);
     inverse.re = denominator.re * size;
     inverse.im = -(denominator.im * size);
     product(&out->ratio_b, &out->r[BQ], &inverse);

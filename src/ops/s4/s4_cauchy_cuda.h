@@ -22,49 +22,51 @@ extern "C" {
 #include "ops/s4/s4_kernel.h"
 }
 
-enum { BC, BQ, PC, PQ, SUMS };           /* v = X Y of the four sums, with weights p and q each */
+enum { BC, BQ, PC, PQ, SUMS }; /* v = X Y of the four sums, with weights p and q each */
 enum { SUM_M = 2 * SUMS, SUM_DAMP, POLE_SUMS };
 enum {
-    S4_LANES = 32,                       /* channels per block */
-    S4_WARPS = 16,                       /* warps per block of the gradient */
-    S4_TWO = 2,                          /* frequencies or poles per thread */
-    S4_FREQS = S4_WARPS * S4_TWO,        /* frequencies per block at a time */
-    S4_POLES = 32                        /* poles in shared memory at a time */
+    S4_LANES = 32,                /* channels per block */
+    S4_WARPS = 16,                /* warps per block of the gradient */
+    S4_TWO = 2,                   /* frequencies or poles per thread */
+    S4_FREQS = S4_WARPS * S4_TWO, /* frequencies per block at a time */
+    S4_POLES = 32                 /* poles in shared memory at a time */
 };
-enum { SHARED_SUMS = 6, DT = SHARED_SUMS, CHAIN_SUMS };  /* of B, P, A; dt's share */
+enum { SHARED_SUMS = 6, DT = SHARED_SUMS, CHAIN_SUMS }; /* of B, P, A; dt's share */
 
-struct __align__(16) PoleCuda {              /* what does not depend on the channel */
-    float hi, lo;                        /* |A| */
-    float damp;                          /* -2 Re A */
-    float bq[2], pq[2];                  /* p, q */
+struct __align__(16) PoleCuda
+{                       /* what does not depend on the channel */
+    float hi, lo;       /* |A| */
+    float damp;         /* -2 Re A */
+    float bq[2], pq[2]; /* p, q */
     float unused;
 };
 
 typedef struct S4Cuda {
     FftCuda      f;
-    int64_t      channels, poles, length, n_freq, chunks, chunk;  /* chunk: frequencies per chunk */
+    int64_t      channels, poles, length, n_freq, chunks, chunk; /* chunk: frequencies per chunk */
     const float *param[S4_PARAMS], *tangents;
-    float       *out[S4_PARAMS];         /* gradients */
-    double      *inverse_dt;             /* [channels] */
-    PoleCuda        *pole;                   /* [poles] */
-    float4      *lanes;                  /* [poles][channels]: p, q of B C, p, q of P C */
-    float2      *bq;                     /* [poles][channels]: p, q of B Q; if b_per_channel */
-    float2          *spectrum; /* [n_freq][channels]; even lengths: Z, [length / 2][channels] */
-    float2      *workspace;              /* [f.n][channels] */
-    float       *sums;                   /* [chunks][poles][POLE_SUMS][channels] */
-    double      *shared;                 /* [poles][CHAIN_SUMS][channels] */
+    float       *out[S4_PARAMS]; /* gradients */
+    double      *inverse_dt;     /* [channels] */
+    PoleCuda    *pole;           /* [poles] */
+    float4      *lanes;          /* [poles][channels]: p, q of B C, p, q of P C */
+    float2      *bq;             /* [poles][channels]: p, q of B Q; if b_per_channel */
+    float2      *spectrum;       /* [n_freq][channels]; even lengths: Z, [length / 2][channels] */
+    float2      *workspace;      /* [f.n][channels] */
+    float       *sums;           /* [chunks][poles][POLE_SUMS][channels] */
+    double      *shared;         /* [poles][CHAIN_SUMS][channels] */
     size_t       bytes;
-    bool         b_per_channel;          /* every channel has its own B */
+    bool         b_per_channel; /* every channel has its own B */
 } S4Cuda;
 
-struct PoleParamsCuda {          /* parameters of one pole; b may be the channel's own */
+struct PoleParamsCuda { /* parameters of one pole; b may be the channel's own */
     Complex a, b, p;
 };
 
 __device__ __forceinline__ PoleParamsCuda pole_params(const S4Cuda &s, int64_t h, int64_t n)
 {
     return { { -exp((double)s.param[S4_A_REAL][n]), -(double)s.param[S4_A_IMAG][n] },
-             z_at(s.param[S4_B], s.b_per_channel ? h * s.poles + n : n), z_at(s.param[S4_P], n) };
+             z_at(s.param[S4_B], s.b_per_channel ? h * s.poles + n : n),
+             z_at(s.param[S4_P], n) };
 }
 
 __device__ __forceinline__ double dt_of(const S4Cuda &s, int64_t h)
@@ -74,14 +76,14 @@ __device__ __forceinline__ double dt_of(const S4Cuda &s, int64_t h)
 }
 
 struct FreqCuda {
-    float hi, lo;                        /* y' */
-    float s, t;                          /* 1 / max(1, y')^2, y' s */
+    float hi, lo; /* y' */
+    float s, t;   /* 1 / max(1, y')^2, y' s */
 };
 
 __device__ __forceinline__ FreqCuda freq_of(const S4Cuda &s, int64_t k, double inverse_dt)
 {
-    double scaled = ((double)s.tangents[2 * k] + (double)s.tangents[2 * k + 1]) * inverse_dt;
-    FreqCuda   f;
+    double   scaled = ((double)s.tangents[2 * k] + (double)s.tangents[2 * k + 1]) * inverse_dt;
+    FreqCuda f;
     f.hi = (float)scaled;
     f.lo = (float)(scaled - (double)f.hi);
     float root = f.hi > 1 ? 1 / f.hi : 1;
@@ -107,9 +109,9 @@ __device__ __forceinline__ float2 resolvent(const PoleCuda &pole, const FreqCuda
     return make_float2(re * size, -(im * size));
 }
 
-struct Cauchy {                          /* the Cauchy sums at one frequency */
+struct Cauchy { /* the Cauchy sums at one frequency */
     float2 r[SUMS];
-    float2 ratio_b, ratio_c;             /* r_BQ and r_PC over 1 + r_PQ */
+    float2 ratio_b, ratio_c; /* r_BQ and r_PC over 1 + r_PQ */
 };
 
 __device__ __forceinline__ void weigh(float2 (&sum)[2], float2 r, float p, float q)
@@ -122,9 +124,9 @@ __device__ __forceinline__ void weigh(float2 (&sum)[2], float2 r, float p, float
 
 /* Poles of the block's channels in shared memory. Most models have no more than S4_POLES. */
 template <bool B_PER_CHANNEL> struct StagedPoles {
-    PoleCuda   pole[S4_POLES];
-    float4 lanes[S4_POLES][S4_LANES];
-    float2 bq[B_PER_CHANNEL ? S4_POLES : 1][S4_LANES];
+    PoleCuda pole[S4_POLES];
+    float4   lanes[S4_POLES][S4_LANES];
+    float2   bq[B_PER_CHANNEL ? S4_POLES : 1][S4_LANES];
 };
 
 /* Loads poles from `first` on. Beyond the last pole or channel the last one is repeated. */
@@ -132,7 +134,7 @@ template <bool B_PER_CHANNEL>
 __device__ __forceinline__ void load_poles(const S4Cuda &s, StagedPoles<B_PER_CHANNEL> *staged,
                                            int64_t first)
 {
-    int me = (int)(threadIdx.y * S4_LANES + threadIdx.x), all = (int)blockDim.y * S4_LANES;
+    int     me = (int)(threadIdx.y * S4_LANES + threadIdx.x), all = (int)blockDim.y * S4_LANES;
     int64_t h = blockIdx.y * (int64_t)S4_LANES + threadIdx.x;
     h = h < s.channels ? h : s.channels - 1;
 #pragma unroll 4
@@ -169,9 +171,9 @@ __device__ __forceinline__ void cauchy(Cauchy (&out)[S4_TWO], const S4Cuda &s,
         }
 #pragma unroll 4
         for (int n = 0; n < count; n++) {
-            PoleCuda   pole = staged->pole[n];
-            float4 w = staged->lanes[n][lane];
-            float2 bq = B_PER_CHANNEL ? staged->bq[n][lane] : make_float2(pole.bq[0], pole.bq[1]);
+            PoleCuda pole = staged->pole[n];
+            float4   w = staged->lanes[n][lane];
+            float2   bq = B_PER_CHANNEL ? staged->bq[n][lane] : make_float2(pole.bq[0], pole.bq[1]);
 #pragma unroll
             for (int j = 0; j < S4_TWO; j++) {
                 float2 r = resolvent(pole, f[j]);
@@ -200,8 +202,8 @@ __device__ __forceinline__ void cauchy(Cauchy (&out)[S4_TWO], const S4Cuda &s,
 
 /* A real signal of even length, two neighbours as one complex number: Note [Half the length]. */
 struct PairSignal {
-    float  *p;
-    int64_t channels;
+    float                            *p;
+    int64_t                           channels;
     __device__ __forceinline__ float2 operator()(int64_t, int64_t e, int64_t c, float2) const
     {
         return make_float2(p[2 * e * channels + c], p[(2 * e + 1) * channels + c]);
@@ -217,7 +219,7 @@ struct PairSignal {
 
 /* ---- host ---- */
 
-S4Cuda s4_cuda_of(const Call *call, const Node *n, int sms, bool grad);  /* call NULL: sizes only */
+S4Cuda s4_cuda_of(const Call *call, const Node *n, int sms, bool grad); /* call NULL: sizes only */
 Err    s4_cuda_choose(const Node *n, const Device *device, bool grad, Choice *choice);
 /* Fills inverse_dt, pole, lanes and bq. */
 Err    s4_cuda_fill(const Call *call, const S4Cuda *s);

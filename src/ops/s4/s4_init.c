@@ -6,7 +6,7 @@
 #include <complex.h>
 #include <math.h>
 
-enum { MAX_SWEEPS = 60 };       /* about ten are needed */
+enum { MAX_SWEEPS = 60 }; /* about ten are needed */
 
 /* One rotation that makes a[p,q] zero, applied to the columns of v too (Golub and Van Loan, section
  * 8.5, with the phase of a[p,q]). */
@@ -17,7 +17,7 @@ static void rotate(int64_t n, double complex *a, double complex *v, int64_t p, i
     if (size == 0)
         return;
     double complex phase = off / size;
-    double tau = (creal(a[q * n + q]) - creal(a[p * n + p])) / (2 * size);
+    double         tau = (creal(a[q * n + q]) - creal(a[p * n + p])) / (2 * size);
     double t = (tau < 0 ? -1 : 1) / (fabs(tau) + sqrt(1 + tau * tau)), c = 1 / sqrt(1 + t * t),
            s = t * c;
     for (int64_t i = 0; i < n; i++) {
@@ -57,10 +57,11 @@ static void eigen_hermitian(int64_t n, double complex *a, double complex *v)
 
 void s4_init(int64_t pairs, float *a_real, float *a_imag, float *b, float *p)
 {
-    int64_t n = 2 * pairs;
-    Pool   *pool = pool_new(NULL, "hippo");
-    double complex *a = NEWN(pool, double complex, n * n), *v = NEWN(pool, double complex, n * n);
-    for (int64_t i = 0; i < n; i++)          /* S[i,k] = -sqrt((2i+1)(2k+1)) / 2 for i > k */
+    int64_t         n = 2 * pairs;
+    Pool           *pool = pool_new(NULL, "hippo");
+    double complex *a = NEWN(pool, double complex, (n * n)),
+                   *v = NEWN(pool, double complex, (n * n));
+    for (int64_t i = 0; i < n; i++) /* S[i,k] = -sqrt((2i+1)(2k+1)) / 2 for i > k */
         for (int64_t k = 0; k < i; k++) {
             double s = -0.5 * sqrt((double)((2 * i + 1) * (2 * k + 1)));
             a[i * n + k] = -I * s;
@@ -68,7 +69,7 @@ void s4_init(int64_t pairs, float *a_real, float *a_imag, float *b, float *p)
         }
     eigen_hermitian(n, a, v);
     for (int64_t i = 0; i < pairs; i++) {
-        int64_t        at = -1;              /* the i-th smallest; those taken become infinity */
+        int64_t        at = -1; /* the i-th smallest; those taken become infinity */
         double complex vb = 0, vp = 0;
         for (int64_t k = 0; k < n; k++)
             if (!isinf(creal(a[k * n + k])) &&
@@ -81,10 +82,14 @@ void s4_init(int64_t pairs, float *a_real, float *a_imag, float *b, float *p)
             vb += w * sqrt((double)(2 * k + 1));
             vp += w * sqrt((double)k + 0.5);
         }
-        if (a_real) a_real[i] = (float)log(0.5);
-        if (a_imag) a_imag[i] = (float)-imag;
-        if (b)      b[2 * i] = (float)creal(vb), b[2 * i + 1] = (float)fmax(-2, fmin(2, cimag(vb)));
-        if (p)      p[2 * i] = (float)creal(vp), p[2 * i + 1] = (float)cimag(vp);
+        if (a_real)
+            a_real[i] = (float)log(0.5);
+        if (a_imag)
+            a_imag[i] = (float)-imag;
+        if (b)
+            b[2 * i] = (float)creal(vb), b[2 * i + 1] = (float)fmax(-2, fmin(2, cimag(vb)));
+        if (p)
+            p[2 * i] = (float)creal(vp), p[2 * i + 1] = (float)cimag(vp);
         a[at * n + at] = INFINITY;
     }
     pool_free(pool);

@@ -78,7 +78,8 @@ static int64_t cauchy_matrix_bytes(const Node *n)
     return 2 * 2 * c.dim[1] * (2 * c.dim[2]) * (ATTR(n, S4KernelAttr)->length / 2 + 1) * 8;
 }
 
-OPERATOR(s4_kernel,
+OPERATOR(
+    s4_kernel,
     .doc = "convolution kernel of a diagonal plus rank-one state space, by streamed Cauchy sums",
     .never_stored = { "Cauchy matrix",
                       "the sums over poles are streamed over the frequencies; nothing of "
@@ -103,13 +104,10 @@ static Err s4_kernel_grad_shape(Node *n)
 }
 
 OPERATOR_INTERNAL(s4_kernel_grad,
-    .doc = "gradients of s4_kernel; recomputes its sums frequency by frequency",
-    .attr_bytes = sizeof(S4KernelAttr),
-    .n_in = S4_PARAMS + 3,
-    .n_out = S4_PARAMS,
-    .shape = s4_kernel_grad_shape,
-    .cost = s4_kernel_grad_cost,
-    .cpu = { .choose = s4_kernel_grad_choose_cpu, .run = s4_kernel_grad_cpu })
+                  .doc = "gradients of s4_kernel; recomputes its sums frequency by frequency",
+                  .attr_bytes = sizeof(S4KernelAttr), .n_in = S4_PARAMS + 3, .n_out = S4_PARAMS,
+                  .shape = s4_kernel_grad_shape, .cost = s4_kernel_grad_cost,
+                  .cpu = { .choose = s4_kernel_grad_choose_cpu, .run = s4_kernel_grad_cpu })
 
 /* y_k = 2 tan(pi k / L) = z_k / i, as pairs of floats whose sum is accurate to 48 bits. At k = L/2,
  * where y_k is infinite and not used, 0. */
@@ -127,7 +125,7 @@ Tensor s4_kernel(Tensor inv_dt, Tensor c, Tensor b, Tensor a_real, Tensor a_imag
 {
     Graph *graph = inv_dt.graph;
     Tensor table = tensor_none(graph), tangents = table;
-    if (fft_valid(length)) {                 /* else the shape rule fails */
+    if (fft_valid(length)) { /* else the shape rule fails */
         char name[48];
         snprintf(name, sizeof name, "s4.tangents.%lld", (long long)length);
         table = fft_table(graph, FFT_REAL, length);

@@ -25,9 +25,9 @@ INLINE void spectrum_of(const S4 *s, const S4Pole *poles, const S4Slot *slot, co
             out[1] = (Vec){ 0 };
             continue;
         }
-        S4Freq f;
+        S4Freq     f;
         CauchySums sums;
-        S4Complex less;
+        S4Complex  less;
         freq_set(&f, s->tangents + 2 * k, inverse_dt);
         cauchy(&sums, s, poles, slot->lanes, bq, &f);
         product(&less, &sums.ratio_b, &sums.r[PC]);
@@ -49,7 +49,7 @@ static void s4_spectrum(const S4 *s, const S4Pole *poles, const S4Slot *slot,
 
 Err s4_kernel_cpu(const Call *call)
 {
-    S4    s = s4_of(call, call->node, call->device->threads, false);
+    S4      s = s4_of(call, call->node, call->device->threads, false);
     S4Pole *poles = s4_poles(&s, call->workspace);
     s4_fill_poles(&s, poles);
     for (int64_t first = 0; first < s.groups; first += s.wave) {
@@ -65,7 +65,7 @@ Err s4_kernel_cpu(const Call *call)
 #pragma omp for schedule(static)
             for (int64_t task = 0; task < some * chunks; task++) {
                 int64_t from, to;
-                S4Slot    slot = s4_slot(&s, call->workspace, task / chunks);
+                S4Slot  slot = s4_slot(&s, call->workspace, task / chunks);
                 double  inverse_dt[FFT_LANES];
                 s4_inverse_dt(&s, first + task / chunks, inverse_dt);
                 parallel_range(s.n_freq, FREQ_BLOCK, (int)(task % chunks), chunks, &from, &to);

@@ -15,7 +15,7 @@ __global__ void s4_fill(S4Cuda s)
     int64_t h = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, n = blockIdx.y;
     if (h >= s.channels)
         return;
-    PoleParamsCuda  at = pole_params(s, h, n);
+    PoleParamsCuda at = pole_params(s, h, n);
     Complex c = z_at(s.param[S4_C], h * s.poles + n), bc = z_mul(at.b, c), pc = z_mul(at.p, c);
     s.lanes[n * s.channels + h] = make_float4(weight_p(bc), weight_q(bc, at.a), weight_p(pc),
                                               weight_q(pc, at.a));
@@ -26,9 +26,9 @@ __global__ void s4_fill(S4Cuda s)
     if (n == 0)
         s.inverse_dt[h] = 1 / dt_of(s, h);
     if (h == 0) {
-        double  size = sqrt(at.a.re * at.a.re + at.a.im * at.a.im);
-        Complex bq = z_mul(at.b, z_conj(at.p)), pq = z_mul(at.p, z_conj(at.p));
-        PoleCuda    pole;
+        double   size = sqrt(at.a.re * at.a.re + at.a.im * at.a.im);
+        Complex  bq = z_mul(at.b, z_conj(at.p)), pq = z_mul(at.p, z_conj(at.p));
+        PoleCuda pole;
         pole.hi = (float)size;
         pole.lo = (float)(size - (double)pole.hi);
         pole.damp = (float)(-2 * at.a.re);
@@ -55,8 +55,8 @@ __device__ __forceinline__ float s4_edge(const S4Cuda &s, int64_t h)
 __device__ __forceinline__ void put_pair(const S4Cuda &s, int64_t h, int64_t k, float2 x,
                                          float2 mirror)
 {
-    float2 e = make_float2(x.x + mirror.x, x.y - mirror.y);
-    float2 o = c_mul(make_float2(x.x - mirror.x, x.y + mirror.y), unit_root(2 * k, s.length));
+    float2  e = make_float2(x.x + mirror.x, x.y - mirror.y);
+    float2  o = c_mul(make_float2(x.x - mirror.x, x.y + mirror.y), unit_root(2 * k, s.length));
     int64_t other = s.length / 2 - k;
     s.spectrum[k * s.channels + h] = make_float2(e.x - o.y, e.y + o.x);
     if (k && other != k)
@@ -72,17 +72,17 @@ template <bool B_PER_CHANNEL> __global__ void __launch_bounds__(256) s4_spectrum
             at = blockIdx.x * (int64_t)8 + threadIdx.y;
     int64_t k[S4_TWO] = { at, s.n_freq - 1 - at };
     bool    even = s.length % 2 == 0, there = h < s.channels && k[0] <= k[1];
-    if (!there) {                            /* all threads take part in loading poles */
+    if (!there) { /* all threads take part in loading poles */
         h = 0;
         k[0] = k[1] = 0;
     }
-    bool   edge = even && k[0] == 0;
+    bool edge = even && k[0] == 0;
     load_poles<B_PER_CHANNEL>(s, &staged, 0);
-    FreqCuda   f[S4_TWO];
-    Cauchy sums[S4_TWO];
-    float2 x[S4_TWO];
+    FreqCuda f[S4_TWO];
+    Cauchy   sums[S4_TWO];
+    float2   x[S4_TWO];
 #pragma unroll
-    for (int j = 0; j < S4_TWO; j++)         /* at the edge this is not used */
+    for (int j = 0; j < S4_TWO; j++) /* at the edge this is not used */
         f[j] = freq_of(s, edge ? 0 : k[j], s.inverse_dt[h]);
     __syncthreads();
     cauchy<B_PER_CHANNEL, BC>(sums, s, &staged, f);
@@ -95,7 +95,7 @@ template <bool B_PER_CHANNEL> __global__ void __launch_bounds__(256) s4_spectrum
         float  half_y = 0.5f * s.tangents[2 * (edge ? 0 : k[j])];
         x[j] = make_float2(less.x - half_y * less.y, less.y + half_y * less.x);
     }
-    if (edge) {                              /* both are real */
+    if (edge) { /* both are real */
         x[0].y = 0;
         x[1] = make_float2(s4_edge(s, h), 0);
     }
@@ -110,9 +110,9 @@ template <bool B_PER_CHANNEL> __global__ void __launch_bounds__(256) s4_spectrum
 
 /* Z as the input of an inverse transform: parts swapped, divided by the length. */
 struct PairSpectrum {
-    const float2 *p;
-    int64_t       channels;
-    float         scale;
+    const float2                     *p;
+    int64_t                           channels;
+    float                             scale;
     __device__ __forceinline__ float2 operator()(int64_t, int64_t e, int64_t c, float2) const
     {
         float2 v = p[e * channels + c];
@@ -126,7 +126,7 @@ struct PairSpectrum {
 static size_t place(size_t *bytes, size_t more)
 {
     size_t at = *bytes;
-    *bytes += (more + 255) / 256 * 256;
+    *bytes += align_bytes(more, 256);
     return at;
 }
 

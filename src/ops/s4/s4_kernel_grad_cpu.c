@@ -20,20 +20,20 @@ Err s4_kernel_grad_choose_cpu(const Node *n, const Device *device, Choice *choic
     return OK;
 }
 
-typedef struct FreqBlock {       /* the result of pass one for a few frequencies */
+typedef struct FreqBlock { /* the result of pass one for a few frequencies */
     S4Freq freq[FREQ_BLOCK];
     /* For each sum, with G its gradient: 2 t Im G, -2 t Re G, -2 s Re G, -2 s Im G. */
-    Vec  part[FREQ_BLOCK][SUMS][4];
+    Vec    part[FREQ_BLOCK][SUMS][4];
 } FreqBlock;
 
 /* Pass one at one frequency: spectrum is the gradient of the kernel's spectrum there. Adds y'
  * dL/dy' to `through`, as far as y' occurs outside of R. */
 INLINE void grad_of_sums(const S4 *s, const S4Pole *poles, const PoleLanes *lanes, const Vec *bq,
-                      const Vec *spectrum, float factor, const S4Freq *f, Vec part[SUMS][4],
-                      Vec *through)
+                         const Vec *spectrum, float factor, const S4Freq *f, Vec part[SUMS][4],
+                         Vec *through)
 {
     CauchySums sums;
-    S4Complex g[SUMS], outer = { spectrum[0] * factor, spectrum[1] * factor };
+    S4Complex  g[SUMS], outer = { spectrum[0] * factor, spectrum[1] * factor };
     cauchy(&sums, s, poles, lanes, bq, f);
     g[BC].re = outer.re + f->half_y * outer.im;
     g[BC].im = outer.im - f->half_y * outer.re;
@@ -71,7 +71,7 @@ static void grad_of_pole(const S4Pole *pole, const PoleLanes *lanes, const Vec *
     }
     for (int64_t k = 0; k < count; k++) {
         const S4Freq *f = &block->freq[k];
-        S4Complex        r, g = { zero, zero }, d;
+        S4Complex     r, g = { zero, zero }, d;
         resolvent(pole, f, &r);
         for (int i = 0; i < SUMS; i++) {
             const Vec *part = block->part[k][i];
@@ -80,7 +80,7 @@ static void grad_of_pole(const S4Pole *pole, const PoleLanes *lanes, const Vec *
             g.re += weight[i][0] * part[0] + weight[i][1] * part[2];
             g.im += weight[i][0] * part[1] + weight[i][1] * part[3];
         }
-        product(&r, &r, &r);                 /* dR/dD = -R^2 */
+        product(&r, &r, &r); /* dR/dD = -R^2 */
         product_conj(&d, &r, &g);
         total[SUM_M] -= f->s * d.re;
         total[SUM_DAMP] -= f->t * d.im;
@@ -98,17 +98,17 @@ static void s4_task(const S4 *s, const S4Pole *poles, const S4Slot *slot, const 
     double *through = sums + s->poles * POLE_SUMS * FFT_LANES, *direct = through + FFT_LANES;
     memset(sums, 0, (size_t)(s->poles * POLE_SUMS + 2) * FFT_LANES * sizeof *sums);
     for (int64_t first = from; first < to; first += FREQ_BLOCK) {
-        FreqBlock   block;
-        int64_t count = 0;
-        Vec     moved = { 0 };
+        FreqBlock block;
+        int64_t   count = 0;
+        Vec       moved = { 0 };
         for (int64_t k = first; k < first + FREQ_BLOCK && k < to; k++) {
             const Vec *g = slot->spectrum + 2 * k;
             float      factor = (k == 0 || is_nyquist(s, k) ? 1.0f : 2.0f) / (float)s->length;
-            if (is_nyquist(s, k)) {          /* dt times the sum of p of B C */
+            if (is_nyquist(s, k)) { /* dt times the sum of p of B C */
                 for (int64_t n = 0; n < s->poles; n++)
                     for (int i = 0; i < FFT_LANES; i++) {
-                        sums[n * POLE_SUMS * FFT_LANES + i] +=
-                            (double)(g[0][i] * factor) / inverse_dt[i];
+                        sums[n * POLE_SUMS * FFT_LANES + i] += (double)(g[0][i] * factor) /
+                                                               inverse_dt[i];
                         direct[i] += (double)(g[0][i] * factor) * (double)slot->lanes[n].bc[0][i];
                     }
                 continue;
@@ -116,10 +116,10 @@ static void s4_task(const S4 *s, const S4Pole *poles, const S4Slot *slot, const 
             freq_set(&block.freq[count], s->tangents + 2 * k, inverse_dt);
             if (slot->bq)
                 grad_of_sums(s, poles, slot->lanes, slot->bq, g, factor, &block.freq[count],
-                          block.part[count], &moved);
+                             block.part[count], &moved);
             else
                 grad_of_sums(s, poles, slot->lanes, NULL, g, factor, &block.freq[count],
-                          block.part[count], &moved);
+                             block.part[count], &moved);
             count++;
         }
         for (int64_t n = 0; n < s->poles; n++)
@@ -136,8 +136,8 @@ static void s4_chain(const S4 *s, const Call *call, int64_t group, int64_t task,
 {
     double *sums = s4_sums(s, call->workspace, task),
            *dt_sums = sums + s->poles * POLE_SUMS * FFT_LANES;
-    float  *d_inv_dt = call->out[S4_INV_DT], *d_c = call->out[S4_C];
-    float  *d_b = s->b_per_channel ? call->out[S4_B] : NULL;
+    float *d_inv_dt = call->out[S4_INV_DT], *d_c = call->out[S4_C];
+    float *d_b = s->b_per_channel ? call->out[S4_B] : NULL;
     for (int chunk = 1; chunk < chunks; chunk++) {
         const double *more = s4_sums(s, call->workspace, task + chunk);
         for (int64_t i = 0; i < (s->poles * POLE_SUMS + 2) * FFT_LANES; i++)
@@ -149,14 +149,14 @@ static void s4_chain(const S4 *s, const Call *call, int64_t group, int64_t task,
             d_inv_dt[h] = (float)(d_dt / (1 + exp(-(double)s->param[S4_INV_DT][h])));
         for (int64_t n = 0; n < s->poles; n++) {
             const double  *sum = sums + n * POLE_SUMS * FFT_LANES + i;
-            S4PoleParams         at = s4_pole_params(s, n);
+            S4PoleParams   at = s4_pole_params(s, n);
             double complex c = s4_c(s, h, n), b = s4_b(s, h, n), q = conj(at.p), g[SUMS];
             double complex v[SUMS] = {
                 [BC] = b * c, [BQ] = b * q, [PC] = at.p * c, [PQ] = at.p * q
             };
-            double         re = creal(at.a), im = cimag(at.a);
-            double         d_re = 2 * re * sum[SUM_M * FFT_LANES] - 2 * sum[SUM_DAMP * FFT_LANES];
-            double         d_im = 2 * im * sum[SUM_M * FFT_LANES];
+            double re = creal(at.a), im = cimag(at.a);
+            double d_re = 2 * re * sum[SUM_M * FFT_LANES] - 2 * sum[SUM_DAMP * FFT_LANES];
+            double d_im = 2 * im * sum[SUM_M * FFT_LANES];
             for (int j = 0; j < SUMS; j++) { /* p = Re v, q = Re v Re A + Im v Im A */
                 double dp = sum[2 * j * FFT_LANES], dq = sum[(2 * j + 1) * FFT_LANES];
                 g[j] = dp + re * dq + I * (im * dq);
@@ -165,8 +165,8 @@ static void s4_chain(const S4 *s, const Call *call, int64_t group, int64_t task,
             }
             double complex dc = conj(b) * g[BC] + conj(at.p) * g[PC];
             double complex db = conj(c) * g[BC] + conj(q) * g[BQ];
-            double complex dp =
-                conj(c) * g[PC] + conj(q) * g[PQ] + conj(conj(b) * g[BQ] + conj(at.p) * g[PQ]);
+            double complex dp = conj(c) * g[PC] + conj(q) * g[PQ] +
+                                conj(conj(b) * g[BQ] + conj(at.p) * g[PQ]);
             if (d_c) {
                 d_c[2 * (h * s->poles + n)] = (float)creal(dc);
                 d_c[2 * (h * s->poles + n) + 1] = (float)cimag(dc);
@@ -185,7 +185,7 @@ static void s4_chain(const S4 *s, const Call *call, int64_t group, int64_t task,
 Err s4_kernel_grad_cpu(const Call *call)
 {
     S4      s = s4_of(call, call->node, call->device->threads, true);
-    S4Pole   *poles = s4_poles(&s, call->workspace);
+    S4Pole *poles = s4_poles(&s, call->workspace);
     double *shared = s4_shared_sums(&s, call->workspace);
     s4_fill_poles(&s, poles);
     memset(shared, 0, (size_t)s.poles * 6 * sizeof *shared);
@@ -204,7 +204,7 @@ Err s4_kernel_grad_cpu(const Call *call)
 #pragma omp for schedule(static)
             for (int64_t task = 0; task < some * chunks; task++) {
                 int64_t from, to;
-                S4Slot    slot = s4_slot(&s, call->workspace, task / chunks);
+                S4Slot  slot = s4_slot(&s, call->workspace, task / chunks);
                 double  inverse_dt[FFT_LANES];
                 s4_inverse_dt(&s, first + task / chunks, inverse_dt);
                 parallel_range(s.n_freq, FREQ_BLOCK, (int)(task % chunks), chunks, &from, &to);

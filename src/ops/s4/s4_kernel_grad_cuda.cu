@@ -12,7 +12,7 @@
  */
 #include "ops/s4/s4_cauchy_cuda.h"
 
-enum { FREQ_VECS = 1 + SUMS };           /* a frequency of one channel in shared memory */
+enum { FREQ_VECS = 1 + SUMS }; /* a frequency of one channel in shared memory */
 enum { CHAIN_WARPS = 8 };
 
 __device__ __forceinline__ float2 c_conj_mul(float2 a, float2 b) { return c_mul(c_conj(a), b); }
@@ -26,7 +26,7 @@ __device__ __forceinline__ float2 spectrum_at(const S4Cuda &s, int64_t h, int64_
            mirror = s.spectrum[(k ? s.length / 2 - k : 0) * s.channels + h];
     float2 e = make_float2(z.x + mirror.x, z.y - mirror.y),
            o = make_float2(z.y + mirror.y, mirror.x - z.x);
-    float  q = __fdividef(2.0f, 1.0f + half_y * half_y);         /* 1 + cos(2 pi k / L) */
+    float  q = __fdividef(2.0f, 1.0f + half_y * half_y); /* 1 + cos(2 pi k / L) */
     float2 x = c_mul(o, make_float2(q - 1, -half_y * q));
     return make_float2(0.5f * (e.x + x.x), 0.5f * (e.y + x.y));
 }
@@ -38,9 +38,9 @@ __device__ __forceinline__ void grad_of_sums(const S4Cuda &s, StagedPoles<B_PER_
                                              int64_t h, int64_t k, int there,
                                              float4 (*to)[FREQ_VECS][S4_LANES])
 {
-    int    lane = (int)threadIdx.x;
-    FreqCuda   f[S4_TWO];
-    Cauchy sums[S4_TWO];
+    int      lane = (int)threadIdx.x;
+    FreqCuda f[S4_TWO];
+    Cauchy   sums[S4_TWO];
 #pragma unroll
     for (int j = 0; j < S4_TWO; j++)
         f[j] = freq_of(s, j < there ? k + j : 0, s.inverse_dt[h]);
@@ -67,30 +67,30 @@ __device__ __forceinline__ void grad_of_sums(const S4Cuda &s, StagedPoles<B_PER_
     }
 }
 
-struct PoleLane {                        /* a pole of one channel */
-    PoleCuda  pole;
-    float weight[SUMS][2];
+struct PoleLane { /* a pole of one channel */
+    PoleCuda pole;
+    float    weight[SUMS][2];
 };
 
 template <bool B_PER_CHANNEL>
 __device__ __forceinline__ PoleLane pole_lane(const S4Cuda &s, int64_t h, int64_t n)
 {
-    float4 w = s.lanes[n * s.channels + h];
-    PoleCuda   pole = s.pole[n];
-    float2 bq = B_PER_CHANNEL ? s.bq[n * s.channels + h] : make_float2(pole.bq[0], pole.bq[1]);
+    float4   w = s.lanes[n * s.channels + h];
+    PoleCuda pole = s.pole[n];
+    float2   bq = B_PER_CHANNEL ? s.bq[n * s.channels + h] : make_float2(pole.bq[0], pole.bq[1]);
     return { pole, { { w.x, w.y }, { bq.x, bq.y }, { w.z, w.w }, { pole.pq[0], pole.pq[1] } } };
 }
 
 /* Pass two: adds `count` frequencies to the sums of two poles. */
 __device__ __forceinline__ void grad_of_poles(const PoleLane (&at)[S4_TWO],
-                                          const float4 (*from)[FREQ_VECS][S4_LANES], int count,
-                                          float (&total)[S4_TWO][POLE_SUMS])
+                                              const float4 (*from)[FREQ_VECS][S4_LANES], int count,
+                                              float (&total)[S4_TWO][POLE_SUMS])
 {
     int lane = (int)threadIdx.x;
     for (int k = 0; k < count; k++) {
-        float4 first = from[k][0][lane];
-        FreqCuda   f = { first.x, first.y, first.z, first.w };
-        float2 r[S4_TWO], g[S4_TWO];
+        float4   first = from[k][0][lane];
+        FreqCuda f = { first.x, first.y, first.z, first.w };
+        float2   r[S4_TWO], g[S4_TWO];
 #pragma unroll
         for (int j = 0; j < S4_TWO; j++) {
             r[j] = resolvent(at[j].pole, f);
@@ -110,7 +110,7 @@ __device__ __forceinline__ void grad_of_poles(const PoleLane (&at)[S4_TWO],
         }
 #pragma unroll
         for (int j = 0; j < S4_TWO; j++) {
-            float2 d = c_conj_mul(c_mul(r[j], r[j]), g[j]);      /* dR/dD = -R^2 */
+            float2 d = c_conj_mul(c_mul(r[j], r[j]), g[j]); /* dR/dD = -R^2 */
             total[j][SUM_M] -= f.s * d.x;
             total[j][SUM_DAMP] -= f.t * d.y;
         }
@@ -119,7 +119,7 @@ __device__ __forceinline__ void grad_of_poles(const PoleLane (&at)[S4_TWO],
 
 template <bool B_PER_CHANNEL> struct SlopesMemory {
     StagedPoles<B_PER_CHANNEL> staged;
-    float4      freq[S4_FREQS][FREQ_VECS][S4_LANES];
+    float4                     freq[S4_FREQS][FREQ_VECS][S4_LANES];
 };
 
 /* Threads (32 channels, 16 warps); blocks (chunks of frequencies, channels / 32). 32 poles at a
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(S4_LANES *S4_WARPS) s4_slopes(S4Cuda s)
 {
     cuda_begin();
     extern __shared__ float4 s4_memory[];
-    auto   *memory = (SlopesMemory<B_PER_CHANNEL> *)s4_memory;
+    auto                    *memory = (SlopesMemory<B_PER_CHANNEL> *)s4_memory;
     int64_t h = blockIdx.y * (int64_t)S4_LANES + threadIdx.x, last = s.n_freq - (s.length % 2 == 0);
     int64_t from = blockIdx.x * s.chunk, to = from + s.chunk < last ? from + s.chunk : last;
     int     mine = (int)threadIdx.y * S4_TWO;
@@ -179,7 +179,7 @@ __device__ __forceinline__ void chain_sums(const S4Cuda &s, int64_t h, int64_t n
                                            double (&sum)[POLE_SUMS])
 {
     __shared__ double parts[CHAIN_WARPS][POLE_SUMS][S4_LANES];
-    int warp = (int)threadIdx.y, lane = (int)threadIdx.x;
+    int               warp = (int)threadIdx.y, lane = (int)threadIdx.x;
 #pragma unroll
     for (int i = 0; i < POLE_SUMS; i++)
         sum[i] = 0;
@@ -218,12 +218,12 @@ __global__ void __launch_bounds__(S4_LANES *CHAIN_WARPS) s4_chain(S4Cuda s)
     cuda_ends();
     if (threadIdx.y || !there)
         return;
-    double  dt = dt_of(s, h), edge = nyquist(s, h);
-    PoleParamsCuda  at = pole_params(s, h, n);
-    Complex c = z_at(s.param[S4_C], h * s.poles + n), q = z_conj(at.p), g[SUMS];
-    Complex v[SUMS] = { z_mul(at.b, c), z_mul(at.b, q), z_mul(at.p, c), z_mul(at.p, q) };
-    double  d_re = 2 * at.a.re * sum[SUM_M] - 2 * sum[SUM_DAMP], d_im = 2 * at.a.im * sum[SUM_M];
-    double  scale = at.a.re * d_re + at.a.im * d_im;     /* Note [Step size] */
+    double         dt = dt_of(s, h), edge = nyquist(s, h);
+    PoleParamsCuda at = pole_params(s, h, n);
+    Complex        c = z_at(s.param[S4_C], h * s.poles + n), q = z_conj(at.p), g[SUMS];
+    Complex        v[SUMS] = { z_mul(at.b, c), z_mul(at.b, q), z_mul(at.p, c), z_mul(at.p, q) };
+    double d_re = 2 * at.a.re * sum[SUM_M] - 2 * sum[SUM_DAMP], d_im = 2 * at.a.im * sum[SUM_M];
+    double scale = at.a.re * d_re + at.a.im * d_im; /* Note [Step size] */
 #pragma unroll
     for (int j = 0; j < SUMS; j++)
         scale += v[j].re * sum[2 * j] +
@@ -231,7 +231,7 @@ __global__ void __launch_bounds__(S4_LANES *CHAIN_WARPS) s4_chain(S4Cuda s)
     double step = scale / dt + edge * v[BC].re;
     sum[0] += edge * dt;
 #pragma unroll
-    for (int j = 0; j < SUMS; j++) {     /* p = Re v, q = Re v Re A + Im v Im A */
+    for (int j = 0; j < SUMS; j++) { /* p = Re v, q = Re v Re A + Im v Im A */
         g[j] = { sum[2 * j] + at.a.re * sum[2 * j + 1], at.a.im * sum[2 * j + 1] };
         d_re += v[j].re * sum[2 * j + 1];
         d_im += v[j].im * sum[2 * j + 1];

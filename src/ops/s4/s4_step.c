@@ -40,7 +40,7 @@ void s4_coefs(const S4Params *params, int64_t h, const S4Coefs *to)
 static void abar_dense(const S4Coefs *coefs, int64_t pairs, double *m)
 {
     int64_t n = 2 * pairs;
-    for (int64_t col = 0; col < n; col++) {  /* Abar times a unit vector: one step without input */
+    for (int64_t col = 0; col < n; col++) { /* Abar times a unit vector: one step without input */
         int64_t        at = col % pairs;
         double complex x = col < pairs ? 1 : I, e = 2 * coefs->e[at] * x;
         double         sigma = creal(conj(coefs->p[at]) * e);
@@ -131,7 +131,7 @@ static bool row_solve(int64_t n, double *row, double *m)
                 m[k * n + j] -= factor * m[k * n + i];
         }
     }
-    for (int64_t i = n - 1; i >= 0; i--) {   /* m is lower triangular now */
+    for (int64_t i = n - 1; i >= 0; i--) { /* m is lower triangular now */
         for (int64_t k = i + 1; k < n; k++)
             row[i] -= row[k] * m[k * n + i];
         row[i] /= m[i * n + i];
@@ -143,10 +143,10 @@ static bool row_solve(int64_t n, double *row, double *m)
  * keep C). */
 static Err c_between(Pool *parent, const S4Params *params, int64_t from, int64_t to, double *out)
 {
-    int64_t n = 2 * params->pairs, bad = -1;
-    Pool   *pool = pool_new(parent, "s4");
-    int     threads = omp_get_max_threads();
-    double *room = NEWN(pool, double, threads * (4 * n * n + 2 * n));
+    int64_t  n = 2 * params->pairs, bad = -1;
+    Pool    *pool = pool_new(parent, "s4");
+    int      threads = omp_get_max_threads();
+    double  *room = NEWN(pool, double, (4 * n + 2) * n * threads);
     S4Coefs *coefs = NEWN(pool, S4Coefs, threads);
     for (int i = 0; i < threads; i++)
         coefs[i] = coefs_new(pool, params->pairs);
@@ -154,7 +154,7 @@ static Err c_between(Pool *parent, const S4Params *params, int64_t from, int64_t
     for (int64_t h = 0; h < params->channels; h++) {
         double *m = room + omp_get_thread_num() * (4 * n * n + 2 * n), *spare = m + n * n,
                *row = spare + 3 * n * n;
-        double *next = row + n;
+        double  *next = row + n;
         S4Coefs *mine = &coefs[omp_get_thread_num()];
         s4_coefs(params, h, mine);
         for (int64_t i = 0; i < params->pairs; i++) {
@@ -203,7 +203,7 @@ static Err c_between_float(const S4Params *params, int64_t from, int64_t to, flo
 
 void s4_c_store(const S4Params *params, int64_t length, float *out)
 {
-    REQUIRE(c_between_float(params, 0, length, out) == OK);      /* nothing to invert */
+    REQUIRE(c_between_float(params, 0, length, out) == OK); /* nothing to invert */
 }
 
 Err s4_c_recover(const S4Params *params, int64_t length, float *out)

@@ -19,7 +19,8 @@
  *
  * With R whole the intervals come out whole by themselves. Checkmate's own formulation has one S
  * per stage and products for the frees; intervals need no products and give better bounds. A second
- * run that takes over an input's bytes ends that input and needs its old output gone.
+ * run that takes over an input's bytes ends that input and needs its old output gone. A view is live
+ * only where its root is.
  */
 #include "plan/proof/proof.h"
 
@@ -27,15 +28,15 @@ typedef struct Build {
     const Task *task;
     Stages     *out;
     Milp       *milp;
-    int32_t   **interval;       /* [value] column of interval 0 of its producer's stage, then in
+    int32_t   **interval;    /* [value] column of interval 0 of its producer's stage, then in
                                  * order */
-    int32_t   **interval_at;    /* [value][stage - producer] where the stage's interval 0 is in
+    int32_t   **interval_at; /* [value][stage - producer] where the stage's interval 0 is in
                                  * `interval` */
     double      byte;        /* one byte, in the unit of the rows */
-    double      budget;        /* for droppable bytes, in that unit */
+    double      budget;      /* for droppable bytes, in that unit */
 } Build;
 
-#define BUDGET_UNITS 1000.0  /* keep the coefficients near one, for any number of bytes */
+#define BUDGET_UNITS 1000.0 /* keep the coefficients near one, for any number of bytes */
 #define COST_UNITS   10000.0
 
 int64_t stages_terms(const Task *task)
@@ -83,11 +84,11 @@ static void build_columns(Build *b, Pool *pool)
             b->out->again[(int64_t)t * task->n_nodes + i] = may ? milp_column(b->milp, again) : -1;
         }
     }
-    b->interval    = NEWN(pool, int32_t *, task->n_values + 1);
+    b->interval = NEWN(pool, int32_t *, task->n_values + 1);
     b->interval_at = NEWN(pool, int32_t *, task->n_values + 1);
     for (int32_t v = 0; v < task->n_values; v++) {
         const TaskValue *value = &task->values[v];
-        int32_t stages = task->n_nodes - value->producer, n = 0;
+        int32_t          stages = task->n_nodes - value->producer, n = 0;
         b->interval_at[v] = NEWN(pool, int32_t, stages + 1);
         for (int32_t s = 0; s < stages; s++) {
             b->interval_at[v][s] = n;
@@ -97,9 +98,9 @@ static void build_columns(Build *b, Pool *pool)
         for (int32_t s = 0; s < stages; s++) {
             int32_t stage = value->producer + s, intervals = 2 + build_readers_until(value, stage);
             for (int32_t j = 0; j < intervals; j++) {
-                bool held = (s == 0 && j == 0)       /* produced here for the first time */
-                            || (value->final && stage == task->n_nodes - 1 && j == intervals - 1)
-                            || (j > 0 && j + 1 < intervals && value->readers[j - 1] == stage);
+                bool held = (s == 0 && j == 0) /* produced here for the first time */
+                            || (value->final && stage == task->n_nodes - 1 && j == intervals - 1) ||
+                            (j > 0 && j + 1 < intervals && value->readers[j - 1] == stage);
                 MilpColumn live = { 'A', stage, v, j, held ? 1 : 0, 1, 0, false };
                 b->interval[v][b->interval_at[v][s] + j] = milp_column(b->milp, live);
             }
@@ -140,7 +141,6 @@ static void build_value(Build *b, int32_t v)
 {
     const Task      *task = b->task;
     const TaskValue *value = &task->values[v];
-    const TaskNode  *producer = &task->nodes[value->producer];
     for (int32_t t = value->producer; t < task->n_nodes; t++) {
         int32_t made = build_again(b, t, value->producer), first = build_interval(b, v, t, 0);
         if (t > value->producer) {
@@ -148,7 +148,7 @@ static void build_value(Build *b, int32_t v)
             build_at_most(b, first, before, made);
             if (made >= 0)
                 build_at_most(b, made, first, -1);
-            if (made >= 0 && producer->n_takes > 0)
+            if (made >= 0 && value->takes)
                 build_ends(b, before, made);
         }
         build_at_most(b, build_interval(b, v, t, 1), first, -1);
@@ -161,6 +161,36 @@ static void build_value(Build *b, int32_t v)
             if (build_takes(&task->nodes[reader], v) && (run >= 0 || reader == t))
                 build_ends(b, next, run);
         }
+    }
+}
+
+static int32_t build_reader_index(const TaskValue *v, int32_t node)
+{
+    int32_t j = 0;
+    while (v->readers[j] != node)
+        j++;
+    return j + 1;
+}
+
+/* Where a view is live, its root is. Who produces or reads the view reads the root, too: each
+ * interval of the view ends in an interval of the root with the same reader. After its last reader
+ * the view spans a possible production of the root in the next stage. */
+static void build_view(Build *b, int32_t v)
+{
+    const Task      *task = b->task;
+    const TaskValue *view = &task->values[v], *root = &task->values[view->view_of];
+    int32_t made = root->producer == view->producer ? 0 : build_reader_index(root, view->producer);
+    for (int32_t t = view->producer; t < task->n_nodes; t++) {
+        int32_t n = build_readers_until(view, t), last = build_interval(b, v, t, n + 1);
+        build_at_most(b, build_interval(b, v, t, 0), build_interval(b, view->view_of, t, made), -1);
+        for (int32_t j = 1; j <= n; j++)
+            build_at_most(
+                b, build_interval(b, v, t, j),
+                build_interval(b, view->view_of, t, build_reader_index(root, view->readers[j - 1])),
+                -1);
+        build_at_most(b, last, build_last_interval(b, view->view_of, t), -1);
+        if (t + 1 < task->n_nodes)
+            build_at_most(b, last, build_interval(b, view->view_of, t + 1, made), -1);
     }
 }
 
@@ -204,8 +234,8 @@ static void build_bytes(Build *b)
     for (int32_t t = 0; t < task->n_nodes; t++) {
         for (int32_t k = 0; k <= t; k++) {
             const TaskNode *node = &task->nodes[k];
-            int32_t run = build_again(b, t, k);
-            double  extra = (double)node->workspace * b->byte;   /* while it runs */
+            int32_t         run = build_again(b, t, k);
+            double          extra = (double)node->workspace * b->byte; /* while it runs */
             for (int32_t i = 0; i < node->n_takes; i++)
                 extra -= (double)task->values[node->in[i]].bytes * b->byte;
             MilpColumn bytes = { 'U', t, k, -1, 0, b->budget, 0, false };
@@ -231,12 +261,15 @@ void stages_build(Pool *pool, const Task *task, int64_t budget_bytes, Stages *ou
                  .milp = &out->milp,
                  .byte = room > 0 ? BUDGET_UNITS / room : 1,
                  .budget = room > 0 ? BUDGET_UNITS : 0 };
-    *out = (Stages){ .milp = { .pool = pool }, .unit = task->base_cost > 0
-                                                          ? task->base_cost / COST_UNITS : 1 };
+    *out = (Stages){ .milp = { .pool = pool },
+                     .unit = task->base_cost > 0 ? task->base_cost / COST_UNITS : 1 };
     out->again = NEWN(pool, int32_t, (int64_t)task->n_nodes * task->n_nodes + 1);
     build_columns(&b, pool);
-    for (int32_t v = 0; v < task->n_values; v++)
+    for (int32_t v = 0; v < task->n_values; v++) {
         build_value(&b, v);
+        if (task->values[v].view_of >= 0)
+            build_view(&b, v);
+    }
     build_bytes(&b);
 }
 

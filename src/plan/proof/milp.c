@@ -49,7 +49,7 @@ static void milp_write_terms(FileOut *f, const Milp *m, int32_t row)
     for (int32_t i = m->rows[row].first; i < milp_row_end(m, row); i++) {
         file_out_print(f, " %+.17g ", m->terms[i].factor);
         milp_write_name(f, &m->columns[m->terms[i].column]);
-        if ((i - m->rows[row].first) % 8 == 7)       /* some readers limit the line length */
+        if ((i - m->rows[row].first) % 8 == 7) /* some readers limit the line length */
             file_out_print(f, "\n  ");
     }
 }
@@ -71,7 +71,7 @@ Err milp_write(const Milp *m, const char *path)
     file_out_print(f, "\nSubject To\n");
     for (int32_t r = 0; r < m->n_rows; r++) {
         const MilpRow *row = &m->rows[r];
-        bool equal = row->low == row->high;
+        bool           equal = row->low == row->high;
         if (row->low > -MILP_FREE) {
             file_out_print(f, " r%d%s:", r, equal ? "" : "a");
             milp_write_terms(f, m, r);
@@ -102,24 +102,24 @@ Err milp_write(const Milp *m, const char *path)
 }
 
 /* The functions used of CBC's C interface (2.9 and later). */
-#define CBC_LIST(X)                                                                             \
-    X(void *, Cbc_newModel, (void))                                                             \
-    X(void, Cbc_deleteModel, (void *))                                                          \
-    X(void, Cbc_loadProblem, (void *, int, int, const int *, const int *, const double *,       \
-                              const double *, const double *, const double *, const double *,   \
-                              const double *))                                                  \
-    X(void, Cbc_setInteger, (void *, int))                                                      \
-    X(void, Cbc_setParameter, (void *, const char *, const char *))                             \
-    X(int, Cbc_solve, (void *))                                                                 \
-    X(int, Cbc_isProvenOptimal, (void *))                                                       \
-    X(int, Cbc_isProvenInfeasible, (void *))                                                    \
-    X(int, Cbc_numberSavedSolutions, (void *))                                                  \
-    X(double, Cbc_getObjValue, (void *))                                                        \
-    X(double, Cbc_getBestPossibleObjValue, (void *))                                            \
+#define CBC_LIST(X)                                                                                \
+    X(void *, Cbc_newModel, (void))                                                                \
+    X(void, Cbc_deleteModel, (void *))                                                             \
+    X(void, Cbc_loadProblem,                                                                       \
+      (void *, int, int, const int *, const int *, const double *, const double *, const double *, \
+       const double *, const double *, const double *))                                            \
+    X(void, Cbc_setInteger, (void *, int))                                                         \
+    X(void, Cbc_setParameter, (void *, const char *, const char *))                                \
+    X(int, Cbc_solve, (void *))                                                                    \
+    X(int, Cbc_isProvenOptimal, (void *))                                                          \
+    X(int, Cbc_isProvenInfeasible, (void *))                                                       \
+    X(int, Cbc_numberSavedSolutions, (void *))                                                     \
+    X(double, Cbc_getObjValue, (void *))                                                           \
+    X(double, Cbc_getBestPossibleObjValue, (void *))                                               \
     X(const double *, Cbc_getColSolution, (void *))
 
 typedef struct Cbc {
-#define X(type, name, args) type (*name) args;
+#define X(type, name, args) type(*name) args;
     CBC_LIST(X)
 #undef X
 } Cbc;
@@ -130,10 +130,10 @@ static bool cbc_load(Cbc *cbc)
     if (!lib)
         lib = dlopen("libCbcSolver.so", RTLD_NOW | RTLD_LOCAL);
     if (!lib)
-        return false;        /* never unloaded: its static objects do not survive a second load */
+        return false; /* never unloaded: its static objects do not survive a second load */
     bool all = true;
-#define X(type, name, args)                                                                     \
-    *(void **)&cbc->name = dlsym(lib, #name);                                                   \
+#define X(type, name, args)                                                                        \
+    *(void **)&cbc->name = dlsym(lib, #name);                                                      \
     all &= cbc->name != NULL;
     CBC_LIST(X)
 #undef X
@@ -160,14 +160,14 @@ static void milp_load(Pool *pool, const Cbc *cbc, void *model, const Milp *m)
         start[m->terms[i].column + 1]++;
     for (int32_t c = 0; c < m->n_columns; c++) {
         start[c + 1] += start[c];
-        low[c]  = m->columns[c].low;
+        low[c] = m->columns[c].low;
         high[c] = m->columns[c].high;
         cost[c] = m->columns[c].cost;
     }
     int *fill = NEWN(pool, int, m->n_columns + 1);
     memcpy(fill, start, sizeof *fill * (size_t)(m->n_columns + 1));
     for (int32_t r = 0; r < m->n_rows; r++) {
-        row_low[r]  = m->rows[r].low;
+        row_low[r] = m->rows[r].low;
         row_high[r] = m->rows[r].high;
         for (int32_t i = m->rows[r].first; i < milp_row_end(m, r); i++) {
             int at = fill[m->terms[i].column]++;
@@ -183,7 +183,7 @@ static void milp_load(Pool *pool, const Cbc *cbc, void *model, const Milp *m)
     }
 }
 
-typedef struct Reply {       /* from the child, followed by x if there is one */
+typedef struct Reply { /* from the child, followed by x if there is one */
     double cost, bound;
     bool   closed, has_x;
 } Reply;
@@ -205,8 +205,8 @@ static bool pipe_read(int fd, void *bytes, size_t n, double deadline_s)
 {
     for (char *p = bytes; n > 0;) {
         struct pollfd wait = { .fd = fd, .events = POLLIN };
-        double  left = deadline_s - clock_now();
-        ssize_t k = 0;
+        double        left = deadline_s - clock_now();
+        ssize_t       k = 0;
         if (left <= 0 || poll(&wait, 1, (int)fmin(left * 1000 + 1, 1e6)) < 0)
             return false;
         if (wait.revents && (k = read(fd, p, n)) <= 0)
@@ -219,7 +219,7 @@ static bool pipe_read(int fd, void *bytes, size_t n, double deadline_s)
 
 static void milp_child(int fd, const Cbc *cbc, const Milp *m, double cutoff, double seconds)
 {
-    int quiet = open("/dev/null", O_WRONLY);         /* CBC prints to stdout */
+    int quiet = open("/dev/null", O_WRONLY); /* CBC prints to stdout */
     dup2(quiet, 1);
     dup2(quiet, 2);
     Pool *temp = pool_new(NULL, "milp_solve");
@@ -233,10 +233,11 @@ static void milp_child(int fd, const Cbc *cbc, const Milp *m, double cutoff, dou
     bool  infeasible = cbc->Cbc_isProvenInfeasible(model);
     bool  optimal = cbc->Cbc_isProvenOptimal(model);
     Reply reply = {
-        .cost = cbc->Cbc_getObjValue(model), .bound = cbc->Cbc_getBestPossibleObjValue(model),
+        .cost = cbc->Cbc_getObjValue(model),
+        .bound = cbc->Cbc_getBestPossibleObjValue(model),
         .closed = infeasible || optimal,
     };
-    reply.has_x = !infeasible && reply.cost < MILP_FREE      /* 1e50: none */
+    reply.has_x = !infeasible && reply.cost < MILP_FREE /* 1e50: none */
                   && (optimal || cbc->Cbc_numberSavedSolutions(model) > 0);
     if (pipe_write(fd, &reply, sizeof reply) && reply.has_x)
         pipe_write(fd, cbc->Cbc_getColSolution(model), sizeof(double) * (size_t)m->n_columns);
@@ -252,7 +253,7 @@ Err milp_solve(Pool *pool, const Milp *m, double cutoff, double seconds, MilpAns
     Reply reply = { 0 };
     if (!cbc_load(&cbc))
         return fail(E_DEVICE, "CBC is not installed: apt-get install coinor-libcbc3, or write the "
-                    "program with --prove-lp FILE and give it to any solver");
+                              "program with --prove-lp FILE and give it to any solver");
     if (pipe(ends))
         return fail(E_IO, "no pipe for CBC: %s", strerror(errno));
     pid_t child = fork();
@@ -262,7 +263,7 @@ Err milp_solve(Pool *pool, const Milp *m, double cutoff, double seconds, MilpAns
     *answer = (MilpAnswer){ 0 };
     double *x = NEWN(pool, double, m->n_columns + 1), deadline = clock_now() + 1.25 * seconds + 1;
     if (child > 0 && pipe_read(ends[0], &reply, sizeof reply, deadline)) {
-        answer->cost   = reply.cost;
+        answer->cost = reply.cost;
         answer->closed = reply.closed;
         if (reply.has_x && pipe_read(ends[0], x, sizeof *x * (size_t)m->n_columns, deadline + 1))
             answer->x = x;
@@ -271,7 +272,7 @@ Err milp_solve(Pool *pool, const Milp *m, double cutoff, double seconds, MilpAns
     }
     close(ends[0]);
     if (child > 0) {
-        kill(child, SIGKILL);                        /* too late, or about to end */
+        kill(child, SIGKILL); /* too late, or about to end */
         waitpid(child, NULL, 0);
     }
     return child < 0 ? fail(E_IO, "no process for CBC: %s", strerror(errno)) : OK;

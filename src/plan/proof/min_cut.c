@@ -28,27 +28,27 @@
 #include <string.h>
 
 #define MIN_CUT_INFINITE (INT64_MAX / 8)
-#define MIN_CUT_COST     1e12    /* cost of one whole step, in units of capacity */
+#define MIN_CUT_COST     1e12 /* cost of one whole step, in units of capacity */
 enum { MIN_CUT_PRICES = 24 };
 
 typedef struct Arc {
-    int32_t to, next;        /* its reverse arc is at index ^ 1 */
+    int32_t to, next; /* its reverse arc is at index ^ 1 */
     int64_t room;
 } Arc;
 
 typedef struct MinCut {
     const Task *task;
     Pool       *pool;
-    bool       *before;      /* [node] ancestor of n */
-    bool       *after;       /* [node] descendant of n */
-    bool       *fixed;       /* [node] cannot be recomputed */
-    bool       *held;        /* [value] an input of n: live in any case, at no further bytes */
-    bool       *needed;      /* [value] by a descendant or the end */
+    bool       *before; /* [node] ancestor of n */
+    bool       *after;  /* [node] descendant of n */
+    bool       *fixed;  /* [node] cannot be recomputed */
+    bool       *held;   /* [value] an input of n: live in any case, at no further bytes */
+    bool       *needed; /* [value] by a descendant or the end */
     /* flow network: S, T, then values, then nodes */
-    int32_t    *first;       /* [vertex] arc, or -1 */
+    int32_t    *first; /* [vertex] arc, or -1 */
     int32_t    *level, *at, *queue, *path;
     Arc        *arcs;
-    int64_t    *capacity;    /* [arc] */
+    int64_t    *capacity; /* [arc] */
     int32_t     n_vertices, n_arcs, cap_arcs, cap_capacity;
 } MinCut;
 
@@ -56,7 +56,7 @@ enum { MIN_CUT_S, MIN_CUT_T, MIN_CUT_VALUES };
 
 static void min_cut_arc(MinCut *c, int32_t from, int32_t to, int64_t capacity)
 {
-    Arc forth = { to, c->first[from], 0 }, back = { from, c->first[to], 0 };
+    Arc     forth = { to, c->first[from], 0 }, back = { from, c->first[to], 0 };
     int32_t n = c->n_arcs;
     VEC_ADD(c->pool, c->arcs, c->n_arcs, c->cap_arcs, forth);
     VEC_ADD(c->pool, c->capacity, n, c->cap_capacity, capacity);
@@ -71,9 +71,9 @@ static bool min_cut_levels(MinCut *c)
     int32_t head = 0, tail = 0;
     for (int32_t v = 0; v < c->n_vertices; v++) {
         c->level[v] = -1;
-        c->at[v]    = c->first[v];
+        c->at[v] = c->first[v];
     }
-    c->level[MIN_CUT_S]  = 0;
+    c->level[MIN_CUT_S] = 0;
     c->queue[tail++] = MIN_CUT_S;
     while (head < tail) {
         int32_t v = c->queue[head++];
@@ -100,7 +100,7 @@ static int64_t min_cut_push(MinCut *c)
         if (a >= 0) {
             c->path[n++] = a;
             v = c->arcs[a].to;
-        } else if (n > 0) {                          /* a dead end: back one step */
+        } else if (n > 0) { /* a dead end: back one step */
             v = c->arcs[c->path[--n] ^ 1].to;
             c->at[v] = c->arcs[c->at[v]].next;
         } else {
@@ -111,7 +111,7 @@ static int64_t min_cut_push(MinCut *c)
     for (int32_t i = 0; i < n; i++)
         flow = c->arcs[c->path[i]].room < flow ? c->arcs[c->path[i]].room : flow;
     for (int32_t i = 0; i < n; i++) {
-        c->arcs[c->path[i]].room     -= flow;
+        c->arcs[c->path[i]].room -= flow;
         c->arcs[c->path[i] ^ 1].room += flow;
     }
     return flow;
@@ -153,7 +153,7 @@ static void min_cut_relatives(MinCut *c, int32_t n)
     for (int32_t m = 0; m < task->n_nodes; m++) {
         const TaskNode *t = &task->nodes[m];
         c->fixed[m] = t->once;
-        for (int32_t i = 0; i < t->n_after; i++)     /* the later one has run, or runs now */
+        for (int32_t i = 0; i < t->n_after; i++) /* the later one has run, or runs now */
             c->fixed[m] |= c->before[t->after[i]];
     }
     c->before[n] = c->after[n] = false;
@@ -182,7 +182,7 @@ static void min_cut_network(MinCut *c, int32_t *n_value_arcs, int32_t *value_of_
     for (int32_t i = 0; i < n; i++) {
         int32_t         v = list[i], producer = task->values[v].producer;
         const TaskNode *t = &task->nodes[producer];
-        if (!c->held[v]) {                           /* keeping it has a price */
+        if (!c->held[v]) { /* keeping it has a price */
             value_of_arc[(*n_value_arcs)++] = v;
             min_cut_arc(c, min_cut_value_vertex(v), min_cut_node_vertex(c, producer), 0);
         }
@@ -203,7 +203,8 @@ static void min_cut_network(MinCut *c, int32_t *n_value_arcs, int32_t *value_of_
             continue;
         made[producer] = true;
         min_cut_arc(c, min_cut_node_vertex(c, producer), MIN_CUT_T,
-                c->fixed[producer] ? MIN_CUT_INFINITE : (int64_t)(t->cost / unit * MIN_CUT_COST));
+                    c->fixed[producer] ? MIN_CUT_INFINITE
+                                       : (int64_t)(t->cost / unit * MIN_CUT_COST));
         for (int32_t k = 0; k < t->n_in && !c->fixed[producer]; k++)
             min_cut_arc(c, min_cut_node_vertex(c, producer), min_cut_value_vertex(t->in[k]),
                         MIN_CUT_INFINITE);
@@ -233,7 +234,7 @@ static double min_cut_best(MinCut *c, int64_t room, const int32_t *value_of_arc,
     int64_t all = 0, forced = 0;
     for (int32_t i = 0; i < n_value_arcs; i++) {
         const TaskValue *v = &c->task->values[value_of_arc[i]];
-        all    += v->bytes;
+        all += v->bytes;
         forced += c->fixed[v->producer] && c->needed[value_of_arc[i]] ? v->bytes : 0;
     }
     if (all <= room || forced > room)
@@ -249,7 +250,7 @@ static double min_cut_best(MinCut *c, int64_t room, const int32_t *value_of_arc,
         double  slope = (double)(kept - room), cost = flow - price * (double)kept;
         if (bound > best * (1 + 1e-9) || i == 0)
             best = fmax(best, bound);
-        if (slope > 0) {                             /* too many bytes are kept: raise the price */
+        if (slope > 0) { /* too many bytes are kept: raise the price */
             up = slope;
             up_cost = cost;
         } else {
@@ -257,7 +258,8 @@ static double min_cut_best(MinCut *c, int64_t room, const int32_t *value_of_arc,
             down_cost = cost;
         }
         double next = up > 0 && down < 0 ? (down_cost - up_cost) / (up - down)
-                      : up > 0 ? price * 16 : price / 16;
+                      : up > 0           ? price * 16
+                                         : price / 16;
         if (slope == 0 || !(next > 0) || fabs(next - price) <= 1e-9 * price)
             break;
         price = next;
@@ -270,18 +272,22 @@ MinCutBound min_cut_bound(Pool *pool, const Task *task, int32_t n, int64_t budge
     Pool           *temp = pool_new(pool, "cut");
     const TaskNode *t = &task->nodes[n];
     size_t          n_nodes = (size_t)task->n_nodes + 1, n_values = (size_t)task->n_values + 1;
-    MinCutBound        out = { 0, task->fixed_bytes + t->workspace };
-    MinCut c = {
-        .task = task, .pool = temp, .n_vertices = MIN_CUT_VALUES + task->n_values + task->n_nodes,
-        .before = NEWN(temp, bool, n_nodes), .after = NEWN(temp, bool, n_nodes),
-        .fixed = NEWN(temp, bool, n_nodes), .held = NEWN(temp, bool, n_values),
-        .needed = NEWN(temp, bool, n_values),
+    MinCutBound     out = { 0, task->fixed_bytes + t->workspace };
+    MinCut          c = {
+                 .task = task,
+                 .pool = temp,
+                 .n_vertices = MIN_CUT_VALUES + task->n_values + task->n_nodes,
+                 .before = NEWN(temp, bool, n_nodes),
+                 .after = NEWN(temp, bool, n_nodes),
+                 .fixed = NEWN(temp, bool, n_nodes),
+                 .held = NEWN(temp, bool, n_values),
+                 .needed = NEWN(temp, bool, n_values),
     };
     c.first = NEWN(temp, int32_t, c.n_vertices + 1);
     c.level = NEWN(temp, int32_t, c.n_vertices + 1);
-    c.at    = NEWN(temp, int32_t, c.n_vertices + 1);
+    c.at = NEWN(temp, int32_t, c.n_vertices + 1);
     c.queue = NEWN(temp, int32_t, c.n_vertices + 1);
-    c.path  = NEWN(temp, int32_t, c.n_vertices + 1);
+    c.path = NEWN(temp, int32_t, c.n_vertices + 1);
     memset(c.first, -1, sizeof *c.first * (size_t)c.n_vertices);
     min_cut_relatives(&c, n);
     for (int32_t i = 0; i < t->n_in; i++) {

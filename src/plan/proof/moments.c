@@ -25,11 +25,11 @@
 typedef struct Moments {
     const Task *task;
     Milp       *milp;
-    int32_t    *node;        /* [moment] */
+    int32_t    *node; /* [moment] */
     int32_t     n;
-    int32_t    *lo, *hi;     /* [node] */
-    int32_t    *live;        /* [moment * n_values + value] column, or -1: cannot be live */
-    int32_t    *again;       /* [moment * n_nodes + node] column, or -1 */
+    int32_t    *lo, *hi; /* [node] */
+    int32_t    *live;    /* [moment * n_values + value] column, or -1: cannot be live */
+    int32_t    *again;   /* [moment * n_nodes + node] column, or -1 */
 } Moments;
 
 /* The longest chain of candidates under "must run before". before: [node] its ancestors, as
@@ -55,7 +55,7 @@ static int32_t moments_chain(Pool *pool, const Task *task, const bool *candidate
         for (int32_t a = 0; a < m; a++) {
             if (candidate[a] && (set[a / 64] >> a % 64 & 1) && length[a] + 1 > length[m]) {
                 length[m] = length[a] + 1;
-                last[m]   = a;
+                last[m] = a;
             }
         }
         if (best < 0 || length[m] > length[best])
@@ -117,7 +117,7 @@ static bool moments_free(const Moments *x, int32_t j, int32_t node)
 static bool moments_barred(const Moments *x, int32_t j, int32_t node)
 {
     const TaskNode *t = &x->task->nodes[node];
-    bool barred = t->once || t->n_out == 0;
+    bool            barred = t->once || t->n_out == 0;
     for (int32_t i = 0; i < t->n_after && !barred; i++)
         barred = x->hi[t->after[i]] <= j;
     return barred;
@@ -126,20 +126,20 @@ static bool moments_barred(const Moments *x, int32_t j, int32_t node)
 static void moments_columns(Moments *x, Pool *pool, double unit)
 {
     const Task *task = x->task;
-    x->live  = NEWN(pool, int32_t, (int64_t)(x->n + 1) * task->n_values + 1);
+    x->live = NEWN(pool, int32_t, (int64_t)(x->n + 1) * task->n_values + 1);
     x->again = NEWN(pool, int32_t, (int64_t)(x->n + 1) * task->n_nodes + 1);
     for (int32_t j = 1; j <= x->n; j++) {
         const TaskNode *now = &task->nodes[x->node[j - 1]];
         for (int32_t v = 0; v < task->n_values; v++) {
             MilpColumn live = { 'K', j, v, -1, 0, 1, 0, false };
-            bool can = x->lo[task->values[v].producer] < j;
+            bool       can = x->lo[task->values[v].producer] < j;
             for (int32_t i = 0; i < now->n_in; i++)
                 live.low = now->in[i] == v ? 1 : live.low;
             *moments_live(x, j, v) = can ? milp_column(x->milp, live) : -1;
         }
         for (int32_t m = 0; m < task->n_nodes; m++) {
             MilpColumn again = { 'Y', j, m, -1, 0, 1, task->nodes[m].cost / unit, true };
-            bool can = j >= x->hi[m] && !moments_barred(x, j, m);
+            bool       can = j >= x->hi[m] && !moments_barred(x, j, m);
             *moments_again(x, j, m) = can ? milp_column(x->milp, again) : -1;
         }
     }
@@ -167,7 +167,7 @@ static void moments_rows(Moments *x, int64_t budget)
     double      byte = 1000.0 / (double)(budget > 0 ? budget : 1);
     for (int32_t j = 1; j <= x->n; j++) {
         const TaskNode *now = &task->nodes[x->node[j - 1]];
-        int64_t room = budget - task->fixed_bytes - now->workspace;
+        int64_t         room = budget - task->fixed_bytes - now->workspace;
         for (int32_t i = 0; i < now->n_out; i++)
             room -= task->values[now->out[i]].bytes;
         for (int32_t i = 0; i < now->n_takes; i++)
@@ -185,7 +185,7 @@ static void moments_rows(Moments *x, int64_t budget)
         }
         for (int32_t m = 0; m < task->n_nodes; m++) {
             int32_t again = *moments_again(x, j, m);
-            bool    here = x->lo[m] == j && x->hi[m] == j + 1;   /* its first run must be here */
+            bool    here = x->lo[m] == j && x->hi[m] == j + 1; /* its first run must be here */
             for (int32_t i = 0; i < task->nodes[m].n_in; i++) {
                 if (here)
                     moments_needs(x, j, task->nodes[m].in[i], -1);
@@ -202,7 +202,7 @@ int32_t moments_build(Pool *pool, const Task *task, int64_t budget_bytes, const 
     Moments x = { .task = task, .milp = milp, .node = NEWN(pool, int32_t, task->n_nodes + 1) };
     int32_t n = moments_chain(pool, task, candidate, x.node);
     *milp = (Milp){ .pool = pool };
-    if (n > max_moments) {                                  /* too many: keep some, with the best
+    if (n > max_moments) { /* too many: keep some, with the best
                                                              * one */
         for (int32_t i = 0; i < max_moments; i++) {
             int32_t from = (int32_t)((int64_t)n * i / max_moments),

@@ -11,18 +11,18 @@
 typedef struct Stages {
     Milp     milp;
     int32_t *again; /* [stage * n_nodes + node] column: the node is recomputed there; or -1 */
-    double   unit;           /* cost per unit of the program's objective */
+    double   unit;  /* cost per unit of the program's objective */
 } Stages;
 
-int64_t stages_terms(const Task *task);              /* estimated size */
+int64_t stages_terms(const Task *task); /* estimated size */
 void    stages_build(Pool *pool, const Task *task, int64_t budget_bytes, Stages *out);
 void    stages_list(Pool *pool, const Task *task, const Stages *stages, const double *x,
-                    RunList *list);                  /* peak_bytes is not set */
+                    RunList *list); /* peak_bytes is not set */
 
 /* min_cut.c: what every plan must pay or hold when a node runs for the first time, in any order. */
 typedef struct MinCutBound {
-    double  cost;            /* lower bound on the extra cost */
-    int64_t bytes;           /* lower bound on the live bytes, at any cost */
+    double  cost;  /* lower bound on the extra cost */
+    int64_t bytes; /* lower bound on the live bytes, at any cost */
 } MinCutBound;
 
 MinCutBound min_cut_bound(Pool *pool, const Task *task, int32_t node, int64_t budget_bytes);

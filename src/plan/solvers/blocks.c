@@ -20,21 +20,21 @@
 enum { BLOCKS_ROUNDS = 3, BLOCKS_CLASSES = 48 };
 
 typedef struct ValueClass {
-    int32_t *values;         /* in input order */
+    int32_t *values; /* in input order */
     int32_t  n, cap;
     uint64_t hash;
-    int32_t  x;              /* how many of them are dropped */
-    double   weight;         /* bytes * length of its idle windows */
+    int32_t  x;      /* how many of them are dropped */
+    double   weight; /* bytes * length of its idle windows */
 } ValueClass;
 
 typedef struct Blocks {
     const SolverArgs *args;
-    Pool     *pool;          /* temporary */
-    Schedule *s;
-    ValueClass    *classes;
-    int32_t   n_classes, cap_classes;
-    Recomputation  r;             /* window: the run before the longest idle time across the peak */
-    int64_t   left;          /* evaluations left */
+    Pool             *pool; /* temporary */
+    Schedule         *s;
+    ValueClass       *classes;
+    int32_t           n_classes, cap_classes;
+    Recomputation     r;    /* window: the run before the longest idle time across the peak */
+    int64_t           left; /* evaluations left */
 } Blocks;
 
 static uint64_t blocks_mix(uint64_t h, uint64_t x)
@@ -47,11 +47,11 @@ static uint64_t blocks_mix(uint64_t h, uint64_t x)
  * 1968). */
 static uint64_t *blocks_hashes(Pool *pool, const Task *task)
 {
-    uint64_t *now = NEWN(pool, uint64_t, task->n_nodes + 1), *next = NEWN(pool, uint64_t,
-                                                                          task->n_nodes + 1);
+    uint64_t *now = NEWN(pool, uint64_t, task->n_nodes + 1),
+             *next = NEWN(pool, uint64_t, task->n_nodes + 1);
     for (int32_t n = 0; n < task->n_nodes; n++) {
         const TaskNode *t = &task->nodes[n];
-        uint64_t cost;
+        uint64_t        cost;
         memcpy(&cost, &t->cost, sizeof cost);
         now[n] = blocks_mix(blocks_mix(cost, (uint64_t)t->workspace), (uint64_t)t->n_in);
         for (int32_t i = 0; i < t->n_out; i++)
@@ -60,7 +60,7 @@ static uint64_t *blocks_hashes(Pool *pool, const Task *task)
     for (int round = 0; round < BLOCKS_ROUNDS; round++) {
         for (int32_t n = 0; n < task->n_nodes; n++) {
             const TaskNode *t = &task->nodes[n];
-            uint64_t around = 0;         /* a sum, so that the order of readers does not matter */
+            uint64_t        around = 0; /* a sum, so that the order of readers does not matter */
             for (int32_t i = 0; i < t->n_in; i++)
                 around += blocks_mix(1, now[task->values[t->in[i]].producer]);
             for (int32_t i = 0; i < t->n_out; i++) {
@@ -71,7 +71,7 @@ static uint64_t *blocks_hashes(Pool *pool, const Task *task)
             next[n] = blocks_mix(now[n], around);
         }
         uint64_t *swap = now;
-        now  = next;
+        now = next;
         next = swap;
     }
     return now;
@@ -93,22 +93,23 @@ static void blocks_classify(Blocks *b)
     int32_t     size = 64, peak = b->s->node_at[schedule_load(b->s, 0).peak_position];
     while (size < 2 * task->n_values)
         size *= 2;
-    int32_t *table = NEWN(b->pool, int32_t, size);       /* class + 1 */
+    int32_t *table = NEWN(b->pool, int32_t, size); /* class + 1 */
     for (int32_t v = 0; v < task->n_values; v++) {
         const TaskValue *value = &task->values[v];
-        int32_t from = value->producer, longest = 0, until = 0;
+        int32_t          from = value->producer, longest = 0, until = 0;
         b->r.window[v] = -1;
         for (int32_t r = 0; r < value->n_readers; r++) {
             if (value->readers[r] - from > longest) {
                 longest = value->readers[r] - from;
-                until   = value->readers[r];
+                until = value->readers[r];
                 b->r.window[v] = from;
             }
             from = value->readers[r];
         }
-        if (value->bytes == 0 || longest < 2 || task->nodes[value->producer].once
-            || b->r.window[v] >= peak || until <= peak) {   /* only values that are idle at the peak
+        if (value->bytes == 0 || longest < 2 || task->nodes[value->producer].once ||
+            b->r.window[v] >= peak || until <= peak || /* only values that are idle at the peak
                                                              * help */
+            recomputation_pins(&b->r, v, b->r.window[v])) {
             b->r.window[v] = -1;
             continue;
         }
@@ -158,8 +159,9 @@ static bool blocks_evaluate(Blocks *b, Load *load)
 
 static void blocks_keep(Blocks *b, Pool *pool, Load load, RunList *out)
 {
-    RunList list = { .node = b->r.runs, .n = b->r.n, .cost = b->s->cost,
-                     .peak_bytes = load.peak_bytes };
+    RunList list = {
+        .node = b->r.runs, .n = b->r.n, .cost = b->s->cost, .peak_bytes = load.peak_bytes
+    };
     run_list_keep(pool, out, &list, b->args->budget_bytes);
 }
 
@@ -192,9 +194,9 @@ static void blocks_climb(Blocks *b, Pool *pool, RunList *out)
         Load    pick_load = now;
         double  before = now.excess;
         for (int32_t c = 0; c < b->n_classes && b->left > 0; c++) {
-            ValueClass  *value_class = &b->classes[c];
-            int32_t old = value_class->x;
-            Load    load;
+            ValueClass *value_class = &b->classes[c];
+            int32_t     old = value_class->x;
+            Load        load;
             if (old == value_class->n)
                 continue;
             value_class->x = value_class->n;
@@ -243,7 +245,7 @@ static void blocks_whole(Blocks *b, Pool *pool, RunList *out)
     for (int32_t c = 0; c < b->n_classes && b->left > 0; c++) {
         int32_t old = b->classes[c].x;
         b->classes[c].x = 0;
-        bool good = blocks_evaluate(b, &load);
+        bool   good = blocks_evaluate(b, &load);
         double saved = good ? cost - b->s->cost : 0;
         if (good && (load.excess <= 0 || saved > 0.02 * b->args->task->base_cost)) {
             cost = b->s->cost;
@@ -256,7 +258,7 @@ static void blocks_whole(Blocks *b, Pool *pool, RunList *out)
     if (!blocks_evaluate(b, &load) || load.excess > 0)
         return;
     blocks_keep(b, pool, load, out);
-    int32_t low = 0, high = 0;
+    int32_t  low = 0, high = 0;
     int32_t *full = NEWN(b->pool, int32_t, b->n_classes + 1);
     for (int32_t c = 0; c < b->n_classes; c++) {
         full[c] = b->classes[c].x;
@@ -281,7 +283,9 @@ void solve_blocks(Pool *pool, const SolverArgs *args, RunList *out)
 {
     Pool  *temp = pool_new(NULL, "blocks");
     Blocks b = {
-        .args = args, .pool = temp, .s = schedule_new(temp, args->task),
+        .args = args,
+        .pool = temp,
+        .s = schedule_new(temp, args->task),
         .left = args->effort,
     };
     *out = (RunList){ 0 };

@@ -18,18 +18,18 @@
 
 enum { EXCHANGE_RECOMPUTES = 4 };
 
-typedef struct SecondRun {      /* a second run */
+typedef struct SecondRun { /* a second run */
     double  cost;
     int32_t slot, node;
 } SecondRun;
 
 typedef struct Exchange {
-    ScheduleSearch  *x;
-    int64_t  budget, edits;  /* edits: the count at which to stop */
-    double   deadline_s;     /* 0: none */
-    bool     late;
-    SecondRun  *second_runs;
-    int32_t  n_second_runs;
+    ScheduleSearch *x;
+    int64_t         budget, edits; /* edits: the count at which to stop */
+    double          deadline_s;    /* 0: none */
+    bool            late;
+    SecondRun      *second_runs;
+    int32_t         n_second_runs;
 } Exchange;
 
 static bool exchange_done(Exchange *e)
@@ -53,7 +53,7 @@ static void exchange_list(Exchange *e)
     for (int32_t p = 0; p < s->after; p++) {
         if (schedule_has(s, p) && s->productions[s->node_at[p]].n > 1)
             e->second_runs[e->n_second_runs++] = (SecondRun){ s->task->nodes[s->node_at[p]].cost,
-                                                   s->slot_at[p], s->node_at[p] };
+                                                              s->slot_at[p], s->node_at[p] };
     }
     if (e->n_second_runs > 0)
         qsort(e->second_runs, (size_t)e->n_second_runs, sizeof *e->second_runs, exchange_dearest);
@@ -75,10 +75,10 @@ static bool exchange_give(Exchange *e, double cost_before)
         return false;
     for (int32_t i = 0; i < e->n_second_runs && !exchange_done(e); i++) {
         const SecondRun *second = &e->second_runs[i];
-        int32_t mark = schedule_mark(s);
-        double  cost = s->cost;
-        if (!exchange_is(s, second) || !search_take_out(e->x, second->slot) || s->cost >= cost
-            || schedule_load(s, e->budget).excess > 0)
+        int32_t          mark = schedule_mark(s);
+        double           cost = s->cost;
+        if (!exchange_is(s, second) || !search_take_out(e->x, second->slot) || s->cost >= cost ||
+            schedule_load(s, e->budget).excess > 0)
             schedule_undo(s, mark);
     }
     return s->cost < cost_before * (1 - 1e-12);
@@ -90,7 +90,8 @@ static bool exchange_give_at(Exchange *e, int32_t p, int32_t value)
     Schedule *s = e->x->s;
     int32_t   node = s->task->values[value].producer, next = schedule_next(s, p);
     int32_t   made = schedule_production(s, value, next);
-    if (s->task->nodes[node].once || next >= s->after || made < 0)
+    if (s->task->nodes[node].once || next >= s->after || made < 0 ||
+        s->task->values[value].view_of >= 0)
         return false;
     int32_t reader = search_next_reader(s, value, made, next);
     if (reader < 0)
@@ -134,10 +135,10 @@ static bool exchange_best_recompute(Exchange *e, Load load, double cost_limit)
         if (!schedule_has(s, r) || s->task->nodes[s->node_at[r]].once)
             continue;
         const TaskNode *t = &s->task->nodes[s->node_at[r]];
-        int32_t node = s->node_at[r];
+        int32_t         node = s->node_at[r];
         for (int32_t o = 0; o < t->n_out; o++) {
             int32_t next = search_next_reader(s, t->out[o], r, peak);
-            if (next < 0)
+            if (next < 0 || s->task->values[t->out[o]].view_of >= 0)
                 continue;
             int32_t before = search_slot(s, next), slot = s->slot_at[r];
             for (int keep = 0; keep < 2; keep++) {
@@ -154,7 +155,7 @@ static bool exchange_best_recompute(Exchange *e, Load load, double cost_limit)
                 }
                 schedule_undo(s, mark);
             }
-            r    = s->position[slot];            /* chunks may have been split */
+            r = s->position[slot]; /* chunks may have been split */
             peak = schedule_load(s, e->budget).peak_position;
         }
     }
@@ -188,7 +189,9 @@ static bool exchange_takes(Exchange *e)
 bool search_exchange(ScheduleSearch *x, const SolverArgs *args, int64_t edits)
 {
     Pool    *temp = pool_new(NULL, "exchange");
-    Exchange e = { .x = x, .budget = args->budget_bytes, .edits = x->s->n_edits + edits,
+    Exchange e = { .x = x,
+                   .budget = args->budget_bytes,
+                   .edits = x->s->n_edits + edits,
                    .deadline_s = args->deadline_s,
                    .second_runs = NEWN(temp, SecondRun, 8 * x->task->n_nodes + 1024) };
     bool     better = true;

@@ -15,9 +15,9 @@
 #include "plan/solvers/search.h"
 
 enum {
-    GROUP_MAX = 24,         /* runs that move together, at most */
-    GROUP_FAR = 48,          /* places to move, at most; short moves are more frequent */
-    GROUP_PRICE = 1          /* edits charged for each run of a refused group: in a chain every
+    GROUP_MAX = 24, /* runs that move together, at most */
+    GROUP_FAR = 48, /* places to move, at most; short moves are more frequent */
+    GROUP_PRICE = 1 /* edits charged for each run of a refused group: in a chain every
                               * group is refused, and finding that out takes time */
 };
 
@@ -25,7 +25,7 @@ typedef struct RunGroup {
     int32_t slot[GROUP_MAX];
     int32_t node[GROUP_MAX];
     int32_t n;
-    bool    full;            /* there would be more */
+    bool    full; /* there would be more */
 } RunGroup;
 
 static bool group_has(const RunGroup *g, int32_t slot)
@@ -44,11 +44,11 @@ static void group_add(RunGroup *g, const Schedule *s, int32_t slot)
     g->full |= g->n == GROUP_MAX;
     if (g->full)
         return;
-    g->node[g->n]   = s->node_at[s->position[slot]];
+    g->node[g->n] = s->node_at[s->position[slot]];
     g->slot[g->n++] = slot;
 }
 
-static void group_sort(RunGroup *g, const Schedule *s)      /* by position */
+static void group_sort(RunGroup *g, const Schedule *s) /* by position */
 {
     for (int32_t i = 1; i < g->n; i++) {
         int32_t slot = g->slot[i], node = g->node[i], k = i;
@@ -77,9 +77,9 @@ static void group_needs(RunGroup *g, const Schedule *s, int32_t from)
 /* Adds the runs between p and `to` that read what the run at p produces. */
 static void group_readers(RunGroup *g, const Schedule *s, int32_t p, int32_t to)
 {
-    int32_t         node = s->node_at[p];
-    const TaskNode *t = &s->task->nodes[node];
-    const Productions  *m = &s->productions[node];
+    int32_t            node = s->node_at[p];
+    const TaskNode    *t = &s->task->nodes[node];
+    const Productions *m = &s->productions[node];
     for (int32_t k = m->n - 1; k >= 0 && s->position[m->slot[k]] > p; k--)
         to = s->position[m->slot[k]] < to ? s->position[m->slot[k]] : to;
     for (int32_t o = 0; o < t->n_out; o++) {
@@ -104,7 +104,7 @@ static bool group_in_vain(const RunGroup *g, Schedule *s)
 static bool search_advance(ScheduleSearch *x, int32_t p, int32_t far)
 {
     Schedule *s = x->s;
-    RunGroup     g = { .n = 0 };
+    RunGroup  g = { .n = 0 };
     int32_t   from = p;
     for (int32_t q = p; far > 0 && q >= 0; far--) {
         from = q;
@@ -113,7 +113,7 @@ static bool search_advance(ScheduleSearch *x, int32_t p, int32_t far)
     group_add(&g, s, s->slot_at[p]);
     group_needs(&g, s, from);
     group_sort(&g, s);
-    int32_t first = 0;               /* runs that are already in front need not move */
+    int32_t first = 0; /* runs that are already in front need not move */
     while (first < g.n && g.slot[first] == s->slot_at[from]) {
         from = schedule_next(s, from);
         first++;
@@ -131,7 +131,7 @@ static bool search_advance(ScheduleSearch *x, int32_t p, int32_t far)
 static bool search_delay(ScheduleSearch *x, int32_t p, int32_t far)
 {
     Schedule *s = x->s;
-    RunGroup     g = { .n = 0 };
+    RunGroup  g = { .n = 0 };
     int32_t   to = p;
     for (; far > 0 && to < s->after; far--)
         to = schedule_next(s, to);
@@ -139,7 +139,7 @@ static bool search_delay(ScheduleSearch *x, int32_t p, int32_t far)
     for (int32_t k = 0; k < g.n && !g.full; k++)
         group_readers(&g, s, s->position[g.slot[k]], to);
     group_sort(&g, s);
-    int32_t last = schedule_previous(s, to), n = g.n;    /* nor those already behind */
+    int32_t last = schedule_previous(s, to), n = g.n; /* nor those already behind */
     while (g.n > 0 && g.slot[g.n - 1] == s->slot_at[last]) {
         to = last;
         last = schedule_previous(s, last);
@@ -154,7 +154,7 @@ static bool search_delay(ScheduleSearch *x, int32_t p, int32_t far)
         if (!schedule_insert(s, g.node[k], before))
             return false;
     }
-    for (int32_t k = g.n - 1; k >= 0; k--) {     /* readers first */
+    for (int32_t k = g.n - 1; k >= 0; k--) { /* readers first */
         if (!schedule_remove(s, g.slot[k]))
             return false;
     }

@@ -9,13 +9,13 @@
 #include <math.h>
 
 static const struct {
-    double  hot, cold;       /* temperature, as a share of the bar */
-    double  hot_node;        /* or at least this, divided by the number of nodes */
-    double  cost_weight;     /* weight of extra cost: one whole step, as a share of the bar */
-    double  sum_weight;      /* weight of the sum over runs of bytes above `near` */
-    double  near;            /* as a share of the bar */
-    int     lower;           /* the bar falls by 1/lower of its distance to the bound */
-    double  give_up;
+    double hot, cold;   /* temperature, as a share of the bar */
+    double hot_node;    /* or at least this, divided by the number of nodes */
+    double cost_weight; /* weight of extra cost: one whole step, as a share of the bar */
+    double sum_weight;  /* weight of the sum over runs of bytes above `near` */
+    double near;        /* as a share of the bar */
+    int    lower;       /* the bar falls by 1/lower of its distance to the bound */
+    double give_up;
 } tuning = { 1e-3, 3e-5, 0.3, 1e-4, 0.05, 0.9, 50, 12 };
 
 static const double min_mix[MOVE_KINDS] = { 0.40, 0.15, 0.10, 0.35 };
@@ -31,8 +31,8 @@ static MoveKind min_kind(ScheduleSearch *x)
 
 static bool min_better(const RunList *out, const Schedule *s, Load load)
 {
-    return !out->node || load.peak_bytes < out->peak_bytes
-           || (load.peak_bytes == out->peak_bytes && s->cost < out->cost * (1 - 1e-12));
+    return !out->node || load.peak_bytes < out->peak_bytes ||
+           (load.peak_bytes == out->peak_bytes && s->cost < out->cost * (1 - 1e-12));
 }
 
 static int64_t min_bar(int64_t peak, int64_t bound)
@@ -53,11 +53,11 @@ void solve_min_peak(Pool *pool, const SolverArgs *args, RunList *out)
     double  unit = args->task->base_cost > 0 ? args->task->base_cost : 1;
     double  hot = fmax(tuning.hot, tuning.hot_node / args->task->n_nodes);
     hot = args->heat > 0 ? fmax(hot * args->heat, tuning.cold) : hot;
-    double  cooling = log(tuning.cold / hot);
-    ScheduleSearch  x;
+    double         cooling = log(tuning.cold / hot);
+    ScheduleSearch x;
     *out = (RunList){ 0 };
     search_init(&x, temp, args);
-    Load    now = schedule_load(x.s, 0);
+    Load now = schedule_load(x.s, 0);
     if (min_better(out, x.s, now))
         search_keep(pool, &x, now, out);
     int64_t bar = min_bar(now.peak_bytes, bound);
@@ -77,9 +77,9 @@ void solve_min_peak(Pool *pool, const SolverArgs *args, RunList *out)
             continue;
         }
         Load   then = min_load(x.s, bar);
-        double rise = fmax(0, (double)(then.peak_bytes - bar) / (double)(bar + 1)) - over
-                      + tuning.sum_weight * (then.excess - now.excess) / (double)(bar + 1)
-                      + tuning.cost_weight * (x.s->cost - cost) / unit;
+        double rise = fmax(0, (double)(then.peak_bytes - bar) / (double)(bar + 1)) - over +
+                      tuning.sum_weight * (then.excess - now.excess) / (double)(bar + 1) +
+                      tuning.cost_weight * (x.s->cost - cost) / unit;
         if (rise > 0 && search_unit(&x) >= exp(-rise / heat)) {
             schedule_undo(x.s, mark);
             continue;

@@ -21,23 +21,23 @@ typedef struct DropCandidate {
 } DropCandidate;
 
 typedef struct NextUse {
-    const Task *task;
-    Pool       *pool;
-    int64_t     budget, live;
-    double      g;
-    int32_t     now;         /* the current node of the input order */
-    bool       *present;     /* [value] */
-    int32_t    *pins;        /* [value] */
-    int32_t    *reader;      /* [value] index of its next reader in the input order */
-    int32_t    *version;       /* [value] version of its newest heap entry */
-    int32_t    *n_runs;      /* [node] */
-    int32_t    *deadline;    /* [node] must not run after this node of the input order */
-    int32_t    *seen;        /* [node] for closures */
-    int32_t     n_seen;
-    DropCandidate      *heap;
-    int32_t     n_heap, cap_heap;
-    int32_t    *runs;
-    int32_t     n, cap;
+    const Task    *task;
+    Pool          *pool;
+    int64_t        budget, live;
+    double         g;
+    int32_t        now;      /* the current node of the input order */
+    bool          *present;  /* [value] */
+    int32_t       *pins;     /* [value] */
+    int32_t       *reader;   /* [value] index of its next reader in the input order */
+    int32_t       *version;  /* [value] version of its newest heap entry */
+    int32_t       *n_runs;   /* [node] */
+    int32_t       *deadline; /* [node] must not run after this node of the input order */
+    int32_t       *seen;     /* [node] for closures */
+    int32_t        n_seen;
+    DropCandidate *heap;
+    int32_t        n_heap, cap_heap;
+    int32_t       *runs;
+    int32_t        n, cap;
 } NextUse;
 
 static int32_t next_use_of(const NextUse *e, int32_t value)
@@ -51,7 +51,7 @@ static int32_t next_use_of(const NextUse *e, int32_t value)
 static double next_use_closure(NextUse *e, int32_t node, int32_t *left)
 {
     const TaskNode *t = &e->task->nodes[node];
-    double cost = t->cost;
+    double          cost = t->cost;
     e->seen[node] = e->n_seen;
     for (int32_t i = 0; i < t->n_in; i++) {
         int32_t producer = e->task->values[t->in[i]].producer;
@@ -64,21 +64,42 @@ static double next_use_closure(NextUse *e, int32_t node, int32_t *left)
     return cost;
 }
 
+/* Can the value be produced once more, for its next reader? */
+static bool next_use_can_return(const NextUse *e, int32_t value)
+{
+    int32_t producer = e->task->values[value].producer;
+    return !e->task->nodes[producer].once && e->n_runs[producer] < NEXT_USE_RUNS &&
+           e->deadline[producer] >= next_use_of(e, value);
+}
+
+/* Views go with their root: is this one present and still to be read? */
+static bool next_use_view_is_needed(const NextUse *e, int32_t view)
+{
+    return e->present[view] && next_use_of(e, view) >= 0;
+}
+
 static bool next_use_can_drop(const NextUse *e, int32_t value)
 {
     const TaskValue *v = &e->task->values[value];
-    int32_t next = next_use_of(e, value);
-    return e->present[value] && e->pins[value] == 0 && v->bytes > 0 && next >= 0
-           && !e->task->nodes[v->producer].once && e->n_runs[v->producer] < NEXT_USE_RUNS
-           && e->deadline[v->producer] >= next;
+    for (int32_t w = 0; w < v->n_views; w++) {
+        if (next_use_view_is_needed(e, v->views[w]) && !next_use_can_return(e, v->views[w]))
+            return false;
+    }
+    return e->present[value] && e->pins[value] == 0 && v->bytes > 0 && next_use_of(e, value) >= 0 &&
+           next_use_can_return(e, value);
 }
 
 static double next_use_score(NextUse *e, int32_t value)
 {
     const TaskValue *v = &e->task->values[value];
-    int32_t left = NEXT_USE_CLOSURE, away = next_use_of(e, value) - e->now;
+    int32_t          left = NEXT_USE_CLOSURE, away = next_use_of(e, value) - e->now;
     e->n_seen++;
     double cost = next_use_closure(e, v->producer, &left) + 1e-9 * e->task->base_cost;
+    for (int32_t w = 0; w < v->n_views; w++) {
+        int32_t producer = e->task->values[v->views[w]].producer;
+        if (next_use_view_is_needed(e, v->views[w]) && e->seen[producer] != e->n_seen)
+            cost += next_use_closure(e, producer, &left);
+    }
     return cost / ((double)v->bytes * pow(away > 0 ? away + 1 : 1, e->g));
 }
 
@@ -86,8 +107,8 @@ static void next_use_push(NextUse *e, int32_t value)
 {
     if (!next_use_can_drop(e, value))
         return;
-    DropCandidate   entry = { next_use_score(e, value), value, ++e->version[value] };
-    int32_t i;
+    DropCandidate entry = { next_use_score(e, value), value, ++e->version[value] };
+    int32_t       i;
     VEC_ADD(e->pool, e->heap, e->n_heap, e->cap_heap, entry);
     for (i = e->n_heap - 1; i > 0 && e->heap[(i - 1) / 2].score > entry.score; i = (i - 1) / 2)
         e->heap[i] = e->heap[(i - 1) / 2];
@@ -97,7 +118,7 @@ static void next_use_push(NextUse *e, int32_t value)
 static DropCandidate next_use_pop(NextUse *e)
 {
     DropCandidate top = e->heap[0], last = e->heap[--e->n_heap];
-    int32_t i = 0, child;
+    int32_t       i = 0, child;
     while ((child = 2 * i + 1) < e->n_heap) {
         if (child + 1 < e->n_heap && e->heap[child + 1].score < e->heap[child].score)
             child++;
@@ -112,8 +133,11 @@ static DropCandidate next_use_pop(NextUse *e)
 
 static void next_use_drop(NextUse *e, int32_t value)
 {
+    const TaskValue *v = &e->task->values[value];
     e->present[value] = false;
-    e->live -= e->task->values[value].bytes;
+    e->live -= v->bytes;
+    for (int32_t w = 0; w < v->n_views; w++)
+        e->present[v->views[w]] = false;
 }
 
 /* Drops values until `need` more bytes fit. Values that were pinned when they came up are no longer
@@ -145,10 +169,10 @@ static bool next_use_make_room(NextUse *e, int64_t need)
 static bool next_use_run(NextUse *e, int32_t node, int32_t depth)
 {
     const TaskNode *t = &e->task->nodes[node];
-    int32_t pinned = 0;
-    int64_t need = t->workspace;
-    bool    good = depth < NEXT_USE_DEPTH
-                   && (e->n_runs[node] == 0 || (!t->once && e->deadline[node] >= e->now));
+    int32_t         pinned = 0;
+    int64_t         need = t->workspace;
+    bool            good = depth < NEXT_USE_DEPTH &&
+                (e->n_runs[node] == 0 || (!t->once && e->deadline[node] >= e->now));
     for (; good && pinned < t->n_in; pinned++) {
         int32_t v = t->in[pinned];
         if (!e->present[v])
@@ -166,6 +190,11 @@ static bool next_use_run(NextUse *e, int32_t node, int32_t depth)
         for (int32_t i = 0; i < t->n_takes; i++)
             next_use_drop(e, t->in[i]);
         for (int32_t i = 0; i < t->n_out; i++) {
+            const TaskValue *out = &e->task->values[t->out[i]];
+            for (int32_t w = 0; w < out->n_views && out->takes; w++)
+                e->present[out->views[w]] = false; /* its root has other bytes now */
+        }
+        for (int32_t i = 0; i < t->n_out; i++) {
             e->live += e->present[t->out[i]] ? 0 : e->task->values[t->out[i]].bytes;
             e->present[t->out[i]] = true;
         }
@@ -180,8 +209,8 @@ static bool next_use_run(NextUse *e, int32_t node, int32_t depth)
     for (int32_t i = 0; i < pinned + t->n_out; i++) {
         int32_t v = i < pinned ? t->in[i] : t->out[i - pinned];
         if (depth == 0 && i < pinned)
-            while (e->reader[v] < e->task->values[v].n_readers
-                   && e->task->values[v].readers[e->reader[v]] <= node)
+            while (e->reader[v] < e->task->values[v].n_readers &&
+                   e->task->values[v].readers[e->reader[v]] <= node)
                 e->reader[v]++;
         if (e->present[v] && e->pins[v] == 0 && next_use_of(e, v) < 0)
             next_use_drop(e, v);
@@ -193,12 +222,19 @@ static bool next_use_run(NextUse *e, int32_t node, int32_t depth)
 
 static bool next_use_solve(Pool *pool, const Task *task, int64_t budget, double g, RunList *out)
 {
-    size_t n_values = (size_t)task->n_values + 1, n_nodes = (size_t)task->n_nodes + 1;
-    NextUse  e = {
-        .task = task, .pool = pool, .budget = budget, .live = task->fixed_bytes, .g = g,
-        .present = NEWN(pool, bool, n_values), .pins = NEWN(pool, int32_t, n_values),
-        .reader = NEWN(pool, int32_t, n_values), .version = NEWN(pool, int32_t, n_values),
-        .n_runs = NEWN(pool, int32_t, n_nodes), .deadline = task_deadlines(pool, task),
+    size_t  n_values = (size_t)task->n_values + 1, n_nodes = (size_t)task->n_nodes + 1;
+    NextUse e = {
+        .task = task,
+        .pool = pool,
+        .budget = budget,
+        .live = task->fixed_bytes,
+        .g = g,
+        .present = NEWN(pool, bool, n_values),
+        .pins = NEWN(pool, int32_t, n_values),
+        .reader = NEWN(pool, int32_t, n_values),
+        .version = NEWN(pool, int32_t, n_values),
+        .n_runs = NEWN(pool, int32_t, n_nodes),
+        .deadline = task_deadlines(pool, task),
         .seen = NEWN(pool, int32_t, n_nodes),
     };
     for (e.now = 0; e.now < task->n_nodes; e.now++) {
@@ -218,7 +254,7 @@ static bool next_use_solve(Pool *pool, const Task *task, int64_t budget, double 
 void solve_next_use(Pool *pool, const SolverArgs *args, RunList *out)
 {
     static const double exponents[] = { 1, 0.5, 0.25 }, shrink[] = { 1, 0.97, 0.93, 0.88, 0.8 };
-    int64_t fixed = args->task->fixed_bytes, tries = 15;
+    int64_t             fixed = args->task->fixed_bytes, tries = 15;
     *out = (RunList){ 0 };
     if (args->effort < 15)
         tries = args->effort > 0 ? args->effort : 1;
@@ -232,8 +268,8 @@ void solve_next_use(Pool *pool, const SolverArgs *args, RunList *out)
         int64_t budget = fixed + (int64_t)((double)(args->budget_bytes - fixed) * factor);
         RunList list;
         if (next_use_solve(temp, args->task, budget, exponents[k % 3], &list)) {
-            SolverArgs from = *args;
-            ScheduleSearch     x;
+            SolverArgs     from = *args;
+            ScheduleSearch x;
             from.start = list;
             search_init(&x, temp, &from);
             Load load = schedule_load(x.s, args->budget_bytes);

@@ -9,10 +9,15 @@ void recomputation_init(Recomputation *r, Pool *pool, const Task *task)
 {
     size_t n_values = (size_t)task->n_values + 1;
     *r = (Recomputation){
-        .task = task, .pool = pool, .window = NEWN(pool, int32_t, n_values),
-        .dropped = NEWN(pool, bool, n_values), .kept = NEWN(pool, bool, n_values),
-        .present = NEWN(pool, bool, n_values), .last = NEWN(pool, int32_t, n_values),
-        .n_runs = NEWN(pool, int32_t, task->n_nodes + 1), .deadline = task_deadlines(pool, task),
+        .task = task,
+        .pool = pool,
+        .window = NEWN(pool, int32_t, n_values),
+        .dropped = NEWN(pool, bool, n_values),
+        .kept = NEWN(pool, bool, n_values),
+        .present = NEWN(pool, bool, n_values),
+        .last = NEWN(pool, int32_t, n_values),
+        .n_runs = NEWN(pool, int32_t, task->n_nodes + 1),
+        .deadline = task_deadlines(pool, task),
     };
     for (int32_t v = 0; v < task->n_values; v++) {
         const TaskValue *value = &task->values[v];
@@ -22,14 +27,38 @@ void recomputation_init(Recomputation *r, Pool *pool, const Task *task)
     }
 }
 
+bool recomputation_pins(const Recomputation *r, int32_t value, int32_t node)
+{
+    const TaskValue *v = &r->task->values[value];
+    for (int32_t w = 0; w < v->n_views; w++) {
+        const TaskValue *view = &r->task->values[v->views[w]];
+        if (r->task->nodes[view->producer].once && view->producer <= node &&
+            (view->final || (view->n_readers > 0 && view->readers[view->n_readers - 1] > node)))
+            return true;
+    }
+    return false;
+}
+
+static void recomputation_drop(Recomputation *r, int32_t value)
+{
+    const TaskValue *v = &r->task->values[value];
+    r->present[value] = false;
+    for (int32_t w = 0; w < v->n_views; w++)
+        r->present[v->views[w]] = false;
+}
+
 static void recomputation_run(Recomputation *r, int32_t node)
 {
     const TaskNode *t = &r->task->nodes[node];
     VEC_ADD(r->pool, r->runs, r->n, r->cap, node);
+    for (int32_t i = 0; i < t->n_out; i++) {
+        if (r->task->values[t->out[i]].takes)
+            recomputation_drop(r, t->out[i]); /* it has other bytes now, and views are dead */
+    }
     for (int32_t i = 0; i < t->n_out; i++)
         r->present[t->out[i]] = true;
     for (int32_t i = 0; i < t->n_takes; i++)
-        r->present[t->in[i]] = false;
+        recomputation_drop(r, t->in[i]);
 }
 
 static bool recomputation_inputs(Recomputation *r, int32_t node, int32_t depth);
@@ -80,8 +109,9 @@ bool recomputation_list(Recomputation *r)
         recomputation_run(r, n);
         for (int32_t i = 0; i < t->n_in + t->n_out; i++) {
             int32_t v = i < t->n_in ? t->in[i] : t->out[i - t->n_in];
-            if ((r->dropped[v] && r->window[v] == n) || (r->last[v] <= n && !r->kept[v]))
-                r->present[v] = false;
+            if (task->values[v].view_of < 0 &&
+                ((r->dropped[v] && r->window[v] == n) || (r->last[v] <= n && !r->kept[v])))
+                recomputation_drop(r, v);
         }
     }
     for (int32_t v = 0; v < task->n_values; v++) {

@@ -50,8 +50,8 @@ static void schedule_count(Schedule *s, int32_t value, int64_t bytes)
 static bool schedule_add_single(Schedule *s, int32_t value)
 {
     const TaskValue *v = &s->task->values[value];
-    int32_t slot = s->productions[v->producer].slot[0], made = s->position[slot];
-    int32_t first = INT32_MAX, last = made;
+    int32_t          slot = s->productions[v->producer].slot[0], made = s->position[slot];
+    int32_t          first = INT32_MAX, last = made;
     for (int32_t r = 0; r < v->n_readers; r++) {
         const Productions *uses = &s->productions[v->readers[r]];
         if (uses->n == 0)
@@ -70,23 +70,49 @@ static bool schedule_add_single(Schedule *s, int32_t value)
     return first > made;
 }
 
+/* Marks the productions of a root that must find it still live, because a view is read beyond them:
+ * such a production rewrites the root, and its bytes pass on. */
+static void schedule_bridge(const Schedule *s, const TaskValue *root, const int32_t *made,
+                            int32_t n_made, bool *bridged)
+{
+    for (int32_t w = 0; w < root->n_views; w++) {
+        const TaskValue   *view = &s->task->values[root->views[w]];
+        const Productions *m = &s->productions[view->producer];
+        for (int32_t k = 0; k < m->n; k++) {
+            int32_t from = s->position[m->slot[k]];
+            int32_t to = k + 1 < m->n ? s->position[m->slot[k + 1]] : s->after, last = from;
+            if (view->final && k + 1 == m->n)
+                last = s->after;
+            for (int32_t r = 0; r < view->n_readers; r++) {
+                const Productions *uses = &s->productions[view->readers[r]];
+                for (int32_t u = 0; u < uses->n; u++) {
+                    int32_t position = s->position[uses->slot[u]];
+                    last = position < to && position > last ? position : last;
+                }
+            }
+            for (int32_t j = 1; j < n_made; j++)
+                bridged[j] |= made[j] > from && made[j] < last;
+        }
+    }
+}
+
 /* Adds what a value contributes to begin and end. False if a reader has no production before it or
  * reads bytes that were taken over. The sums are then meaningless, and the caller must undo the
  * change. */
 static bool schedule_add(Schedule *s, int32_t value)
 {
-    const TaskValue *v = &s->task->values[value];
-    const Productions   *m = &s->productions[v->producer];
+    const TaskValue   *v = &s->task->values[value];
+    const Productions *m = &s->productions[v->producer];
     if (m->n == 1 && !v->takable)
         return schedule_add_single(s, value);
 
-    Ends    *ends = &s->ends[value];
-    int32_t  made[SCHEDULE_MAX_RUNS + 1], last[SCHEDULE_MAX_RUNS + 1];
-    int32_t  taker[SCHEDULE_MAX_RUNS + 1];
-    bool     valid = true;
+    Ends   *ends = &s->ends[value];
+    int32_t made[SCHEDULE_MAX_RUNS + 1], last[SCHEDULE_MAX_RUNS + 1];
+    int32_t taker[SCHEDULE_MAX_RUNS + 1];
+    bool    bridged[SCHEDULE_MAX_RUNS + 2] = { 0 }, valid = true;
     for (int32_t k = 0; k < m->n; k++) {
         ends->slot[k] = m->slot[k];
-        made[k]  = last[k] = s->position[m->slot[k]];
+        made[k] = last[k] = s->position[m->slot[k]];
         taker[k] = -1;
     }
     for (int32_t r = 0; r < v->n_readers; r++) {
@@ -110,11 +136,16 @@ static bool schedule_add(Schedule *s, int32_t value)
             }
         }
     }
+    if (v->n_views > 0)
+        schedule_bridge(s, v, made, m->n, bridged);
     for (int32_t k = 0; k < m->n; k++) {
         bool lasts = v->final && k == m->n - 1;
         if (taker[k] >= 0) {
-            valid &= taker[k] == ends->slot[k] && !lasts;
+            valid &= taker[k] == ends->slot[k] && !lasts && !bridged[k + 1];
             ends->slot[k] = ~taker[k];
+        } else if (bridged[k + 1]) {
+            valid &= !v->takes; /* the next production has other bytes */
+            ends->slot[k] = ~m->slot[k + 1];
         } else if (lasts) {
             ends->slot[k] = ENDS_NEVER;
         }
@@ -136,7 +167,7 @@ static void schedule_take_back(Schedule *s, int32_t node)
 static bool schedule_add_all(Schedule *s, int32_t node)
 {
     const TaskNode *t = &s->task->nodes[node];
-    bool valid = true;
+    bool            valid = true;
     for (int32_t i = 0; i < t->n_in; i++)
         valid &= schedule_add(s, t->in[i]);
     for (int32_t i = 0; i < t->n_out; i++)
@@ -194,7 +225,7 @@ static void schedule_split(Schedule *s, int32_t c)
     schedule_move(s, next, next + SCHEDULE_CHUNK, later * SCHEDULE_CHUNK);
     memmove(&s->chunks[c + 2], &s->chunks[c + 1], sizeof *s->chunks * (size_t)later);
     schedule_move(s, next - HALF, next, HALF);
-    s->chunks[c]     = (RunChunk){ .n = SCHEDULE_CHUNK - HALF, .stale = true };
+    s->chunks[c] = (RunChunk){ .n = SCHEDULE_CHUNK - HALF, .stale = true };
     s->chunks[c + 1] = (RunChunk){ .n = HALF, .stale = true };
     s->n_chunks++;
     s->after = s->n_chunks * SCHEDULE_CHUNK;
@@ -211,20 +242,20 @@ static int32_t schedule_place(const Schedule *s, int32_t before)
 static int32_t schedule_open(Schedule *s, int32_t node, int32_t before)
 {
     Productions *m = &s->productions[node];
-    int32_t  p = schedule_place(s, before), slot, k;
-    bool     full = p == s->after || s->chunks[p / SCHEDULE_CHUNK].n == SCHEDULE_CHUNK;
+    int32_t      p = schedule_place(s, before), slot, k;
+    bool         full = p == s->after || s->chunks[p / SCHEDULE_CHUNK].n == SCHEDULE_CHUNK;
     if (full) {
         schedule_split(s, p == s->after ? s->n_chunks - 1 : p / SCHEDULE_CHUNK);
         p = schedule_place(s, before);
     }
     schedule_grow(s, 0, s->n_slots + 1);
     RunChunk *chunk = &s->chunks[p / SCHEDULE_CHUNK];
-    int32_t rest = chunk->n - p % SCHEDULE_CHUNK;
+    int32_t   rest = chunk->n - p % SCHEDULE_CHUNK;
     schedule_move(s, p, p + 1, rest);
     slot = s->n_free > 0 ? s->free_slots[--s->n_free] : s->n_slots++;
     s->slot_at[p] = slot;
     s->node_at[p] = node;
-    s->begin[p]   = s->end[p] = 0;
+    s->begin[p] = s->end[p] = 0;
     schedule_renumber(s, p, p + rest + 1);
     chunk->n++;
     chunk->stale = true;
@@ -239,10 +270,10 @@ static int32_t schedule_open(Schedule *s, int32_t node, int32_t before)
 
 static void schedule_close(Schedule *s, int32_t slot)
 {
-    int32_t  p = s->position[slot], node = s->node_at[p], k = 0;
+    int32_t      p = s->position[slot], node = s->node_at[p], k = 0;
     Productions *m = &s->productions[node];
-    RunChunk   *chunk = &s->chunks[p / SCHEDULE_CHUNK];
-    int32_t  rest = chunk->n - p % SCHEDULE_CHUNK - 1;
+    RunChunk    *chunk = &s->chunks[p / SCHEDULE_CHUNK];
+    int32_t      rest = chunk->n - p % SCHEDULE_CHUNK - 1;
     while (m->slot[k] != slot)
         k++;
     for (m->n--; k < m->n; k++)
@@ -373,7 +404,9 @@ Schedule *schedule_new(Pool *pool, const Task *task)
 
 void schedule_set(Schedule *s, const int32_t *list, int32_t n)
 {
-    enum { FILL = SCHEDULE_CHUNK * 5 / 8 };          /* of each chunk, so that few must split
+    enum {
+        FILL = SCHEDULE_CHUNK * 5 / 8
+    }; /* of each chunk, so that few must split
                                                       * soon */
     const Task *task = s->task;
     s->n_chunks = n / FILL + 1;
@@ -387,14 +420,14 @@ void schedule_set(Schedule *s, const int32_t *list, int32_t n)
     s->n_free = s->n_journal = 0;
     s->cost = 0;
     for (int32_t i = 0; i < n; i++) {
-        int32_t  p = i / FILL * SCHEDULE_CHUNK + i % FILL;
+        int32_t      p = i / FILL * SCHEDULE_CHUNK + i % FILL;
         Productions *m = &s->productions[list[i]];
         REQUIRE(m->n < SCHEDULE_MAX_RUNS);
         m->slot[m->n++] = i;
         s->chunks[p / SCHEDULE_CHUNK].n++;
-        s->slot_at[p]  = i;
+        s->slot_at[p] = i;
         s->position[i] = p;
-        s->node_at[p]  = list[i];
+        s->node_at[p] = list[i];
         s->begin[p] = s->end[p] = 0;
         s->cost += task->nodes[list[i]].cost;
     }
@@ -413,8 +446,8 @@ void schedule_list(const Schedule *s, int32_t *list)
 
 static void chunk_sum(Schedule *s, int32_t c)
 {
-    RunChunk  *chunk = &s->chunks[c];
-    int64_t live = 0;
+    RunChunk *chunk = &s->chunks[c];
+    int64_t   live = 0;
     chunk->high = INT64_MIN / 2;
     for (int32_t p = c * SCHEDULE_CHUNK; p < c * SCHEDULE_CHUNK + chunk->n; p++) {
         live += s->begin[p];
@@ -422,7 +455,7 @@ static void chunk_sum(Schedule *s, int32_t c)
         chunk->high = now > chunk->high ? now : chunk->high;
         live -= s->end[p];
     }
-    chunk->net   = live;
+    chunk->net = live;
     chunk->stale = false;
 }
 
@@ -436,7 +469,7 @@ static int64_t chunk_over(const Schedule *s, int32_t c, int64_t live, int64_t bu
         int64_t now = live + s->task->nodes[s->node_at[p]].workspace;
         over += now > budget ? now - budget : 0;
         if (now > high) {
-            high   = now;
+            high = now;
             *where = p;
         }
         live -= s->end[p];
@@ -471,15 +504,15 @@ Load schedule_load(Schedule *s, int64_t budget)
 int32_t schedule_production(const Schedule *s, int32_t value, int32_t position)
 {
     const Productions *m = &s->productions[s->task->values[value].producer];
-    int32_t k = productions_before(s, m, position);
+    int32_t            k = productions_before(s, m, position);
     return k < 0 ? -1 : s->position[m->slot[k]];
 }
 
 int32_t schedule_last_reader(const Schedule *s, int32_t value, int32_t position, bool *taken)
 {
-    const TaskValue *v = &s->task->values[value];
-    const Productions   *m = &s->productions[v->producer];
-    int32_t k = productions_before(s, m, position);
+    const TaskValue   *v = &s->task->values[value];
+    const Productions *m = &s->productions[v->producer];
+    int32_t            k = productions_before(s, m, position);
     *taken = false;
     if (k < 0)
         return -1;
@@ -489,8 +522,8 @@ int32_t schedule_last_reader(const Schedule *s, int32_t value, int32_t position,
     if (v->final && k == m->n - 1)
         last = s->after - 1;
     for (int32_t r = 0; r < v->n_readers; r++) {
-        const TaskNode *reader = &s->task->nodes[v->readers[r]];
-        const Productions  *uses = &s->productions[v->readers[r]];
+        const TaskNode    *reader = &s->task->nodes[v->readers[r]];
+        const Productions *uses = &s->productions[v->readers[r]];
         for (int32_t u = 0; u < uses->n; u++) {
             int32_t p = s->position[uses->slot[u]];
             if (p <= from || p >= to)

@@ -30,26 +30,29 @@ enum { SEGMENTS_BORDERS = 200, SEGMENTS_LIMITS = 8 };
 
 typedef struct Segments {
     const SolverArgs *args;
-    Pool     *pool;          /* temporary */
-    Schedule *s;
-    Recomputation  r;
-    int32_t   peak;          /* node of the fullest moment */
-    int32_t  *until;         /* [value] its last reader up to the peak */
-    bool     *across;        /* [value] read after the peak, and it can be recomputed */
-    bool     *cheap;         /* [value] across, and dropped in a segment that drops */
-    int32_t  *by_price;      /* values across, the most expensive for their bytes first */
-    int32_t   n_across;
-    int64_t   across_bytes;
-    int32_t  *segment;       /* [node] up to the peak: its segment, for the borders being
+    Pool             *pool; /* temporary */
+    Schedule         *s;
+    Recomputation     r;
+    int32_t           peak;     /* node of the fullest moment */
+    int32_t          *until;    /* [value] its last reader up to the peak */
+    bool             *across;   /* [value] read after the peak, and it can be recomputed */
+    bool             *cheap;    /* [value] across, and dropped in a segment that drops */
+    int32_t          *by_price; /* values across, the most expensive for their bytes first */
+    int32_t           n_across;
+    int64_t           across_bytes;
+    int32_t          *segment; /* [node] up to the peak: its segment, for the borders being
                               * evaluated */
-    int32_t  *border;        /* [n_borders] last node of a possible segment; the last one is the
+    int32_t          *border;  /* [n_borders] last node of a possible segment; the last one is the
                               * peak */
-    int32_t   n_borders;
+    int32_t           n_borders;
     /* [i * (n_borders + 1) + j] bytes of the segment after border i - 1, up to border j */
-    int64_t  *kept, *lost;
+    int64_t          *kept, *lost;
 } Segments;
 
-typedef struct Priced { double price; int32_t value; } Priced;
+typedef struct Priced {
+    double  price;
+    int32_t value;
+} Priced;
 
 static int segments_dearest(const void *a, const void *b)
 {
@@ -68,8 +71,9 @@ static void segments_values(Segments *g)
         g->until[v] = value->producer;
         for (int32_t r = 0; r < value->n_readers && value->readers[r] <= g->peak; r++)
             g->until[v] = value->readers[r];
-        g->across[v] = g->r.last[v] > g->peak && value->producer <= g->peak
-                       && !task->nodes[value->producer].once;
+        g->across[v] = g->r.last[v] > g->peak && value->producer <= g->peak &&
+                       !task->nodes[value->producer].once &&
+                       !recomputation_pins(&g->r, v, g->until[v]);
         g->r.window[v] = g->until[v];
     }
     Priced *list = NEWN(g->pool, Priced, task->n_values + 1);
@@ -108,7 +112,7 @@ static void segments_borders(Segments *g)
     for (int32_t v = 0; v < task->n_values; v++) {
         if (task->values[v].producer <= g->peak) {
             over[task->values[v].producer] += task->values[v].bytes;
-            over[g->until[v]]           -= task->values[v].bytes;
+            over[g->until[v]] -= task->values[v].bytes;
         }
     }
     for (int32_t p = 0; p < n; p++)
@@ -130,7 +134,7 @@ static void segments_bytes(Segments *g)
     const Task *task = g->args->task;
     int32_t     n = g->n_borders, w = n + 1, *index = NEWN(g->pool, int32_t, g->peak + 2);
     for (int32_t p = 0, b = 0; p <= g->peak; p++) {
-        index[p] = b;                        /* the first border at or after p */
+        index[p] = b; /* the first border at or after p */
         b += p == g->border[b];
     }
     memset(g->kept, 0, sizeof *g->kept * (size_t)(w * w));
@@ -140,9 +144,9 @@ static void segments_bytes(Segments *g)
             continue;
         int64_t bytes = task->values[v].bytes;
         int32_t a = index[task->values[v].producer], z = index[g->until[v]];
-        if (g->across[v] && !g->cheap[v])            /* always kept */
+        if (g->across[v] && !g->cheap[v]) /* always kept */
             continue;
-        for (int32_t i = 0; i <= a; i++) {           /* differences along the ends, summed below */
+        for (int32_t i = 0; i <= a; i++) { /* differences along the ends, summed below */
             g->kept[i * w + a] += bytes;
             g->kept[i * w + z] -= bytes;
             g->lost[i * w + z] += g->cheap[v] ? bytes : 0;
@@ -202,7 +206,9 @@ static bool segments_evaluate(Segments *g, const int32_t *ends, int32_t n_forget
         return false;
     schedule_set(g->s, g->r.runs, g->r.n);
     int64_t budget = g->args->budget_bytes;
-    RunList list = { .node = g->r.runs, .n = g->r.n, .cost = g->s->cost,
+    RunList list = { .node = g->r.runs,
+                     .n = g->r.n,
+                     .cost = g->s->cost,
                      .peak_bytes = schedule_load(g->s, budget < 0 ? 0 : budget).peak_bytes };
     run_list_keep(pool, out, &list, budget);
     return budget != LOWEST && list.peak_bytes <= budget;
@@ -237,7 +243,7 @@ static void segments_try(Segments *g, Pool *pool, RunList *out)
         int32_t low = 0, high = count;
         if (count == 0 || !segments_evaluate(g, ends, count, pool, out))
             continue;
-        while (low < high) {                 /* the fewest segments that suffice */
+        while (low < high) { /* the fewest segments that suffice */
             int32_t middle = (low + high) / 2;
             if (segments_evaluate(g, ends, middle, pool, out))
                 high = middle;
@@ -251,26 +257,26 @@ static void segments_try(Segments *g, Pool *pool, RunList *out)
 void solve_segments(Pool *pool, const SolverArgs *args, RunList *out)
 {
     static const double spared[] = { 0, 0.1, 0.25, 0.5, 0.75 };
-    Pool    *temp = pool_new(NULL, "segments");
-    Segments g = { .args = args, .pool = temp, .s = schedule_new(temp, args->task) };
-    size_t   n_values = (size_t)args->task->n_values + 1;
+    Pool               *temp = pool_new(NULL, "segments");
+    Segments            g = { .args = args, .pool = temp, .s = schedule_new(temp, args->task) };
+    size_t              n_values = (size_t)args->task->n_values + 1;
     *out = (RunList){ 0 };
     recomputation_init(&g.r, temp, args->task);
-    g.until    = NEWN(temp, int32_t, n_values);
-    g.across   = NEWN(temp, bool, n_values);
-    g.cheap    = NEWN(temp, bool, n_values);
+    g.until = NEWN(temp, int32_t, n_values);
+    g.across = NEWN(temp, bool, n_values);
+    g.cheap = NEWN(temp, bool, n_values);
     g.by_price = NEWN(temp, int32_t, n_values);
-    g.border   = NEWN(temp, int32_t, SEGMENTS_BORDERS + 1);
+    g.border = NEWN(temp, int32_t, SEGMENTS_BORDERS + 1);
     segments_values(&g);
     segments_borders(&g);
     g.segment = NEWN(temp, int32_t, g.peak + 1);
-    g.kept    = NEWN(temp, int64_t, (g.n_borders + 1) * (g.n_borders + 1));
-    g.lost    = NEWN(temp, int64_t, (g.n_borders + 1) * (g.n_borders + 1));
+    g.kept = NEWN(temp, int64_t, (g.n_borders + 1) * (g.n_borders + 1));
+    g.lost = NEWN(temp, int64_t, (g.n_borders + 1) * (g.n_borders + 1));
     for (size_t i = 0; i < sizeof spared / sizeof *spared && !search_late(args, 0); i++) {
         segments_spare(&g, spared[i]);
         segments_try(&g, pool, out);
         if (args->budget_bytes == LOWEST)
-            break;                           /* keeping more only raises the peak */
+            break; /* keeping more only raises the peak */
     }
     pool_free(temp);
 }

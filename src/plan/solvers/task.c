@@ -8,17 +8,19 @@ typedef struct TaskBuilder {
     const PGraph *graph;
     Task         *task;
     int32_t      *n_writers; /* [PGraph value] */
-    bool         *pinned;    /* [PGraph value] must not be recomputed */
+    bool         *taken;     /* [PGraph value] some node takes over its bytes */
     int32_t      *node_of;   /* [PGraph node] task node, or -1 */
 } TaskBuilder;
 
-/* A node that only produces views of one droppable root costs no memory: it is folded away. Not if
- * it reads a view that an unfolded node produces: it must then run after that node. */
+/* A node that only produces views of one droppable root, from that root and constants, without cost
+ * or workspace: it can run wherever the root is live, so it is folded away. Not if it reads a view
+ * that an unfolded node produces: it must then run after that node. */
 static bool builder_folds(const TaskBuilder *m, const PNode *node)
 {
     const PGraph *graph = m->graph;
-    int32_t root = -1;
-    if (node->n_out == 0 || node->workspace > 0 || node->n_inplace > 0 || node->once)
+    int32_t       root = -1;
+    if (node->n_out == 0 || node->cost > 0 || node->workspace > 0 || node->n_inplace > 0 ||
+        node->once)
         return false;
     for (int32_t i = 0; i < node->n_out; i++) {
         int32_t v = node->out[i], r = graph->values[v].view_of;
@@ -28,10 +30,13 @@ static bool builder_folds(const TaskBuilder *m, const PNode *node)
     }
     for (int32_t i = 0; i < node->n_in; i++) {
         const PValue *value = &graph->values[node->in[i]];
+        if (value->persistent && value->view_of < 0 && m->n_writers[node->in[i]] == 0 &&
+            !m->taken[node->in[i]])
+            continue; /* a constant */
         if (pgraph_root(graph, node->in[i]) != root)
             return false;
-        if (value->view_of >= 0 && value->producer != graph->values[root].producer
-            && !m->task->folded[value->producer])
+        if (value->view_of >= 0 && value->producer != graph->values[root].producer &&
+            !m->task->folded[value->producer])
             return false;
     }
     return m->n_writers[root] == 1;
@@ -57,14 +62,21 @@ static void builder_pair(TaskBuilder *m, int32_t x, int32_t y)
     list_add_once(m->pool, &second->before, &second->n_before, &second->cap_before, x);
 }
 
+/* Does the value hold different contents in the course of the step? */
+static bool builder_changes(const TaskBuilder *m, int32_t v)
+{
+    return m->n_writers[v] > 1 ||
+           (m->graph->values[v].persistent && (m->n_writers[v] > 0 || m->taken[v]));
+}
+
 /* Orders versions: a reader runs after the writer it reads from and before the next writer. */
 static void builder_order_versions(TaskBuilder *m)
 {
     const PGraph *graph = m->graph;
-    int32_t  *last = NEWN(m->pool, int32_t, graph->n_values + 1);      /* writer so far */
-    int32_t **readers = NEWN(m->pool, int32_t *, graph->n_values + 1); /* of the last version */
-    int32_t  *n_readers = NEWN(m->pool, int32_t, graph->n_values + 1);
-    int32_t  *cap = NEWN(m->pool, int32_t, graph->n_values + 1);
+    int32_t      *last = NEWN(m->pool, int32_t, graph->n_values + 1);      /* writer so far */
+    int32_t     **readers = NEWN(m->pool, int32_t *, graph->n_values + 1); /* of the last version */
+    int32_t      *n_readers = NEWN(m->pool, int32_t, graph->n_values + 1);
+    int32_t      *cap = NEWN(m->pool, int32_t, graph->n_values + 1);
     for (int32_t v = 0; v < graph->n_values; v++)
         last[v] = -1;
     for (int32_t n = 0; n < graph->n_nodes; n++) {
@@ -73,7 +85,7 @@ static void builder_order_versions(TaskBuilder *m)
             int32_t both[2] = { node->in[i], pgraph_root(graph, node->in[i]) };
             for (int32_t k = 0; k < 2; k++) {
                 int32_t v = both[k];
-                if (m->n_writers[v] > 1 || (graph->values[v].persistent && m->n_writers[v] > 0)) {
+                if (builder_changes(m, v)) {
                     builder_pair(m, last[v], n);
                     VEC_ADD(m->pool, readers[v], n_readers[v], cap[v], n);
                 }
@@ -83,7 +95,7 @@ static void builder_order_versions(TaskBuilder *m)
             int32_t v = i < node->n_out ? node->out[i] : node->inplace[i - node->n_out][1];
             if (i >= node->n_out)
                 v = pgraph_root(graph, v);
-            if (m->n_writers[v] < 2 && !(graph->values[v].persistent && m->n_writers[v] > 0))
+            if (!builder_changes(m, v))
                 continue;
             builder_pair(m, last[v], n);
             for (int32_t k = 0; k < n_readers[v]; k++)
@@ -103,45 +115,51 @@ static void builder_node(TaskBuilder *m, int32_t n)
     int32_t       cap = 0;
     t->cost = node->cost;
     t->workspace = node->workspace;
-    t->id   = n;
+    t->id = n;
     t->once = node->once;
-    t->in   = NEWN(m->pool, int32_t, 2 * node->n_in + node->n_out + 1);
-    t->out  = NEWN(m->pool, int32_t, node->n_out + 1);
-    cap = 2 * node->n_in + node->n_out + 1;
+    cap = 2 * (node->n_in + node->n_out) + 1;
+    t->in = NEWN(m->pool, int32_t, cap);
+    t->out = NEWN(m->pool, int32_t, node->n_out + 1);
     for (int32_t i = 0; i < node->n_inplace; i++) {
         int32_t root = pgraph_root(graph, node->inplace[i][1]);
         if (node->inplace[i][0] == node->inplace[i][1])
             continue;
         t->once |= graph->values[root].persistent;
+        if (task->alias_of[node->inplace[i][0]] >= 0)
+            task->values[task->alias_of[node->inplace[i][0]]].takes = true;
         if (task->alias_of[root] >= 0)
             t->in[t->n_takes++] = task->alias_of[root];
     }
     t->n_in = t->n_takes;
     for (int32_t i = 0; i < node->n_in; i++) {
         int32_t v = task->alias_of[node->in[i]], root = pgraph_root(graph, node->in[i]);
+        if (task->alias_of[root] >= 0)
+            list_add_once(m->pool, &t->in, &t->n_in, &cap, task->alias_of[root]);
         if (v >= 0)
             list_add_once(m->pool, &t->in, &t->n_in, &cap, v);
-        if (task->alias_of[root] >= 0)
+    }
+    for (int32_t i = 0; i < node->n_out; i++) { /* the root of a view must be there */
+        int32_t root = graph->values[node->out[i]].view_of;
+        if (root >= 0 && task->alias_of[root] >= 0 && graph->values[root].producer != n)
             list_add_once(m->pool, &t->in, &t->n_in, &cap, task->alias_of[root]);
     }
     for (int32_t i = 0; i < node->n_out; i++) {
         int32_t p = node->out[i], v = task->alias_of[p];
-        t->once |= graph->values[p].persistent || m->n_writers[p] > 1
-                   || m->pinned[p] || m->pinned[pgraph_root(graph, p)];
+        t->once |= graph->values[p].persistent || m->n_writers[p] > 1;
         if (v < 0)
             continue;
         if (task->values[v].producer < 0) {
             task->values[v].producer = m->node_of[n];
             t->out[t->n_out++] = v;
         } else if (task->values[v].producer != m->node_of[n]) {
-            list_add_once(m->pool, &t->in, &t->n_in, &cap, v);   /* a later writer needs it live */
+            list_add_once(m->pool, &t->in, &t->n_in, &cap, v); /* a later writer needs it live */
         }
     }
     for (int32_t i = 0; i < t->n_in; i++)
         task->values[t->in[i]].n_readers++;
 }
 
-/* Assigns a task value to each PGraph value and finds the roots that must not be recomputed. */
+/* Assigns a task value to each PGraph value. A view that is produced with its root is the same. */
 static void builder_values(TaskBuilder *m)
 {
     const PGraph *graph = m->graph;
@@ -149,7 +167,7 @@ static void builder_values(TaskBuilder *m)
     int64_t      *held = pgraph_held_bytes(m->pool, graph);
     for (int32_t v = 0; v < graph->n_values; v++) {
         const PValue *value = &graph->values[v];
-        int32_t root = value->view_of;
+        int32_t       root = value->view_of;
         task->alias_of[v] = -1;
         if (value->persistent)
             continue;
@@ -157,12 +175,14 @@ static void builder_values(TaskBuilder *m)
                              graph->values[root].producer == value->producer &&
                              m->n_writers[v] == 1;
         if (root >= 0 && (task->folded[value->producer] || same_producer))
-            continue;                       /* shares its root's bytes: filled in below */
-        if (root >= 0 && !graph->values[root].persistent)
-            m->pinned[v] = m->pinned[root] = true;
+            continue; /* shares its root's bytes: filled in below */
         task->alias_of[v] = task->n_values;
         task->values[task->n_values++] = (TaskValue){
-            .bytes = held[v], .producer = -1, .root = v, .final = value->final,
+            .bytes = held[v],
+            .producer = -1,
+            .root = v,
+            .view_of = -1,
+            .final = value->final,
         };
     }
     for (int32_t v = 0; v < graph->n_values; v++) {
@@ -172,52 +192,75 @@ static void builder_values(TaskBuilder *m)
         task->alias_of[v] = task->alias_of[value->view_of];
         task->values[task->alias_of[v]].final |= value->final;
     }
-    /* A pinned view that is final keeps its root to the end as well. */
     for (int32_t v = 0; v < graph->n_values; v++) {
         int32_t root = graph->values[v].view_of;
-        if (graph->values[v].final && root >= 0 && task->alias_of[root] >= 0)
+        if (root < 0 || task->alias_of[root] < 0)
+            continue;
+        if (task->alias_of[v] != task->alias_of[root])
+            task->values[task->alias_of[v]].view_of = task->alias_of[root];
+        if (graph->values[v].final) /* it keeps its root to the end */
             task->values[task->alias_of[root]].final = true;
     }
 }
 
-Task *task_new(Pool *pool, const PGraph *graph)
+static void builder_views(const TaskBuilder *m)
 {
-    Task *task = NEW(pool, Task);
+    Task *task = m->task;
+    for (int32_t pass = 0; pass < 2; pass++) {
+        for (int32_t v = 0; v < task->n_values; v++) {
+            int32_t root = task->values[v].view_of;
+            if (root >= 0 && pass == 1)
+                task->values[root].views[task->values[root].n_views] = v;
+            if (root >= 0)
+                task->values[root].n_views++;
+        }
+        for (int32_t v = 0; v < task->n_values && pass == 0; v++) {
+            TaskValue *value = &task->values[v];
+            value->views = value->n_views > 0 ? NEWN(m->pool, int32_t, value->n_views) : NULL;
+            value->n_views = 0;
+        }
+    }
+}
+
+/* order: the PGraph nodes that are not folded, in the order of their task nodes; NULL: theirs. */
+static Task *task_make(Pool *pool, const PGraph *graph, const int32_t *order)
+{
+    Task       *task = NEW(pool, Task);
     TaskBuilder m = {
-        .pool = pool, .graph = graph, .task = task,
+        .pool = pool,
+        .graph = graph,
+        .task = task,
         .n_writers = NEWN(pool, int32_t, graph->n_values + 1),
-        .pinned = NEWN(pool, bool, graph->n_values + 1),
+        .taken = NEWN(pool, bool, graph->n_values + 1),
         .node_of = NEWN(pool, int32_t, graph->n_nodes + 1),
     };
-    task->graph    = graph;
-    task->values   = NEWN(pool, TaskValue, graph->n_values + 1);
-    task->nodes    = NEWN(pool, TaskNode, graph->n_nodes + 1);
+    task->graph = graph;
+    task->values = NEWN(pool, TaskValue, graph->n_values + 1);
+    task->nodes = NEWN(pool, TaskNode, graph->n_nodes + 1);
     task->alias_of = NEWN(pool, int32_t, graph->n_values + 1);
-    task->folded   = NEWN(pool, bool, graph->n_nodes + 1);
+    task->folded = NEWN(pool, bool, graph->n_nodes + 1);
     task->fixed_bytes = pgraph_persistent_bytes(graph);
-    task->base_cost   = pgraph_base_cost(graph);
+    task->base_cost = pgraph_base_cost(graph);
     for (int32_t n = 0; n < graph->n_nodes; n++) {
         for (int32_t i = 0; i < graph->nodes[n].n_out; i++)
             m.n_writers[graph->nodes[n].out[i]]++;
+        for (int32_t i = 0; i < graph->nodes[n].n_inplace; i++)
+            m.taken[pgraph_root(graph, graph->nodes[n].inplace[i][1])] = true;
     }
     for (int32_t n = 0; n < graph->n_nodes; n++) {
         task->folded[n] = builder_folds(&m, &graph->nodes[n]);
         m.node_of[n] = task->folded[n] ? -1 : task->n_nodes++;
     }
+    for (int32_t t = 0; order && t < task->n_nodes; t++)
+        m.node_of[order[t]] = t;
     builder_values(&m);
+    builder_views(&m);
     for (int32_t n = 0; n < graph->n_nodes; n++) {
         if (m.node_of[n] >= 0)
             builder_node(&m, n);
     }
     builder_order_versions(&m);
 
-    for (int32_t n = 0; n < graph->n_nodes; n++) {     /* a folded view is recomputed with its
-                                                        * root */
-        if (!task->folded[n])
-            continue;
-        const TaskValue *root = &task->values[task->alias_of[graph->nodes[n].out[0]]];
-        task->nodes[root->producer].cost += graph->nodes[n].cost;
-    }
     for (int32_t v = 0; v < task->n_values; v++) {
         task->values[v].readers = NEWN(pool, int32_t, task->values[v].n_readers + 1);
         task->values[v].n_readers = 0;
@@ -230,6 +273,19 @@ Task *task_new(Pool *pool, const PGraph *graph)
         }
     }
     return task;
+}
+
+Task *task_new(Pool *pool, const PGraph *graph) { return task_make(pool, graph, NULL); }
+
+Task *task_reorder(Pool *pool, const Task *task, const int32_t *list)
+{
+    Pool    *temp = pool_new(NULL, "task_reorder");
+    int32_t *order = NEWN(temp, int32_t, task->n_nodes + 1);
+    for (int32_t i = 0; i < task->n_nodes; i++)
+        order[i] = task->nodes[list[i]].id;
+    Task *made = task_make(pool, task->graph, order);
+    pool_free(temp);
+    return made;
 }
 
 int32_t *task_deadlines(Pool *pool, const Task *task)
@@ -247,9 +303,9 @@ int32_t *task_deadlines(Pool *pool, const Task *task)
 typedef struct Expand {
     const Task *task;
     Pool       *pool;
-    int32_t    *made;        /* [PGraph node] folded: the production of the root that it belongs
+    int32_t    *made;       /* [PGraph node] folded: the production of the root that it belongs
                               * to */
-    int32_t    *production;      /* [task value] how often its producer has run */
+    int32_t    *production; /* [task value] how often its producer has run */
     int32_t    *runs;
     int32_t     n, cap;
 } Expand;
@@ -258,7 +314,7 @@ typedef struct Expand {
 static void expand_view(Expand *e, int32_t v)
 {
     const PGraph *graph = e->task->graph;
-    int32_t node = graph->values[v].producer;
+    int32_t       node = graph->values[v].producer;
     if (node < 0 || !e->task->folded[node])
         return;
     int32_t production = e->production[e->task->alias_of[v]];
@@ -274,12 +330,14 @@ void task_runs(Pool *pool, const Task *task, const int32_t *list, int32_t n, int
                int32_t *n_runs)
 {
     const PGraph *graph = task->graph;
-    Pool  *temp = pool_new(NULL, "task_runs");
-    Expand e = {
-        .task = task, .pool = pool, .made = NEWN(temp, int32_t, graph->n_nodes + 1),
-        .production = NEWN(temp, int32_t, task->n_values + 1),
+    Pool         *temp = pool_new(NULL, "task_runs");
+    Expand        e = {
+               .task = task,
+               .pool = pool,
+               .made = NEWN(temp, int32_t, graph->n_nodes + 1),
+               .production = NEWN(temp, int32_t, task->n_values + 1),
     };
-    int32_t **unread = NEWN(temp, int32_t *, task->n_values + 1);   /* views to produce at once */
+    int32_t **unread = NEWN(temp, int32_t *, task->n_values + 1); /* views to produce at once */
     int32_t  *n_unread = NEWN(temp, int32_t, task->n_values + 1);
     int32_t  *cap = NEWN(temp, int32_t, task->n_values + 1);
     bool     *read = NEWN(temp, bool, graph->n_values + 1);
@@ -288,9 +346,9 @@ void task_runs(Pool *pool, const Task *task, const int32_t *list, int32_t n, int
             read[graph->nodes[g].in[i]] |= !task->folded[g];
     }
     for (int32_t g = 0; g < graph->n_nodes; g++) {
-        bool any = false, final = false;     /* a final view must exist in the last production */
+        bool any = false, final = false; /* a final view must exist in the last production */
         for (int32_t i = 0; i < graph->nodes[g].n_out && task->folded[g]; i++) {
-            any   |= read[graph->nodes[g].out[i]];
+            any |= read[graph->nodes[g].out[i]];
             final |= graph->values[graph->nodes[g].out[i]].final;
         }
         if (task->folded[g] && (!any || final)) {
@@ -310,7 +368,7 @@ void task_runs(Pool *pool, const Task *task, const int32_t *list, int32_t n, int
                 expand_view(&e, unread[v][j]);
         }
     }
-    *runs   = e.runs;
+    *runs = e.runs;
     *n_runs = e.n;
     pool_free(temp);
 }

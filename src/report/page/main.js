@@ -5,7 +5,7 @@ function header(data) {
   const e = data.explain;
   document.getElementById("model").textContent = e.model;
   document.getElementById("about").textContent = `One training step: batch ${countText(e.recipe.batch)} × ${countText(e.recipe.accumulate)}, ${e.recipe.precision}, on ${e.device.name} (${e.device.library}), everything kept. ` +
-    `The peak is in phase ${e.peak_phase}, at ${e.peak_node}.`;
+    `The peak is in phase ${e.peak_phase}, at ${e.peak_node}.` + (e.notes || []).map(note => ` ${note[0].toUpperCase()}${note.slice(1)}.`).join("");
   const state = ["parameters", "gradients", "optimizer", "ema", "master", "constants"].reduce((a, k) => a + e.classes[k], 0);
   const tile = (label, value, more, main) => element("div", { class: main ? "tile main" : "tile" },
                                                      element("div", { class: "label" }, label),

@@ -25,11 +25,11 @@ static plimsoll_graph *training_step(void)
     gradient = x[LAYERS];
     for (int i = LAYERS - 1; i >= 0; i--) {
         int32_t in[] = { weights, x[i], gradient }, out = plimsoll_value(graph, 64 * MIB, 0);
-        plimsoll_node(graph, 10.0, 4 * MIB, in, 3, &out, 1);     /* with 4 MiB of workspace */
+        plimsoll_node(graph, 10.0, 4 * MIB, in, 3, &out, 1); /* with 4 MiB of workspace */
         gradient = out;
     }
     int32_t in[] = { weights, gradient };
-    plimsoll_node(graph, 1.0, 0, in, 2, &weights, 1);            /* an update: runs once */
+    plimsoll_node(graph, 1.0, 0, in, 2, &weights, 1); /* an update: runs once */
     return graph;
 }
 
@@ -45,7 +45,7 @@ int main(void)
 
     plimsoll_status status = plimsoll_find_plan(graph, &options, &plan, &error);
     if (status != PLIMSOLL_OK)
-        fprintf(stderr, "%s\n", error.text);         /* 3: it names the minimum */
+        fprintf(stderr, "%s\n", error.text); /* 3: it names the minimum */
     if (!plan)
         return 1;
     int runs = 0;

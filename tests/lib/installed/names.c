@@ -13,7 +13,7 @@ int main(void)
     plimsoll_buffer buffer = { 0 };
     plimsoll_arena  arena;
     plimsoll_error  error;
-    if (plimsoll_place(&buffer, 1, NULL, &arena, &error) != PLIMSOLL_FAILED)     /* no bytes */
+    if (plimsoll_place(&buffer, 1, NULL, &arena, &error) != PLIMSOLL_FAILED) /* no bytes */
         return 1;
     buffer.upper = buffer.size = 1;
     return plimsoll_place(&buffer, 1, NULL, &arena, &error) || arena.bytes != 1;

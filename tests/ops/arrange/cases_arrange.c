@@ -16,7 +16,7 @@ static void concat_axes(Case *c)
     case_out(c, "alone", concat(TENSORS(b), 2));
 }
 
-static void concat_thin(Case *c)             /* single elements side by side */
+static void concat_thin(Case *c) /* single elements side by side */
 {
     case_out(c, "y",
              concat(TENSORS(case_in(c, "a", SHAPE(3, 7, 1), -2, 2),
@@ -47,7 +47,7 @@ static void split_parts(Case *c)
     split(p, 3, x, -1);
     split_at(q, (int64_t[]){ 1, 3 }, 2, x, 1);
     split(r, 1, x, 0);
-    case_out(c, "gate", mul(p[0], p[2]));    /* slice 1 gets no gradient */
+    case_out(c, "gate", mul(p[0], p[2])); /* slice 1 gets no gradient */
     case_out(c, "head", q[0]);
     case_out(c, "tail", q[1]);
     case_out(c, "all", r[0]);
@@ -76,8 +76,7 @@ static void slice_copies(Case *c)
 }
 
 const OpCase cases_slice[] = {
-    { "copies", slice_copies, "middle = x[:, 1:4]; last = x[:, :, 3:]; whole = x * 1" },
-    { 0 }
+    { "copies", slice_copies, "middle = x[:, 1:4]; last = x[:, :, 3:]; whole = x * 1" }, { 0 }
 };
 
 static void slice_views(Case *c)
@@ -85,12 +84,11 @@ static void slice_views(Case *c)
     Tensor x = case_in(c, "x", SHAPE(5, 3, 7), -2, 2), z = case_in(c, "z", SHAPE(1, 5, 3), -2, 2);
     case_out(c, "y", mul(slice(x, 0, 1, 3), slice(x, 0, 3, 5)));
     case_out(c, "again", slice(slice(x, 0, 1, 5), 0, 2, 3));
-    case_out(c, "under", affine(slice(z, 1, 1, 4), 2, 0));   /* the axes before are ones */
+    case_out(c, "under", affine(slice(z, 1, 1, 4), 2, 0)); /* the axes before are ones */
 }
 
 const OpCase cases_slice_view[] = {
-    { "views", slice_views, "y = x[1:3] * x[3:5]; again = x[3:4]; under = 2 * z[:, 1:4]" },
-    { 0 }
+    { "views", slice_views, "y = x[1:3] * x[3:5]; again = x[3:4]; under = 2 * z[:, 1:4]" }, { 0 }
 };
 
 /* Slices with several readers, assembled in another order, and slices of what was assembled. */
@@ -105,7 +103,7 @@ static void part_puts(Case *c)
     }
     sides = put(affine(part(ends, 1, 0, 3), -1, 0), sides, SHAPE(1, 4, 3), 1, 0);
     sides = put(part(ends, 1, 3, 4), sides, SHAPE(1, 4, 3), 1, 3);
-    case_out(c, "y", mul(whole, x));         /* x has a reader besides its slices */
+    case_out(c, "y", mul(whole, x)); /* x has a reader besides its slices */
     case_out(c, "sides", sides);
 }
 
@@ -137,12 +135,12 @@ static void pad_large(Case *c)
         pad(case_in(c, "x", SHAPE(2, 99, 51, 5), -2, 2), (PadAttr){ { 0, 1, 1 }, { 0, 1, 1 } }));
 }
 
-const OpCase cases_pad[] = {
-    { "axes", pad_axes, "y = F.pad(x, (0, 0, 2, 0, 1, 2)); channels = F.pad(x, (1, 3)); "
-                        "batch = F.pad(x, (0, 0, 0, 0, 0, 0, 1, 1)); none = x * 1" },
-    { "large", pad_large, "y = F.pad(x, (0, 0, 1, 1, 1, 1))", CASE_LIVE_ONLY },
-    { 0 }
-};
+const OpCase cases_pad[] = { { "axes", pad_axes,
+                               "y = F.pad(x, (0, 0, 2, 0, 1, 2)); channels = F.pad(x, (1, 3)); "
+                               "batch = F.pad(x, (0, 0, 0, 0, 0, 0, 1, 1)); none = x * 1" },
+                             { "large", pad_large, "y = F.pad(x, (0, 0, 1, 1, 1, 1))",
+                               CASE_LIVE_ONLY },
+                             { 0 } };
 
 static void shift_ways(Case *c)
 {
@@ -159,7 +157,7 @@ static void shift_large(Case *c)
     case_out(c, "y", shift(case_in(c, "x", SHAPE(1, 3001, 33), -2, 2), 1, 1));
 }
 
-static void shift_rows(Case *c)              /* along the axis that chunks slice: never in chunks */
+static void shift_rows(Case *c) /* along the axis that chunks slice: never in chunks */
 {
     case_out(c, "y", shift(case_in(c, "x", SHAPE(6, 4), -2, 2), 0, 1));
 }

@@ -15,7 +15,7 @@ static void permute_orders(Case *c)
     case_out(c, "ones", permute(z, (int[]){ 1, 2, 0 }));
 }
 
-static void permute_large(Case *c)           /* past one tile on both sides */
+static void permute_large(Case *c) /* past one tile on both sides */
 {
     case_out(c, "y", swap_axes(case_in(c, "x", SHAPE(3, 131, 77), -2, 2), 1, 2));
     case_out(c, "z", permute(case_in(c, "w", SHAPE(5, 37, 3, 33), -2, 2), (int[]){ 2, 0, 3, 1 }));

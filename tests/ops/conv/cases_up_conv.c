@@ -4,7 +4,10 @@
 
 #include "ops/conv/up_conv.h"
 
-typedef struct UpCase { int64_t n, h, w, ci, co, up; bool bias; } UpCase;
+typedef struct UpCase {
+    int64_t n, h, w, ci, co, up;
+    bool    bias;
+} UpCase;
 
 static void up_case(Case *c, UpCase s)
 {
@@ -15,15 +18,15 @@ static void up_case(Case *c, UpCase s)
     case_out(c, "y", up_conv(x, w, b, s.up));
 }
 
-static void twice(Case *c)        { up_case(c, (UpCase){ 2, 3, 5, 4, 3, 2, true }); }
-static void three(Case *c)        { up_case(c, (UpCase){ 1, 2, 3, 3, 2, 3, true }); }
-static void four(Case *c)         { up_case(c, (UpCase){ 1, 3, 2, 2, 5, 4, false }); }
-static void one_pixel(Case *c)    { up_case(c, (UpCase){ 2, 1, 1, 3, 4, 2, true }); }
-static void eights(Case *c)       { up_case(c, (UpCase){ 2, 3, 5, 32, 40, 2, true }); }
-static void eights4(Case *c)      { up_case(c, (UpCase){ 1, 3, 2, 40, 32, 4, true }); }
-static void tiles(Case *c)        { up_case(c, (UpCase){ 3, 12, 21, 136, 72, 2, true }); }
-static void tiles3(Case *c)       { up_case(c, (UpCase){ 2, 11, 9, 64, 200, 3, false }); }
-static void tiles4(Case *c)       { up_case(c, (UpCase){ 2, 10, 23, 72, 96, 4, true }); }
+static void twice(Case *c) { up_case(c, (UpCase){ 2, 3, 5, 4, 3, 2, true }); }
+static void three(Case *c) { up_case(c, (UpCase){ 1, 2, 3, 3, 2, 3, true }); }
+static void four(Case *c) { up_case(c, (UpCase){ 1, 3, 2, 2, 5, 4, false }); }
+static void one_pixel(Case *c) { up_case(c, (UpCase){ 2, 1, 1, 3, 4, 2, true }); }
+static void eights(Case *c) { up_case(c, (UpCase){ 2, 3, 5, 32, 40, 2, true }); }
+static void eights4(Case *c) { up_case(c, (UpCase){ 1, 3, 2, 40, 32, 4, true }); }
+static void tiles(Case *c) { up_case(c, (UpCase){ 3, 12, 21, 136, 72, 2, true }); }
+static void tiles3(Case *c) { up_case(c, (UpCase){ 2, 11, 9, 64, 200, 3, false }); }
+static void tiles4(Case *c) { up_case(c, (UpCase){ 2, 10, 23, 72, 96, 4, true }); }
 
 /* One weight for two maps of one size: its gradients are sums. */
 static void shared(Case *c)

@@ -17,11 +17,9 @@ static void sub_same(Case *c)
     case_out(c, "y", sub(x, sub(x, affine(x, 0.5f, 0))));
 }
 
-const OpCase cases_sub[] = {
-    { "odd", sub_odd, "y = a - b" },
-    { "one value, many uses", sub_same, "y = x - (x - 0.5 * x)" },
-    { 0 }
-};
+const OpCase cases_sub[] = { { "odd", sub_odd, "y = a - b" },
+                             { "one value, many uses", sub_same, "y = x - (x - 0.5 * x)" },
+                             { 0 } };
 
 static void mul_odd(Case *c)
 {
@@ -41,12 +39,10 @@ static void mul_large(Case *c)
              mul(case_in(c, "a", SHAPE(70001), -2, 2), case_const(c, "b", SHAPE(70001), -2, 2)));
 }
 
-const OpCase cases_mul[] = {
-    { "odd", mul_odd, "y = a * b" },
-    { "square", mul_square, "y = x * x" },
-    { "large, one gradient", mul_large, "y = a * b", CASE_LIVE_ONLY },
-    { 0 }
-};
+const OpCase cases_mul[] = { { "odd", mul_odd, "y = a * b" },
+                             { "square", mul_square, "y = x * x" },
+                             { "large, one gradient", mul_large, "y = a * b", CASE_LIVE_ONLY },
+                             { 0 } };
 
 static void weighted_odd(Case *c)
 {
@@ -54,10 +50,7 @@ static void weighted_odd(Case *c)
     case_out(c, "s", weighted_sum(x, 0.75f, y, -1.5f));
 }
 
-const OpCase cases_weighted_sum[] = {
-    { "odd", weighted_odd, "s = 0.75 * x - 1.5 * y" },
-    { 0 }
-};
+const OpCase cases_weighted_sum[] = { { "odd", weighted_odd, "s = 0.75 * x - 1.5 * y" }, { 0 } };
 
 static void add_rows_bc(Case *c)
 {
@@ -89,7 +82,7 @@ static void add_rows_thin(Case *c)
         add_rows(case_in(c, "w", SHAPE(2, 4, 3), -2, 2), case_in(c, "s", SHAPE(1, 1, 1), -2, 2)));
 }
 
-static void add_rows_flat(Case *c)           /* no axis is repeated */
+static void add_rows_flat(Case *c) /* no axis is repeated */
 {
     case_out(c, "y",
              add_rows(case_in(c, "x", SHAPE(4, 6), -2, 2), case_in(c, "v", SHAPE(4, 6), -2, 2)));
@@ -122,14 +115,14 @@ static void mul_rows_bc(Case *c)
         mul_rows(case_in(c, "x", SHAPE(3, 4, 2, 7), -2, 2), case_in(c, "v", SHAPE(3, 7), -2, 2)));
 }
 
-static void mul_rows_sample(Case *c)         /* one number per sample */
+static void mul_rows_sample(Case *c) /* one number per sample */
 {
     case_out(
         c, "y",
         mul_rows(case_in(c, "x", SHAPE(3, 4, 5), -2, 2), case_in(c, "v", SHAPE(3, 1, 1), -2, 2)));
 }
 
-static void mul_rows_f32(Case *c)            /* a vector of another type */
+static void mul_rows_f32(Case *c) /* a vector of another type */
 {
     case_out(
         c, "y",
@@ -169,19 +162,19 @@ static void gated_large(Case *c)
 static void gated_layer(Case *c, int64_t samples, int64_t rows, int64_t width)
 {
     LinearAttr attr = { .in_out = true };
-    Tensor none = { case_graph(c), TENSOR_NONE };
-    Tensor x = case_in(c, "x", SHAPE(samples, rows, 1), -2, 2);
-    Tensor h = linear_op(x, case_const(c, "w", SHAPE(1, width), -1, 1),
-                         case_in(c, "b", SHAPE(width), -1, 1), attr);
-    Tensor around = linear_op(x, case_const(c, "u", SHAPE(1, width), -1, 1), none, attr);
-    Tensor y = gated_add(around, case_in(c, "g", SHAPE(samples, width), -2, 2), h);
+    Tensor     none = { case_graph(c), TENSOR_NONE };
+    Tensor     x = case_in(c, "x", SHAPE(samples, rows, 1), -2, 2);
+    Tensor     h = linear_op(x, case_const(c, "w", SHAPE(1, width), -1, 1),
+                             case_in(c, "b", SHAPE(width), -1, 1), attr);
+    Tensor     around = linear_op(x, case_const(c, "u", SHAPE(1, width), -1, 1), none, attr);
+    Tensor     y = gated_add(around, case_in(c, "g", SHAPE(samples, width), -2, 2), h);
     case_out(c, "y", linear_op(y, case_in(c, "v", SHAPE(width, 1), -1, 1), none, attr));
 }
 
-static void gated_short(Case *c)  { gated_layer(c, 8, 130, 68); }
-static void gated_long(Case *c)   { gated_layer(c, 2, 529, 72); }
-static void gated_odd(Case *c)    { gated_layer(c, 3, 401, 67); }
-static void gated_wider(Case *c)  { gated_layer(c, 2, 1200, 4612); }
+static void gated_short(Case *c) { gated_layer(c, 8, 130, 68); }
+static void gated_long(Case *c) { gated_layer(c, 2, 529, 72); }
+static void gated_odd(Case *c) { gated_layer(c, 3, 401, 67); }
+static void gated_wider(Case *c) { gated_layer(c, 2, 1200, 4612); }
 static void gated_tokens(Case *c) { gated_layer(c, 3, 3001, 384); }
 
 #define GATED_LAYER "y = (x @ u + g[:, None, :] * (x @ w + b)) @ v"

@@ -5,18 +5,18 @@
 #include "ops/elementwise/unary.h"
 
 /* Odd sizes, far values, and enough for two threads. */
-#define UNARY_CASES(name, builder, low, high)                                   \
-    static void name##_odd(Case *c)                                             \
-    {                                                                           \
-        case_out(c, "y", builder(case_in(c, "x", SHAPE(3, 7, 5), low, high)));  \
-    }                                                                           \
-    static void name##_one(Case *c)                                             \
-    {                                                                           \
-        case_out(c, "y", builder(case_in(c, "x", SHAPE(1), -1, 1)));            \
-    }                                                                           \
-    static void name##_large(Case *c)                                           \
-    {                                                                           \
-        case_out(c, "y", builder(case_in(c, "x", SHAPE(257, 259), low, high))); \
+#define UNARY_CASES(name, builder, low, high)                                                      \
+    static void name##_odd(Case *c)                                                                \
+    {                                                                                              \
+        case_out(c, "y", builder(case_in(c, "x", SHAPE(3, 7, 5), low, high)));                     \
+    }                                                                                              \
+    static void name##_one(Case *c)                                                                \
+    {                                                                                              \
+        case_out(c, "y", builder(case_in(c, "x", SHAPE(1), -1, 1)));                               \
+    }                                                                                              \
+    static void name##_large(Case *c)                                                              \
+    {                                                                                              \
+        case_out(c, "y", builder(case_in(c, "x", SHAPE(257, 259), low, high)));                    \
     }
 
 UNARY_CASES(silu, silu, -9, 9)
@@ -28,7 +28,7 @@ UNARY_CASES(gelu_tanh, gelu_tanh, -5, 5)
 UNARY_CASES(softplus, softplus, -9, 9)
 UNARY_CASES(exp, exp_of, -3, 3)
 
-static void silu_far(Case *c)                /* where exp overflows and underflows */
+static void silu_far(Case *c) /* where exp overflows and underflows */
 {
     case_out(c, "y", silu(case_in(c, "x", SHAPE(40), -300, 300)));
 }
@@ -63,11 +63,11 @@ static void one_layer_case(Case *c, Tensor (*fn)(Tensor), int64_t rows, int64_t 
 }
 
 static void gelu_tanh_layer(Case *c) { one_layer_case(c, gelu_tanh, 1030, 1, 40); }
-static void silu_layer(Case *c)      { one_layer_case(c, silu, 1027, 1, 33); }
-static void gelu_tanh_wide(Case *c)  { one_layer_case(c, gelu_tanh, 9001, 3, 1404); }
-static void gelu_tanh_deep(Case *c)  { one_layer_case(c, gelu_tanh, 40000, 3, 64); }
+static void silu_layer(Case *c) { one_layer_case(c, silu, 1027, 1, 33); }
+static void gelu_tanh_wide(Case *c) { one_layer_case(c, gelu_tanh, 9001, 3, 1404); }
+static void gelu_tanh_deep(Case *c) { one_layer_case(c, gelu_tanh, 40000, 3, 64); }
 
-static void gelu_two_layers(Case *c)         /* one bias, two layers: the second sum is added */
+static void gelu_two_layers(Case *c) /* one bias, two layers: the second sum is added */
 {
     Tensor w = case_const(c, "w", SHAPE(1, 36), -1, 1), b = case_in(c, "b", SHAPE(36), -1, 1);
     Tensor v = case_in(c, "v", SHAPE(36, 1), -1, 1);
@@ -75,44 +75,36 @@ static void gelu_two_layers(Case *c)         /* one bias, two layers: the second
     case_out(c, "z", between_layers(c, gelu, "u", w, b, v, 1025));
 }
 
-const OpCase cases_silu[] = {
-    { "odd", silu_odd, "y = F.silu(x)" },
-    { "one", silu_one, "y = F.silu(x)" },
-    { "far", silu_far, "y = F.silu(x)", CASE_NO_DIFFERENCES },
-    { "between layers", silu_layer, "y = F.silu(x @ w + b) @ v" },
-    { "large", silu_large, "y = F.silu(x)", CASE_LIVE_ONLY },
-    { 0 }
-};
+const OpCase cases_silu[] = { { "odd", silu_odd, "y = F.silu(x)" },
+                              { "one", silu_one, "y = F.silu(x)" },
+                              { "far", silu_far, "y = F.silu(x)", CASE_NO_DIFFERENCES },
+                              { "between layers", silu_layer, "y = F.silu(x @ w + b) @ v" },
+                              { "large", silu_large, "y = F.silu(x)", CASE_LIVE_ONLY },
+                              { 0 } };
 
-const OpCase cases_relu[] = {
-    { "odd", relu_odd, "y = F.relu(x)", CASE_NO_DIFFERENCES },
-    { "one", relu_one, "y = F.relu(x)" },
-    { "large", relu_large, "y = F.relu(x)", CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
-    { 0 }
-};
+const OpCase cases_relu[] = { { "odd", relu_odd, "y = F.relu(x)", CASE_NO_DIFFERENCES },
+                              { "one", relu_one, "y = F.relu(x)" },
+                              { "large", relu_large, "y = F.relu(x)",
+                                CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
+                              { 0 } };
 
-const OpCase cases_tanh[] = {
-    { "odd", tanh_odd, "y = torch.tanh(x)" },
-    { "one", tanh_one, "y = torch.tanh(x)" },
-    { "tiny", tanh_tiny, "y = torch.tanh(x)" },
-    { "large", tanh_large, "y = torch.tanh(x)", CASE_LIVE_ONLY },
-    { 0 }
-};
+const OpCase cases_tanh[] = { { "odd", tanh_odd, "y = torch.tanh(x)" },
+                              { "one", tanh_one, "y = torch.tanh(x)" },
+                              { "tiny", tanh_tiny, "y = torch.tanh(x)" },
+                              { "large", tanh_large, "y = torch.tanh(x)", CASE_LIVE_ONLY },
+                              { 0 } };
 
-const OpCase cases_sigmoid[] = {
-    { "odd", sigmoid_odd, "y = torch.sigmoid(x)" },
-    { "one", sigmoid_one, "y = torch.sigmoid(x)" },
-    { "large", sigmoid_large, "y = torch.sigmoid(x)", CASE_LIVE_ONLY },
-    { 0 }
-};
+const OpCase cases_sigmoid[] = { { "odd", sigmoid_odd, "y = torch.sigmoid(x)" },
+                                 { "one", sigmoid_one, "y = torch.sigmoid(x)" },
+                                 { "large", sigmoid_large, "y = torch.sigmoid(x)", CASE_LIVE_ONLY },
+                                 { 0 } };
 
-const OpCase cases_gelu[] = {
-    { "odd", gelu_odd, "y = F.gelu(x)" },
-    { "one", gelu_one, "y = F.gelu(x)" },
-    { "between layers", gelu_two_layers, "y = F.gelu(x @ w + b) @ v; z = F.gelu(u @ w + b) @ v" },
-    { "large", gelu_large, "y = F.gelu(x)", CASE_LIVE_ONLY },
-    { 0 }
-};
+const OpCase cases_gelu[] = { { "odd", gelu_odd, "y = F.gelu(x)" },
+                              { "one", gelu_one, "y = F.gelu(x)" },
+                              { "between layers", gelu_two_layers,
+                                "y = F.gelu(x @ w + b) @ v; z = F.gelu(u @ w + b) @ v" },
+                              { "large", gelu_large, "y = F.gelu(x)", CASE_LIVE_ONLY },
+                              { 0 } };
 
 const OpCase cases_gelu_tanh[] = {
     { "odd", gelu_tanh_odd, "y = F.gelu(x, approximate='tanh')" },
@@ -126,20 +118,16 @@ const OpCase cases_gelu_tanh[] = {
     { 0 }
 };
 
-const OpCase cases_softplus[] = {
-    { "odd", softplus_odd, "y = F.softplus(x)" },
-    { "one", softplus_one, "y = F.softplus(x)" },
-    { "far", softplus_far, "y = F.softplus(x)", CASE_NO_DIFFERENCES },
-    { "large", softplus_large, "y = F.softplus(x)", CASE_LIVE_ONLY },
-    { 0 }
-};
+const OpCase cases_softplus[] = { { "odd", softplus_odd, "y = F.softplus(x)" },
+                                  { "one", softplus_one, "y = F.softplus(x)" },
+                                  { "far", softplus_far, "y = F.softplus(x)", CASE_NO_DIFFERENCES },
+                                  { "large", softplus_large, "y = F.softplus(x)", CASE_LIVE_ONLY },
+                                  { 0 } };
 
-const OpCase cases_exp[] = {
-    { "odd", exp_odd, "y = torch.exp(x)" },
-    { "one", exp_one, "y = torch.exp(x)" },
-    { "large", exp_large, "y = torch.exp(x)", CASE_LIVE_ONLY },
-    { 0 }
-};
+const OpCase cases_exp[] = { { "odd", exp_odd, "y = torch.exp(x)" },
+                             { "one", exp_one, "y = torch.exp(x)" },
+                             { "large", exp_large, "y = torch.exp(x)", CASE_LIVE_ONLY },
+                             { 0 } };
 
 static void affine_twice(Case *c)
 {
@@ -149,7 +137,7 @@ static void affine_twice(Case *c)
     case_out(c, "same", affine(x, 1, 0));
 }
 
-static void chain_in_place(Case *c)          /* each may take over the bytes of the one before */
+static void chain_in_place(Case *c) /* each may take over the bytes of the one before */
 {
     Tensor x = case_in(c, "x", SHAPE(6, 7), -2, 2);
     case_out(c, "y", relu(affine(tanh_of(affine(x, 1.5f, 0.1f)), 2, -0.25f)));

@@ -21,8 +21,10 @@ static double ulps(float got, double want)
     return fabs((double)got - want) / ldexp(1, exponent - 24);
 }
 
+/* clang-format off */
 static double want_sigmoid(double x)  { return 1 / (1 + exp(-x)); }
 static double want_softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
+/* clang-format on */
 
 static void sweep(const char *name, float (*f)(float), double (*want)(double), float low,
                   float high, double most)

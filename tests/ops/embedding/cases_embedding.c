@@ -10,7 +10,7 @@ static void embedding_tokens(Case *c)
                        case_ints(c, "ids", SHAPE(3, 11), 0, 7)));
 }
 
-static void embedding_thin(Case *c)          /* rows that no id names get zeros */
+static void embedding_thin(Case *c) /* rows that no id names get zeros */
 {
     case_out(
         c, "y",
@@ -26,12 +26,10 @@ static void embedding_large(Case *c)
                        case_ints(c, "ids", SHAPE(2, 1500), 0, 64)));
 }
 
-const OpCase cases_embedding[] = {
-    { "tokens", embedding_tokens, "y = table[ids]" },
-    { "thin", embedding_thin, "y = table[ids]; z = levels[t]" },
-    { "large", embedding_large, "y = table[ids]", CASE_LIVE_ONLY },
-    { 0 }
-};
+const OpCase cases_embedding[] = { { "tokens", embedding_tokens, "y = table[ids]" },
+                                   { "thin", embedding_thin, "y = table[ids]; z = levels[t]" },
+                                   { "large", embedding_large, "y = table[ids]", CASE_LIVE_ONLY },
+                                   { 0 } };
 
 static void time_ints(Case *c)
 {
@@ -41,7 +39,7 @@ static void time_ints(Case *c)
 static void time_floats(Case *c)
 {
     static const float t[3] = { 0, 0.5f, 999.25f };
-    Tensor times = constant_add(case_graph(c), "times", F32, SHAPE(3), t, CLASS_INPUTS);
+    Tensor             times = constant_add(case_graph(c), "times", F32, SHAPE(3), t, CLASS_INPUTS);
     case_out(c, "y", time_embedding(times, 2, 10000));
     case_out(c, "z", time_embedding(times, 64, 10000));
 }

@@ -26,7 +26,7 @@ static Signal signal_new(Pool *pool, int64_t n, int lanes)
     fft_table_fill(FFT_REAL, n, table);
     Signal s = { .f = fft_open(FFT_REAL, n, table),
                  .rows = { .stride = lanes + 3, .lanes = lanes } };
-    s.rows.p = NEWN(pool, float, n * s.rows.stride);
+    s.rows.p = NEWN(pool, float, (n * s.rows.stride));
     for (int64_t i = 0; i < n * s.rows.stride; i++)
         s.rows.p[i] = random_normal_at((RandomKey){ .seed = 5 }, (uint64_t)i);
     s.big = vecs(pool, fft_signal_vecs(&s.f));
@@ -58,7 +58,7 @@ static void one_length(int64_t n, int lanes)
     fft_real(&s.f, s.rows, s.big, s.spectrum, s.workspace);
     double worst = 0, scale = sqrt((double)n);
     for (int64_t k = 0; k <= top; k += k + step > top && k < top ? top - k : step)
-        for (int lane = 0; lane < lanes; lane += lanes > 1 ? lanes - 1 : 1) {
+        for (int lane = 0; lane<lanes; lane += lanes> 1 ? lanes - 1 : 1) {
             double re, im;
             naive(&s, lane, k, &re, &im);
             worst = fmax(worst, fabs(re - (double)s.spectrum[2 * k][lane]));
@@ -68,10 +68,10 @@ static void one_length(int64_t n, int lanes)
         fprintf(stderr, "n = %lld: off by %g of %g\n", (long long)n, worst, scale);
     CHECK(worst < 2e-6 * scale);
 
-    s.spectrum[1] += 3.0f;                   /* must be ignored */
+    s.spectrum[1] += 3.0f; /* must be ignored */
     if (n % 2 == 0)
         s.spectrum[n + 1] -= 5.0f;
-    for (int64_t l = 0; l < n; l++)          /* clear the samples, not what lies between the rows */
+    for (int64_t l = 0; l < n; l++) /* clear the samples, not what lies between the rows */
         memset(s.rows.p + l * s.rows.stride, 0, (size_t)lanes * sizeof(float));
     fft_real_back(&s.f, s.spectrum, s.rows, 1 / (float)n, s.workspace);
     worst = 0;

@@ -17,22 +17,22 @@ static void linear_case(Case *c, Shape x, int64_t out, bool in_out, bool bias)
 }
 
 static void torch_layout(Case *c) { linear_case(c, SHAPE(3, 5, 7), 9, false, true); }
-static void flax_layout(Case *c)  { linear_case(c, SHAPE(2, 11, 13), 4, true, true); }
-static void no_bias(Case *c)      { linear_case(c, SHAPE(17, 3), 18, false, false); }
-static void one_row(Case *c)      { linear_case(c, SHAPE(1, 33), 65, false, true); }
-static void one_column(Case *c)   { linear_case(c, SHAPE(37, 1), 1, true, true); }
-static void large(Case *c)        { linear_case(c, SHAPE(2, 515, 193), 259, false, true); }
+static void flax_layout(Case *c) { linear_case(c, SHAPE(2, 11, 13), 4, true, true); }
+static void no_bias(Case *c) { linear_case(c, SHAPE(17, 3), 18, false, false); }
+static void one_row(Case *c) { linear_case(c, SHAPE(1, 33), 65, false, true); }
+static void one_column(Case *c) { linear_case(c, SHAPE(37, 1), 1, true, true); }
+static void large(Case *c) { linear_case(c, SHAPE(2, 515, 193), 259, false, true); }
 
 /* Large enough, with rows of 4 more than a multiple of 8, to go two rows at a time on a GPU. */
 static void odd_widths(Case *c) { linear_case(c, SHAPE(2, 1024, 468), 564, true, true); }
-static void odd_in(Case *c)     { linear_case(c, SHAPE(2048, 588), 464, false, true); }
-static void odd_out(Case *c)    { linear_case(c, SHAPE(2048, 472), 564, false, false); }
+static void odd_in(Case *c) { linear_case(c, SHAPE(2048, 588), 464, false, true); }
+static void odd_out(Case *c) { linear_case(c, SHAPE(2048, 472), 564, false, false); }
 
 /* Columns of dy are summed by blocks on a GPU: two such rows a stripe, or three blocks a row. */
-static void wide_bias(Case *c)  { linear_case(c, SHAPE(300, 8), 1404, true, true); }
+static void wide_bias(Case *c) { linear_case(c, SHAPE(300, 8), 1404, true, true); }
 static void wider_bias(Case *c) { linear_case(c, SHAPE(300, 4), 4612, true, true); }
 
-static void twice(Case *c, bool in_out)      /* the gradients of w and b are sums */
+static void twice(Case *c, bool in_out) /* the gradients of w and b are sums */
 {
     Tensor x = case_in(c, "x", SHAPE(5, 6), -1, 1), w = case_in(c, "w", SHAPE(6, 6), -1, 1);
     Tensor b = case_in(c, "b", SHAPE(6), -1, 1);
@@ -40,8 +40,8 @@ static void twice(Case *c, bool in_out)      /* the gradients of w and b are sum
              linear_op(linear_op(x, w, b, (LinearAttr){ in_out }), w, b, (LinearAttr){ in_out }));
 }
 
-static void torch_twice(Case *c)  { twice(c, false); }
-static void flax_twice(Case *c)   { twice(c, true); }
+static void torch_twice(Case *c) { twice(c, false); }
+static void flax_twice(Case *c) { twice(c, true); }
 
 /* The product itself adds: to a tensor that only it reads, and to its own input. */
 static void onto(Case *c, Shape x, int64_t out, bool in_out)
@@ -58,8 +58,8 @@ static void onto(Case *c, Shape x, int64_t out, bool in_out)
 }
 
 static void torch_onto(Case *c) { onto(c, SHAPE(3, 5, 7), 9, false); }
-static void flax_onto(Case *c)  { onto(c, SHAPE(2, 11, 13), 4, true); }
-static void odd_onto(Case *c)   { onto(c, SHAPE(202, 1636), 1636, true); }
+static void flax_onto(Case *c) { onto(c, SHAPE(2, 11, 13), 4, true); }
+static void odd_onto(Case *c) { onto(c, SHAPE(202, 1636), 1636, true); }
 
 /* One input of several layers: its gradient is their sum, added by the products themselves. */
 static void shared(Case *c, Shape x, const int64_t outs[3], bool in_out, bool residual)
@@ -83,11 +83,8 @@ static void flax_shared(Case *c)
     shared(c, SHAPE(2, 11, 13), (const int64_t[]){ 4, 18, 1 }, true, false);
 }
 /* the summand has other readers too */
-static void residuals(Case *c)
-{
-    shared(c, SHAPE(5, 9), (const int64_t[]){ 9, 9, 0 }, true, true);
-}
-static void deep_shared(Case *c)             /* sums long enough for split-K on a GPU */
+static void residuals(Case *c) { shared(c, SHAPE(5, 9), (const int64_t[]){ 9, 9, 0 }, true, true); }
+static void deep_shared(Case *c) /* sums long enough for split-K on a GPU */
 {
     shared(c, SHAPE(2, 32, 40), (const int64_t[]){ 4160, 2112, 0 }, false, false);
 }
@@ -114,10 +111,9 @@ const OpCase cases_linear[] = {
     { "residuals", residuals, "h = F.silu(x); p = h + h @ u; q = h + h @ v" },
     { "torch layout, added", torch_onto,
       "h = F.silu(r) + F.linear(F.silu(x), w, b); y = h + F.linear(h, v)" },
-    { "flax layout, added", flax_onto,
-      "h = F.silu(r) + F.silu(x) @ w + b; y = h + h @ v" },
-    { "odd widths, added", odd_onto,
-      "h = F.silu(r) + F.silu(x) @ w + b; y = h + h @ v", CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
+    { "flax layout, added", flax_onto, "h = F.silu(r) + F.silu(x) @ w + b; y = h + h @ v" },
+    { "odd widths, added", odd_onto, "h = F.silu(r) + F.silu(x) @ w + b; y = h + h @ v",
+      CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
     { "deep, one input", deep_shared, "h = F.silu(x); p = F.linear(h, u); q = F.linear(h, v)",
       CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
     { "odd widths, one input", odd_shared, "h = F.silu(x); p = h @ u; q = h @ v",

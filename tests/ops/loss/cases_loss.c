@@ -33,7 +33,7 @@ static void l1_odd(Case *c)
                      case_const(c, "t", SHAPE(3, 5, 7), -2, 2), 0.5f));
 }
 
-static void l1_equal(Case *c)                /* no slope where nothing differs */
+static void l1_equal(Case *c) /* no slope where nothing differs */
 {
     Tensor x = case_in(c, "x", SHAPE(9), -2, 2);
     case_out(c, "y", l1_loss(x, x, 1));
@@ -60,11 +60,11 @@ static void masked_given(Case *c)
     Tensor x = case_in(c, "x", SHAPE(2, 5, 1), -2, 2),
            t = case_const(c, "t", SHAPE(2, 5, 1), -2, 2);
     static const float seven = 7;
-    Tensor d = constant_add(x.graph, "seven", F32, SHAPE(1), &seven, CLASS_INPUTS);
+    Tensor             d = constant_add(x.graph, "seven", F32, SHAPE(1), &seven, CLASS_INPUTS);
     case_out(c, "y", masked_l1_loss(x, t, case_bytes(c, "m", SHAPE(2, 5), 0, 2), d, 1));
 }
 
-static void masked_nothing(Case *c)          /* an empty mask divides by 1, not by 0 */
+static void masked_nothing(Case *c) /* an empty mask divides by 1, not by 0 */
 {
     Tensor x = case_in(c, "x", SHAPE(4, 3), -2, 2), t = case_const(c, "t", SHAPE(4, 3), -2, 2);
     case_out(c, "y",
@@ -104,14 +104,14 @@ static void entropy_ignored(Case *c)
 {
     static const int32_t targets[6] = { 2, -100, 0, 3, -100, 1 };
     static const float   eight = 8;
-    Tensor x = case_in(c, "x", SHAPE(6, 4), -4, 4);
-    Tensor t = constant_add(x.graph, "targets", I32, SHAPE(6), targets, CLASS_INPUTS);
-    Tensor d = constant_add(x.graph, "eight", F32, SHAPE(1), &eight, CLASS_INPUTS);
+    Tensor               x = case_in(c, "x", SHAPE(6, 4), -4, 4);
+    Tensor               t = constant_add(x.graph, "targets", I32, SHAPE(6), targets, CLASS_INPUTS);
+    Tensor               d = constant_add(x.graph, "eight", F32, SHAPE(1), &eight, CLASS_INPUTS);
     case_out(c, "y", cross_entropy(x, t, tensor_none(x.graph), 1));
     case_out(c, "z", cross_entropy(x, t, d, 1));
 }
 
-static void entropy_large(Case *c)           /* rows wider than a block */
+static void entropy_large(Case *c) /* rows wider than a block */
 {
     Tensor x = case_in(c, "x", SHAPE(90, 1300), -4, 4);
     case_out(c, "y",

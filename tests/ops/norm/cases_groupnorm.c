@@ -28,14 +28,14 @@ static void with_relu(Case *c)
     case_out(c, "y", groupnorm(x, w, b, 2, 1e-5f, NORM_RELU));
 }
 
-static void with_gelu(Case *c)  /* the thin channels of DiT3D's upsampler, in a volume */
+static void with_gelu(Case *c) /* the thin channels of DiT3D's upsampler, in a volume */
 {
     Tensor x = case_in(c, "x", SHAPE(2, 2, 5, 7, 6), -2, 2);
     Tensor w = case_in(c, "w", SHAPE(6), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(6), -0.5f, 0.5f);
     case_out(c, "y", groupnorm(x, w, b, 2, 1e-5f, NORM_GELU));
 }
 
-static void one_group(Case *c)               /* three channels, one group, no affine */
+static void one_group(Case *c) /* three channels, one group, no affine */
 {
     Tensor none = tensor_none(case_graph(c));
     case_out(
@@ -43,7 +43,7 @@ static void one_group(Case *c)               /* three channels, one group, no af
         groupnorm(case_in(c, "x", SHAPE(1, 13, 17, 3), -1, 1), none, none, 1, 1e-5f, NORM_GELU));
 }
 
-static void one_channel(Case *c)             /* folded rows with a remainder */
+static void one_channel(Case *c) /* folded rows with a remainder */
 {
     Tensor none = tensor_none(case_graph(c));
     case_out(c, "y",
@@ -57,7 +57,7 @@ static void one_pixel(Case *c)
     case_out(c, "y", groupnorm(x, w, b, 3, 1e-5f, NORM_SILU));
 }
 
-static void far_mean(Case *c)  /* deviation a thousandth of the mean: no sums of squares */
+static void far_mean(Case *c) /* deviation a thousandth of the mean: no sums of squares */
 {
     Tensor none = tensor_none(case_graph(c));
     case_out(c, "y",
@@ -65,14 +65,14 @@ static void far_mean(Case *c)  /* deviation a thousandth of the mean: no sums of
                        NORM_LINEAR));
 }
 
-static void frozen_affine(Case *c)           /* only x wants a gradient */
+static void frozen_affine(Case *c) /* only x wants a gradient */
 {
     Tensor x = case_in(c, "x", SHAPE(2, 11, 6), -2, 3);
     Tensor w = case_const(c, "w", SHAPE(6), 0.5f, 1.5f), b = case_const(c, "b", SHAPE(6), -1, 1);
     case_out(c, "y", groupnorm(x, w, b, 3, 1e-5f, NORM_SILU));
 }
 
-static void frozen_input(Case *c)            /* only weight and bias do */
+static void frozen_input(Case *c) /* only weight and bias do */
 {
     Tensor x = case_const(c, "x", SHAPE(2, 11, 6), -2, 3);
     Tensor w = case_in(c, "w", SHAPE(6), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(6), -1, 1);
@@ -84,7 +84,7 @@ static void instance(Case *c)
     case_out(c, "y", instancenorm(case_in(c, "x", SHAPE(2, 4, 9, 21), -2, 5), 1e-5f));
 }
 
-static void twice(Case *c)                   /* the second may write over the first's output */
+static void twice(Case *c) /* the second may write over the first's output */
 {
     Tensor none = tensor_none(case_graph(c)), x = case_in(c, "x", SHAPE(2, 5, 7, 8), -2, 2);
     case_out(
@@ -92,14 +92,14 @@ static void twice(Case *c)                   /* the second may write over the fi
         groupnorm(groupnorm(x, none, none, 2, 1e-5f, NORM_SILU), none, none, 4, 1e-5f, NORM_GELU));
 }
 
-static void large(Case *c)  /* several threads, a boundary inside a sample, an incomplete block */
+static void large(Case *c) /* several threads, a boundary inside a sample, an incomplete block */
 {
     Tensor x = case_in(c, "x", SHAPE(3, 13, 67, 96), -2, 3);
     Tensor w = case_in(c, "w", SHAPE(96), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(96), -1, 1);
     case_out(c, "y", groupnorm(x, w, b, 32, 1e-5f, NORM_SILU));
 }
 
-static void large_thin(Case *c)              /* folded rows over several threads */
+static void large_thin(Case *c) /* folded rows over several threads */
 {
     Tensor x = case_in(c, "x", SHAPE(3, 97, 131, 6), -2, 3);
     Tensor w = case_in(c, "w", SHAPE(6), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(6), -1, 1);
@@ -111,7 +111,7 @@ static void large_instance(Case *c)
     case_out(c, "y", instancenorm(case_in(c, "x", SHAPE(1, 33, 70, 40), -2, 3), 1e-5f));
 }
 
-static void large_wide(Case *c)  /* more channels than a block is meant for, few pixels */
+static void large_wide(Case *c) /* more channels than a block is meant for, few pixels */
 {
     Tensor x = case_in(c, "x", SHAPE(2, 3, 5, 2560), -2, 3);
     Tensor w = case_in(c, "w", SHAPE(2560), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(2560), -1, 1);
@@ -127,15 +127,15 @@ static void around(Case *c, Shape shape, int64_t groups, NormAct act, Affine aff
     Tensor h = affine(case_in(c, "x", shape, -1, 1.5f), 2, 0);
     Tensor w = tensor_none(case_graph(c)), b = w;
     if (affine_is != NO_AFFINE) {
-        Tensor (*make)(Case *, const char *, Shape, float, float) =
-            affine_is == TRAINED ? case_in : case_const;
+        Tensor (*make)(Case *, const char *, Shape, float,
+                       float) = affine_is == TRAINED ? case_in : case_const;
         w = make(c, "w", SHAPE(dim(shape, -1)), 0.5f, 1.5f);
         b = make(c, "b", SHAPE(dim(shape, -1)), -1, 1);
     }
     case_out(c, "y", add(h, affine(groupnorm(h, w, b, groups, 1e-5f, act), 0.5f, 0)));
 }
 
-static void residual(Case *c)      { around(c, SHAPE(2, 3, 5, 12), 4, NORM_LINEAR, TRAINED); }
+static void residual(Case *c) { around(c, SHAPE(2, 3, 5, 12), 4, NORM_LINEAR, TRAINED); }
 static void residual_silu(Case *c) { around(c, SHAPE(3, 7, 3, 16), 4, NORM_SILU, TRAINED); }
 static void residual_relu(Case *c) { around(c, SHAPE(2, 9, 8), 2, NORM_RELU, TRAINED); }
 static void residual_gelu(Case *c) { around(c, SHAPE(2, 13, 6), 2, NORM_GELU, TRAINED); }
@@ -143,19 +143,19 @@ static void residual_thin(Case *c) { around(c, SHAPE(2, 701, 1), 1, NORM_SILU, N
 static void residual_each(Case *c) { around(c, SHAPE(2, 4, 9, 21), 21, NORM_LINEAR, NO_AFFINE); }
 
 /* On a GPU a block holds a group; vectors of 8, 4, 2 numbers or 1 lie between its edges. */
-static void frozen_8(Case *c)  { around(c, SHAPE(2, 5, 7, 32), 4, NORM_SILU, FROZEN); }
+static void frozen_8(Case *c) { around(c, SHAPE(2, 5, 7, 32), 4, NORM_SILU, FROZEN); }
 static void frozen_12(Case *c) { around(c, SHAPE(2, 5, 7, 24), 2, NORM_RELU, FROZEN); }
 static void frozen_10(Case *c) { around(c, SHAPE(2, 5, 7, 20), 2, NORM_LINEAR, NO_AFFINE); }
-static void frozen_9(Case *c)  { around(c, SHAPE(2, 5, 7, 27), 3, NORM_GELU, NO_AFFINE); }
+static void frozen_9(Case *c) { around(c, SHAPE(2, 5, 7, 27), 3, NORM_GELU, NO_AFFINE); }
 
-static void residual_same(Case *c)           /* both gradients are the same tensor */
+static void residual_same(Case *c) /* both gradients are the same tensor */
 {
     Tensor none = tensor_none(case_graph(c));
     Tensor h = affine(case_in(c, "x", SHAPE(2, 5, 7, 8), -1, 1.5f), 2, 0);
     case_out(c, "y", add(h, groupnorm(h, none, none, 2, 1e-5f, NORM_SILU)));
 }
 
-static void residual_twice(Case *c)          /* two norms of one value: the sum of a sum */
+static void residual_twice(Case *c) /* two norms of one value: the sum of a sum */
 {
     Tensor h = affine(case_in(c, "x", SHAPE(2, 5, 7, 8), -1, 1.5f), 2, 0);
     Tensor w = case_in(c, "w", SHAPE(8), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(8), -1, 1);
@@ -164,7 +164,7 @@ static void residual_twice(Case *c)          /* two norms of one value: the sum 
     case_out(c, "y", add(h, add(silu(one), tanh_of(two))));
 }
 
-static void residual_fp32(Case *c)           /* the skip connection is fp32 and a second output */
+static void residual_fp32(Case *c) /* the skip connection is fp32 and a second output */
 {
     Tensor none = tensor_none(case_graph(c));
     Tensor h = affine(case_in(c, "x", SHAPE(2, 5, 7, 8), -1, 1.5f), 2, 0);
@@ -173,13 +173,13 @@ static void residual_fp32(Case *c)           /* the skip connection is fp32 and 
     case_out(c, "y", silu(y));
 }
 
-static void residual_param(Case *c)          /* a parameter, whose gradient is fp32 */
+static void residual_param(Case *c) /* a parameter, whose gradient is fp32 */
 {
     Tensor none = tensor_none(case_graph(c)), x = case_in(c, "x", SHAPE(2, 11, 8), -2, 3);
     case_out(c, "y", add(x, silu(groupnorm(x, none, none, 2, 1e-5f, NORM_LINEAR))));
 }
 
-static void residual_frozen(Case *c)         /* h wants no gradient, weight and bias do */
+static void residual_frozen(Case *c) /* h wants no gradient, weight and bias do */
 {
     Tensor x = case_const(c, "x", SHAPE(2, 11, 6), -1, 1.5f), h = affine(x, 2, 0);
     Tensor w = case_in(c, "w", SHAPE(6), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(6), -1, 1);
@@ -188,12 +188,12 @@ static void residual_frozen(Case *c)         /* h wants no gradient, weight and 
 
 /* Several rounds of a chunk, folded rows, single elements, tiles of channels, a group that just
  * fits into a block. */
-static void around_silu(Case *c)  { around(c, SHAPE(3, 13, 67, 96), 32, NORM_SILU, TRAINED); }
-static void around_relu(Case *c)  { around(c, SHAPE(2, 41, 67, 64), 8, NORM_RELU, TRAINED); }
-static void around_thin(Case *c)  { around(c, SHAPE(3, 97, 131, 6), 2, NORM_GELU, TRAINED); }
-static void around_odd(Case *c)   { around(c, SHAPE(1, 57, 61, 37), 37, NORM_SILU, TRAINED); }
-static void around_each(Case *c)  { around(c, SHAPE(1, 33, 70, 40), 40, NORM_LINEAR, NO_AFFINE); }
-static void around_wide(Case *c)  { around(c, SHAPE(2, 3, 5, 2560), 32, NORM_SILU, TRAINED); }
+static void around_silu(Case *c) { around(c, SHAPE(3, 13, 67, 96), 32, NORM_SILU, TRAINED); }
+static void around_relu(Case *c) { around(c, SHAPE(2, 41, 67, 64), 8, NORM_RELU, TRAINED); }
+static void around_thin(Case *c) { around(c, SHAPE(3, 97, 131, 6), 2, NORM_GELU, TRAINED); }
+static void around_odd(Case *c) { around(c, SHAPE(1, 57, 61, 37), 37, NORM_SILU, TRAINED); }
+static void around_each(Case *c) { around(c, SHAPE(1, 33, 70, 40), 40, NORM_LINEAR, NO_AFFINE); }
+static void around_wide(Case *c) { around(c, SHAPE(2, 3, 5, 2560), 32, NORM_SILU, TRAINED); }
 static void around_group(Case *c) { around(c, SHAPE(2, 24, 32, 64), 4, NORM_SILU, FROZEN); }
 
 /* Each misuse gives a message with the numbers, not a crash. */
@@ -221,7 +221,7 @@ static const char *misuse(Case *c)
         switch (i) {
         case 0: groupnorm(x, none, none, 32, 1e-5f, NORM_SILU); break;
         case 1: groupnorm(x, none, none, 0, 1e-5f, NORM_SILU); break;
-        case 2: groupnorm(x, flat, none, 3, 1e-5f, NORM_SILU); break;
+        case 2: spade(x, flat, none, x, x, 30, 1e-5f); break;
         case 3: groupnorm(x, seven, seven, 3, 1e-5f, NORM_SILU); break;
         case 4: groupnorm(flat, none, none, 3, 1e-5f, NORM_SILU); break;
         case 5: groupnorm(x, none, none, 3, -1, NORM_SILU); break;
@@ -236,10 +236,52 @@ static const char *misuse(Case *c)
     return NULL;
 }
 
+static void weight_alone(Case *c)
+{
+    Tensor x = case_in(c, "x", SHAPE(2, 5, 12), -2, 3);
+    case_out(c, "y",
+             groupnorm(x, case_in(c, "w", SHAPE(12), 0.5f, 1.5f), tensor_none(case_graph(c)), 3,
+                       1e-3f, NORM_SILU));
+}
+
+static void bias_alone(Case *c)
+{
+    Tensor x = case_in(c, "x", SHAPE(2, 3, 4, 10), -2, 3);
+    case_out(c, "y",
+             groupnorm(x, tensor_none(case_graph(c)), case_in(c, "b", SHAPE(10), -1, 1), 5, 1e-5f,
+                       NORM_SILU));
+}
+
+static void line(Case *c)
+{
+    Tensor x = case_in(c, "x", SHAPE(3, 29, 16), -2, 3);
+    Tensor w = case_in(c, "w", SHAPE(16), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(16), -1, 1);
+    case_out(c, "y", groupnorm(x, w, b, 4, 1e-6f, NORM_LINEAR));
+}
+
+static void volume(Case *c)
+{
+    Tensor x = case_in(c, "x", SHAPE(2, 3, 4, 5, 12), -2, 3);
+    Tensor w = case_in(c, "w", SHAPE(12), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(12), -1, 1);
+    case_out(c, "y", groupnorm(x, w, b, 3, 1e-5f, NORM_LINEAR));
+}
+
+static void instance_affine(Case *c) /* a group per channel, with weight and bias */
+{
+    Tensor x = case_in(c, "x", SHAPE(2, 6, 7, 9), -2, 3);
+    Tensor w = case_in(c, "w", SHAPE(9), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(9), -1, 1);
+    case_out(c, "y", groupnorm(x, w, b, 9, 1e-5f, NORM_LINEAR));
+}
+
+static void instance_volume(Case *c)
+{
+    case_out(c, "y", instancenorm(case_in(c, "x", SHAPE(2, 3, 4, 5, 6), -2, 3), 1e-5f));
+}
+
 #define GN(groups, affine, eps)                                                                    \
     "g = F.group_norm(x.movedim(-1, 1), " groups ", " affine ", " eps ").movedim(1, -1); "
 
-#define TWICE "x = 2 * x; "
+#define TWICE                       "x = 2 * x; "
 #define AROUND(groups, affine, act) TWICE GN(groups, affine, "1e-5") "y = x + 0.5 * " act
 
 const OpCase cases_groupnorm[] = {
@@ -254,8 +296,10 @@ const OpCase cases_groupnorm[] = {
     { "frozen affine", frozen_affine, GN("3", "w, b", "1e-5") "y = F.silu(g)" },
     { "frozen input", frozen_input, GN("3", "w, b", "1e-5") "y = F.gelu(g)" },
     { "instance", instance, GN("21", "None, None", "1e-5") "y = g" },
-    { "twice", twice, GN("2", "None, None", "1e-5") "h = F.silu(g); "
-      "y = F.gelu(F.group_norm(h.movedim(-1, 1), 4, None, None, 1e-5).movedim(1, -1))" },
+    { "twice", twice,
+      GN("2", "None, None",
+         "1e-5") "h = F.silu(g); "
+                 "y = F.gelu(F.group_norm(h.movedim(-1, 1), 4, None, None, 1e-5).movedim(1, -1))" },
     { "residual", residual, AROUND("4", "w, b", "g") },
     { "residual silu", residual_silu, AROUND("4", "w, b", "F.silu(g)") },
     { "residual relu", residual_relu, AROUND("2", "w, b", "F.relu(g)"), CASE_NO_DIFFERENCES },
@@ -266,28 +310,33 @@ const OpCase cases_groupnorm[] = {
     { "residual frozen 12", frozen_12, AROUND("2", "w, b", "F.relu(g)"), CASE_NO_DIFFERENCES },
     { "residual frozen 10", frozen_10, AROUND("2", "None, None", "g") },
     { "residual frozen 9", frozen_9, AROUND("3", "None, None", "F.gelu(g)") },
-    { "residual, same gradient", residual_same, TWICE GN("2", "None, None", "1e-5")
-      "y = x + F.silu(g)" },
+    { "residual, same gradient", residual_same,
+      TWICE GN("2", "None, None", "1e-5") "y = x + F.silu(g)" },
     { "residual, two norms", residual_twice,
-      TWICE GN("2", "w, b", "1e-5") "y = x + F.silu(F.silu(g)); " GN("4", "b, w", "1e-5")
-      "y = y + torch.tanh(g)" },
-    { "residual, fp32 branch", residual_fp32, TWICE GN("2", "None, None", "1e-5")
-      "z = F.silu(x); y = F.silu(F.silu(g))" },
-    { "residual of a parameter", residual_param, GN("2", "None, None", "1e-5")
-      "y = x + F.silu(g)" },
-    { "residual, frozen input", residual_frozen, TWICE GN("3", "w, b", "1e-5")
-      "y = x + F.silu(g)" },
+      TWICE GN("2", "w, b", "1e-5") "y = x + F.silu(F.silu(g)); " GN(
+          "4", "b, w", "1e-5") "y = y + torch.tanh(g)" },
+    { "residual, fp32 branch", residual_fp32,
+      TWICE GN("2", "None, None", "1e-5") "z = F.silu(x); y = F.silu(F.silu(g))" },
+    { "residual of a parameter", residual_param,
+      GN("2", "None, None", "1e-5") "y = x + F.silu(g)" },
+    { "residual, frozen input", residual_frozen,
+      TWICE GN("3", "w, b", "1e-5") "y = x + F.silu(g)" },
+    { "weight alone", weight_alone, GN("3", "w, None", "1e-3") "y = F.silu(g)" },
+    { "bias alone", bias_alone, GN("5", "None, None", "1e-5") "y = F.silu(g + b)" },
+    { "line", line, GN("4", "w, b", "1e-6") "y = g" },
+    { "volume", volume, GN("3", "w, b", "1e-5") "y = g" },
+    { "instance affine", instance_affine,
+      "y = F.instance_norm(x.movedim(-1, 1), None, None, w, b).movedim(1, -1)" },
+    { "instance volume", instance_volume, "y = F.instance_norm(x.movedim(-1, 1)).movedim(1, -1)" },
     { "misuse", one_pixel, NULL, CASE_NO_TORCH, 0, 0, misuse },
     { "large residual", around_silu, AROUND("32", "w, b", "F.silu(g)"), CASE_LIVE_ONLY },
     { "large residual relu", around_relu, AROUND("8", "w, b", "F.relu(g)"),
       CASE_LIVE_ONLY | CASE_NO_DIFFERENCES },
     { "large residual thin", around_thin, AROUND("2", "w, b", "F.gelu(g)"), CASE_LIVE_ONLY },
     { "large residual odd", around_odd, AROUND("37", "w, b", "F.silu(g)"), CASE_LIVE_ONLY },
-    { "large residual instance", around_each, AROUND("40", "None, None", "g"),
-      CASE_LIVE_ONLY },
+    { "large residual instance", around_each, AROUND("40", "None, None", "g"), CASE_LIVE_ONLY },
     { "large residual wide", around_wide, AROUND("32", "w, b", "F.silu(g)"), CASE_LIVE_ONLY },
-    { "large residual group", around_group, AROUND("4", "w, b", "F.silu(g)"),
-      CASE_LIVE_ONLY },
+    { "large residual group", around_group, AROUND("4", "w, b", "F.silu(g)"), CASE_LIVE_ONLY },
     { "large", large, GN("32", "w, b", "1e-5") "y = F.silu(g)", CASE_LIVE_ONLY },
     { "large thin", large_thin, GN("2", "w, b", "1e-5") "y = F.gelu(g)", CASE_LIVE_ONLY },
     { "large instance", large_instance, GN("40", "None, None", "1e-5") "y = g", CASE_LIVE_ONLY },
@@ -320,14 +369,14 @@ static void spade_packed(Case *c)
     case_out(c, "y", spade(h, w, b, map, tensor_none(case_graph(c)), 3, 1e-5f));
 }
 
-static void spade_frozen_norm(Case *c)       /* only the maps are trained */
+static void spade_frozen_norm(Case *c) /* only the maps are trained */
 {
     Tensor none = tensor_none(case_graph(c)), h = case_const(c, "h", SHAPE(1, 5, 3), -2, 3);
     Tensor map = case_in(c, "map", SHAPE(1, 5, 6), -1, 1);
     case_out(c, "y", spade(h, none, none, map, none, 3, 1e-5f));
 }
 
-static void spade_frozen_maps(Case *c)       /* only the norm is */
+static void spade_frozen_maps(Case *c) /* only the norm is */
 {
     Tensor h = case_in(c, "h", SHAPE(2, 7, 8), -2, 3);
     Tensor w = case_in(c, "w", SHAPE(8), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(8), -1, 1);
@@ -336,7 +385,7 @@ static void spade_frozen_maps(Case *c)       /* only the norm is */
     case_out(c, "y", spade(h, w, b, gamma, beta, 8, 1e-5f));
 }
 
-static void spade_after_norm(Case *c)        /* dh over dy: spade's gradient feeds another's */
+static void spade_after_norm(Case *c) /* dh over dy: spade's gradient feeds another's */
 {
     Tensor none = tensor_none(case_graph(c)), x = case_in(c, "x", SHAPE(2, 3, 4, 6), -2, 3);
     Tensor map = case_in(c, "map", SHAPE(2, 3, 4, 12), -1, 1);

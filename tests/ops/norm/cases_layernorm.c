@@ -31,7 +31,7 @@ static void three_wide(Case *c)
     case_out(c, "y", layernorm(x, w, b, 1e-2f));
 }
 
-static void one_wide(Case *c)                /* the output is always the bias */
+static void one_wide(Case *c) /* the output is always the bias */
 {
     Tensor x = case_in(c, "x", SHAPE(6, 1), -2, 3);
     Tensor w = case_in(c, "w", SHAPE(1), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(1), -1, 1);
@@ -65,14 +65,14 @@ static void frozen_input(Case *c)
     case_out(c, "y", layernorm(x, w, b, 1e-5f));
 }
 
-static void twice(Case *c)                   /* the second may write over the first's output */
+static void twice(Case *c) /* the second may write over the first's output */
 {
     Tensor none = tensor_none(case_graph(c)), x = case_in(c, "x", SHAPE(3, 5, 18), -2, 3);
     Tensor w = case_in(c, "w", SHAPE(18), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(18), -1, 1);
     case_out(c, "y", layernorm(layernorm(x, w, b, 1e-5f), none, none, 1e-6f));
 }
 
-static void large(Case *c)                   /* several threads, float sums saved more than once */
+static void large(Case *c) /* several threads, float sums saved more than once */
 {
     Tensor x = case_in(c, "x", SHAPE(3, 97, 203), -2, 3);
     Tensor w = case_in(c, "w", SHAPE(203), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(203), -1, 1);
@@ -87,13 +87,13 @@ static void residual(Case *c)
     case_out(c, "y", add(x, silu(layernorm(x, w, b, 1e-5f))));
 }
 
-static void residual_same(Case *c)           /* both gradients are the same tensor */
+static void residual_same(Case *c) /* both gradients are the same tensor */
 {
     Tensor none = tensor_none(case_graph(c)), x = case_in(c, "x", SHAPE(3, 4, 24), -2, 3);
     case_out(c, "y", add(x, layernorm(x, none, none, 1e-5f)));
 }
 
-static void residual_thrice(Case *c)         /* three branches from one value, one of them fp32 */
+static void residual_thrice(Case *c) /* three branches from one value, one of them fp32 */
 {
     Tensor x = case_in(c, "x", SHAPE(5, 40), -2, 3);
     Tensor w = case_in(c, "w", SHAPE(40), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(40), -1, 1);
@@ -109,12 +109,47 @@ static void wide_rows(Case *c, int64_t rows, int64_t width)
     Tensor w = case_in(c, "w", SHAPE(width), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(width), -1, 1);
     case_out(c, "y", add(x, silu(layernorm(x, w, b, 1e-5f))));
 }
-static void wide_384(Case *c)  { wide_rows(c, 301, 384); }
+static void wide_384(Case *c) { wide_rows(c, 301, 384); }
 static void wide_1152(Case *c) { wide_rows(c, 37, 1152); }
-static void wide_468(Case *c)  { wide_rows(c, 259, 468); }
+static void wide_468(Case *c) { wide_rows(c, 259, 468); }
 static void wide_1304(Case *c) { wide_rows(c, 19, 1304); }
 static void wide_4104(Case *c) { wide_rows(c, 7, 4104); }
-static void wide_12(Case *c)   { wide_rows(c, 1003, 12); }
+static void wide_12(Case *c) { wide_rows(c, 1003, 12); }
+
+static void weight_alone(Case *c)
+{
+    Tensor x = case_in(c, "x", SHAPE(5, 48), -2, 3);
+    case_out(
+        c, "y",
+        layernorm(x, case_in(c, "w", SHAPE(48), 0.5f, 1.5f), tensor_none(case_graph(c)), 1e-5f));
+}
+
+static void bias_alone(Case *c)
+{
+    Tensor x = case_in(c, "x", SHAPE(3, 4, 21), -2, 3);
+    case_out(c, "y",
+             layernorm(x, tensor_none(case_graph(c)), case_in(c, "b", SHAPE(21), -1, 1), 1e-5f));
+}
+
+static void two_axes(Case *c)
+{
+    Tensor x = case_in(c, "x", SHAPE(4, 5, 6), -2, 3);
+    Tensor w = case_in(c, "w", SHAPE(5, 6), 0.5f, 1.5f), b = case_in(c, "b", SHAPE(5, 6), -1, 1);
+    case_out(c, "y", layernorm_axes(x, w, b, 2, 1e-5f));
+}
+
+static void all_axes(Case *c)
+{
+    Tensor none = tensor_none(case_graph(c));
+    case_out(c, "y", layernorm_axes(case_in(c, "x", SHAPE(3, 5, 7), -2, 3), none, none, 3, 1e-3f));
+}
+
+static void maps(Case *c) /* rows longer than a block of threads keeps */
+{
+    Tensor x = case_in(c, "x", SHAPE(3, 17, 19, 40), -2, 3);
+    Tensor w = case_in(c, "w", SHAPE(17, 19, 40), 0.5f, 1.5f);
+    case_out(c, "y", layernorm_axes(x, w, tensor_none(case_graph(c)), 3, 1e-5f));
+}
 
 #define LN(eps, affine) "y = F.layer_norm(x, (x.shape[-1],), " affine ", " eps ")"
 
@@ -131,13 +166,19 @@ const OpCase cases_layernorm[] = {
     { "frozen input", frozen_input, LN("1e-5", "w, b") },
     { "twice", twice,
       "y = F.layer_norm(F.layer_norm(x, (18,), w, b, 1e-5), (18,), None, None, 1e-6)", 0, 0, 2e-2 },
+    { "weight alone", weight_alone, LN("1e-5", "w, None") },
+    { "bias alone", bias_alone, LN("1e-5", "None, b") },
+    { "two axes", two_axes, "y = F.layer_norm(x, (5, 6), w, b)" },
+    { "all axes", all_axes, "y = F.layer_norm(x, (3, 5, 7), None, None, 1e-3)" },
+    { "maps", maps, "y = F.layer_norm(x, (17, 19, 40), w)", CASE_LIVE_ONLY },
     { "large", large, LN("1e-5", "w, b"), CASE_LIVE_ONLY },
     { "residual", residual, AROUND },
     { "residual, same gradient", residual_same,
       "y = x + F.layer_norm(x, (24,), None, None, 1e-5)" },
     { "residual, three branches", residual_thrice,
       "z = F.silu(x); y = x + F.silu(F.layer_norm(x, (40,), w, b, 1e-5)) + "
-      "F.silu(F.layer_norm(x, (40,), b, w, 1e-5))", 0, 0, 2e-2 },
+      "F.silu(F.layer_norm(x, (40,), b, w, 1e-5))",
+      0, 0, 2e-2 },
     { "384 wide", wide_384, AROUND, CASE_LIVE_ONLY },
     { "1152 wide", wide_1152, AROUND, CASE_LIVE_ONLY },
     { "468 wide", wide_468, AROUND, CASE_LIVE_ONLY },
@@ -154,7 +195,7 @@ static void modulate_residual(Case *c)
     case_out(c, "y", gated_add(x, reshape(slice(p, -1, 48, 72), SHAPE(2, 1, 24)), h));
 }
 
-static void modulate_six(Case *c)            /* as in DiT: two readers of one packed tensor */
+static void modulate_six(Case *c) /* as in DiT: two readers of one packed tensor */
 {
     Tensor x = case_in(c, "x", SHAPE(2, 5, 20), -2, 3), p = case_in(c, "p", SHAPE(2, 120), -1, 1);
     Tensor h = layernorm_modulate(x, p, 0, 20, 1e-6f);
@@ -162,13 +203,13 @@ static void modulate_six(Case *c)            /* as in DiT: two readers of one pa
     case_out(c, "y", layernorm_modulate(h, p, 60, 80, 1e-6f));
 }
 
-static void modulate_frames(Case *c)         /* three frames share a row; scale before shift */
+static void modulate_frames(Case *c) /* three frames share a row; scale before shift */
 {
     Tensor x = case_in(c, "x", SHAPE(6, 2, 3, 9), -2, 3), p = case_in(c, "p", SHAPE(2, 21), -1, 1);
     case_out(c, "y", layernorm_modulate(x, p, 12, 1, 1e-5f));
 }
 
-static void modulate_vectors(Case *c)        /* no tokens: one row per sample */
+static void modulate_vectors(Case *c) /* no tokens: one row per sample */
 {
     Tensor x = case_in(c, "x", SHAPE(4, 16), -2, 3), p = case_in(c, "p", SHAPE(4, 32), -1, 1);
     case_out(c, "y", layernorm_modulate(x, p, 0, 16, 1e-5f));
@@ -186,14 +227,14 @@ static void modulate_frozen_input(Case *c)
     case_out(c, "y", layernorm_modulate(x, p, 0, 16, 1e-5f));
 }
 
-static void modulate_large(Case *c)          /* a boundary between threads inside a sample */
+static void modulate_large(Case *c) /* a boundary between threads inside a sample */
 {
     Tensor x = case_in(c, "x", SHAPE(3, 131, 156), -2, 3),
            p = case_in(c, "p", SHAPE(3, 936), -1, 1);
     case_out(c, "y", layernorm_modulate(x, p, 468, 624, 1e-6f));
 }
 
-static void modulate_many(Case *c)           /* a block of a GPU has three rows for every lane */
+static void modulate_many(Case *c) /* a block of a GPU has three rows for every lane */
 {
     Tensor x = case_in(c, "x", SHAPE(400, 20, 36), -2, 3),
            p = case_in(c, "p", SHAPE(400, 72), -1, 1);
@@ -304,11 +345,9 @@ static void scalar_residual(Case *c)
 #define SCALAR                                                                                     \
     "d, a = torch.std_mean(x, -1, unbiased=False, keepdim=True); y = (s / d) * (x - a + m)"
 
-const OpCase cases_scalar_norm[] = {
-    { "plain", scalar_plain, SCALAR },
-    { "odd width", scalar_odd, SCALAR },
-    { "only s trained", scalar_frozen, SCALAR },
-    { "residual", scalar_residual, SCALAR "; y = x + F.silu(y)" },
-    { "large", scalar_large, SCALAR, CASE_LIVE_ONLY },
-    { 0 }
-};
+const OpCase cases_scalar_norm[] = { { "plain", scalar_plain, SCALAR },
+                                     { "odd width", scalar_odd, SCALAR },
+                                     { "only s trained", scalar_frozen, SCALAR },
+                                     { "residual", scalar_residual, SCALAR "; y = x + F.silu(y)" },
+                                     { "large", scalar_large, SCALAR, CASE_LIVE_ONLY },
+                                     { 0 } };

@@ -12,8 +12,8 @@ static void weighted(Case *c)
 
 static void bare(Case *c)
 {
-    case_out(c, "y", rmsnorm(case_in(c, "x", SHAPE(5, 96), -2, 3), tensor_none(case_graph(c)),
-                             1e-6f));
+    case_out(c, "y",
+             rmsnorm(case_in(c, "x", SHAPE(5, 96), -2, 3), tensor_none(case_graph(c)), 1e-6f));
 }
 
 static void one_wide(Case *c)
@@ -40,26 +40,26 @@ static void trained_weight_alone(Case *c)
     case_out(c, "y", rmsnorm(x, case_in(c, "w", SHAPE(40), 0.5f, 1.5f), 1e-5f));
 }
 
-static void residual_around(Case *c)         /* dx is added to what the way around gave */
+static void residual_around(Case *c) /* dx is added to what the way around gave */
 {
     Tensor x = case_in(c, "x", SHAPE(3, 8, 64), -2, 3);
     Tensor y = rmsnorm(x, case_in(c, "w", SHAPE(64), 0.5f, 1.5f), 1e-5f);
     case_out(c, "y", add(x, y));
 }
 
-static void fp32_weight(Case *c)             /* beside activations of two bytes */
+static void fp32_weight(Case *c) /* beside activations of two bytes */
 {
     Tensor x = case_in(c, "x", SHAPE(9, 48), -2, 3);
     case_out(c, "y", rmsnorm(x, case_in_f32(c, "w", SHAPE(48), 0.5f, 1.5f), 1e-5f));
 }
 
-static void many_rows(Case *c)               /* several blocks of rows, and float sums flushed */
+static void many_rows(Case *c) /* several blocks of rows, and float sums flushed */
 {
     Tensor x = case_in(c, "x", SHAPE(300, 24), -2, 3);
     case_out(c, "y", rmsnorm(x, case_in(c, "w", SHAPE(24), 0.5f, 1.5f), 1e-5f));
 }
 
-static void long_rows(Case *c)               /* a block of threads per row */
+static void long_rows(Case *c) /* a block of threads per row */
 {
     Tensor x = case_in(c, "x", SHAPE(12, 4104), -2, 3);
     case_out(c, "y", rmsnorm(x, case_in(c, "w", SHAPE(4104), 0.5f, 1.5f), 1e-5f));

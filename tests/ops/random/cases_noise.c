@@ -8,8 +8,9 @@
 #include "ops/optimizer/optim.h"
 #include "ops/elementwise/unary.h"
 
-static const int32_t words[COUNTER_WORDS] = { [COUNTER_SEED_LOW] = 17, [COUNTER_SEED_HIGH] = -3,
-                                              [COUNTER_STEP] = 5, [COUNTER_MICRO] = 2 };
+static const int32_t words[COUNTER_WORDS] = {
+    [COUNTER_SEED_LOW] = 17, [COUNTER_SEED_HIGH] = -3, [COUNTER_STEP] = 5, [COUNTER_MICRO] = 2
+};
 static const RandomKey key = { .seed = (uint64_t)0xFFFFFFFDu << 32 | 17, .stream = 9, .step = 5 };
 
 static Tensor counters(Case *c)
@@ -48,8 +49,7 @@ static const char *normal_check(Case *c)
 }
 
 const OpCase cases_random_normal[] = {
-    { "numbers", normal_numbers, NULL, CASE_NO_TORCH, 0, 0, normal_check },
-    { 0 }
+    { "numbers", normal_numbers, NULL, CASE_NO_TORCH, 0, 0, normal_check }, { 0 }
 };
 
 static void uniform_numbers(Case *c)
@@ -66,8 +66,7 @@ static const char *uniform_check(Case *c)
 }
 
 const OpCase cases_random_uniform[] = {
-    { "numbers", uniform_numbers, NULL, CASE_NO_TORCH, 0, 0, uniform_check },
-    { 0 }
+    { "numbers", uniform_numbers, NULL, CASE_NO_TORCH, 0, 0, uniform_check }, { 0 }
 };
 
 static void ints_looked_up(Case *c)
@@ -86,8 +85,7 @@ static const char *ints_check(Case *c)
 }
 
 const OpCase cases_random_ints[] = {
-    { "looked up", ints_looked_up, NULL, CASE_NO_TORCH, 0, 0, ints_check },
-    { 0 }
+    { "looked up", ints_looked_up, NULL, CASE_NO_TORCH, 0, 0, ints_check }, { 0 }
 };
 
 static void dropout_quarter(Case *c)
@@ -116,8 +114,7 @@ static const char *dropout_check(Case *c)
 }
 
 const OpCase cases_dropout[] = {
-    { "a quarter", dropout_quarter, NULL, CASE_NO_TORCH, 0, 0, dropout_check },
-    { 0 }
+    { "a quarter", dropout_quarter, NULL, CASE_NO_TORCH, 0, 0, dropout_check }, { 0 }
 };
 
 static void samples_half(Case *c)
@@ -138,6 +135,5 @@ static const char *samples_check(Case *c)
 }
 
 const OpCase cases_drop_samples[] = {
-    { "half of them", samples_half, NULL, CASE_NO_TORCH, 0, 0, samples_check },
-    { 0 }
+    { "half of them", samples_half, NULL, CASE_NO_TORCH, 0, 0, samples_check }, { 0 }
 };

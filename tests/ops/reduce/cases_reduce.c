@@ -13,14 +13,30 @@ static void sum_each(Case *c)
     case_out(c, "all", sum_axes(x, 0, -1));
 }
 
-static void sum_large(Case *c)               /* several slices, and K wider than a block */
+static void sum_large(Case *c) /* several slices, and K wider than a block */
 {
     case_out(c, "y", sum_axes(case_in(c, "x", SHAPE(40000, 3), -1, 1), 0, 0));
     case_out(c, "z", mean_axes(case_in(c, "w", SHAPE(2, 150, 1100), -1, 1), 1, 1));
     case_out(c, "s", sum_axes(case_in(c, "v", SHAPE(50001), -1, 1), 0, 0));
 }
 
+static void sum_sets(Case *c)
+{
+    Tensor x = case_in(c, "x", SHAPE(2, 5, 3, 7), -1, 1),
+           i = case_ints(c, "i", SHAPE(4, 3, 5), -9, 9);
+    case_out(c, "apart", sum_over(x, 5, false));
+    case_out(c, "kept", mean_over(x, 11, true));
+    case_out(c, "all", mean_over(x, 15, false));
+    case_out(c, "one", sum_over(x, 8, true));
+    case_out(c, "none", sum_over(x, 0, false));
+    case_out(c, "ints", sum_over(i, 5, false));
+}
+
 const OpCase cases_sum[] = {
+    { "sets", sum_sets,
+      "apart = x.sum((0, 2)); kept = x.mean((0, 1, 3), True); all = x.mean().view(1); one = "
+      "x.sum(3, "
+      "True); none = x * 1; ints = i.sum((0, 2))" },
     { "each axis", sum_each,
       "middle = x.sum((1, 2)); mean = x.mean((1, 2)); front = x.sum(0); back = x.mean(-1); "
       "all = x.sum().reshape(1)" },

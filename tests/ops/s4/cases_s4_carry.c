@@ -34,9 +34,9 @@ static void begin(Case *c, int64_t batch, int64_t h, int64_t n)
     case_out(c, "y", s4_begin(x, keep_of(c, batch), l.inv_dt, l.ar, l.ai, l.p));
 }
 
-static void begin_one(Case *c)   { begin(c, 1, 1, 1); }
+static void begin_one(Case *c) { begin(c, 1, 1, 1); }
 static void begin_three(Case *c) { begin(c, 3, 5, 4); }
-static void begin_some(Case *c)              /* only A_imag is trained */
+static void begin_some(Case *c) /* only A_imag is trained */
 {
     begin(c, 2, 17, 3);
     for (int32_t i = 0; i < case_graph(c)->n_params; i++)
@@ -44,11 +44,13 @@ static void begin_some(Case *c)              /* only A_imag is trained */
 }
 
 #define KEEP "keep = torch.ones(x.shape[0], 1, 1).double()\nif len(keep) > 1: keep[-1] = 0\n"
-#define PARTS "dt, A = F.softplus(inv_dt), torch.complex(-ar.exp(), -ai)[0]\n" \
-              "X, P = torch.view_as_complex(x) * keep, torch.view_as_complex(p)[0, 0]\n"
-#define BEGIN KEEP PARTS \
-    "r = 2 * (P.conj() * X).real.sum(-1, keepdim=True)\n" \
-    "y = torch.view_as_real(X / dt + (A * X - P * r) / 2).reshape(1, -1, x.shape[2], 2)"
+#define PARTS                                                                                      \
+    "dt, A = F.softplus(inv_dt), torch.complex(-ar.exp(), -ai)[0]\n"                               \
+    "X, P = torch.view_as_complex(x) * keep, torch.view_as_complex(p)[0, 0]\n"
+#define BEGIN                                                                                      \
+    KEEP PARTS                                                                                     \
+        "r = 2 * (P.conj() * X).real.sum(-1, keepdim=True)\n"                                      \
+        "y = torch.view_as_real(X / dt + (A * X - P * r) / 2).reshape(1, -1, x.shape[2], 2)"
 
 const OpCase cases_s4_begin[] = {
     { "one of everything", begin_one, BEGIN, CASE_F32_ONLY },
@@ -69,12 +71,12 @@ static void end(Case *c, int64_t batch, int64_t length, int64_t h, int64_t n)
     assign(state, cast(x, F32));
     s4_end(state, keep_of(c, batch), u, l.inv_dt, b, l.ar, l.ai, l.p);
     case_out(c, "y", state);
-    case_out(c, "twice", affine(u, 2, 0));   /* something with a gradient */
+    case_out(c, "twice", affine(u, 2, 0)); /* something with a gradient */
 }
 
-static void end_one(Case *c)   { end(c, 1, 1, 1, 1); }
+static void end_one(Case *c) { end(c, 1, 1, 1, 1); }
 static void end_three(Case *c) { end(c, 3, 20, 5, 4); }
-static void end_wide(Case *c)  { end(c, 2, 7, 35, 3); }
+static void end_wide(Case *c) { end(c, 2, 7, 35, 3); }
 
 #define END                                                                                        \
     KEEP PARTS "both = lambda v: torch.cat([v, v.conj()], -1)\n"                                   \

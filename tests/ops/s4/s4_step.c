@@ -60,16 +60,20 @@ static float *kernel(Pool *pool, const Layer *layer, int64_t length)
             if (graph->constants[j].value == node->in[i])
                 in[i] = (void *)(uintptr_t)graph->constants[j].data;
     Choice choice = { 0 };
-    float *out = NEWN(pool, float, h * length);
+    float *out = NEWN(pool, float, (h * length));
     CHECK_OK(node->op->cpu.choose(node, device, &choice));
     char *room = pool_alloc(pool, choice.workspace_bytes + 64, 1);
     room += 64 - (uintptr_t)room % 64;
-    CHECK_OK(node->op->cpu.run(&(Call){ .node = node, .device = device, .choice = &choice, .in = in,
-                                        .out = (void *[]){ out }, .workspace = room }));
+    CHECK_OK(node->op->cpu.run(&(Call){ .node = node,
+                                        .device = device,
+                                        .choice = &choice,
+                                        .in = in,
+                                        .out = (void *[]){ out },
+                                        .workspace = room }));
     return out;
 }
 
-static double distance(const float *a, const float *b, int64_t n)    /* relative to b */
+static double distance(const float *a, const float *b, int64_t n) /* relative to b */
 {
     double apart = 0, size = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -87,7 +91,7 @@ static float *response(Pool *pool, const Layer *layer, int64_t stored, const flo
     S4Step *step;
     CHECK_OK(s4_step_new(pool, &layer->params, stored, &step));
     double *state = NEWN(pool, double, s4_state_count(step)), *sums = NEWN(pool, double, h);
-    float  *y = NEWN(pool, float, samples * h), *row = NEWN(pool, float, h);
+    float  *y = NEWN(pool, float, (samples * h)), *row = NEWN(pool, float, h);
     for (int64_t l = 0; l < samples; l++) {
         for (int64_t i = 0; i < h; i++)
             row[i] = u[l];
@@ -107,7 +111,7 @@ static void impulse(void)
         Layer   layer = layer_new(pool, sizes[i][0], sizes[i][1]);
         float  *u = NEWN(pool, float, length);
         u[0] = 1;
-        float *plain = response(pool, &layer, 0, u, length);     /* from C itself */
+        float *plain = response(pool, &layer, 0, u, length); /* from C itself */
         s4_c_store(&layer.params, length, layer.c);
         float *k = kernel(pool, &layer, length), *y = response(pool, &layer, length, u, length);
         CHECK_NEAR(distance(y, k, length * sizes[i][0]), 0, 1e-5);
@@ -161,7 +165,7 @@ static void singular(void) /* a pole at 0: Abar = 1, and nothing undoes C (1 - 1
     S4Params params = { 1, 1, &inv_dt, c, b, p, &a_real, &a_imag };
     CHECK_INT(s4_c_recover(&params, 8, c), E_NUMBER);
     CHECK(strstr(err_text(), "channel 0") != NULL);
-    CHECK_NEAR(c[0], 1, 0);                  /* left as it was */
+    CHECK_NEAR(c[0], 1, 0); /* left as it was */
 }
 
 /* V is unitary: sums of |P|^2 times powers of the eigenvalues are those of Ph and S. */
@@ -173,8 +177,8 @@ static void hippo(void)
         double  x[64], next[64], squares[3] = { 0 }, want[3] = { 0 };
         s4_init(pairs, a_real, a_imag, b, p);
         for (int64_t i = 0; i < pairs; i++) {
-            double size =
-                (double)p[2 * i] * (double)p[2 * i] + (double)p[2 * i + 1] * (double)p[2 * i + 1];
+            double size = (double)p[2 * i] * (double)p[2 * i] +
+                          (double)p[2 * i + 1] * (double)p[2 * i + 1];
             for (int power = 0; power < 3; power++)
                 squares[power] += 2 * size * pow((double)a_imag[i], 2 * power);
             CHECK_NEAR(a_real[i], log(0.5), 1e-6);
@@ -201,7 +205,7 @@ static void hippo(void)
     }
     float a_imag[32], b[64];
     s4_init(32, NULL, a_imag, b, NULL);
-    CHECK_NEAR(a_imag[0], 1303.2738, 1e-3);  /* LAPACK's */
+    CHECK_NEAR(a_imag[0], 1303.2738, 1e-3); /* LAPACK's */
     CHECK_NEAR(a_imag[31], 0.2639, 1e-4);
     CHECK_NEAR(b[62], 0.5258, 1e-4);
     CHECK_NEAR(b[63], 0.2775, 1e-4);

@@ -31,28 +31,28 @@ static void keys(void)
     Graph *g = graph_new(pool, F32);
     Tensor x = in(g, "x", F32, SHAPE(4, 8)), x2 = in(g, "x2", F32, SHAPE(4, 8)),
            w = in(g, "w", F32, SHAPE(16, 8));
-    Tensor b = in(g, "b", F32, SHAPE(16)), none = tensor_none(g);
+    Tensor   b = in(g, "b", F32, SHAPE(16)), none = tensor_none(g);
     uint64_t key = key_of(linear_op(x, w, b, (LinearAttr){ 0 }), NULL);
     scope_open(g, "elsewhere");
-    CHECK(key == key_of(linear_op(x2, w, b, (LinearAttr){ 0 }), NULL));  /* same work elsewhere */
+    CHECK(key == key_of(linear_op(x2, w, b, (LinearAttr){ 0 }), NULL)); /* same work elsewhere */
     scope_close(g);
-    CHECK(key != key_of(linear_op(x, w, none, (LinearAttr){ 0 }), NULL));        /* no bias */
+    CHECK(key != key_of(linear_op(x, w, none, (LinearAttr){ 0 }), NULL)); /* no bias */
     CHECK(key != key_of(linear_op(in(g, "y", F32, SHAPE(5, 8)), w, b, (LinearAttr){ 0 }), NULL));
     CHECK(key != key_of(linear_op(in(g, "z", F32, SHAPE(2, 2, 8)), w, b, (LinearAttr){ 0 }), NULL));
     CHECK(key != key_of(linear_op(in(g, "h", BF16, SHAPE(4, 8)), in(g, "wh", BF16, SHAPE(16, 8)),
                                   none, (LinearAttr){ 0 }),
                         NULL));
-    CHECK(key_of(silu(x), NULL) != key_of(gelu(x), NULL));  /* another operator */
+    CHECK(key_of(silu(x), NULL) != key_of(gelu(x), NULL)); /* another operator */
     /* attribute values do not matter */
     CHECK(key_of(affine(x, 1, 2), NULL) == key_of(affine(x, 1, 3), NULL));
     Tensor image = in(g, "image", F32, SHAPE(1, 8, 8, 4)), k = in(g, "k", F32, SHAPE(3, 3, 4, 4));
     CHECK(key_of(conv_op(image, k, none, conv_attr(1, 1)), NULL) !=
           key_of(conv_op(image, k, none, conv_attr(2, 1)), NULL));
-    Tensor   y = linear_op(x, w, b, (LinearAttr){ 0 });
+    Tensor y = linear_op(x, w, b, (LinearAttr){ 0 });
     Choice a = { .name = "one" }, c = { .name = "two" },
            d = { .name = "one", .workspace_bytes = 64 };
     uint64_t ka = key_of(y, &a), kc = key_of(y, &c), kd = key_of(y, &d);
-    CHECK(ka != kc && ka != kd && kc != kd && ka != key);  /* another algorithm */
+    CHECK(ka != kc && ka != kd && kc != kd && ka != key); /* another algorithm */
 }
 
 static void times(void)
@@ -66,7 +66,7 @@ static void times(void)
     double    plain = node_time(&device, node, &choice, 5, &basis);
     CHECK_INT(basis, TIME_ROOFLINE);
     CHECK(plain > 1000);
-    device.threads = 0;                                  /* a device that has none */
+    device.threads = 0; /* a device that has none */
     CHECK(isfinite(node_time(&device, node, &choice, 5, &basis)));
     OpTime    op = node_call(&device, node, &choice, 5);
     Bandwidth bandwidth = { 1, 1e9, 1e9, 1e9 };
@@ -89,14 +89,14 @@ static void gpus(void)
         .name = "GPU", .title = "t", .gpu = true, .launch_ns = 1, .usable_bytes = 1 << 30
     };
     const Device gpu = { .kind = DEVICE_CUDA,
-                          .name = "GPU",
-                          .threads = 1,
-                          .align = 256,
-                          .profile = &profile,
-                          .described = true };
-    Engine       *engine;
-    Tensor        x = in(g, "x", F32, SHAPE(1, 9, 9, 3)), w = in(g, "w", F32, SHAPE(3, 3, 3, 5));
-    Tensor        h = silu(conv_op(x, w, tensor_none(g), conv_attr(1, 1)));
+                         .name = "GPU",
+                         .threads = 1,
+                         .align = 256,
+                         .profile = &profile,
+                         .described = true };
+    Engine      *engine;
+    Tensor       x = in(g, "x", F32, SHAPE(1, 9, 9, 3)), w = in(g, "w", F32, SHAPE(3, 3, 3, 5));
+    Tensor       h = silu(conv_op(x, w, tensor_none(g), conv_attr(1, 1)));
     graph_output(mse_loss(h, in(g, "t", F32, SHAPE(1, 9, 9, 5)), 1), "loss");
     CHECK(!device_has_kernels(&gpu));
     CHECK_OK(engine_new(pool, g, &gpu, NULL, &engine));

@@ -1,5 +1,5 @@
-/* models.c -- the table of systems, by name. */
-#include "models/model.h"
+/* systems.c -- the table of systems, by name: the built-in models and imported ones. */
+#include "recipe/recipe.h"
 
 #include <string.h>
 

@@ -1,0 +1,724 @@
+/* lower.c -- the walk over an exported program's calls; arguments, results, constants. */
+#include "import/lower.h"
+
+#include "base/hash.h"
+#include "base/text.h"
+#include "ops/elementwise/basic.h"
+#include "ops/index/gather.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- types ---- */
+
+bool type_floats(ExportedType type)
+{
+    return type == EX_F32 || type == EX_BF16 || type == EX_F16 || type == EX_F64;
+}
+
+bool type_supported(ExportedType type)
+{
+    switch (type) {
+    case EX_U8:
+    case EX_I8:
+    case EX_I16:
+    case EX_I32:
+    case EX_I64:
+    case EX_F16:
+    case EX_F32:
+    case EX_F64:
+    case EX_BOOL:
+    case EX_BF16: return true;
+    default: return false;
+    }
+}
+
+Type store_type(const Lower *l, ExportedType type)
+{
+    switch (type) {
+    case EX_BF16: return BF16;
+    case EX_F16: return F16;
+    case EX_F64: return F32; /* of the graph's numbers; constants are doubles on the host */
+    case EX_F32: return l->graph->compute;
+    case EX_U8:
+    case EX_BOOL: return U8;
+    default: return I32;
+    }
+}
+
+/* ---- arguments ---- */
+
+const ExportedArg *arg(const Lower *l, const char *name) { return call_arg(l->call, name); }
+
+bool arg_given(const Lower *l, const char *name)
+{
+    const ExportedArg *a = arg(l, name);
+    return a && a->kind != ARG_NONE;
+}
+
+static Err number_of(Lower *l, const ExportedArg *a, int at, int64_t *value)
+{
+    if (a->kind == ARG_FLOAT || a->kind == ARG_FLOATS) {
+        *value = (int64_t)a->floats[at];
+        return OK;
+    }
+    if (a->kind == ARG_VALUE || a->kind == ARG_VALUES)
+        return item_int(&l->items[a->values[at]], value);
+    return sym_eval(&l->program->symbols, a->ints[at], value);
+}
+
+Err arg_int(Lower *l, const char *name, int64_t otherwise, int64_t *value)
+{
+    *value = otherwise;
+    return arg_given(l, name) ? number_of(l, arg(l, name), 0, value) : OK;
+}
+
+Err arg_float(Lower *l, const char *name, double otherwise, double *value)
+{
+    const ExportedArg *a = arg(l, name);
+    *value = otherwise;
+    if (!arg_given(l, name))
+        return OK;
+    if (a->kind == ARG_FLOAT || a->kind == ARG_FLOATS) {
+        *value = a->floats[0];
+        return OK;
+    }
+    int64_t whole;
+    TRY(number_of(l, a, 0, &whole));
+    *value = (double)whole;
+    return OK;
+}
+
+bool arg_bool(const Lower *l, const char *name, bool otherwise)
+{
+    const ExportedArg *a = arg(l, name);
+    return a && (a->kind == ARG_BOOL || a->kind == ARG_INT) ? a->ints[0].value != 0 : otherwise;
+}
+
+const char *arg_text(const Lower *l, const char *name, const char *otherwise)
+{
+    const ExportedArg *a = arg(l, name);
+    return a && a->kind == ARG_TEXT ? a->text : otherwise;
+}
+
+Err arg_ints(Lower *l, const char *name, int64_t *values, int *n)
+{
+    const ExportedArg *a = arg(l, name);
+    *n = 0;
+    if (!arg_given(l, name))
+        return OK;
+    if (a->n > VIEW_RANK)
+        return refuse(l, "'%s' has %d numbers", name, a->n);
+    for (*n = 0; *n < a->n; (*n)++)
+        TRY(number_of(l, a, *n, &values[*n]));
+    return OK;
+}
+
+Err arg_fill(Lower *l, const char *name, int n, int64_t otherwise, int64_t *values)
+{
+    int64_t list[VIEW_RANK];
+    int     have;
+    TRY(arg_ints(l, name, list, &have));
+    for (int i = 0; i < n; i++)
+        values[i] = !have ? otherwise : have == 1 ? list[0] : list[i];
+    return have > 1 && have != n ? refuse(l, "'%s' has %d numbers, not %d", name, have, n) : OK;
+}
+
+Err arg_axis(Lower *l, const char *name, int rank, int64_t otherwise, int *axis)
+{
+    int64_t at;
+    TRY(arg_int(l, name, otherwise, &at));
+    at += at < 0 ? rank : 0;
+    if (at < 0 || at >= rank)
+        return refuse(l, "axis %lld of %d", (long long)at, rank);
+    *axis = (int)at;
+    return OK;
+}
+
+/* ---- fresh values: a view of something written to since is derived anew ---- */
+
+static Err lower_call(Lower *l, const ExportedCall *call);
+
+static Err refresh(Lower *l, int32_t value)
+{
+    Alias *a = &l->alias[value];
+    if (a->parent < 0 || a->version == l->alias[a->root].written)
+        return OK;
+    TRY(refresh(l, a->parent));
+    const ExportedCall *before = l->call;
+    const LowerDef     *def = l->def;
+    TRY(lower_call(l, &l->program->calls[l->program->values[value].producer]));
+    l->call = before;
+    l->def = def;
+    return OK;
+}
+
+static Err item_at(Lower *l, int32_t value, Operand *item)
+{
+    *item = (Operand){ 0 };
+    if (value < 0)
+        return OK;
+    while (l->alias[value].same >= 0)
+        value = l->alias[value].same;
+    TRY(refresh(l, value));
+    *item = l->items[value];
+    if (!item->set)
+        return fail(E_FORMAT, "%s: the value '%s' is read before it is made", l->program->path,
+                    l->program->values[value].name);
+    return OK;
+}
+
+static Err arg_as_item(Lower *l, const ExportedArg *a, Operand *item)
+{
+    int64_t whole;
+    switch (a->kind) {
+    case ARG_VALUE: return item_at(l, a->values[0], item);
+    case ARG_INT:
+        TRY(sym_eval(&l->program->symbols, a->ints[0], &whole));
+        *item = item_integer(l, whole);
+        return OK;
+    case ARG_BOOL:
+        *item = item_integer(l, a->ints[0].value != 0);
+        item->type = EX_BOOL;
+        return OK;
+    case ARG_FLOAT: *item = item_number(l, a->floats[0]); return OK;
+    default: *item = (Operand){ 0 }; return OK;
+    }
+}
+
+Err arg_item(Lower *l, const char *name, Operand *item)
+{
+    *item = (Operand){ 0 };
+    return arg_given(l, name) ? arg_as_item(l, arg(l, name), item) : OK;
+}
+
+Err arg_items(Lower *l, const char *name, Operand *items, int max, int *n)
+{
+    const ExportedArg *a = arg(l, name);
+    *n = 0;
+    if (!a || (a->kind != ARG_VALUES && a->kind != ARG_VALUE))
+        return refuse(l, "'%s' is not a list of tensors", name);
+    if (a->n > max)
+        return refuse(l, "'%s' has %d tensors; at most %d are supported", name, a->n, max);
+    for (*n = 0; *n < a->n; (*n)++)
+        TRY(item_at(l, a->values[*n], &items[*n]));
+    return OK;
+}
+
+Err arg_view(Lower *l, const char *name, View *view)
+{
+    Operand item;
+    TRY(arg_item(l, name, &item));
+    *view = (View){ .base = tensor_none(l->graph) };
+    return item.set ? item_view(l, &item, view) : OK;
+}
+
+Err arg_vector(Lower *l, const char *name, Tensor *t)
+{
+    View view;
+    TRY(arg_view(l, name, &view));
+    *t = tensor_ok(view.base) ? view_tensor(view, NULL) : view.base;
+    return OK;
+}
+
+/* ---- results ---- */
+
+Dims out_dims(Lower *l, int i, Err *err)
+{
+    const ExportedValue *v = &l->program->values[l->call->out[i]];
+    Dims                 dims = { .rank = v->rank < 0 ? 0 : v->rank };
+    *err = OK;
+    if (v->rank > VIEW_RANK) {
+        *err = refuse(l, "a tensor of %d axes", v->rank);
+        return dims;
+    }
+    for (int a = 0; a < dims.rank && !*err; a++)
+        *err = sym_eval(&l->program->symbols, v->size[a], &dims.at[a]);
+    return dims;
+}
+
+ExportedType out_type_of(const Lower *l, int i) { return l->program->values[l->call->out[i]].type; }
+
+Err give(Lower *l, int i, Operand item)
+{
+    if (i >= l->call->n_out || l->call->out[i] < 0)
+        return OK; /* nobody reads it */
+    int32_t value = l->call->out[i];
+    Err     err;
+    Dims    want = out_dims(l, i, &err);
+    TRY(err);
+    if (!item.host)
+        TRY(graph_check(l->graph));
+    Dims have = view_dims(&item.view);
+    if (l->program->values[value].rank >= 0 && !dims_same(want, have)) {
+        char text[2][160] = { "", "" };
+        for (int side = 0; side < 2; side++)
+            for (int a = 0; a < (side ? have : want).rank; a++)
+                snprintf(text[side] + strlen(text[side]), sizeof text[side] - strlen(text[side]),
+                         "%s%lld", a ? "," : "", (long long)(side ? have : want).at[a]);
+        return refuse(l, "its result is (%s) here, (%s) in the file", text[1], text[0]);
+    }
+    item.set = true;
+    item.type = l->program->values[value].type;
+    if (!item.host && !dims_count(have)) { /* nothing: no tensor of the graph is empty */
+        HostArray *none;
+        item = item_host(l, item.type, have, &none);
+    }
+    l->items[value] = item;
+    Alias *alias = &l->alias[value];
+    *alias = (Alias){ .root = value, .parent = -1, .same = -1 };
+    const ExportedArg *self = l->def && l->def->view ? &l->call->args[0] : NULL;
+    if (self && self->kind == ARG_VALUE) {
+        int32_t parent = self->values[0];
+        while (l->alias[parent].same >= 0)
+            parent = l->alias[parent].same;
+        int32_t root = l->alias[parent].root;
+        *alias = (Alias){ root, parent, l->alias[root].written, 0, -1 };
+    }
+    return OK;
+}
+
+Err give_view(Lower *l, int i, View view) { return give(l, i, (Operand){ .view = view }); }
+
+Err give_tensor(Lower *l, int i, Tensor t, const int *order)
+{
+    if (i >= l->call->n_out || l->call->out[i] < 0)
+        return OK;
+    Err  err;
+    Dims dims = out_dims(l, i, &err);
+    TRY(err);
+    TRY(graph_check(l->graph));
+    if (shape_count(tensor_shape(t)) != dims_count(dims))
+        return refuse(l, "its result has %lld elements here, %lld in the file",
+                      (long long)shape_count(tensor_shape(t)), (long long)dims_count(dims));
+    return give_view(l, i, view_make(t, dims, order));
+}
+
+Err refuse(const Lower *l, const char *fmt, ...)
+{
+    char    text[320];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return l->call->file ? fail(E_USAGE, "%s: %s (%s:%d)", l->call->target, text, l->call->file,
+                                l->call->line)
+                         : fail(E_USAGE, "%s: %s", l->call->target, text);
+}
+
+/* ---- items ---- */
+
+Operand item_of(const Lower *l, View view, ExportedType type)
+{
+    (void)l;
+    return (Operand){ .set = true, .view = view, .type = type };
+}
+
+Operand item_host(Lower *l, ExportedType type, Dims dims, HostArray **array)
+{
+    HostArray *a = NEW(l->pool, HostArray);
+    a->integer = !type_floats(type);
+    a->n = dims_count(dims);
+    if (a->integer)
+        a->i = NEWN(l->pool, int64_t, a->n + 1);
+    else
+        a->f = NEWN(l->pool, double, a->n + 1);
+    *array = a;
+    return (Operand){
+        .set = true, .view = view_make(tensor_none(l->graph), dims, NULL), .host = a, .type = type
+    };
+}
+
+Operand item_number(Lower *l, double value)
+{
+    HostArray *a;
+    Operand    item = item_host(l, EX_F64, (Dims){ 0 }, &a);
+    a->f[0] = value;
+    return item;
+}
+
+Operand item_integer(Lower *l, int64_t value)
+{
+    HostArray *a;
+    Operand    item = item_host(l, EX_I64, (Dims){ 0 }, &a);
+    a->i[0] = value;
+    return item;
+}
+
+Operand item_with(Operand item, View view)
+{
+    item.view = view;
+    return item;
+}
+
+double host_f(const Operand *item, int64_t at)
+{
+    return item->host->integer ? (double)item->host->i[at] : item->host->f[at];
+}
+
+int64_t host_i(const Operand *item, int64_t at)
+{
+    return item->host->integer ? item->host->i[at] : (int64_t)item->host->f[at];
+}
+
+Err item_int(const Operand *item, int64_t *value)
+{
+    if (!item->set || !item->host || view_count(&item->view) != 1)
+        return fail(E_USAGE, "a size or index depends on the data; only fixed ones are supported");
+    *value = host_i(item, item->view.offset);
+    return OK;
+}
+
+HostWalk host_walk(const View *view)
+{
+    return (HostWalk){ .view = view, .at = view->offset, .left = view_count(view) };
+}
+
+bool host_step(HostWalk *w, int64_t *at)
+{
+    if (!w->left)
+        return false;
+    *at = w->at;
+    w->left--;
+    for (int a = w->view->rank - 1; a >= 0; a--) {
+        w->at += w->view->stride[a];
+        if (++w->index[a] < w->view->dim[a])
+            break;
+        w->at -= w->view->stride[a] * w->view->dim[a];
+        w->index[a] = 0;
+    }
+    return true;
+}
+
+/* Axes along which a constant does not change become repeated ones: a mask that is the same for all
+ * samples is then computed, and stored, once. */
+Operand item_compressed(Operand item)
+{
+    for (int a = 0; a < item.view.rank; a++) {
+        View    first = item.view;
+        int64_t at, stride = item.view.stride[a];
+        bool    same = stride && item.view.dim[a] > 1;
+        first.dim[a] = 1;
+        for (HostWalk w = host_walk(&first); same && host_step(&w, &at);)
+            for (int64_t i = 1; same && i < item.view.dim[a]; i++)
+                same = item.host->integer ? item.host->i[at] == item.host->i[at + i * stride]
+                                          : item.host->f[at] == item.host->f[at + i * stride];
+        if (same)
+            item.view.stride[a] = 0;
+    }
+    return item;
+}
+
+/* Elements as a graph tensor stores them. */
+static Err host_bytes(Lower *l, const Operand *item, const View *view, Type type, void **bytes)
+{
+    int64_t n = view_count(view), at, i = 0;
+    char   *to = NEWN(l->graph->pool, char, n *type_bytes(type) + 1);
+    *bytes = to;
+    for (HostWalk w = host_walk(view); host_step(&w, &at); i++) {
+        if (type_is_float(type)) {
+            ((float *)(void *)to)[i] = (float)host_f(item, at);
+        } else if (type == U8) {
+            to[i] = (char)host_i(item, at);
+        } else {
+            int64_t x = host_i(item, at);
+            /* INT64_MIN and INT64_MAX serve as "everything": they may saturate. */
+            if ((x > INT32_MAX || x < INT32_MIN) && x != INT64_MAX && x != INT64_MIN)
+                return refuse(l, "the constant %lld does not fit into 32 bits", (long long)x);
+            ((int32_t *)(void *)to)[i] = (int32_t)(x > INT32_MAX   ? INT32_MAX
+                                                   : x < INT32_MIN ? INT32_MIN
+                                                                   : x);
+        }
+    }
+    return OK;
+}
+
+/* A constant in the graph. Repeated axes are not stored. Equal constants are one: their name is the
+ * hash of their content. */
+Err item_view(Lower *l, const Operand *item, View *view)
+{
+    if (!item->host) {
+        *view = item->view;
+        return OK;
+    }
+    View kept = item->view;
+    for (int a = 0; a < kept.rank; a++)
+        if (!kept.stride[a] || kept.dim[a] == 1)
+            kept.dim[a] = 1;
+    Type  type = type_floats(item->type) ? F32 : store_type(l, item->type);
+    void *bytes;
+    TRY(host_bytes(l, item, &kept, type, &bytes));
+    Dims     dims = view_dims(&kept);
+    Shape    shape = view_shape(dims, NULL);
+    uint64_t hash = hash_bytes(hash_int(HASH_EMPTY, type), bytes,
+                               (size_t)(shape_count(shape) * type_bytes(type)));
+    for (int a = 0; a < shape.rank; a++)
+        hash = hash_int(hash, shape.dim[a]);
+    int32_t module = l->graph->module;
+    l->graph->module = 0;
+    Tensor t = constant_add(l->graph,
+                            pool_print(l->pool, "constant.%016llx", (unsigned long long)hash), type,
+                            shape, bytes, CLASS_CONSTANTS);
+    l->graph->module = module;
+    *view = view_expanded(view_make(t, dims, NULL), view_dims(&item->view));
+    return graph_check(l->graph);
+}
+
+/* ---- the walk ---- */
+
+static const LowerDef *const tables[] = { lower_pointwise, lower_views,   lower_create,
+                                          lower_products,  lower_norms,   lower_attention,
+                                          lower_reduces,   lower_indices, lower_randoms,
+                                          lower_samples };
+
+static int by_target(const void *a, const void *b)
+{
+    return strcmp((*(const LowerDef *const *)a)->target, (*(const LowerDef *const *)b)->target);
+}
+
+static const LowerDef *lower_find(const char *target)
+{
+    enum { MAX_DEFS = 1024 };
+    static const LowerDef *all[MAX_DEFS];
+    static int             n;
+    if (!n) {
+        for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
+            for (const LowerDef *def = tables[t]; def->target; def++) {
+                REQUIRE(n < MAX_DEFS);
+                all[n++] = def;
+            }
+        qsort(all, (size_t)n, sizeof *all, by_target);
+    }
+    LowerDef        key = { .target = target };
+    const LowerDef *at = &key, **found = bsearch(&at, all, (size_t)n, sizeof *all, by_target);
+    return found ? *found : NULL;
+}
+
+static bool asserts_only(const char *target)
+{
+    return strstr(target, "_assert") || !strncmp(target, "aten.sym_constrain", 18);
+}
+
+void lower_place(Lower *l, const ExportedCall *call)
+{
+    Graph *graph = l->graph;
+    graph->source = (Source){ call->file, call->line };
+    graph->module = 0;
+    if (call->module && *call->module) {
+        scope_open(graph, "%s", call->module);
+        graph->n_scopes--; /* stays in that module; the next call opens its own */
+    }
+}
+
+/* "aten.add_.Tensor" writes what "aten.add.Tensor" gives. NULL: not such a name. */
+static const LowerDef *functional_of(const char *target)
+{
+    char        name[128];
+    const char *dot = strrchr(target, '.');
+    size_t      n = dot ? (size_t)(dot - target) : 0;
+    if (n < 2 || target[n - 1] != '_' || target[n - 2] == '_' || strlen(target) >= sizeof name)
+        return NULL;
+    snprintf(name, sizeof name, "%.*s%s", (int)(n - 1), target, dot);
+    return lower_find(name);
+}
+
+static const LowerDef *lower_any(const char *target)
+{
+    const LowerDef *def = lower_find(target);
+    return def ? def : functional_of(target);
+}
+
+/* The view of the positions 0, 1, 2... in place of its operand's elements. */
+static Err viewed_positions(Lower *l, const ExportedCall *call, Dims dims, Operand *seen)
+{
+    HostArray *to;
+    int32_t    self = call->args[0].values[0], shown = call->out[0];
+    while (l->alias[self].same >= 0)
+        self = l->alias[self].same;
+    Operand             before = l->items[self], had = l->items[shown];
+    Alias               alias = l->alias[shown];
+    const ExportedCall *now = l->call;
+    const LowerDef     *def = l->def;
+    Operand             places = item_host(l, EX_I64, dims, &to);
+    for (int64_t i = 0; i < to->n; i++)
+        to->i[i] = i;
+    l->items[self] = places;
+    l->call = call;
+    l->def = lower_find(call->target);
+    Err err = l->def ? l->def->lower(l) : refuse(l, "writing through this view is not supported");
+    *seen = l->items[shown];
+    l->items[self] = before;
+    l->items[shown] = had;
+    l->alias[shown] = alias;
+    l->call = now;
+    l->def = def;
+    return err;
+}
+
+Err lower_write_by_index(Lower *l, const ExportedCall *call, Operand whole, Operand part,
+                         Operand *out)
+{
+    Operand    seen, flat;
+    View       v;
+    HostArray *mask, *from;
+    Dims       dims = view_dims(&whole.view);
+    int64_t    at, k = 0;
+    if (call->args[0].kind != ARG_VALUE || call->n_out != 1)
+        return refuse(l, "writing through this view is not supported");
+    TRY(viewed_positions(l, call, dims, &seen));
+    Operand written = item_host(l, EX_BOOL, dims, &mask);
+    Operand source = item_host(l, EX_I64, (Dims){ 1, { dims_count(dims) } }, &from);
+    for (HostWalk w = host_walk(&seen.view); host_step(&w, &at); k++) {
+        mask->i[host_i(&seen, at)] = 1;
+        from->i[host_i(&seen, at)] = k;
+    }
+    TRY(lower_reshape(l, part, (Dims){ 1, { view_count(&part.view) } }, &flat));
+    TRY(item_view(l, &flat, &v));
+    View ids;
+    TRY(item_view(l, &source, &ids));
+    Tensor y = index_rows(view_tensor(v, NULL), 0, view_tensor(ids, NULL), -1);
+    TRY(graph_check(l->graph));
+    Formula f = formula(l);
+    int     old = formula_input(&f, whole);
+    int new = formula_input(&f, item_of(l, view_make(y, dims, NULL), part.type));
+    return formula_item(&f, F3(&f, SELECT, formula_input(&f, written), new, old), whole.type, out);
+}
+
+/* Every view of what was written to shows the new elements from now on. */
+static Err write_value(Lower *l, int32_t value, Operand item)
+{
+    while (l->alias[value].same >= 0)
+        value = l->alias[value].same;
+    int32_t parent = l->alias[value].parent;
+    if (parent < 0) {
+        item.type = l->items[value].type;
+        l->items[value] = item;
+        l->alias[value].written++;
+        return OK;
+    }
+    Operand whole, out;
+    TRY(item_at(l, parent, &whole));
+    TRY(lower_write_view(l, &l->program->calls[l->program->values[value].producer], whole, item,
+                         &out));
+    return write_value(l, parent, out);
+}
+
+static Err written_in_place(Lower *l, const ExportedCall *call)
+{
+    const ExportedArg *self = &call->args[0];
+    if (self->kind != ARG_VALUE || call->n_out != 1 || call->out[0] < 0)
+        return refuse(l, "this use of an operator that writes in place is not supported");
+    Operand item = l->items[call->out[0]];
+    TRY(write_value(l, self->values[0], item));
+    l->alias[call->out[0]].same = self->values[0];
+    return OK;
+}
+
+static Err lower_call(Lower *l, const ExportedCall *call)
+{
+    l->call = call;
+    l->def = lower_find(call->target);
+    bool writes = !l->def;
+    if (writes)
+        l->def = functional_of(call->target);
+    if (!l->def)
+        return asserts_only(call->target) ? OK : refuse(l, "this operator is not supported");
+    lower_place(l, call);
+    TRY(l->def->lower(l));
+    TRY(graph_check(l->graph));
+    return writes ? written_in_place(l, call) : OK;
+}
+
+/* Every call that has no function, before anything is built: one line per target. */
+static Err all_known(Lower *l)
+{
+    Text text = { 0 };
+    int  kinds = 0;
+    text.pool = l->pool;
+    for (int32_t i = 0; i < l->program->n_calls; i++) {
+        const ExportedCall *call = &l->program->calls[i];
+        if (lower_any(call->target) || asserts_only(call->target))
+            continue;
+        int32_t count = 0;
+        bool    first = true;
+        for (int32_t k = 0; k < l->program->n_calls; k++)
+            if (!strcmp(l->program->calls[k].target, call->target)) {
+                first &= k >= i;
+                count++;
+            }
+        if (!first)
+            continue;
+        kinds++;
+        text_add(&text, "\n  %4d x %s", count, call->target);
+        if (call->file)
+            text_add(&text, ", first at %s:%d", call->file, call->line);
+    }
+    return kinds ? fail(E_USAGE, "%s uses %d operator%s that Plimsoll does not have:%s",
+                        l->program->path, kinds, kinds > 1 ? "s" : "", text.at)
+                 : OK;
+}
+
+Err lower_output(Lower *l, int32_t value, Operand *item) { return item_at(l, value, item); }
+
+/* Counts, or lists, the calls that read each value; one that reads it twice stands there twice. */
+static void count_uses(const Exported *p, int32_t *at, int32_t *uses)
+{
+    for (int32_t i = 0; i < p->n_calls; i++)
+        for (int32_t k = 0; k < p->calls[i].n_args; k++) {
+            const ExportedArg *a = &p->calls[i].args[k];
+            for (int32_t j = 0; (a->kind == ARG_VALUE || a->kind == ARG_VALUES) && j < a->n; j++)
+                if (a->values[j] >= 0) {
+                    if (uses)
+                        uses[at[a->values[j]]] = i;
+                    at[a->values[j]]++;
+                }
+        }
+}
+
+static void index_uses(Lower *l)
+{
+    const Exported *p = l->program;
+    int32_t        *count = NEWN(l->pool, int32_t, p->n_values + 1);
+    int32_t        *first = NEWN(l->pool, int32_t, p->n_values + 1);
+    count_uses(p, count, NULL);
+    for (int32_t v = 0; v < p->n_values; v++) {
+        first[v + 1] = first[v] + count[v];
+        count[v] = first[v];
+    }
+    int32_t *uses = NEWN(l->pool, int32_t, first[p->n_values] + 1);
+    count_uses(p, count, uses);
+    l->first_use = first;
+    l->uses = uses;
+}
+
+Err lower_program(Pool *pool, Graph *graph, const ImportConfig *config, Lower **out)
+{
+    Exported *program = config->program;
+    Lower    *l = NEW(pool, Lower);
+    *l = (Lower){ .pool = pool,
+                  .graph = graph,
+                  .program = program,
+                  .config = config,
+                  .items = NEWN(pool, Operand, program->n_values + 1),
+                  .alias = NEWN(pool, Alias, program->n_values + 1) };
+    *out = l;
+    for (int32_t i = 0; i < program->n_values; i++)
+        l->alias[i] = (Alias){ .root = i, .parent = -1, .same = -1 };
+    index_uses(l);
+    TRY(all_known(l));
+    for (int32_t i = 0; i < program->n_inputs; i++) {
+        ExportedInput *in = &program->inputs[i];
+        if (in->value < 0)
+            continue;
+        Operand item;
+        TRY(lower_input(l, i, &item));
+        item.set = true;
+        item.type = program->values[in->value].type;
+        l->items[in->value] = item;
+    }
+    for (int32_t i = 0; i < program->n_calls; i++)
+        TRY(lower_call(l, &program->calls[i]));
+    return OK;
+}

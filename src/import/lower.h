@@ -1,0 +1,176 @@
+/* lower.h -- from an exported program to a graph of our operators, one call after another.
+ *
+ * Each value of the program becomes an Operand: a view of a graph tensor, or a constant that is known
+ * on the host. A call whose operands are all constants is computed on the host, in double or int64,
+ * and leaves no node: positions, masks and tables. Everything else is built by a function found in
+ * a table by the call's target.
+ *
+ * Calls that write in place are made functional on the way. A value that is a view of another
+ * remembers the call that made it; when the viewed value has been written to since, that call is
+ * lowered again.
+ */
+#ifndef IMPORT_LOWER_H
+#define IMPORT_LOWER_H
+
+#include "import/exported.h"
+#include "import/import_model.h"
+#include "import/view.h"
+
+typedef struct HostArray { /* elements of a constant */
+    bool     integer;
+    double  *f;
+    int64_t *i;
+    int64_t  n;
+} HostArray;
+
+typedef struct Operand {
+    bool             set;
+    View             view; /* on the host: base is none, and strides are those of `host` */
+    const HostArray *host; /* a constant; NULL: a graph tensor */
+    ExportedType     type;
+} Operand;
+
+typedef struct Alias { /* how a value hangs together with others */
+    int32_t root;      /* the value whose elements it shows: itself, unless a view */
+    int32_t parent;    /* the value that it is a direct view of; -1: none */
+    int32_t version;   /* of the root, when this view was made */
+    int32_t written;   /* root: how often it was written to */
+    int32_t same;      /* the value that this one is another name of; -1: none */
+} Alias;
+
+typedef struct Lower Lower;
+
+typedef Err (*LowerFn)(Lower *l);
+
+typedef struct LowerDef {
+    const char *target;
+    LowerFn     lower;
+    int         with; /* for functions that serve several targets */
+    bool        view; /* output i is a view of argument `self` or `input` */
+} LowerDef;
+
+extern const LowerDef lower_pointwise[], lower_views[], lower_create[], lower_products[],
+    lower_norms[], lower_attention[], lower_reduces[], lower_indices[], lower_randoms[],
+    lower_samples[];
+
+struct Lower {
+    Pool               *pool;
+    Graph              *graph;
+    Exported           *program;
+    const ImportConfig *config;
+    Operand            *items; /* by value */
+    Alias              *alias;
+    const ExportedCall *call; /* that is being lowered */
+    const LowerDef     *def;
+    /* The calls that read value v: uses[first_use[v]] up to uses[first_use[v + 1]], in order. */
+    const int32_t      *first_use, *uses;
+};
+
+/* ---- arguments of the call being lowered ---- */
+const ExportedArg *arg(const Lower *l, const char *name);
+bool               arg_given(const Lower *l, const char *name); /* there, and not None */
+Err                arg_int(Lower *l, const char *name, int64_t otherwise, int64_t *value);
+Err                arg_float(Lower *l, const char *name, double otherwise, double *value);
+bool               arg_bool(const Lower *l, const char *name, bool otherwise);
+const char        *arg_text(const Lower *l, const char *name, const char *otherwise);
+/* A list of whole numbers, into `values`, at most VIEW_RANK; one number counts as a list. *n is 0 if
+ * the argument is not given. */
+Err                arg_ints(Lower *l, const char *name, int64_t *values, int *n);
+/* n numbers: the list, one number for all, or the default. */
+Err                arg_fill(Lower *l, const char *name, int n, int64_t otherwise, int64_t *values);
+/* Axis of a tensor of this rank; negative ones count from the end. */
+Err                arg_axis(Lower *l, const char *name, int rank, int64_t otherwise, int *axis);
+Err                arg_item(Lower *l, const char *name, Operand *item); /* a tensor or a number */
+Err                arg_items(Lower *l, const char *name, Operand *items, int max, int *n);
+/* The tensor as a view in the graph; a constant becomes one. Not given: base is none. */
+Err                arg_view(Lower *l, const char *name, View *view);
+/* The parameter's or constant's tensor of this 1-D argument, or none. */
+Err                arg_vector(Lower *l, const char *name, Tensor *t);
+
+/* ---- results ---- */
+Dims         out_dims(Lower *l, int i, Err *err); /* as the file says, under the present symbols */
+ExportedType out_type_of(const Lower *l, int i);
+Err          give(Lower *l, int i, Operand item);
+Err          give_view(Lower *l, int i, View view); /* checked against the file's size */
+/* A tensor whose axes lie in this order (NULL: the file's), of the file's dims. */
+Err          give_tensor(Lower *l, int i, Tensor t, const int *order);
+/* "aten.conv2d: ... (unet.py:214)": not supported */
+Err          refuse(const Lower *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- items ---- */
+Operand item_of(const Lower *l, View view, ExportedType type);
+Operand item_number(Lower *l, double value);
+Operand item_integer(Lower *l, int64_t value);
+Operand item_host(Lower *l, ExportedType type, Dims dims,
+                  HostArray **array); /* contiguous, zeros */
+Operand item_compressed(Operand item);
+Operand item_with(Operand item, View view); /* the same elements under another view */
+Err     item_view(Lower *l, const Operand *item, View *view); /* in the graph */
+Err     item_int(const Operand *item, int64_t *value);        /* a constant of one element */
+double  host_f(const Operand *item, int64_t at);              /* element at this offset */
+int64_t host_i(const Operand *item, int64_t at);
+bool    type_floats(ExportedType type);
+bool    type_supported(ExportedType type);
+/* Storage type of a value of the file in this graph. */
+Type    store_type(const Lower *l, ExportedType type);
+
+/* Walks the offsets of a view in the file's order of elements. */
+typedef struct HostWalk {
+    const View *view;
+    int64_t     index[VIEW_RANK], at, left;
+} HostWalk;
+HostWalk host_walk(const View *view);
+bool     host_step(HostWalk *walk, int64_t *at); /* false: done */
+
+/* ---- elementwise, on the host or in the graph (formula.c) ---- */
+#include "ops/pointwise/pointwise.h"
+
+typedef struct Formula {
+    Lower    *l;
+    Operand   in[POINT_INPUTS];
+    int       n_in, n_steps;
+    PointStep step[POINT_STEPS];
+    bool      full;
+} Formula;
+
+Formula formula(Lower *l);
+int     formula_input(Formula *f, Operand item);
+int     formula_number(Formula *f, double value);
+int     formula_integer(Formula *f, int64_t value);
+int     formula_step(Formula *f, PointOp op, int a, int b, int c);
+int     formula_float(Formula *f, int a); /* converted unless it is one */
+int     formula_as(Formula *f, int a, ExportedType type);
+#define F1(f, op, a)       formula_step((f), POINT_##op, (a), -1, -1)
+#define F2(f, op, a, b)    formula_step((f), POINT_##op, (a), (b), -1)
+#define F3(f, op, a, b, c) formula_step((f), POINT_##op, (a), (b), (c))
+/* The result under broadcasting, of this type of the file. */
+Err formula_item(Formula *f, int result, ExportedType type, Operand *item);
+Err formula_give(Formula *f, int result, int i); /* as output i */
+Err formula_dims(Formula *f, Dims *dims);        /* of the operands, broadcast */
+/* Reduced over axes (bit i) of `dims`, which are left out of the result. */
+Err formula_reduce(Formula *f, int result, PointReduce how, uint32_t axes, double scale,
+                   ExportedType type, Operand *item);
+
+/* ---- the data (input_range.c) ---- */
+/* What an integer input must be below, by what the program does with it; 0: it is no integer. */
+int32_t input_below(const Exported *program, const ImportConfig *config, int32_t value);
+
+/* ---- the walk (lower.c) ---- */
+/* All calls of the program, for the present values of its symbols. On failure the sentence lists
+ * every call that is not supported, with counts and lines. */
+Err     lower_program(Pool *pool, Graph *graph, const ImportConfig *config, Lower **out);
+Err     lower_output(Lower *l, int32_t value, Operand *item); /* a value after the walk */
+/* Node source, module and scope of a call. */
+void    lower_place(Lower *l, const ExportedCall *call);
+Err     lower_input(Lower *l, int32_t input, Operand *item); /* import_model.c */
+/* Positions along an axis, as a constant that broadcasts. */
+Operand lower_positions(Lower *l, int rank, int axis, int64_t n);
+Err     lower_reshape(Lower *l, Operand item, Dims dims, Operand *out);
+Err lower_join(Lower *l, const Operand *items, int n, int axis, Operand *out); /* along an axis */
+/* The same for any view: by the index of every element that it shows (lower.c). */
+Err lower_write_by_index(Lower *l, const ExportedCall *call, Operand whole, Operand part,
+                         Operand *out);
+/* The viewed value `whole`, with the elements that the call shows replaced by `part`. */
+Err lower_write_view(Lower *l, const ExportedCall *call, Operand whole, Operand part, Operand *out);
+
+#endif

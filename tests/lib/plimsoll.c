@@ -382,7 +382,7 @@ static void several_threads_get_one_answer(void)
 /* ---- memory that runs out ---- */
 
 #ifdef __SANITIZE_ADDRESS__ /* it has a calloc of its own, whose blocks it must free itself */
-static void memory_runs_out(void) {}
+static void memory_runs_out(void) { SKIP("the address sanitizer has a calloc of its own"); }
 #else
 extern void      *__libc_calloc(size_t, size_t);
 static atomic_int allocations_left = -1; /* -1: any number */
@@ -401,6 +401,14 @@ void *calloc(size_t n, size_t size) /* what pools are made of */
  * memory gives the answer that it gave before. */
 static void memory_runs_out(void)
 {
+    atomic_store(&allocations_left, 0);
+    void *volatile block = calloc(1, 1); /* volatile: or the compiler leaves the call out */
+    atomic_store(&allocations_left, -1);
+    free(block);
+    if (block) {
+        SKIP("another calloc is in place of this test's, as under valgrind");
+        return;
+    }
     plimsoll_plan_options o = { .budget_bytes = 800, .effort = 200, .place = true };
     plimsoll_graph       *g = step(10);
     plimsoll_plan        *plan;

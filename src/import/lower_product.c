@@ -193,7 +193,7 @@ static Err addmm(Lower *l)
     if (beta != 1)
         x = F2(&f, MUL, x, formula_number(&f, beta));
     int sum = F2(&f, ADD, formula_input(&f, item_of(l, y, EX_F32)), x);
-    return beta ? formula_give(&f, sum, 0) : give_view(l, 0, y);
+    return beta != 0 ? formula_give(&f, sum, 0) : give_view(l, 0, y);
 }
 
 static Err outer(Lower *l)

@@ -320,7 +320,7 @@ static Err entropy_of_parts(Lower *l, View x, Operand target, bool logits)
         int     hit = shares ? -1 : F2(&f, EQ, t, formula_input(&f, iota));
         if (!shares)
             share = F3(&f, SELECT, hit, formula_number(&f, 1), formula_number(&f, 0));
-        if (smoothing && !pass)
+        if (smoothing != 0 && !pass)
             share = F2(&f, ADD, F2(&f, MUL, share, formula_number(&f, 1 - smoothing)),
                        formula_number(&f, smoothing / (double)classes));
         int term = pass ? share : F1(&f, NEG, F2(&f, MUL, share, p));
@@ -445,7 +445,7 @@ static Err cross_entropy_of(Lower *l)
     TRY(arg_int(l, "reduction", REDUCE_MEAN, &how));
     TRY(arg_int(l, "ignore_index", LOSS_IGNORE, &ignore));
     TRY(arg_float(l, "label_smoothing", 0, &smoothing));
-    if (how != REDUCE_MEAN || smoothing || arg_given(l, "weight") || type_floats(target.type))
+    if (how != REDUCE_MEAN || smoothing != 0 || arg_given(l, "weight") || type_floats(target.type))
         return entropy_of_parts(l, x, target, true);
     TRY(target_tensor(l, target, ignore, &t));
     if (x.rank == 1)

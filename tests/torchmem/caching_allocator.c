@@ -283,8 +283,8 @@ static void random_requests(void)
                                          "expandable_segments:True",
                                          "max_split_size_mb:40",
                                          "roundup_power2_divisions:8",
-                                         "garbage_collection_threshold:0.6,"
-                                         "per_process_memory_fraction:0.5",
+                                         ("garbage_collection_threshold:0.6,"
+                                          "per_process_memory_fraction:0.5"),
                                          "expandable_segments:True,max_split_size_mb:40" };
     enum { LIVE = 60, STEPS = 1500 };
     int n_ooms = 0;

@@ -73,5 +73,5 @@ static Err cmd_replay_run(Pool *pool, int n_args, char **args)
 }
 
 const Command cmd_replay = { "replay", "snapshot.pickle [--conf TEXT]...",
-                             "replay PyTorch's recorded memory under other allocator settings",
+                             "replay PyTorch's memory snapshot under other allocator settings",
                              options, cmd_replay_run };

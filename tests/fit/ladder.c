@@ -1,4 +1,4 @@
-/* ladder.c -- every small recipe, from everything kept down to the minimum, in ten rungs.
+/* ladder.c -- every small recipe, from everything kept down to the minimum, in six rungs.
  *
  * With exact levers only, three steps give the bits of everything kept, within the budget; one rung
  * below the minimum is refused, and names the same minimum. With numeric levers too, the
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { RUNGS = 10, STEPS = 3, EFFORT = 1000 };
+enum { RUNGS = 6, STEPS = 3, EFFORT = 1000 };
 
 typedef struct Small {
     const char *recipe;

@@ -143,6 +143,20 @@ static void train_print(Pool *pool, const Recipe *recipe, const TrainResult *r, 
                (long long)r->step, text_word(pool, run));
 }
 
+/* A run keeps the length of its schedule: resumed for more steps it continues on the same curve.
+ * Said where it ends before the run does. */
+static void schedule_keep(Recipe *recipe)
+{
+    if (!opt.resume && recipe->schedule.kind == SCHEDULE_COSINE && !recipe->schedule.steps)
+        recipe->schedule.steps = recipe->steps;
+    int64_t end = schedule_end(recipe);
+    if (end && recipe->steps > end)
+        print_sentence(stderr,
+                       "schedule: the learning rate is 0 from step %lld on, and the run has %lld "
+                       "steps; --set schedule.steps=%lld ends it with the run",
+                       (long long)end, (long long)recipe->steps, (long long)recipe->steps);
+}
+
 static Err cmd_train_run(Pool *pool, int n_args, char **args)
 {
     Recipe     *recipe;
@@ -184,6 +198,7 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
     if (plan && !model.threads)
         model.threads = fit_threads(pool, plan);
     TRY(model_open(pool, &model, name, more, n, &recipe, &device, &budget));
+    schedule_keep(recipe);
     TrainOptions run = { .out = opt.resume ? opt.resume : opt.out,
                          .resume = opt.resume != NULL,
                          .init = opt.init,

@@ -16,15 +16,17 @@ Err session_new(Pool *pool, const Engine *engine, Session **session);
 
 /* Starting values (exec/session_weights.c): parameters by their init rules, constants, state and
  * copies of parameters. */
-Err session_init(Session *session, uint64_t seed);
+Err  session_init(Session *session, uint64_t seed);
+/* The starting values of one parameter, in disk order. */
+void param_start(const Param *param, uint64_t seed, float *disk);
 /* The same without parameters and their copies, for callers that set all of those next. */
-Err session_init_state(Session *session, uint64_t seed);
+Err  session_init_state(Session *session, uint64_t seed);
 /* A parameter in disk order and fp32; its master copy is set with it. */
-Err session_set_param(Session *session, int32_t param, const float *disk);
+Err  session_set_param(Session *session, int32_t param, const float *disk);
 /* The same for one value of the parameter's shape: its EMA, a moment, or its master copy (the
  * parameter is then rounded from it). disk need not be aligned. */
-Err session_put_param(Session *session, int32_t param, int32_t value, const void *disk);
-Err session_get_param(Session *session, int32_t param, int32_t value, float *disk);
+Err  session_put_param(Session *session, int32_t param, int32_t value, const void *disk);
+Err  session_get_param(Session *session, int32_t param, int32_t value, float *disk);
 
 /* All bytes of a persistent value. */
 Err   session_read(Session *session, int32_t value, void *to);

@@ -152,6 +152,16 @@ Err session_get_param(Session *session, int32_t index, int32_t id, float *disk)
     return OK;
 }
 
+/* A standard normal within two deviations: those beyond are drawn again, each by itself. */
+static float normal_within(RandomKey key, uint64_t element, float first)
+{
+    while (fabsf(first) > 2) {
+        key.step++;
+        first = random_normal_at(key, element);
+    }
+    return first;
+}
+
 /* Uniform in [-scale, scale], or normal with deviation `scale`; drawn by all threads. */
 static void init_random(const Param *param, uint64_t seed, float *data)
 {
@@ -159,6 +169,7 @@ static void init_random(const Param *param, uint64_t seed, float *data)
     RandomKey key = { .seed = seed, .stream = random_stream(param->name) };
     float     scale = param->init.scale;
     bool      uniform = param->init.kind == INIT_UNIFORM;
+    bool      truncated = param->init.kind == INIT_TRUNCATED;
 #pragma omp parallel for schedule(static) if (count > DRAW_CHUNK)
     for (int64_t from = 0; from < count; from += DRAW_CHUNK) {
         int64_t n = count - from < DRAW_CHUNK ? count - from : DRAW_CHUNK;
@@ -167,12 +178,14 @@ static void init_random(const Param *param, uint64_t seed, float *data)
             random_uniforms(key, (uint64_t)from, n, at);
         else
             random_normals(key, (uint64_t)from, n, at);
+        for (int64_t i = 0; truncated && i < n; i++)
+            at[i] = normal_within(key, (uint64_t)(from + i), at[i]);
         for (int64_t i = 0; i < n; i++)
             at[i] = scale * (uniform ? 2 * at[i] - 1 : at[i]);
     }
 }
 
-static void init_fill(const Param *param, uint64_t seed, float *data)
+void param_start(const Param *param, uint64_t seed, float *data)
 {
     int64_t count = shape_count(param->disk);
     switch (param->init.kind) {
@@ -183,7 +196,8 @@ static void init_fill(const Param *param, uint64_t seed, float *data)
             data[i] = param->init.kind == INIT_ONES ? 1 : param->init.scale;
         break;
     case INIT_UNIFORM:
-    case INIT_NORMAL: init_random(param, seed, data); break;
+    case INIT_NORMAL:
+    case INIT_TRUNCATED: init_random(param, seed, data); break;
     case INIT_CUSTOM: param->init.custom(data, param->disk, seed, param->init.arg); break;
     }
 }
@@ -222,7 +236,7 @@ Err session_init(Session *session, uint64_t seed)
         if (!data)
             return fail(E_DEVICE, "no host memory for the %lld starting values of %s",
                         (long long)shape_count(param->disk), param->name);
-        init_fill(param, seed, data);
+        param_start(param, seed, data);
         Err err = session_set_param(session, i, data);
         if (!err && param->ema >= 0) /* the EMA starts as a copy */
             err = session_put_param(session, i, param->ema, data);

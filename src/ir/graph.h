@@ -123,12 +123,15 @@ typedef enum InitKind {
     INIT_CONSTANT,
     INIT_UNIFORM,
     INIT_NORMAL,
+    INIT_TRUNCATED,
     INIT_CUSTOM
 } InitKind;
 
 typedef struct Init { /* how a parameter starts; numbers come from base/random.h by its name */
     InitKind kind;
-    float    scale; /* CONSTANT: the value; UNIFORM: (-scale, scale); NORMAL: deviation */
+    /* CONSTANT: the value; UNIFORM: (-scale, scale); NORMAL: deviation; TRUNCATED: the same,
+     * before values beyond two deviations are drawn again */
+    float    scale;
     void (*custom)(float *data, Shape shape, uint64_t seed, const void *arg); /* in disk order */
     const void *arg;
 } Init;

@@ -81,7 +81,7 @@ static Err dit3d_check(const void *config)
         if (m->patch.n != 1)
             return fail(E_USAGE, "model.patch has %d numbers; reading frames takes one, e.g. [4]",
                         m->patch.n);
-        TRY(check_divides("patch", m->patch.at[0], "the backbone's frame side", DIT3D_FRAME));
+        TRY(check_divides("patch", m->patch.at[0], "the backbone's frame side", dit3d_side(m)));
         return check_divides("temporal_heads", m->temporal_heads, "model.width", m->width);
     }
     if (m->patch.n != 3)
@@ -128,6 +128,11 @@ static Tensor dit3d_predict(Tensor x, Tensor t, Tensor text, const Dit3d *m)
 Shape dit3d_clip(const Dit3d *m, int64_t n)
 {
     return SHAPE(n, m->frames, m->image.at[0], m->image.at[1], m->image_channels);
+}
+
+int64_t dit3d_side(const Dit3d *m)
+{
+    return m->image.at[0] > m->image.at[1] ? m->image.at[0] : m->image.at[1];
 }
 
 double *dit3d_alpha_bar(Pool *pool, const Dit3d *m, bool clipped)

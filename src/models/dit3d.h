@@ -14,7 +14,6 @@
 enum {
     DIT3D_TEXT = 768,  /* width of a text embedding */
     DIT3D_WAVES = 256, /* width of a sinusoidal time embedding */
-    DIT3D_FRAME = 64,  /* side of the frames that the frozen backbone reads */
 };
 
 typedef enum Dit3dReading { DIT3D_PATCHES, DIT3D_FRAMES } Dit3dReading;
@@ -47,6 +46,7 @@ Tensor         dit3d_block(Tensor x, Tensor condition, const Dit3d *m, Dit3dAtte
                            bool starts_zero);
 
 Shape   dit3d_clip(const Dit3d *m, int64_t n); /* of n clips */
+int64_t dit3d_side(const Dit3d *m); /* of the square frames that the frozen backbone reads */
 /* Cumulative products of 1 - beta; clipped: to 1e-6 .. 1 - 1e-6, as used to add and remove
  * noise. */
 double *dit3d_alpha_bar(Pool *pool, const Dit3d *m, bool clipped);

@@ -14,8 +14,12 @@
 
 static const Init small_normal = { .kind = INIT_NORMAL, .scale = 0.02f };
 
+/* How the trained layers start; the backbone's start as PyTorch's do by default. */
+static const Layer by_xavier = { .xavier = true }, by_kaiming = { .kaiming = true };
+static const Layer by_text = { .deviation = 0.02f };
+
 /* torch.nn.MultiheadAttention over the axis before the last; axes before that are samples. */
-static Tensor packed_attention(Tensor x, int64_t heads)
+static Tensor packed_attention(Tensor x, int64_t heads, Layer last)
 {
     Shape   s = tensor_shape(x);
     Graph  *g = x.graph;
@@ -25,13 +29,13 @@ static Tensor packed_attention(Tensor x, int64_t heads)
     Tensor  b = param_add(g, "in_proj_bias", SHAPE(3 * D), (Init){ .kind = INIT_ZEROS });
     Tensor  qkv = reshape(linear_op(x, w, b, (LinearAttr){ 0 }), SHAPE(-1, L, 3 * D));
     x = reshape(attention_qkv(qkv, (int)heads, NULL), s);
-    return linear("out_proj", x, D, (Layer){ .zero_bias = true });
+    return linear("out_proj", x, D, last);
 }
 
 static Tensor backbone_attention(Tensor x, int64_t heads)
 {
     scope_open(x.graph, "attn");
-    x = packed_attention(x, heads);
+    x = packed_attention(x, heads, (Layer){ .zero_bias = true });
     scope_close(x.graph);
     return x;
 }
@@ -42,13 +46,13 @@ static Tensor backbone(Tensor x, Tensor t, const Dit3d *m)
     Graph  *g = x.graph;
     Shape   s = tensor_shape(x);
     int32_t first = g->n_params;
-    int64_t side = DIT3D_FRAME / m->patch.at[0], L = side * side, D = m->width;
+    int64_t frame = dit3d_side(m), side = frame / m->patch.at[0], L = side * side, D = m->width;
     Ints    patch = { { m->patch.at[0], m->patch.at[0] }, 2 };
     scope_open(g, "dit_backbone.backbone");
     Tensor where = param_add(g, "pos_embed", SHAPE(1, L, D), small_normal);
     x = reshape(x, SHAPE(s.dim[0] * s.dim[1], s.dim[2], s.dim[3], s.dim[4]));
-    if (s.dim[2] != DIT3D_FRAME || s.dim[3] != DIT3D_FRAME)
-        x = resize(x, DIT3D_FRAME, DIT3D_FRAME, RESIZE_BILINEAR);
+    if (s.dim[2] != frame || s.dim[3] != frame)
+        x = resize(x, frame, frame, RESIZE_BILINEAR);
     x = add_rows(patch_embed("patch_embed", x, D, &patch, (Layer){ 0 }), where); /* (B F,L,D) */
     x = reshape(x, SHAPE(s.dim[0], s.dim[1], L, D)); /* the frames of a clip share a timestep */
     Tensor c = silu(dit3d_time(t, m));
@@ -71,18 +75,19 @@ static Tensor temporal(Tensor x, const Dit3d *m) /* (B,F,D) */
     x = add_rows(x,
                  param_add(g, "temporal_pos_embed", SHAPE(1, m->frames, m->width), small_normal));
     scope_open(g, "temporal_attn");
-    Tensor h = packed_attention(x, m->temporal_heads);
+    Tensor h = packed_attention(x, m->temporal_heads, by_xavier);
     scope_close(g);
     x = layer_norm("norm1", add(x, h), 1e-5f);
-    h = gelu(linear("ffn.0", x, 4 * m->width, (Layer){ 0 }));
-    x = layer_norm("norm2", linear("ffn.3", h, m->width, (Layer){ .onto = x }), 1e-5f);
+    h = gelu(linear("ffn.0", x, 4 * m->width, by_xavier));
+    x = layer_norm("norm2", linear("ffn.3", h, m->width, (Layer){ .xavier = true, .onto = x }),
+                   1e-5f);
     scope_close(g);
     return x;
 }
 
 static Tensor film(Tensor f, Tensor text, int64_t D) /* f (1 + gamma) + beta */
 {
-    Tensor both = linear("projection", text, 2 * D, (Layer){ 0 });
+    Tensor both = linear("projection", text, 2 * D, by_xavier);
     f = gated_add(f, slice(both, -1, 0, D), f);
     return add_rows(f, slice(both, -1, D, 2 * D));
 }
@@ -101,18 +106,18 @@ static Tensor upsampler(Tensor f, const Dit3d *m)
     int64_t n = tensor_shape(f).dim[0], c = m->image_channels;
     Graph  *g = f.graph;
     scope_open(g, "video_upsampler");
-    f = linear("feature_proj.0", f, m->width, (Layer){ 0 });
+    f = linear("feature_proj.0", f, m->width, by_xavier);
     f = layer_norm("feature_proj.1", f, 1e-5f);
-    f = linear("feature_proj.3", gelu(f), c * 64, (Layer){ 0 });
+    f = linear("feature_proj.3", gelu(f), c * 64, by_xavier);
     Tensor x = permute_as(f, (PermuteAttr){ .rank = 3,
                                             .dim = { n, c, 64 },
                                             .axis = { 0, 2, 1 },
                                             .shape = SHAPE(n, 8, 8, c) }); /* channels last */
     scope_open(g, "conv_layers");
-    x = norm_gelu("1", conv_transpose2d("0", x, 2 * c, 4, 2, 1, (Layer){ 0 }));
-    x = norm_gelu("4", conv_transpose2d("3", x, 2 * c, 4, 2, 1, (Layer){ 0 }));
-    x = norm_gelu("7", conv_transpose2d("6", x, c, 4, 2, 1, (Layer){ 0 }));
-    x = conv_transpose2d("9", x, c, 4, 2, 1, (Layer){ 0 });
+    x = norm_gelu("1", conv_transpose2d("0", x, 2 * c, 4, 2, 1, by_kaiming));
+    x = norm_gelu("4", conv_transpose2d("3", x, 2 * c, 4, 2, 1, by_kaiming));
+    x = norm_gelu("7", conv_transpose2d("6", x, c, 4, 2, 1, by_kaiming));
+    x = conv_transpose2d("9", x, c, 4, 2, 1, by_kaiming);
     scope_close(g);
     if (m->image.at[0] != 128 || m->image.at[1] != 128)
         x = resize(x, m->image.at[0], m->image.at[1], RESIZE_BILINEAR);
@@ -127,19 +132,19 @@ Tensor dit3d_frames(Tensor x, Tensor t, Tensor text, const Dit3d *m)
     Graph  *g = x.graph;
     /* One vector per frame from here to the decoder: so few that all of this is fp32. */
     Tensor  f = temporal(cast(backbone(x, t, m), F32), m);
-    Tensor  e = gelu(linear("text_embedder.projection.0", text, D, (Layer){ 0 }));
-    e = linear("text_embedder.projection.3", e, D, (Layer){ 0 });
+    Tensor  e = gelu(linear("text_embedder.projection.0", text, D, by_text));
+    e = linear("text_embedder.projection.3", e, D, by_text);
     for (int i = 0; i < 3; i++) {
         scope_open(g, "conditioning_layers.%d", i);
         f = film(f, e, D);
         scope_close(g);
     }
-    f = gelu(linear("feature_modulation.0", f, D, (Layer){ 0 }));
-    f = linear("feature_modulation.2", f, D, (Layer){ 0 });
+    f = gelu(linear("feature_modulation.0", f, D, by_xavier));
+    f = linear("feature_modulation.2", f, D, by_xavier);
     Tensor y = reshape(upsampler(reshape(f, SHAPE(s.dim[0] * s.dim[1], D)), m), s);
     scope_open(g, "final_temporal_conv");
-    y = norm_gelu("1", conv3d("0", y, 2 * c, 3, 1, (Layer){ 0 }));
-    y = conv3d("3", y, m->learn_sigma ? 2 * c : c, 3, 1, (Layer){ 0 });
+    y = norm_gelu("1", conv3d("0", y, 2 * c, 3, 1, by_kaiming));
+    y = conv3d("3", y, m->learn_sigma ? 2 * c : c, 3, 1, by_kaiming);
     scope_close(g);
     return add(m->learn_sigma ? pad_axis(x, -1, 0, c) : x, y);
 }

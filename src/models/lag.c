@@ -16,7 +16,10 @@
 static const float lag_eps = 1e-6f; /* of every layer norm */
 enum { LAG_FREQUENCIES = 256 };     /* of the DiT's time embedding */
 
+/* The set encoder's layers start as Flax's do by default, the DiT's by Xavier's rule. */
 static const Layer flax = { .flax = true }, flax_zero = { .flax = true, .zero = true };
+static const Layer dit = { .flax = true, .xavier = true };
+static const Layer dit_mlp = { .flax = true, .xavier = true, .bias_deviation = 1e-6f };
 static const Init  unit_normal = { .kind = INIT_NORMAL, .scale = 1 };
 
 static Layer flax_onto(Tensor x) { return (Layer){ .flax = true, .onto = x }; }
@@ -88,11 +91,11 @@ static Err lag_check(const void *config)
                                 m->beta_end);
 }
 
-static Tensor lag_mlp(const char *name, Tensor x, int64_t hidden, Layer last)
+static Tensor lag_mlp(const char *name, Tensor x, int64_t hidden, Layer first, Layer last)
 {
     int64_t width = dim(tensor_shape(x), -1);
     scope_open(x.graph, "%s", name);
-    x = linear("Dense_1", gelu_tanh(linear("Dense_0", x, hidden, flax)), width, last);
+    x = linear("Dense_1", gelu_tanh(linear("Dense_0", x, hidden, first)), width, last);
     scope_close(x.graph);
     return x;
 }
@@ -151,7 +154,7 @@ static Tensor lag_encode(Tensor sets, Tensor first, const Lag *m)
     for (int i = 0; i < m->encoder_depth; i++) {
         scope_open(g, "transformer.layer_%d", i);
         x = lag_lsa(flax_norm("LayerNorm_0", x, lag_eps), flax_onto(x), m);
-        x = lag_mlp("FeedForward_0", flax_norm("LayerNorm_1", x, lag_eps), m->encoder_mlp,
+        x = lag_mlp("FeedForward_0", flax_norm("LayerNorm_1", x, lag_eps), m->encoder_mlp, flax,
                     flax_onto(x));
         scope_close(g);
     }
@@ -162,10 +165,9 @@ static Tensor lag_encode(Tensor sets, Tensor first, const Lag *m)
 static void lag_unused_head(Graph *g, int64_t width)
 {
     Init zeros = { .kind = INIT_ZEROS }, ones = { .kind = INIT_ONES };
-    Init lecun = { .kind = INIT_NORMAL, .scale = (float)(1 / sqrt((double)width)) };
     param_add(g, "mlp_norm.scale", SHAPE(width), ones);
     param_add(g, "mlp_norm.bias", SHAPE(width), zeros);
-    param_add(g, "mlp_dense.kernel", SHAPE(width, width), lecun);
+    param_add(g, "mlp_dense.kernel", SHAPE(width, width), init_lecun(width));
     param_add(g, "mlp_dense.bias", SHAPE(width), zeros);
 }
 
@@ -210,9 +212,9 @@ static Tensor lag_attention(const char *name, Tensor x, Tensor context, Layer la
     int64_t c = m->hidden, heads = m->heads;
     Shape   split = SHAPE(c, heads, c / heads), join = SHAPE(heads, c / heads, c);
     scope_open(x.graph, "%s", name);
-    Tensor q = dense_general("query", x, split, 1, flax);
-    Tensor k = dense_general("key", context, split, 1, flax);
-    Tensor v = dense_general("value", context, split, 1, flax);
+    Tensor q = dense_general("query", x, split, 1, dit);
+    Tensor k = dense_general("key", context, split, 1, dit);
+    Tensor v = dense_general("value", context, split, 1, dit);
     x = dense_general("out", attention(q, k, v, (int)heads, NULL), join, 2, last);
     scope_close(x.graph);
     return x;
@@ -232,13 +234,15 @@ static Tensor lag_block(Tensor x, Tensor condition, Tensor context, const Lag *m
     Tensor  none = tensor_none(x.graph), y;
     Tensor  packed = linear("Dense_0", condition, 6 * c, flax_zero);
     y = layernorm_modulate(x, packed, 0, c, lag_eps);
-    y = lag_attention("MultiHeadDotProductAttention_0", y, y, flax, m);
+    y = lag_attention("MultiHeadDotProductAttention_0", y, y, dit, m);
     x = gated_add(x, lag_gate(packed, 2, n, m), y);
     y = layernorm(x, none, none, lag_eps);
-    context = linear("Dense_1", context, c, flax);
-    x = lag_attention("MultiHeadDotProductAttention_1", y, context, flax_onto(x), m);
+    context = linear("Dense_1", context, c, dit);
+    Layer onto = dit;
+    onto.onto = x;
+    x = lag_attention("MultiHeadDotProductAttention_1", y, context, onto, m);
     y = layernorm_modulate(x, packed, 3 * c, 4 * c, lag_eps);
-    y = lag_mlp("MlpBlock_0", y, m->mlp_ratio * c, flax);
+    y = lag_mlp("MlpBlock_0", y, m->mlp_ratio * c, dit_mlp, dit_mlp);
     return gated_add(x, lag_gate(packed, 5, n, m), y);
 }
 
@@ -274,7 +278,7 @@ static Tensor lag_predict(Tensor x, Tensor t, Tensor context, const Lag *m)
     if (tensor_ok(places))
         param_of(g, places.id)->frozen = true;
     x = patchify2d(cast(x, g->compute), (int)p, (int)p);
-    x = dense_general("PatchEmbed_0.Conv_0", x, SHAPE(p, p, m->channels, c), 3, flax);
+    x = dense_general("PatchEmbed_0.Conv_0", x, SHAPE(p, p, m->channels, c), 3, dit);
     x = add_rows(x, places);
     Tensor condition = silu(lag_time("TimestepEmbedder_0", t, LAG_FREQUENCIES, c,
                                      (Layer){ .flax = true, .deviation = 0.02f }));

@@ -15,21 +15,45 @@ Init init_fan_in(int64_t fan_in)
     return (Init){ .kind = INIT_UNIFORM, .scale = (float)(1 / sqrt((double)fan_in)) };
 }
 
-static Init layer_init(Layer how, int64_t fan_in, bool bias)
+Init init_lecun(int64_t fan_in)
 {
-    float deviation = how.flax && how.deviation <= 0 ? (float)(1 / sqrt((double)fan_in))
-                                                     : how.deviation;
-    if (how.zero || (bias && (how.zero_bias || deviation > 0)))
-        return (Init){ .kind = INIT_ZEROS };
-    if (deviation > 0)
-        return (Init){ .kind = INIT_NORMAL, .scale = deviation };
-    return init_fan_in(fan_in);
+    const double kept = 0.87962566103423978; /* deviation of N(0, 1) truncated at two deviations */
+    return (Init){ .kind = INIT_TRUNCATED, .scale = (float)(1 / sqrt((double)fan_in) / kept) };
 }
 
-static Tensor layer_bias(Graph *graph, int64_t out, int64_t fan_in, Layer how)
+/* Numbers that each output is summed from, and that each input goes to. */
+typedef struct Fan {
+    int64_t in, out;
+} Fan;
+
+static Init weight_init(Layer how, Fan fan)
+{
+    if (how.zero)
+        return (Init){ .kind = INIT_ZEROS };
+    if (how.deviation > 0)
+        return (Init){ .kind = INIT_NORMAL, .scale = how.deviation };
+    if (how.xavier)
+        return (Init){ .kind = INIT_UNIFORM, .scale = (float)sqrt(6 / (double)(fan.in + fan.out)) };
+    if (how.kaiming)
+        return (Init){ .kind = INIT_NORMAL, .scale = (float)sqrt(2 / (double)fan.out) };
+    if (how.flax)
+        return init_lecun(fan.in);
+    return init_fan_in(fan.in);
+}
+
+static Init bias_init(Layer how, Fan fan)
+{
+    if (how.bias_deviation > 0)
+        return (Init){ .kind = INIT_NORMAL, .scale = how.bias_deviation };
+    if (how.zero || how.zero_bias || how.deviation > 0 || how.xavier || how.kaiming || how.flax)
+        return (Init){ .kind = INIT_ZEROS };
+    return init_fan_in(fan.in);
+}
+
+static Tensor layer_bias(Graph *graph, int64_t out, Fan fan, Layer how)
 {
     return how.no_bias ? tensor_none(graph)
-                       : param_add(graph, "bias", SHAPE(out), layer_init(how, fan_in, true));
+                       : param_add(graph, "bias", SHAPE(out), bias_init(how, fan));
 }
 
 static Tensor layer_product(Tensor x, Tensor w, Tensor bias, Layer how)
@@ -43,10 +67,11 @@ Tensor linear(const char *name, Tensor x, int64_t out, Layer how)
     if (!tensor_ok(x))
         return x;
     int64_t in = dim(tensor_shape(x), -1);
+    Fan     fan = { in, out };
     scope_open(x.graph, "%s", name);
     Tensor w = param_add(x.graph, how.flax ? "kernel" : "weight",
-                         how.flax ? SHAPE(in, out) : SHAPE(out, in), layer_init(how, in, false));
-    x = layer_product(x, w, layer_bias(x.graph, out, in, how), how);
+                         how.flax ? SHAPE(in, out) : SHAPE(out, in), weight_init(how, fan));
+    x = layer_product(x, w, layer_bias(x.graph, out, fan, how), how);
     scope_close(x.graph);
     return x;
 }
@@ -62,9 +87,12 @@ Tensor dense_general(const char *name, Tensor x, Shape kernel, int n_in, Layer h
         if (i >= n_in)
             outs.dim[outs.rank++] = kernel.dim[i];
     }
+    /* a convolution's kernel, (rows, columns, in, out), counts its taps on both sides; the axes of
+     * any other are flattened first */
+    Fan fan = { in, n_in == 3 ? out * kernel.dim[0] * kernel.dim[1] : out };
     scope_open(x.graph, "%s", name);
-    Tensor w = param_add(x.graph, "kernel", kernel, layer_init(how, in, false));
-    Tensor b = param_add(x.graph, "bias", outs, layer_init(how, in, true));
+    Tensor w = param_add(x.graph, "kernel", kernel, weight_init(how, fan));
+    Tensor b = param_add(x.graph, "bias", outs, bias_init(how, fan));
     x = layer_product(x, reshape(w, SHAPE(in, out)), b, how);
     scope_close(x.graph);
     return x;
@@ -75,14 +103,15 @@ Tensor conv2d(const char *name, Tensor x, int64_t out, int kernel, int stride, i
     static const int taps_first[] = { 2, 3, 1, 0 }; /* (O,I,KH,KW) on disk, (KH,KW,I,O) here */
     if (!tensor_ok(x))
         return x;
-    int64_t in = dim(tensor_shape(x), -1), fan_in = in * kernel * kernel;
+    int64_t in = dim(tensor_shape(x), -1);
+    Fan     fan = { in * kernel * kernel, out * kernel * kernel };
     scope_open(x.graph, "%s", name);
     Tensor   w = param_add_permuted(x.graph, "weight", SHAPE(out, in, kernel, kernel), taps_first,
-                                    layer_init(how, fan_in, false));
+                                    weight_init(how, fan));
     ConvAttr attr = conv_attr(stride, pad);
     if (how.pad_after)
         memset(attr.pad_lo, 0, sizeof attr.pad_lo);
-    Tensor bias = layer_bias(x.graph, out, fan_in, how);
+    Tensor bias = layer_bias(x.graph, out, fan, how);
     x = how.onto.graph ? conv_onto(x, w, bias, how.onto, attr) : conv_op(x, w, bias, attr);
     scope_close(x.graph);
     return x;
@@ -104,13 +133,14 @@ Tensor conv2d_up(const char *name, Tensor x, int64_t up, int64_t out)
     if (!tensor_ok(x))
         return x;
     Layer   how = { 0 };
-    int64_t in = dim(tensor_shape(x), -1), fan_in = in * 9;
+    int64_t in = dim(tensor_shape(x), -1);
+    Fan     fan = { in * 9, out * 9 };
     if (!up_conv_pays(x.graph, in, out, up))
         return conv2d(name, upsample_nearest(x, up), out, 3, 1, 1, how);
     scope_open(x.graph, "%s", name);
     Tensor w = param_add_permuted(x.graph, "weight", SHAPE(out, in, 3, 3), taps_first,
-                                  layer_init(how, fan_in, false));
-    x = up_conv(x, w, layer_bias(x.graph, out, fan_in, how), up);
+                                  weight_init(how, fan));
+    x = up_conv(x, w, layer_bias(x.graph, out, fan, how), up);
     scope_close(x.graph);
     return x;
 }
@@ -120,9 +150,10 @@ Tensor conv1d(const char *name, Tensor x, int64_t out, Layer how)
     if (!tensor_ok(x))
         return x;
     int64_t in = dim(tensor_shape(x), -1);
+    Fan     fan = { in, out };
     scope_open(x.graph, "%s", name);
-    Tensor w = param_add(x.graph, "weight", SHAPE(out, in, 1), layer_init(how, in, false));
-    x = layer_product(x, reshape(w, SHAPE(out, in)), layer_bias(x.graph, out, in, how), how);
+    Tensor w = param_add(x.graph, "weight", SHAPE(out, in, 1), weight_init(how, fan));
+    x = layer_product(x, reshape(w, SHAPE(out, in)), layer_bias(x.graph, out, fan, how), how);
     scope_close(x.graph);
     return x;
 }
@@ -132,14 +163,15 @@ Tensor conv3d(const char *name, Tensor x, int64_t out, int kernel, int pad, Laye
     static const int taps_first[] = { 2, 3, 4, 1, 0 }; /* (O,I,KD,KH,KW) on disk */
     if (!tensor_ok(x))
         return x;
-    int64_t in = dim(tensor_shape(x), -1), fan_in = in * kernel * kernel * kernel;
+    int64_t in = dim(tensor_shape(x), -1), taps = (int64_t)kernel * kernel * kernel;
+    Fan     fan = { in * taps, out * taps };
     scope_open(x.graph, "%s", name);
     Tensor   w = param_add_permuted(x.graph, "weight", SHAPE(out, in, kernel, kernel, kernel),
-                                    taps_first, layer_init(how, fan_in, false));
+                                    taps_first, weight_init(how, fan));
     ConvAttr attr = { .stride = { 1, 1, 1 },
                       .pad_lo = { pad, pad, pad },
                       .pad_hi = { pad, pad, pad } };
-    x = conv_op(x, w, layer_bias(x.graph, out, fan_in, how), attr);
+    x = conv_op(x, w, layer_bias(x.graph, out, fan, how), attr);
     scope_close(x.graph);
     return x;
 }
@@ -150,12 +182,13 @@ Tensor conv_transpose2d(const char *name, Tensor x, int64_t out, int kernel, int
     static const int taps_first[] = { 2, 3, 1, 0 }; /* (I,O,KH,KW) on disk, (KH,KW,O,I) here */
     if (!tensor_ok(x))
         return x;
-    /* PyTorch's rule for transposed convolutions */
-    int64_t in = dim(tensor_shape(x), -1), fan_in = out * kernel * kernel;
+    int64_t in = dim(tensor_shape(x), -1);
+    /* PyTorch's rule for transposed convolutions, which goes by the axes on disk */
+    Fan     fan = { out * kernel * kernel, in * kernel * kernel };
     scope_open(x.graph, "%s", name);
     Tensor w = param_add_permuted(x.graph, "weight", SHAPE(in, out, kernel, kernel), taps_first,
-                                  layer_init(how, fan_in, false));
-    x = conv_transpose_op(x, w, layer_bias(x.graph, out, fan_in, how), conv_attr(stride, pad));
+                                  weight_init(how, fan));
+    x = conv_transpose_op(x, w, layer_bias(x.graph, out, fan, how), conv_attr(stride, pad));
     scope_close(x.graph);
     return x;
 }
@@ -170,13 +203,14 @@ Tensor patch_embed(const char *name, Tensor x, int64_t out, const Ints *patch, L
     Shape   disk = SHAPE(out, in);
     for (int i = 0; i < patch->n; i++)
         volume *= disk.dim[disk.rank++] = patch->at[i];
+    Fan fan = { volume, out * volume / in };
     scope_open(x.graph, "%s", name);
     Tensor w = param_add_permuted(x.graph, "weight", disk, channels_last[patch->n == 3],
-                                  layer_init(how, volume, false));
+                                  weight_init(how, fan));
     x = cast(x, tensor_type(w)); /* before patchify: what the weight gradient keeps is smaller */
     x = patch->n == 3 ? patchify3d(x, (int)patch->at[0], (int)patch->at[1], (int)patch->at[2])
                       : patchify2d(x, (int)patch->at[0], (int)patch->at[1]);
-    x = linear_op(x, reshape(w, SHAPE(out, volume)), layer_bias(x.graph, out, volume, how),
+    x = linear_op(x, reshape(w, SHAPE(out, volume)), layer_bias(x.graph, out, fan, how),
                   (LinearAttr){ 0 });
     scope_close(x.graph);
     return x;

@@ -15,15 +15,22 @@ typedef struct Layer { /* options of a layer; { 0 }: the defaults */
     bool   zero;      /* weight and bias start at 0 */
     bool   zero_bias; /* only the bias starts at 0 */
     float  deviation; /* weight starts as N(0, deviation^2), bias at 0; 0: as PyTorch */
-    bool   flax;      /* weight is (in, out), called `kernel`, N(0, 1/in); bias at 0 */
-    bool   pad_after; /* convolutions: pads only on the right and below */
-    Tensor onto;      /* linear layers, conv2d: the result is added to it; { 0 }: none */
-    int    groups;    /* norms */
+    bool   xavier;    /* weight starts as U(+-sqrt(6 / (fan_in + fan_out))), bias at 0 */
+    bool   kaiming;   /* weight starts as N(0, 2 / fan_out), bias at 0 */
+    /* weight is (in, out), called `kernel`, and starts with variance 1/in, truncated at two
+     * deviations (LeCun), bias at 0 */
+    bool   flax;
+    float  bias_deviation; /* bias starts as N(0, bias_deviation^2) */
+    bool   pad_after;      /* convolutions: pads only on the right and below */
+    Tensor onto;           /* linear layers, conv2d: the result is added to it; { 0 }: none */
+    int    groups;         /* norms */
     float  eps;
 } Layer;
 
 /* Starting values of PyTorch's Linear and Conv: U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for both. */
 Init init_fan_in(int64_t fan_in);
+/* Flax's lecun_normal: truncated at two deviations, with deviation 1/sqrt(fan_in) after that. */
+Init init_lecun(int64_t fan_in);
 
 Tensor  linear(const char *name, Tensor x, int64_t out, Layer how); /* (..., I) -> (..., O) */
 /* Flax's DenseGeneral, also used for a convolution over extracted patches: the kernel's first n_in

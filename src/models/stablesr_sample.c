@@ -87,7 +87,7 @@ static void channel_moments(const float *x, int64_t n, double *mean, double *dev
     *mean = sum / (double)n;
     for (int64_t i = 0; i < n; i++)
         square += ((double)x[3 * i] - *mean) * ((double)x[3 * i] - *mean);
-    *deviation = sqrt(square / (double)n + 1e-5);
+    *deviation = sqrt(square / (double)(n - 1) + 1e-5); /* unbiased, as in the original */
 }
 
 /* Gives every channel of every image the mean and deviation of `like` (Huang and Belongie 2017). */

@@ -149,7 +149,7 @@ Tensor stablesr_unet(Tensor x, Tensor t, Tensor context, const Tensor *maps, con
             scope_close(g);
         }
     h = conv2d("out.2", norm_act("out.0", h, norm_of(m, 1e-5f), NORM_SILU), STABLESR_LATENT, 3, 1,
-               1, (Layer){ 0 });
+               1, (Layer){ .zero = true });
     scope_close(g);
     return h;
 }

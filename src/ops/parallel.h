@@ -3,7 +3,8 @@
  * Every loop is divided into ranges whose bounds depend only on the extent and the thread count,
  * never on timing, and every reduction adds its partial results in index order. So results are the
  * same bit for bit in every run. Even little work runs on all threads: a team of another size makes
- * libgomp discard the old one and allocate, in every step. */
+ * libgomp discard the old one and allocate, in every step. Loops of one thread never reach libgomp
+ * (device/team_of_one.c). */
 #ifndef OPS_PARALLEL_H
 #define OPS_PARALLEL_H
 

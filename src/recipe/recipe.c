@@ -48,6 +48,8 @@ static const Field schedule_fields[] = {
       "how the learning rate changes over the run" },
     { "warmup", FIELD_INT, offsetof(ScheduleConfig, warmup), 0, 1e12, NULL, NULL,
       "steps of linear warm-up" },
+    { "steps", FIELD_INT, offsetof(ScheduleConfig, steps), 0, 1e12, NULL, NULL,
+      "cosine: the step at which the rate reaches 0; 0: where the run first ended" },
     { "cycles", FIELD_NUMBER, offsetof(ScheduleConfig, cycles), 0, 1e6, NULL, NULL,
       "cosine: 0.5 or 1: the rate falls to 0 once; n: n times, with restarts" },
     { "period", FIELD_INT, offsetof(ScheduleConfig, period), 1, 1e12, NULL, NULL,

@@ -39,6 +39,7 @@ typedef struct OptimizerConfig {
 typedef struct ScheduleConfig {
     int     kind;      /* ScheduleKind */
     int64_t warmup;    /* steps of linear warm-up from 0 */
+    int64_t steps;     /* COSINE: where it ends; 0: with the run */
     double  cycles;    /* COSINE: 0.5 or 1: one half wave from 1 to 0; n: n of them */
     int64_t period;    /* RESTARTS: steps of the first wave; PLATEAU: steps of one mean */
     int64_t growth;    /* RESTARTS: each wave is this many times longer than the last */
@@ -156,8 +157,10 @@ void    plateau_look(Plateau *plateau, const ScheduleConfig *schedule, double lo
 void    plateau_step(Plateau *plateau, const ScheduleConfig *schedule, double loss);
 
 /* What the host writes before step `step`, counted from 0. */
-double schedule_factor(const Recipe *recipe, int64_t step); /* multiplies every group's rate */
-double ema_decay(const Recipe *recipe, int64_t step);
+double  schedule_factor(const Recipe *recipe, int64_t step); /* multiplies every group's rate */
+/* The step at which the rate reaches its end, or 0 for a schedule without an end. */
+int64_t schedule_end(const Recipe *recipe);
+double  ema_decay(const Recipe *recipe, int64_t step);
 
 /* A graph with loss, backward pass and update. */
 typedef struct TrainingGraph {

@@ -3,14 +3,21 @@
 
 #include <math.h>
 
+int64_t schedule_end(const Recipe *recipe)
+{
+    if (recipe->schedule.kind != SCHEDULE_COSINE)
+        return 0;
+    return recipe->schedule.steps ? recipe->schedule.steps : recipe->steps;
+}
+
 double schedule_factor(const Recipe *recipe, int64_t step)
 {
     const ScheduleConfig *s = &recipe->schedule;
     if (step < s->warmup)
         return (double)step / (double)s->warmup;
     switch ((ScheduleKind)s->kind) {
-    case SCHEDULE_COSINE: { /* each wave starts at 1; the run ends at 0 */
-        double length = (double)(recipe->steps - s->warmup),
+    case SCHEDULE_COSINE: { /* each wave starts at 1; the last ends at 0 */
+        double length = (double)(schedule_end(recipe) - s->warmup),
                p = (double)(step - s->warmup) / (length > 1 ? length : 1);
         if (p >= 1)
             return 0;

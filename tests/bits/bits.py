@@ -8,7 +8,8 @@ is. A change of rounding is a change of the list, in the same commit, with its r
 
 Device, backend, threads and ISA are stored in the list: the CPU's was made with the builtin backend,
 ISA v3 and 2 threads, so that every machine with AVX2 and FMA gives the same bits. Names of nodes are
-replaced by the order in which a plan mentions them: a renamed operator is the same plan.
+replaced by the order in which a plan mentions them: a renamed operator is the same plan. An entry that is null
+was changed on purpose on a machine that could not make it: it is printed and not compared, until --write.
 Python's standard library is enough.
 """
 import hashlib
@@ -118,11 +119,14 @@ def main():
     os.makedirs(folder, exist_ok=True)
     os.environ["XDG_CONFIG_HOME"] = os.path.abspath(folder)      # no profile of this machine
     known = {} if write else json.load(open(list_path))
-    found, wrong = {}, 0
+    found, wrong, unknown = {}, 0, 0
     for name, entry in made(program, folder, device):
         found[name] = entry
         if write:
             print(name, entry, flush=True)
+        elif name in known and known[name] is None:
+            unknown += 1
+            print(f"{name}: not known yet, found {entry}", flush=True)
         elif known.get(name) != entry:
             wrong += 1
             print(f"{name}:\n  list  {known.get(name)}\n  found {entry}", flush=True)
@@ -133,7 +137,7 @@ def main():
     elif missing := set(known) - set(found):
         wrong += len(missing)
         print(f"not made: {sorted(missing)}")
-    print(f"{len(found) - wrong} passed, {wrong} failed")
+    print(f"{len(found) - wrong - unknown} passed, {wrong} failed, {unknown} not known yet")
     return 1 if wrong else 0
 
 

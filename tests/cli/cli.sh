@@ -261,6 +261,18 @@ is "keep: 2 checkpoints should be left" [ "$(ls "$work/half" | grep -c safetenso
 expect 2 "already holds a run" train unet-small $small --steps 6 --out "$work/whole"
 expect 1 "Not a directory" train unet-small $small --steps 6 --out "$work/b.csv/run"
 is "a run that cannot be kept should not be planned" [ "$(wc -l < "$work/err")" = 1 ]
+# a run keeps its schedule's length: six steps and six more are the same twelve, and what passes its end says so
+curve="$small --set schedule.kind=cosine --threads 1 --quiet"
+expect 0 "" train unet-small $curve --steps 12 --out "$work/twelve"
+expect 0 "" train unet-small $curve --steps 6 --set schedule.steps=12 --out "$work/sixes"
+expect 0 "" train --resume "$work/sixes" --steps 12 --quiet
+is "a resumed run says that its schedule has ended, and it has not" [ ! -s "$work/err" ]
+is "six steps and six more differ from twelve" cmp "$work/twelve/step-000012.safetensors" "$work/sixes/step-000012.safetensors"
+expect 0 "" train unet-small $curve --steps 6 --out "$work/ended"
+is "a run does not keep its schedule's length" grep -q "^  steps: 6$" "$work/ended/recipe.yaml"
+expect 0 "the learning rate is 0 from step 6 on, and the run has 8 steps" train --resume "$work/ended" --steps 8
+expect 0 "" train --resume "$work/ended" --steps 12 --set schedule.steps=12 --quiet
+is "a stretched schedule is still said to end" [ ! -s "$work/err" ]
 expect 2 "was begun with seed" train --resume "$work/half" --steps 8 --seed 77
 expect 2 "is not a run" train --resume "$work/nowhere"
 expect 1 "recipe.yaml: File name too long" train --resume "$work/$(printf '%0300d' 0)"

@@ -75,7 +75,7 @@ static void odd_sizes(void)
             m.heads = 2;
             m.depth = 1;
             m.learn_sigma = sigma;
-            m.patch = reading ? (Ints){ { 64 }, 1 } : (Ints){ { 1, 3, 4 }, 3 };
+            m.patch = reading ? (Ints){ { 4 }, 1 } : (Ints){ { 1, 3, 4 }, 3 };
             CHECK_OK(dit3d()->check(&m));
             Graph *graph = graph_new_with(pool, BF16, &(BuildOptions){ .given_noise = true });
             Tensor loss = dit3d()->loss(graph, &m, 2, 1);
@@ -83,6 +83,9 @@ static void odd_sizes(void)
             CHECK_TEXT(shape_text(tensor_shape(loss)), "(1)");
             CHECK_INT(graph->n_outputs, 1);
             CHECK_TEXT(output_shape(graph, 0), sigma ? "(2,3,12,20,10)" : "(2,3,12,20,5)");
+            /* the backbone sees squares of the larger side: 5 x 5 tokens */
+            Param *where = param_find(graph, "dit_backbone.backbone.pos_embed");
+            CHECK_INT(where ? shape_count(where->disk) : 0, reading ? 5 * 5 * 16 : 0);
             int32_t n_params = graph->n_params;
             dit3d()->sample_graph(graph, &m, &(SamplerConfig){ .guidance = 2 }, 7);
             CHECK_OK(graph_check(graph));

@@ -27,9 +27,10 @@ static const struct {
     { "dit3d-wrap-b-2", 142872801, 13748193, 1, 2, false },
     { "dit3d-wrap-l-2", 479825377, 24097249, 1, 2, false },
     { "dit3d-wrap-xl-2", 702516321, 30353121, 1, 2, false },
-    { "dit3d-wrap-before", 702530145, 30366945, 2, 1, false }, /* 12 frames more than XL/2 */
+    /* 12 frames more than XL/2, and four times the tokens a frame */
+    { "dit3d-wrap-before", 706069089, 30366945, 2, 1, false },
     { "dit3d-small", 1100336, 1100336, 0, 0, false },
-    { "dit3d-wrap-small", 342433, 156001, 0, 0, false },
+    { "dit3d-wrap-small", 339361, 156001, 0, 0, false },
 };
 
 static bool in_backbone(const char *name) { return !strncmp(name, "dit_backbone.", 13); }

@@ -94,7 +94,8 @@ static void check_start(Session *session, const char *name, double mean, double 
     CHECK_NEAR(sqrt(squares / (double)n), deviation, 1e-6 + 5 * deviation / sqrt((double)n));
 }
 
-/* LeCun-normal kernels, zero biases, N(0,1) tokens, adaLN and the last layer at zero. */
+/* LeCun-normal kernels in the encoder, Xavier-uniform in the DiT, N(0,1) tokens, adaLN and the last
+ * layer at zero (all tensors: tests/models/starts.c). */
 static void starts(void)
 {
     Pool         *pool = pool_new(NULL, "starts");
@@ -119,10 +120,11 @@ static void starts(void)
     check_start(session, LAYER "LSA_0.Dense_1.bias", 0, 0);
     check_start(session, LAYER "LayerNorm_0.scale", 1, 0);
     check_start(session, BLOCK "Dense_0.kernel", 0, 0);
-    check_start(session, BLOCK "MultiHeadDotProductAttention_1.query.kernel", 0, 1.0 / 12);
+    check_start(session, BLOCK "MultiHeadDotProductAttention_1.query.kernel", 0,
+                1.0 / 12); /* xavier: as LeCun if square */
     check_start(session, BLOCK "MultiHeadDotProductAttention_1.query.bias", 0, 0);
     check_start(session, BLOCK "MultiHeadDotProductAttention_1.out.kernel", 0, 1.0 / 12);
-    check_start(session, "dit.params.PatchEmbed_0.Conv_0.kernel", 0, 1 / sqrt(48));
+    check_start(session, "dit.params.PatchEmbed_0.Conv_0.kernel", 0, sqrt(2.0 / (48 + 16 * 144)));
     check_start(session, "dit.params.TimestepEmbedder_0.Dense_0.kernel", 0, 0.02);
     check_start(session, "dit.params.TimestepEmbedder_0.Dense_1.kernel", 0, 0.02);
     check_start(session, "dit.params.FinalLayer_0.Dense_1.kernel", 0, 0);

@@ -27,8 +27,8 @@ COUNTS = {
     "dit3d-wrap-xs-4": (5_149_473, 1_005_921), "dit3d-wrap-xs-2": (5_290_017, 1_005_921),
     "dit3d-wrap-s-2": (36_195_681, 3_631_329), "dit3d-wrap-b-2": (142_872_801, 13_748_193),
     "dit3d-wrap-l-2": (479_825_377, 24_097_249), "dit3d-wrap-xl-2": (702_516_321, 30_353_121),
-    # the temporal position table has 28 rows instead of 16
-    "dit3d-wrap-before": (702_516_321 + 12 * 1152, 30_353_121 + 12 * 1152),
+    # the temporal position table has 28 rows instead of 16, the backbone's 64 x 64 instead of 32 x 32
+    "dit3d-wrap-before": (702_516_321 + 12 * 1152 + 3072 * 1152, 30_353_121 + 12 * 1152),
 }
 # part of a recipe: (prefix, count)
 PARTS = {

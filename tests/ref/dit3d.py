@@ -185,14 +185,12 @@ class PatchDiT(nn.Module):
 
 # ---- reading A: frames -------------------------------------------------------------------------
 
-BACKBONE = 64       # the backbone sees frames of this size; others are resized
-
-
 class Backbone(nn.Module):
     def __init__(self, cfg):
         super().__init__()
         D, p = cfg["width"], cfg["patch"][0]
-        self.pos_embed = nn.Parameter(torch.randn(1, (BACKBONE // p) ** 2, D) * 0.02)
+        self.side = max(cfg["image"])     # other frames are resized to squares of this side
+        self.pos_embed = nn.Parameter(torch.randn(1, (self.side // p) ** 2, D) * 0.02)
         self.patch_embed = nn.Conv2d(cfg["image_channels"], D, p, p)
         self.blocks = nn.ModuleList(Block(D, PackedAttention(D, cfg["heads"]), cfg["mlp_ratio"])
                                     for _ in range(cfg["depth"]))
@@ -200,8 +198,8 @@ class Backbone(nn.Module):
 
     def forward(self, frames, t):
         """(N, 3, H, W), (N,) -> (N, D)."""
-        if frames.shape[-2:] != (BACKBONE, BACKBONE):
-            frames = F.interpolate(frames, (BACKBONE, BACKBONE), mode="bilinear")
+        if frames.shape[-2:] != (self.side, self.side):
+            frames = F.interpolate(frames, (self.side, self.side), mode="bilinear")
         x = common.tokens(self.patch_embed(frames)) + self.pos_embed
         c = self.t_embedder(t)
         for block in self.blocks:
@@ -290,6 +288,22 @@ class FrameDiT(nn.Module):
         self.final_temporal_conv = nn.Sequential(
             nn.Conv3d(c, 2 * c, 3, padding=1), group_norm(2 * c), nn.GELU(),
             nn.Conv3d(2 * c, self.out_channels, 3, padding=1))
+        self.start()
+
+    def start(self):
+        """The trained part's starting values, by kind of layer."""
+        for name, module in self.named_modules():
+            if name.startswith("dit_backbone"):
+                continue
+            if isinstance(module, nn.Linear) and name.startswith("text_embedder"):
+                nn.init.normal_(module.weight, std=0.02)
+            elif isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+            elif isinstance(module, (nn.ConvTranspose2d, nn.Conv3d)):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out")
+            else:
+                continue
+            nn.init.zeros_(module.bias)
 
     def forward(self, x, t, text):
         n = x.shape[2]

@@ -40,15 +40,26 @@ RECIPES = {
 }
 
 
+def started(init, shape, fan_in, fan_out):
+    """A kernel's starting values as Flax draws them."""
+    kernel = torch.empty(*shape)
+    if init == "lecun":                   # cut at two deviations, then scaled to 1 / fan_in
+        std = fan_in ** -0.5 / 0.87962566103423978
+        return nn.init.trunc_normal_(kernel, std=std, a=-2 * std, b=2 * std)
+    if init == "xavier":
+        bound = math.sqrt(6 / (fan_in + fan_out))
+        return nn.init.uniform_(kernel, -bound, bound)
+    return nn.init.normal_(kernel, std={"zero": 0.0, "time": 0.02}[init])
+
+
 class Dense(nn.Module):
-    """kernel (in, out), LeCun-normal; bias zero. in and out may be several axes."""
+    """kernel (in, out), LeCun-normal or Xavier-uniform; bias zero. in and out may be several axes."""
 
     def __init__(self, ins, outs, bias=True, init="lecun"):
         super().__init__()
         ins, outs = tuple(ins), tuple(outs)
         self.ins, self.outs = ins, outs
-        std = {"lecun": 1 / math.sqrt(math.prod(ins)), "zero": 0.0, "time": 0.02}[init]
-        self.kernel = nn.Parameter(torch.randn(*ins, *outs) * std)
+        self.kernel = nn.Parameter(started(init, (*ins, *outs), math.prod(ins), math.prod(outs)))
         if bias:
             self.bias = nn.Parameter(torch.zeros(*outs))
 
@@ -78,10 +89,13 @@ def plain_norm(x):
 
 
 class Mlp(nn.Module):
-    def __init__(self, c, hidden):
+    def __init__(self, c, hidden, init="lecun"):
         super().__init__()
-        self.Dense_0 = dense(c, hidden)
-        self.Dense_1 = dense(hidden, c)
+        self.Dense_0 = dense(c, hidden, init=init)
+        self.Dense_1 = dense(hidden, c, init=init)
+        if init == "xavier":              # the DiT's
+            for layer in (self.Dense_0, self.Dense_1):
+                nn.init.normal_(layer.bias, std=1e-6)
 
     def forward(self, x):
         return self.Dense_1(F.gelu(self.Dense_0(x), approximate="tanh"))
@@ -179,8 +193,8 @@ class Attention(nn.Module):
     def __init__(self, c, heads):
         super().__init__()
         self.heads, split = heads, (heads, c // heads)
-        self.query, self.key, self.value = (Dense([c], split) for _ in range(3))
-        self.out = Dense(split, [c])
+        self.query, self.key, self.value = (Dense([c], split, init="xavier") for _ in range(3))
+        self.out = Dense(split, [c], init="xavier")
 
     def forward(self, x, context):
         q, k, v = self.query(x), self.key(context), self.value(context)    # (B, L, heads, width)
@@ -193,9 +207,9 @@ class DiTBlock(nn.Module):
         super().__init__()
         self.Dense_0 = dense(c, 6 * c, init="zero")
         self.MultiHeadDotProductAttention_0 = Attention(c, heads)
-        self.Dense_1 = dense(context, c)
+        self.Dense_1 = dense(context, c, init="xavier")
         self.MultiHeadDotProductAttention_1 = Attention(c, heads)
-        self.MlpBlock_0 = Mlp(c, ratio * c)
+        self.MlpBlock_0 = Mlp(c, ratio * c, init="xavier")
 
     def forward(self, x, c, context):
         sh1, sc1, g1, sh2, sc2, g2 = self.Dense_0(F.silu(c))[:, None].chunk(6, -1)
@@ -222,7 +236,7 @@ class PatchConv(nn.Module):
     def __init__(self, p, ci, co):
         super().__init__()
         self.p = p
-        self.kernel = nn.Parameter(torch.randn(p, p, ci, co) / math.sqrt(p * p * ci))
+        self.kernel = nn.Parameter(started("xavier", (p, p, ci, co), p * p * ci, p * p * co))
         self.bias = nn.Parameter(torch.zeros(co))
 
     def forward(self, x):

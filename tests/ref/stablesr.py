@@ -253,7 +253,7 @@ class UNet(nn.Module):
                 if level > 0 and i == L:
                     block.append(Up(c))
                 self.output_blocks.append(nn.ModuleList(block))
-        self.out = nn.Sequential(nn.GroupNorm(G, c), nn.SiLU(), conv(c, 4))
+        self.out = nn.Sequential(nn.GroupNorm(G, c), nn.SiLU(), zeroed(conv(c, 4)))
         if edge:
             self.edge_processor = EdgeProcessor(cfg)
             if self.fusion == "conv":
@@ -422,9 +422,9 @@ def make_sample(cfg, gen):
 
 
 def adain(x, like):
-    """Per image and channel, the mean and (biased, eps 1e-5) deviation of `like`."""
+    """Per image and channel, the mean and (unbiased, eps 1e-5) deviation of `like`."""
     def stats(v):
-        var, mean = torch.var_mean(v, (2, 3), correction=0, keepdim=True)
+        var, mean = torch.var_mean(v, (2, 3), correction=1, keepdim=True)
         return mean, (var + 1e-5).sqrt()
     (mx, sx), (ml, sl) = stats(x), stats(like)
     return (x - mx) / sx * sl + ml

@@ -199,7 +199,8 @@ static Err body(Hlo *h, const char **p, HloStatement *s)
     size_t      n = 0;
     if (!end)
         return hlo_fail(h, *p, "a body does not end");
-    if (*hlo_skip(at) == '^') {
+    at = hlo_skip(at);
+    if (*at == '^') {
         at += strcspn(at, "(\n");
         at = *at == '(' && hlo_close(at) ? hlo_close(at) : at;
         hlo_next(&at, ":");
@@ -286,7 +287,7 @@ Err hlo_statement(Hlo *h, const char **p, HloFind find, void *scope, HloStatemen
             size_t n = hlo_name_length(at + 1) + 1;
             if (at[n] == '#')
                 n += 1 + hlo_name_length(at + n + 1);
-            int32_t value;
+            int32_t value = -1;
             TRY(find(scope, at, n, &value));
             VEC_ADD(h->in->temp, s->operand, s->n_operands, s->cap_operands, value);
             *p = at + n;

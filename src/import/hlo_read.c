@@ -218,7 +218,7 @@ static Err loop(Scope *s, const char **p, Results *out)
         return hlo_fail(h, begin, "a loop is damaged");
     while (!hlo_next(p, ")")) {
         const char *at = hlo_skip(*p);
-        int32_t     value;
+        int32_t     value = -1;
         if (*at != '%')
             return hlo_fail(h, at, "a loop is damaged");
         VEC_ADD(h->in->temp, names, n_names, cap, at);
@@ -271,7 +271,7 @@ static Err returned(Scope *s, const char **p, Results *out)
 {
     out->n = 0;
     for (*p = hlo_skip(*p); **p == '%'; *p = hlo_skip(*p)) {
-        int32_t value;
+        int32_t value = -1;
         size_t n = 1 + hlo_name_length(*p + 1);
         n += (*p)[n] == '#' ? 1 + hlo_name_length(*p + n + 1) : 0;
         TRY(find(s, *p, n, &value));

@@ -200,9 +200,9 @@ typedef struct Exported {
 
 /* Reads and checks the whole file. It stays mapped until the pool is freed. Every tensor that a call
  * reads was made before it; every weight's view lies within its storage. */
-Err exported_read(Pool *pool, const char *path, Exported **program);
+Err  exported_read(Pool *pool, const char *path, Exported **program);
 /* The program's JSON alone, without an archive around it: it has no weights. */
-Err exported_parse(Pool *pool, const char *name, const char *json, size_t n, Exported **program);
+Err  exported_parse(Pool *pool, const char *name, const char *json, size_t n, Exported **program);
 /* StableHLO text, as jax.jit(f).lower(...).as_text(debug_info=True) gives it; it holds no weights.
  * Calls of functions and counted loops are unfolded. A call's tensors are its argument `operands`. */
 Err  hlo_read(Pool *pool, const char *path, Exported **program);

@@ -147,8 +147,9 @@ static Err number(Hlo *h, const char **p, HloStatement *s, const char *key)
     }
     *p = end;
     const char *type = end; /* 1 : i64 */
-    if (hlo_next(&type, ":") && (hlo_next(&type, "i") || hlo_next(&type, "f") ||
-                                 hlo_next(&type, "ui") || hlo_next(&type, "si")) &&
+    if (hlo_next(&type, ":") &&
+        (hlo_next(&type, "i") || hlo_next(&type, "f") || hlo_next(&type, "ui") ||
+         hlo_next(&type, "si")) &&
         isdigit((unsigned char)*type))
         *p = type + hlo_name_length(type);
     return OK;

@@ -48,9 +48,9 @@ typedef struct HloStatement {
 Err hlo_fail(const Hlo *h, const char *at, const char *what);
 
 /* ---- the text (hlo_text.c) ---- */
-const char *hlo_skip(const char *p);       /* white space and comments */
+const char *hlo_skip(const char *p);                    /* white space and comments */
 bool        hlo_next(const char **p, const char *word); /* skips it if it stands here */
-size_t      hlo_name_length(const char *p); /* letters, digits and _ . $ - */
+size_t      hlo_name_length(const char *p);             /* letters, digits and _ . $ - */
 const char *hlo_string_end(const char *p); /* after the closing quote; p stands at the first */
 /* After the bracket that closes the one at p; NULL: none does. Strings are skipped. */
 const char *hlo_close(const char *p);

@@ -176,9 +176,9 @@ static Err emit(Scope *s, HloStatement *st, const char **p, const char *name, si
 
 static Err enter(Hlo *h)
 {
-    return ++h->depth > MAX_DEPTH ? fail(E_FORMAT, "%s: functions call each other without end",
-                                         h->in->program->path)
-                                  : OK;
+    return ++h->depth > MAX_DEPTH
+               ? fail(E_FORMAT, "%s: functions call each other without end", h->in->program->path)
+               : OK;
 }
 
 static Err inlined(Hlo *h, const char *callee, const int32_t *args, int32_t n, Results *out)
@@ -272,7 +272,7 @@ static Err returned(Scope *s, const char **p, Results *out)
     out->n = 0;
     for (*p = hlo_skip(*p); **p == '%'; *p = hlo_skip(*p)) {
         int32_t value = -1;
-        size_t n = 1 + hlo_name_length(*p + 1);
+        size_t  n = 1 + hlo_name_length(*p + 1);
         n += (*p)[n] == '#' ? 1 + hlo_name_length(*p + n + 1) : 0;
         TRY(find(s, *p, n, &value));
         results_add(s->h, out, value);
@@ -325,8 +325,8 @@ static Err statement(Scope *s, const char **p)
     length = hlo_name_length(at);
     target = exported_textn(h->in, at, length);
     *p = at + length + quoted;
-    Results       results = { 0 }, *out = &results;
-    HloStatement  made = { .target = target }, *st = &made;
+    Results      results = { 0 }, *out = &results;
+    HloStatement made = { .target = target }, *st = &made;
     if (!strcmp(target, "stablehlo.while")) {
         TRY(loop(s, p, out));
         call_place(h, p, NULL);
@@ -481,8 +481,7 @@ static Err module(Hlo *h, const char *text)
 {
     Exported *program = h->in->program;
     Results   args = { 0 }, out = { 0 };
-    VEC_ADD(h->in->pool, program->regions, program->n_regions, program->cap_regions,
-            (Region){ 0 });
+    VEC_ADD(h->in->pool, program->regions, program->n_regions, program->cap_regions, (Region){ 0 });
     TRY(functions(h, text));
     const NameSlot *main = name_slot_find(&h->funcs, "main");
     if (!main)

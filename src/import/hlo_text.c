@@ -137,10 +137,10 @@ Err hlo_type(Hlo *h, const char **p, HloType *type)
 /* ---- literals ---- */
 
 typedef struct Literal {
-    double  *f;
-    SymInt  *i;
-    int32_t  n, cap_f, cap_i;
-    bool     floats;
+    double *f;
+    SymInt *i;
+    int32_t n, cap_f, cap_i;
+    bool    floats;
 } Literal;
 
 static void literal_add(Hlo *h, Literal *l, double f, int64_t i)
@@ -155,7 +155,8 @@ static void literal_add(Hlo *h, Literal *l, double f, int64_t i)
 
 static int hex_digit(char c)
 {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
            : c >= 'A' && c <= 'F' ? c - 'A' + 10
                                   : -1;
 }
@@ -185,8 +186,7 @@ static Err literal_number(Hlo *h, const char **p, const HloType *type, Literal *
         literal_add(h, l, type->type == EX_F32 ? (double)(float)x : x, 0);
         errno = 0;
     } else {
-        literal_add(h, l, 0,
-                    *at == '-' ? strtoll(at, &end, 10) : (int64_t)strtoull(at, &end, 10));
+        literal_add(h, l, 0, *at == '-' ? strtoll(at, &end, 10) : (int64_t)strtoull(at, &end, 10));
     }
     if (end == at || errno)
         return hlo_fail(h, at, "a number is expected");

@@ -167,10 +167,10 @@ Err     lower_input(Lower *l, int32_t input, Operand *item); /* import_model.c *
 Operand lower_positions(Lower *l, int rank, int axis, int64_t n);
 Err     lower_reshape(Lower *l, Operand item, Dims dims, Operand *out);
 /* ---- parts that several calls use ---- */
-Err lower_cast(Lower *l, Operand item); /* given as the call's type */
+Err     lower_cast(Lower *l, Operand item); /* given as the call's type */
 /* x (..., in) times w (in, out), given; w is a parameter's whole tensor under these dims. */
-Err lower_linear(Lower *l, View x, View w, Dims dims);
-bool lower_is_param(const Lower *l, const View *v);
+Err     lower_linear(Lower *l, View x, View w, Dims dims);
+bool    lower_is_param(const Lower *l, const View *v);
 typedef struct Letters { /* "bhd" */
     int  n;
     char at[VIEW_RANK + 1];

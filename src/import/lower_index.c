@@ -28,9 +28,9 @@ static Err host_take(Lower *l, Operand table, int axis, Operand index, Dims dims
 {
     HostArray *to;
     Operand    out = item_host(l, out_type_of(l, 0), dims, &to);
-    View    rows = table.view; /* axes before the index, then the index's, then those after it */
-    int64_t extent = rows.dim[axis], at, from, n = 0, count = view_count(&index.view);
-    int64_t outer = 1, inner = 1;
+    View       rows = table.view; /* axes before the index, then the index's, then those after it */
+    int64_t    extent = rows.dim[axis], at, from, n = 0, count = view_count(&index.view);
+    int64_t    outer = 1, inner = 1;
     REQUIRE(axis < rows.rank && rows.rank <= VIEW_RANK);
     for (int a = 0; a < rows.rank; a++)
         if (a < axis)

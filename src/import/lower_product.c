@@ -165,10 +165,7 @@ bool lower_is_param(const Lower *l, const View *v)
            param_of(l->graph, v->base.id);
 }
 
-static bool is_param(const Lower *l, const View *v)
-{
-    return v->rank == 2 && lower_is_param(l, v);
-}
+static bool is_param(const Lower *l, const View *v) { return v->rank == 2 && lower_is_param(l, v); }
 
 static Err matmul_any(Lower *l)
 {
@@ -387,8 +384,7 @@ static int64_t letter_extent(const View *a, const Letters *la, const View *b, co
 }
 
 /* Two operands; every letter of one alone is in the result. */
-Err einsum_pair(Lower *l, const Operand *items, const Letters *in, const Letters *out,
-                Operand *sum)
+Err einsum_pair(Lower *l, const Operand *items, const Letters *in, const Letters *out, Operand *sum)
 {
     View   a, b, y;
     Sorted s;

@@ -152,8 +152,7 @@ static Err negated_not(Lower *l)
     int     x;
     TRY(steps(&f, 1, &x));
     bool truth = out_type_of(l, 0) == EX_BOOL;
-    return give_formula(l, &f,
-                        truth ? F1(&f, NOT, x) : F2(&f, SUB, formula_integer(&f, -1), x));
+    return give_formula(l, &f, truth ? F1(&f, NOT, x) : F2(&f, SUB, formula_integer(&f, -1), x));
 }
 
 /* By the type's width or more: 0. Signed constants are shifted as their bits. */

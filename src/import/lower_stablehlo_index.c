@@ -48,7 +48,7 @@ static Err take(Lower *l, Operand x, Operand index, int axis, const GatherDims *
         if (!offset && next_index == n_index)
             return refuse(l, "this form of index is not supported");
         /* An operand's axis after the indexed one stands behind the index's axes. */
-        place[o] = !offset                ? axis + next_index++
+        place[o] = !offset              ? axis + next_index++
                    : next_offset < axis ? next_offset
                                         : next_offset + n_index;
         next_offset += offset;
@@ -65,8 +65,8 @@ static Err along(Lower *l, Operand x, Operand index, int axis, const GatherDims 
     if (d->n_batch != rank - 1 || d->n_offset || rank > MAX_RANK)
         return refuse(l, "this form of index is not supported");
     for (int b = 0; b < d->n_batch; b++) {
-        if (d->batch[b] < 0 || d->batch[b] >= rank || d->batch[b] == axis ||
-            d->from_batch[b] < 0 || d->from_batch[b] >= index.view.rank)
+        if (d->batch[b] < 0 || d->batch[b] >= rank || d->batch[b] == axis || d->from_batch[b] < 0 ||
+            d->from_batch[b] >= index.view.rank)
             return refuse(l, "its axes do not go together");
         place[d->batch[b]] = (int)d->from_batch[b];
         taken[d->from_batch[b]] = true;

@@ -21,7 +21,7 @@
 static const LowerDef *const tables[] = { lower_pointwise, lower_views,   lower_create,
                                           lower_products,  lower_norms,   lower_attention,
                                           lower_reduces,   lower_indices, lower_randoms,
-                                          lower_samples,   lower_stablehlo };
+                                          lower_samples };
 
 static void print_targets(void)
 {

@@ -15,10 +15,10 @@
 
 enum { MAX_DEPTH = 64, MAX_CALLS = 1 << 20, MAX_LOOPS = 1 << 12, MAX_RESULTS = 4096 };
 
-typedef struct Scope {
+typedef struct HloScope {
     Hlo      *h;
     NameTable names; /* "%0#1" to value + 1 */
-} Scope;
+} HloScope;
 
 typedef struct Results {
     int32_t *at, n, cap;
@@ -29,7 +29,7 @@ static void results_add(Hlo *h, Results *r, int32_t value)
     VEC_ADD(h->in->temp, r->at, r->n, r->cap, value);
 }
 
-static Err block(Scope *s, const char **p, Results *out);
+static Err block(HloScope *s, const char **p, Results *out);
 
 /* ---- values ---- */
 
@@ -48,7 +48,7 @@ static int32_t value_add(Hlo *h, const char *name, const HloType *type, int32_t 
     return program->n_values - 1;
 }
 
-static void bind(Scope *s, const char *name, size_t n, int32_t value)
+static void bind(HloScope *s, const char *name, size_t n, int32_t value)
 {
     const char *text = exported_textn(s->h->in, name, n);
     names_slot(s->h->in->temp, &s->names, text)->item = (const void *)(uintptr_t)(value + 1);
@@ -56,7 +56,7 @@ static void bind(Scope *s, const char *name, size_t n, int32_t value)
 
 static Err find(void *of, const char *name, size_t n, int32_t *value)
 {
-    Scope          *s = of;
+    HloScope          *s = of;
     const NameSlot *slot = name_slot_find(&s->names, exported_textn(s->h->in, name, n));
     if (!slot)
         return hlo_fail(s->h, name, "nothing before its use makes this value");
@@ -64,7 +64,7 @@ static Err find(void *of, const char *name, size_t n, int32_t *value)
     return OK;
 }
 
-static Err results_bind(Scope *s, const char *name, size_t n, int32_t wanted, const Results *r)
+static Err results_bind(HloScope *s, const char *name, size_t n, int32_t wanted, const Results *r)
 {
     if (r->n < wanted)
         return hlo_fail(s->h, name, "there are fewer results than names");
@@ -135,7 +135,7 @@ static void call_place(Hlo *h, const char **p, ExportedCall *call)
 }
 
 /* The statement as a call of the program; its results. */
-static Err emit(Scope *s, HloStatement *st, const char **p, const char *name, size_t n,
+static Err emit(HloScope *s, HloStatement *st, const char **p, const char *name, size_t n,
                 int32_t wanted, Results *r)
 {
     Hlo         *h = s->h;
@@ -189,7 +189,7 @@ static Err inlined(Hlo *h, const char *callee, const int32_t *args, int32_t n, R
         return fail(E_FORMAT, "%s: there is no function @%s", h->in->program->path,
                     callee ? callee : "");
     TRY(enter(h));
-    Scope       s = { .h = h };
+    HloScope       s = { .h = h };
     const char *p = f->params, *body = f->body;
     for (int32_t i = 0; i < n; i++) {
         p = hlo_skip(p);
@@ -208,7 +208,7 @@ static Err inlined(Hlo *h, const char *callee, const int32_t *args, int32_t n, R
 }
 
 /* stablehlo.while(%a = %b, ...) : types cond { ... } do { ... } */
-static Err loop(Scope *s, const char **p, Results *out)
+static Err loop(HloScope *s, const char **p, Results *out)
 {
     Hlo        *h = s->h;
     const char *begin = *p, **names = NULL;
@@ -267,7 +267,7 @@ static Err loop(Scope *s, const char **p, Results *out)
 
 /* ---- statements ---- */
 
-static Err returned(Scope *s, const char **p, Results *out)
+static Err returned(HloScope *s, const char **p, Results *out)
 {
     out->n = 0;
     for (*p = hlo_skip(*p); **p == '%'; *p = hlo_skip(*p)) {
@@ -283,7 +283,7 @@ static Err returned(Scope *s, const char **p, Results *out)
 }
 
 /* What may follow the types: a reducer's body, attributes, the place. */
-static Err after_types(Scope *s, const char **p, HloStatement *st)
+static Err after_types(HloScope *s, const char **p, HloStatement *st)
 {
     const char *at = *p + strspn(*p, " \t");
     if (!strncmp(at, "loc(", 4) && hlo_close(at + 3))
@@ -306,7 +306,7 @@ static Err after_types(Scope *s, const char **p, HloStatement *st)
     return OK;
 }
 
-static Err statement(Scope *s, const char **p)
+static Err statement(HloScope *s, const char **p)
 {
     Hlo        *h = s->h;
     const char *name = hlo_skip(*p), *at = name, *target;
@@ -352,7 +352,7 @@ static Err statement(Scope *s, const char **p)
     return results_bind(s, name, n, (int32_t)wanted, out);
 }
 
-static Err block(Scope *s, const char **p, Results *out)
+static Err block(HloScope *s, const char **p, Results *out)
 {
     for (;;) {
         *p = hlo_skip(*p);

@@ -161,7 +161,7 @@ def lag():
         x = sets.reshape(noise.shape) * jnp.sqrt(abar) + noise * jnp.sqrt(1 - abar)
         return jnp.mean((model.apply({"params": params}, sets, x, batch["t"]) - noise) ** 2)
 
-    first = model.init(jax.random.key(0), batch["images"], batch["noise"], batch["t"])
+    first = jax.jit(model.init)(jax.random.key(0), batch["images"], batch["noise"], batch["t"])
     return loss, first["params"], batch
 
 
@@ -190,7 +190,7 @@ def net():
         y = nn.log_softmax(y + jax.random.normal(jax.random.key(3), y.shape))
         return -jnp.mean(jnp.take_along_axis(y, batch["ids"][:, None], 1))
 
-    return loss, model.init(jax.random.key(0), batch["x"], batch["ids"])["params"], batch
+    return loss, jax.jit(model.init)(jax.random.key(0), batch["x"], batch["ids"])["params"], batch
 
 
 def scan():
@@ -237,7 +237,7 @@ def write(folder, loss, params, batch):
     root = list(inspect.signature(loss).parameters)[1]
     names = {f"{root}.{k}": v for k, v in batch.items()} if isinstance(batch, dict) else {root: batch}
     with jax.default_matmul_precision("highest"):
-        value, grads = jax.value_and_grad(loss)(params, batch)
+        value, grads = jax.jit(jax.value_and_grad(loss))(params, batch)
     wide = lambda a: a.astype(np.int64) if a.dtype.kind == "i" else a
     save_file(flat, os.path.join(folder, "weights.safetensors"))
     save_file({name: wide(a) for name, a in names.items()}, os.path.join(folder, "batch.safetensors"))

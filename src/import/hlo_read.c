@@ -56,7 +56,7 @@ static void bind(HloScope *s, const char *name, size_t n, int32_t value)
 
 static Err find(void *of, const char *name, size_t n, int32_t *value)
 {
-    HloScope          *s = of;
+    HloScope       *s = of;
     const NameSlot *slot = name_slot_find(&s->names, exported_textn(s->h->in, name, n));
     if (!slot)
         return hlo_fail(s->h, name, "nothing before its use makes this value");
@@ -189,7 +189,7 @@ static Err inlined(Hlo *h, const char *callee, const int32_t *args, int32_t n, R
         return fail(E_FORMAT, "%s: there is no function @%s", h->in->program->path,
                     callee ? callee : "");
     TRY(enter(h));
-    HloScope       s = { .h = h };
+    HloScope    s = { .h = h };
     const char *p = f->params, *body = f->body;
     for (int32_t i = 0; i < n; i++) {
         p = hlo_skip(p);

@@ -186,7 +186,7 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
     if (opt.data)
         more[n++] = pool_print(pool, "data.path=%s", text_quoted(pool, opt.data, "''"));
     const char *name = args[0];
-    bool        file = n_args && strlen(name) > 4 && !strcmp(name + strlen(name) - 4, ".pt2");
+    bool        file = n_args && recipe_is_model(name);
     if (opt.resume && file) /* the run's recipe, with its model from here */
         more[n++] = pool_print(pool, "model.file=%s", text_quoted(pool, name, "''"));
     if (!n_args || (opt.resume && file))

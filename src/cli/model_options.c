@@ -28,9 +28,8 @@ static int64_t model_launches(const Recipe *recipe)
 static Err loss_sets(Pool *pool, const char *loss, const char *name, const char **sets, int *n)
 {
     static const char *const keys[] = { "kind", "output", "target" };
-    size_t                   length = strlen(name);
     Recipe                  *recipe;
-    if (length < 4 || strcmp(name + length - 4, ".pt2") != 0) {
+    if (!recipe_is_model(name)) {
         TRY(recipe_read(pool, name, NULL, 0, &recipe));
         if (!recipe->model->named_inputs)
             return fail(E_USAGE,

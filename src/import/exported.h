@@ -1,4 +1,4 @@
-/* exported.h -- a program as torch.export wrote it: values, calls, inputs, outputs, weights.
+/* exported.h -- a program as torch.export or JAX wrote it: values, calls, inputs, outputs, weights.
  *
  * This is the file's own graph, with the user's names, lines and sizes; nothing is interpreted yet.
  * Regions of autocast and no_grad are already inlined: each call says which region it stands in.
@@ -182,6 +182,7 @@ typedef struct ExportedWeight {
 typedef struct Exported {
     Pool               *pool;
     const char         *path, *torch_version;
+    bool                jax; /* StableHLO text; its targets are "stablehlo.NAME" */
     int                 schema_major, schema_minor;
     Symbols             symbols;
     ExportedValue      *values;
@@ -199,9 +200,14 @@ typedef struct Exported {
 
 /* Reads and checks the whole file. It stays mapped until the pool is freed. Every tensor that a call
  * reads was made before it; every weight's view lies within its storage. */
-Err exported_read(Pool *pool, const char *path, Exported **program);
+Err  exported_read(Pool *pool, const char *path, Exported **program);
 /* The program's JSON alone, without an archive around it: it has no weights. */
-Err exported_parse(Pool *pool, const char *name, const char *json, size_t n, Exported **program);
+Err  exported_parse(Pool *pool, const char *name, const char *json, size_t n, Exported **program);
+/* StableHLO text, as jax.jit(f).lower(...).as_text(debug_info=True) gives it; it holds no weights.
+ * Calls of functions and counted loops are unfolded. A call's tensors are its argument `operands`. */
+Err  hlo_read(Pool *pool, const char *path, Exported **program);
+Err  hlo_parse(Pool *pool, const char *name, const char *text, Exported **program);
+bool hlo_is_file(const char *path); /* by its ending, .mlir or .stablehlo */
 const ExportedWeight *exported_weight(const Exported *program, const char *name); /* or NULL */
 /* Its elements, the last dimension fastest: in the file if they lie so, else a copy in the pool;
  * any alignment. NULL: the file holds sizes only. */

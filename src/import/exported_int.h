@@ -42,10 +42,13 @@ Err         exported_sym_float(ExportedIn *in, const Json *json, SymInt *out, do
 Err exported_union(const Json *json, const char **tag, const Json **value);
 
 /* The whole graph and its signature (exported_graph.c). */
-Err  exported_graph(ExportedIn *in, const Json *graph_module);
+Err     exported_graph(ExportedIn *in, const Json *graph_module);
 /* The source line and the module of a call from its metadata (exported_source.c). */
-void exported_source(ExportedIn *in, const Json *metadata, ExportedCall *call);
+void    exported_source(ExportedIn *in, const Json *metadata, ExportedCall *call);
+/* One element at any address of the file (import_model.c). */
+double  exported_float(ExportedType type, const char *p);
+int64_t exported_int(ExportedType type, const char *p);
 /* Content of parameters, buffers and constants (exported_weights.c). */
-Err  exported_weights(ExportedIn *in, const ZipFile *zip, const char *top, const char *model);
+Err     exported_weights(ExportedIn *in, const ZipFile *zip, const char *top, const char *model);
 
 #endif

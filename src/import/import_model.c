@@ -4,6 +4,7 @@
 #include "base/checksum.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "import/exported_int.h"
 #include "import/lower.h"
 #include "ops/elementwise/basic.h"
 #include "ops/elementwise/unary.h"
@@ -35,7 +36,7 @@ static double bfloat_value(uint16_t h)
 }
 
 /* Elements may lie at any address of the file. */
-static double element_float(ExportedType type, const char *p)
+double exported_float(ExportedType type, const char *p)
 {
     float    f;
     double   d;
@@ -49,7 +50,7 @@ static double element_float(ExportedType type, const char *p)
     }
 }
 
-static int64_t element_int(ExportedType type, const char *p)
+int64_t exported_int(ExportedType type, const char *p)
 {
     int64_t i8;
     int32_t i4;
@@ -90,17 +91,17 @@ typedef struct Reading {
 static void read_float(void *to, int64_t i, const char *p)
 {
     Reading *r = to;
-    r->floats[i] = type_floats(r->type) ? (float)element_float(r->type, p)
-                                        : (float)element_int(r->type, p);
+    r->floats[i] = type_floats(r->type) ? (float)exported_float(r->type, p)
+                                        : (float)exported_int(r->type, p);
 }
 
 static void read_element(void *to, int64_t i, const char *p)
 {
     Reading *r = to;
     if (r->array->integer)
-        r->array->i[i] = element_int(r->type, p);
+        r->array->i[i] = exported_int(r->type, p);
     else
-        r->array->f[i] = element_float(r->type, p);
+        r->array->f[i] = exported_float(r->type, p);
 }
 
 /* ---- parameters ---- */
@@ -113,13 +114,14 @@ static void init_from_file(float *data, Shape shape, uint64_t seed, const void *
 }
 
 /* A file without contents: as layers usually start. */
-static Init init_drawn(const char *name, Shape disk)
+static Init init_drawn(const char *name, Shape disk, bool jax)
 {
     double fan_in = 1;
-    for (int a = 1; a < disk.rank; a++)
-        fan_in *= (double)disk.dim[a];
+    for (int a = 1; a < disk.rank; a++) /* (out, in...) of PyTorch, (in..., out) of Flax */
+        fan_in *= (double)disk.dim[jax ? a - 1 : a];
     size_t n = strlen(name);
-    bool   weight = n >= 6 && !strcmp(name + n - 6, "weight");
+    bool   weight = (n >= 6 && !strcmp(name + n - 6, "weight")) ||
+                  (jax && n >= 5 && !strcmp(name + n - 5, "scale"));
     if (disk.rank > 1)
         return (Init){ .kind = INIT_NORMAL, .scale = (float)(1 / sqrt(fan_in)) };
     return (Init){ .kind = weight ? INIT_ONES : INIT_ZEROS };
@@ -181,7 +183,7 @@ static Err add_parameter(Lower *l, const ExportedInput *in, Operand *item)
         order[a] = a < v->rank - 2 ? a + 2 : v->rank - 1 - a;
     Shape disk = view_shape(dims, NULL);
     Init  init = w && w->storage ? (Init){ .kind = INIT_CUSTOM, .custom = init_from_file, .arg = w }
-                                 : init_drawn(in->name, disk);
+                                 : init_drawn(in->name, disk, l->program->jax);
     const char *dot = strrchr(in->name, '.');
     l->graph->module = 0;
     l->graph->source = (Source){ 0 };
@@ -368,6 +370,11 @@ static Err set_batch(const ImportConfig *config, int64_t batch)
     int64_t made;
     TRY(batch_symbol(config, &symbol));
     TRY(import_batch(config, &made));
+    if (!symbol && batch != made && config->program->jax)
+        return fail(E_USAGE,
+                    "batch: %s was lowered for exactly %lld samples, not %lld; lower the loss "
+                    "again with arrays of %lld samples",
+                    config->program->path, (long long)made, (long long)batch, (long long)batch);
     if (!symbol)
         return batch == made
                    ? OK
@@ -575,7 +582,8 @@ static Err import_open(Pool *pool, const char *recipe, void *config)
                         "was %s); put the old file back, or start another run with --init",
                         c->file, hash, c->hash);
     }
-    return exported_read(pool, c->file, &c->program);
+    return hlo_is_file(c->file) ? hlo_read(pool, c->file, &c->program)
+                                : exported_read(pool, c->file, &c->program);
 }
 
 static Err import_seal(Pool *pool, void *config)

@@ -468,10 +468,10 @@ Err item_view(Lower *l, const Operand *item, View *view)
 
 /* ---- the walk ---- */
 
-static const LowerDef *const tables[] = { lower_pointwise, lower_views,   lower_create,
-                                          lower_products,  lower_norms,   lower_attention,
-                                          lower_reduces,   lower_indices, lower_randoms,
-                                          lower_samples };
+static const LowerDef *const tables[] = { lower_pointwise, lower_views,    lower_create,
+                                          lower_products,  lower_norms,    lower_attention,
+                                          lower_reduces,   lower_indices,  lower_randoms,
+                                          lower_samples,   lower_stablehlo };
 
 static int by_target(const void *a, const void *b)
 {

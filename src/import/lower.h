@@ -51,7 +51,7 @@ typedef struct LowerDef {
 
 extern const LowerDef lower_pointwise[], lower_views[], lower_create[], lower_products[],
     lower_norms[], lower_attention[], lower_reduces[], lower_indices[], lower_randoms[],
-    lower_samples[];
+    lower_samples[], lower_stablehlo[];
 
 struct Lower {
     Pool               *pool;
@@ -166,6 +166,20 @@ Err     lower_input(Lower *l, int32_t input, Operand *item); /* import_model.c *
 /* Positions along an axis, as a constant that broadcasts. */
 Operand lower_positions(Lower *l, int rank, int axis, int64_t n);
 Err     lower_reshape(Lower *l, Operand item, Dims dims, Operand *out);
+/* ---- parts that several calls use ---- */
+Err     lower_cast(Lower *l, Operand item); /* given as the call's type */
+/* x (..., in) times w (in, out), given; w is a parameter's whole tensor under these dims. */
+Err     lower_linear(Lower *l, View x, View w, Dims dims);
+bool    lower_is_param(const Lower *l, const View *v);
+typedef struct Letters { /* "bhd" */
+    int  n;
+    char at[VIEW_RANK + 1];
+} Letters;
+/* Two operands whose axes have these letters; every letter of one alone is in the result. */
+Err einsum_pair(Lower *l, const Operand *items, const Letters *in, const Letters *out,
+                Operand *sum);
+/* Elements of an axis by index: the index's axes stand in its place. */
+Err lower_take(Lower *l, Operand x, int axis, Operand index, Dims dims, Operand *out);
 Err lower_join(Lower *l, const Operand *items, int n, int axis, Operand *out); /* along an axis */
 /* The same for any view: by the index of every element that it shows (lower.c). */
 Err lower_write_by_index(Lower *l, const ExportedCall *call, Operand whole, Operand part,

@@ -24,16 +24,13 @@ static Err plain(Lower *l, const char *name, Tensor *t, View *v)
     return graph_check(l->graph);
 }
 
-static Err host_take(Lower *l, Operand table, int axis, Operand index)
+static Err host_take(Lower *l, Operand table, int axis, Operand index, Dims dims, Operand *y)
 {
     HostArray *to;
-    Err        err;
-    Dims       dims = out_dims(l, 0, &err);
-    TRY(err);
-    Operand out = item_host(l, out_type_of(l, 0), dims, &to);
-    View    rows = table.view; /* axes before the index, then the index's, then those after it */
-    int64_t extent = rows.dim[axis], at, from, n = 0, count = view_count(&index.view);
-    int64_t outer = 1, inner = 1;
+    Operand    out = item_host(l, out_type_of(l, 0), dims, &to);
+    View       rows = table.view; /* axes before the index, then the index's, then those after it */
+    int64_t    extent = rows.dim[axis], at, from, n = 0, count = view_count(&index.view);
+    int64_t    outer = 1, inner = 1;
     REQUIRE(axis < rows.rank && rows.rank <= VIEW_RANK);
     for (int a = 0; a < rows.rank; a++)
         if (a < axis)
@@ -61,14 +58,41 @@ static Err host_take(Lower *l, Operand table, int axis, Operand index)
                 else
                     to->f[n] = host_f(&table, place);
             }
-    return give(l, 0, item_compressed(out));
+    *y = item_compressed(out);
+    return OK;
+}
+
+Err lower_take(Lower *l, Operand x, int axis, Operand index, Dims dims, Operand *out)
+{
+    View v, i;
+    if (x.host && index.host)
+        return host_take(l, x, axis, index, dims, out);
+    TRY(item_view(l, &x, &v));
+    TRY(item_view(l, &index, &i));
+    Tensor ids = view_tensor(i, NULL);
+    if (!i.rank)
+        ids = reshape(ids, SHAPE(1));
+    Tensor y = index_rows(view_tensor(v, NULL), axis, ids, -1);
+    TRY(graph_check(l->graph));
+    *out = item_of(l, view_make(y, dims, NULL), out_type_of(l, 0));
+    return OK;
+}
+
+static Err give_host_take(Lower *l, Operand table, int axis, Operand index)
+{
+    Err     err;
+    Operand out;
+    Dims    dims = out_dims(l, 0, &err);
+    TRY(err);
+    TRY(host_take(l, table, axis, index, dims, &out));
+    return give(l, 0, out);
 }
 
 static Err take_rows(Lower *l, Operand x, int axis, Operand index, int64_t padding)
 {
     View v, i;
     if (x.host && index.host)
-        return host_take(l, x, axis, index);
+        return give_host_take(l, x, axis, index);
     if (!type_floats(index.type) && index.type == EX_BOOL)
         return refuse(l, "a mask as an index gives a size that depends on the data");
     TRY(item_view(l, &x, &v));
@@ -175,7 +199,7 @@ static Err index_of(Lower *l)
                 else
                     dims.at[dims.rank++] = merged.dim[i];
             TRY(lower_reshape(l, x, dims, &x));
-            return host_take(l, x, first, flat);
+            return give_host_take(l, x, first, flat);
         }
     }
     View v;

@@ -316,11 +316,9 @@ static Err lerp(Lower *l)
 
 /* The same elements: no node. A cast within a kind of numbers that is stored alike is none either;
  * a cast to fewer bits rounds. */
-static Err cast_to(Lower *l)
+Err lower_cast(Lower *l, Operand item)
 {
-    Operand      item;
     ExportedType type = out_type_of(l, 0);
-    TRY(arg_item(l, arg_given(l, "self") ? "self" : "input", &item));
     if (!item.set || !type_supported(type) || !type_supported(item.type))
         return refuse(l, "a cast from %s to %s is not supported", exported_type_name(item.type),
                       exported_type_name(type));
@@ -344,6 +342,13 @@ static Err cast_to(Lower *l)
     Formula f = formula(l);
     int     x = formula_input(&f, item);
     return formula_give(&f, formula_as(&f, x, type), 0);
+}
+
+static Err cast_to(Lower *l)
+{
+    Operand item;
+    TRY(arg_item(l, arg_given(l, "self") ? "self" : "input", &item));
+    return lower_cast(l, item);
 }
 
 static Err same(Lower *l)

@@ -26,6 +26,22 @@ static Err linear_with(Lower *l, View x, View w, Tensor bias, bool in_out)
     return give_tensor(l, 0, linear_op(rows, weight, bias, (LinearAttr){ in_out }), order);
 }
 
+Err lower_linear(Lower *l, View x, View w, Dims dims)
+{
+    int  order[VIEW_RANK];
+    View y;
+    view_order_last(&x, x.rank - 1, order);
+    Tensor rows = view_tensor(x, order), weight = view_tensor(w, NULL);
+    if (tensor_type(rows) != tensor_type(weight))
+        rows = cast(rows, tensor_type(weight));
+    Tensor t = linear_op(rows, weight, tensor_none(l->graph), (LinearAttr){ true });
+    TRY(graph_check(l->graph));
+    Dims flat = view_dims(&x);
+    flat.at[flat.rank - 1] = w.dim[1];
+    y = view_copied_reshape(view_make(t, flat, order), dims);
+    return give_view(l, 0, y);
+}
+
 static Err linear(Lower *l)
 {
     View   x, w;
@@ -143,11 +159,13 @@ static Err product(Lower *l, View a, View b, double alpha, View *out)
     return graph_check(l->graph);
 }
 
-static bool is_param(const Lower *l, const View *v)
+bool lower_is_param(const Lower *l, const View *v)
 {
-    return v->rank == 2 && tensor_ok(v->base) && value_at(l->graph, v->base.id)->persistent &&
+    return tensor_ok(v->base) && value_at(l->graph, v->base.id)->persistent &&
            param_of(l->graph, v->base.id);
 }
+
+static bool is_param(const Lower *l, const View *v) { return v->rank == 2 && lower_is_param(l, v); }
 
 static Err matmul_any(Lower *l)
 {
@@ -208,11 +226,6 @@ static Err outer(Lower *l)
 }
 
 /* ---- einsum ---- */
-
-typedef struct Letters { /* "bhd" */
-    int  n;
-    char at[VIEW_RANK + 1];
-} Letters;
 
 static int letter_at(const Letters *s, char c)
 {
@@ -371,8 +384,7 @@ static int64_t letter_extent(const View *a, const Letters *la, const View *b, co
 }
 
 /* Two operands; every letter of one alone is in the result. */
-static Err einsum_pair(Lower *l, const Operand *items, const Letters *in, const Letters *out,
-                       Operand *sum)
+Err einsum_pair(Lower *l, const Operand *items, const Letters *in, const Letters *out, Operand *sum)
 {
     View   a, b, y;
     Sorted s;

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/shipped.h"
 #include "base/yaml.h"
+#include "import/exported.h"
 #include "linalg/linalg.h"
 #include "recipe/recipe_phases.h"
 
@@ -332,11 +333,16 @@ Recipe *recipe_defaults(Pool *pool, const ModelDef *model)
     return recipe;
 }
 
+bool recipe_is_model(const char *name)
+{
+    size_t n = strlen(name);
+    return (n > 4 && !strcmp(name + n - 4, ".pt2")) || hlo_is_file(name);
+}
+
 /* A model's file stands for the recipe that names it and leaves the rest at its defaults. */
 static Err recipe_text(Pool *pool, const char *name, const char **path, const Json **map)
 {
-    size_t n = strlen(name);
-    if (n > 4 && !strcmp(name + n - 4, ".pt2")) {
+    if (recipe_is_model(name)) {
         Text text = { .pool = pool };
         text_add(&text, "{system: import, optimizer: {decay: 0.01}, model: {file: ");
         text_add(&text, "%s}}", text_quoted(pool, name, "''"));

@@ -121,6 +121,7 @@ Err     recipe_suits(const Recipe *recipe, const Device *device);
 Recipe *recipe_for(Pool *pool, const Recipe *recipe, const Device *device);
 
 /* Reads by name or path, then applies n `key=value` settings in order. */
+bool recipe_is_model(const char *name); /* a model's file: .pt2, .mlir or .stablehlo */
 Err  recipe_read(Pool *pool, const char *name_or_path, const char *const *sets, int n,
                  Recipe **recipe);
 Err  recipe_write(const Recipe *recipe, const char *path); /* every key, resolved */

@@ -1,8 +1,10 @@
-/* aten.c -- for tests/import/aten.py: loss and gradients of many exported programs, in one process.
+/* aten.c -- for tests/import/aten.py and stablehlo.py: loss and gradients of many exported programs, in one
+ * process.
  *
- *   aten CASE_FOLDER...     each holds model.pt2, config.json and batch.safetensors; writes
- *                           ours.safetensors (loss, grad.NAME) or said.txt (why there is none),
- *                           and used.txt (the targets that the program calls)
+ *   aten CASE_FOLDER...     each holds model.pt2, config.json and batch.safetensors, or model.mlir,
+ *                           weights.safetensors and batch.safetensors; writes ours.safetensors
+ *                           (loss, grad.NAME) or said.txt (why there is none), and used.txt (the
+ *                           targets that the program calls)
  *   aten --targets          the operators that the importer has, one per line
  */
 #include "test_device.h"
@@ -103,14 +105,21 @@ static Err run_case(Pool *pool, Device *device, const char *folder)
     Feeds         feeds;
     Exported     *program;
     const char   *sets[] = { "precision=fp32", "accumulate=2" };
-    TRY(exported_read(pool, pool_print(pool, "%s/model.pt2", folder), &program));
+    const char   *hlo = pool_print(pool, "%s/model.mlir", folder);
+    bool          jax = file_exists(hlo);
+    TRY(jax ? hlo_read(pool, hlo, &program)
+            : exported_read(pool, pool_print(pool, "%s/model.pt2", folder), &program));
     write_used(pool_print(pool, "%s/used.txt", folder), program);
-    TRY(recipe_read(pool, pool_print(pool, "%s/config.json", folder), sets, 2, &recipe));
+    TRY(recipe_read(pool, jax ? hlo : pool_print(pool, "%s/config.json", folder), sets, 2,
+                    &recipe));
     TRY(safetensors_read(pool, pool_print(pool, "%s/batch.safetensors", folder), &batch));
     TRY(recipe_graph(pool, recipe, true, &graph));
     TRY(engine_new(pool, graph.graph, device, NULL, &engine));
     TRY(session_new(pool, engine, &session));
     TRY(session_init(session, 1));
+    if (jax)
+        TRY(weights_load(pool, session, pool_print(pool, "%s/weights.safetensors", folder), false,
+                         NULL));
     TRY(feeds_new(pool, session, PHASE_MICRO, &feeds));
     TRY(fill_feeds(pool, &batch, &feeds));
     TRY(session_run(session, PHASE_MICRO));

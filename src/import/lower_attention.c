@@ -141,7 +141,7 @@ static Err attention_of(Lower *l)
                                  .dropout = (float)dropout,
                                  .stream = random_stream_of(l),
                                  .counters = dropout > 0 ? graph_counters(l->graph)
-                                                          : tensor_none(l->graph),
+                                                         : tensor_none(l->graph),
                                  .stored = l->graph->build->stored_attention };
     if (dropout > 0)
         note_drawn(l, (Drawn){ .kind = DRAWN_MASK, .rate = (float)dropout },

@@ -24,7 +24,7 @@ void drawn_fill(const Drawn *d, uint64_t seed, uint32_t step, uint32_t micro, vo
     RandomKey key = { .seed = seed, .stream = d->stream, .step = step };
     int64_t   n = drawn_count(d), stride[DRAWN_RANK], index[DRAWN_RANK] = { 0 };
     uint64_t  first = (uint64_t)micro * (uint64_t)n;
-    int64_t each = 1;
+    int64_t   each = 1;
     for (int a = d->rank - 1; a >= 0; a--) {
         stride[a] = each;
         each *= d->dim[a];
@@ -34,8 +34,8 @@ void drawn_fill(const Drawn *d, uint64_t seed, uint32_t step, uint32_t micro, vo
         for (int a = 0; a < d->rank; a++)
             at += index[a] * stride[d->order[a]];
         if (d->kind == DRAWN_INTS)
-            ((int32_t *)out)[at] = (int32_t)(d->low + random_below_at(key, first + (uint64_t)i,
-                                                                      d->below));
+            ((int32_t *)out)[at] = (int32_t)(d->low +
+                                             random_below_at(key, first + (uint64_t)i, d->below));
         else
             ((float *)out)[at] = drawn_float(d, key, first + (uint64_t)i);
         for (int a = d->rank - 1; a >= 0 && ++index[a] == d->dim[d->order[a]]; a--)

@@ -81,10 +81,10 @@ def main(folder):
     inputs = [x.double() if x.is_floating_point() else x for x in inputs]
     module = program.module().double()
     params = dict(module.named_parameters(remove_duplicate=False))
-    for k, v in load_file(os.path.join(folder, "weights.safetensors")).items():  # of tied weights, the other names
-        same = [p for n, p in params.items() if p.shape == v.shape and torch.equal(p.detach().float(), v)]
-        if k not in params and len(same) == 1:
-            params[k] = same[0]
+    used = [s.target for s, n in zip(program.graph_signature.input_specs, program.graph.nodes) if s.kind.name == "PARAMETER" and n.users]
+    for k, p in list(params.items()):  # of tied weights the program reads one name
+        same = [params[u] for u in used if k not in used and params[u].shape == p.shape and torch.equal(params[u], p)]
+        params[k] = same[0] if len(same) == 1 else p
     optimizer = torch.optim.AdamW(module.parameters(), lr=rule["lr"], betas=(rule["beta1"], rule["beta2"]), eps=rule["eps"],
                                   weight_decay=rule["decay"])
     found = {}

@@ -16,9 +16,9 @@ here = os.path.dirname(os.path.abspath(__file__))
 root = os.path.join(here, "..", "..")
 python = os.path.join(root, ".venv-zoo", "bin", "python")
 zoo = os.path.join(root, "..", "shared", "zoo")
-QUICK = {zoo: ("diff_dit", "hf_gpt2", "hf_llama", "timm_mixer"), os.path.join(here, "zoo_more.py"): ("more_t5", "more_clip_vision")}
-DROPOUT = {zoo: ("hf_gpt2", "hf_bert", "timm_convnext")}
-BUDGETS = ("diff_dit", "hf_gpt2", "hf_llama", "more_t5")
+QUICK = {zoo: ("diff_dit", "hf_gpt2", "hf_llama", "hf_vit"), os.path.join(here, "zoo_more.py"): ("more_t5", "more_clip_vision")}
+DROPOUT = {zoo: ("hf_gpt2", "hf_bert")}
+BUDGETS = ("hf_gpt2", "hf_llama")
 
 build, work = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 everything = "--all" in sys.argv

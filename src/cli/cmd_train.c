@@ -10,7 +10,7 @@
 
 static ModelOptions model = { .runs = true };
 static struct {
-    const char *out, *resume, *init, *given, *data, *plan, *allow, *loader_memory;
+    const char *out, *resume, *init, *given, *dump_random, *data, *plan, *allow, *loader_memory;
     int64_t     steps, seed;
     bool        json, init_partial, quiet;
 } opt = { .steps = -1, .seed = -1, .loader_memory = LOADER_MEMORY };
@@ -31,6 +31,8 @@ static const Option options[] = {
       "seed of weights, noise and data order" },
     { "given",        OPT_TEXT, &opt.given,        "FILE",
       "take inputs and noise from here (docs/user/FORMATS.md)" },
+    { "dump-random",  OPT_TEXT, &opt.dump_random,  "FILE",
+      "write the random numbers of an imported model here" },
     { "loader-memory", OPT_TEXT, &opt.loader_memory, "SIZE",
       "limit of the memory that loads data; default 1GiB" },
     MODEL_OPTIONS(model),
@@ -175,6 +177,10 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
     if (opt.resume && opt.init)
         return fail(E_USAGE, "--resume continues with the run's own weights; leave out --init, or "
                              "start another run with --init and --out");
+    if (opt.given && opt.dump_random)
+        return fail(E_USAGE,
+                    "--dump-random writes the numbers that are drawn, but --given takes them "
+                    "from a file; leave out one of the two");
     if (opt.plan && (model.budget || opt.allow))
         return fail(E_USAGE,
                     "--plan has its own budget and levers; leave out --budget and --allow");
@@ -204,6 +210,7 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
                          .init = opt.init,
                          .init_partial = opt.init_partial,
                          .given = opt.given,
+                         .dump_random = opt.dump_random,
                          .budget_bytes = budget,
                          .plan = opt.plan,
                          .loader_bytes = loader,

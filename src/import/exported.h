@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "base/pool.h"
+#include "models/drawn.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -196,6 +197,8 @@ typedef struct Exported {
     /* Of the graph that was built last: calls in float64 that it computes in float32. */
     int32_t             n_narrowed;
     const ExportedCall *narrowed; /* the first */
+    Drawn              *drawn;    /* the random numbers of that graph, in the file's order */
+    int32_t             n_drawn, cap_drawn;
 } Exported;
 
 /* Reads and checks the whole file. It stays mapped until the pool is freed. Every tensor that a call

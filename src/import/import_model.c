@@ -524,6 +524,7 @@ static Err import_build(Graph *graph, const ImportConfig *config, int64_t batch,
     if (!config->program)
         return fail(E_USAGE, "file: name the model, a file of torch.export.save (.pt2)");
     TRY(set_batch(config, batch));
+    config->program->n_drawn = 0;
     TRY(lower_program(graph->pool, graph, config, &l));
     note_narrowed(l);
     lower_place(l, &(ExportedCall){ .module = "" });
@@ -538,6 +539,18 @@ static Tensor import_loss(Graph *graph, const void *config, int64_t batch, int64
     Tensor loss;
     Err    err = import_build(graph, config, batch, share, &loss);
     return err ? graph_poison(graph, err, "%s", err_text()) : loss;
+}
+
+/* The layout of a tensor, in whose order its elements are numbered, is known when it is built. */
+static Err import_drawn(Pool *pool, const void *config, int64_t batch, const Drawn **list,
+                        int32_t *n)
+{
+    Tensor loss;
+    Graph *graph = graph_new(pool, F32);
+    TRY(import_build(graph, config, batch, 1, &loss));
+    *list = ((const ImportConfig *)config)->program->drawn;
+    *n = ((const ImportConfig *)config)->program->n_drawn;
+    return OK;
 }
 
 /* ---- the file ---- */
@@ -695,6 +708,7 @@ const ModelDef model_import = {
     .seal = import_seal,
     .others = import_others,
     .note = import_note,
+    .drawn = import_drawn,
     .named_inputs = true,
     .batch = import_batch,
     .max_batch = import_max_batch,

@@ -155,6 +155,12 @@ Err formula_reduce(Formula *f, int result, PointReduce how, uint32_t axes, doubl
 /* What an integer input must be below, by what the program does with it; 0: it is no integer. */
 int32_t input_below(const Exported *program, const ImportConfig *config, int32_t value);
 
+/* ---- random numbers (lower_random.c) ---- */
+uint32_t random_stream_of(const Lower *l); /* of the call: its place in the file */
+/* Notes that the call draws these, by the name of its value. order NULL: they lie in the file's
+ * order of axes. */
+void     note_drawn(Lower *l, Drawn drawn, Dims dims, const int *order);
+
 /* ---- the walk (lower.c) ---- */
 /* All calls of the program, for the present values of its symbols. On failure the sentence lists
  * every call that is not supported, with counts and lines. */

@@ -2,6 +2,7 @@
 #include "import/lower.h"
 
 #include "base/random.h"
+#include "ops/optimizer/optim.h"
 #include "ops/attention/attention.h"
 #include "ops/elementwise/basic.h"
 
@@ -138,10 +139,13 @@ static Err attention_of(Lower *l)
                                  .kv_heads = (int)k.dim[1],
                                  .v_width = (int)v.dim[3],
                                  .dropout = (float)dropout,
-                                 .stream = random_stream(
-                                     pool_print(l->pool, "import.%d", l->call->ordinal)),
-                                 .counters = tensor_none(l->graph),
+                                 .stream = random_stream_of(l),
+                                 .counters = dropout > 0 ? graph_counters(l->graph)
+                                                         : tensor_none(l->graph),
                                  .stored = l->graph->build->stored_attention };
+    if (dropout > 0)
+        note_drawn(l, (Drawn){ .kind = DRAWN_MASK, .rate = (float)dropout },
+                   (Dims){ 4, { q.dim[0], q.dim[1], q.dim[2], k.dim[2] } }, NULL);
     TRY(mask_of(l, rank, &options.bias, &options.causal));
     Type   type = view_type(&q);
     bool   by_head, same = view_type(&k) == type && view_type(&v) == type;

@@ -429,7 +429,7 @@ const LowerDef lower_pointwise[] = {
     BINARY("sub.Scalar", SUB), BINARY("mul.Tensor", MUL), BINARY("mul.Scalar", MUL),
     BINARY("div.Tensor", DIV), BINARY("div.Scalar", DIV), BINARY("true_divide.Tensor", DIV),
     BINARY("multiply.Tensor", MUL), BINARY("subtract.Tensor", SUB), BINARY("divide.Tensor", DIV),
-    BINARY("maximum.default", MAX), BINARY("minimum.default", MIN),
+    BINARY("maximum.default", MAX), BINARY("minimum.default", MIN), BINARY("max.other", MAX), BINARY("min.other", MIN),
     BINARY("atan2.default", ATAN2), BINARY("remainder.Tensor", REMAINDER),
     BINARY("remainder.Scalar", REMAINDER), BINARY("fmod.Tensor", FMOD),
     BINARY("fmod.Scalar", FMOD), BINARY("floor_divide.default", FLOOR_DIV),

@@ -7,9 +7,25 @@
 #include "ops/optimizer/optim.h"
 #include "ops/random/noise.h"
 
-static uint32_t stream_of(const Lower *l)
+uint32_t random_stream_of(const Lower *l)
 {
     return random_stream(pool_print(l->pool, "import.%d", l->call->ordinal));
+}
+
+void note_drawn(Lower *l, Drawn drawn, Dims dims, const int *order)
+{
+    Exported *p = l->program;
+    drawn.name = p->values[l->call->out[0]].name;
+    drawn.stream = random_stream_of(l);
+    drawn.rank = dims.rank;
+    for (int a = 0; a < dims.rank; a++) {
+        drawn.dim[a] = dims.at[a];
+        drawn.order[a] = order ? order[a] : a;
+    }
+    for (int32_t i = 0; i < p->n_drawn; i++) /* a view of what was written to is lowered again */
+        if (p->drawn[i].stream == drawn.stream)
+            return;
+    VEC_ADD(p->pool, p->drawn, p->n_drawn, p->cap_drawn, drawn);
 }
 
 /* Where inputs are given, so are random numbers, by the name of the value. */
@@ -21,16 +37,23 @@ static Err drawn_numbers(Lower *l, char kind, int64_t low, int64_t high, Tensor 
     Shape  shape = view_shape(dims, NULL);
     Type   type = kind == 'i' ? I32 : F32;
     Graph *graph = l->graph;
+    note_drawn(l,
+               (Drawn){ .kind = kind == 'n'   ? DRAWN_NORMAL
+                                : kind == 'u' ? DRAWN_UNIFORM
+                                              : DRAWN_INTS,
+                        .low = low,
+                        .below = (uint32_t)(high - low) },
+               dims, NULL);
     if (graph->build->given_noise)
         *t = feed(graph, l->program->values[l->call->out[0]].name, type, shape);
     else if (kind == 'n')
-        *t = random_normal(graph_counters(graph), stream_of(l), type, shape);
+        *t = random_normal(graph_counters(graph), random_stream_of(l), type, shape);
     else if (kind == 'u')
-        *t = random_uniform(graph_counters(graph), stream_of(l), type, shape);
+        *t = random_uniform(graph_counters(graph), random_stream_of(l), type, shape);
     else if (high - low < 1 || high - low > INT32_MAX)
         return refuse(l, "random integers from %lld to %lld", (long long)low, (long long)high);
     else
-        *t = random_ints(graph_counters(graph), stream_of(l), (int32_t)(high - low), shape);
+        *t = random_ints(graph_counters(graph), random_stream_of(l), (int32_t)(high - low), shape);
     return graph_check(graph);
 }
 
@@ -111,6 +134,7 @@ static Err dropout_of(Lower *l)
     TRY(item_view(l, &item, &v));
     v = view_own_order(v, order);
     Graph *graph = l->graph;
+    note_drawn(l, (Drawn){ .kind = DRAWN_MASK, .rate = (float)p }, view_dims(&v), order);
     if (graph->build->given_noise) { /* the mask, scaled, is given */
         Err  err;
         Dims dims = out_dims(l, 0, &err);
@@ -122,7 +146,7 @@ static Err dropout_of(Lower *l)
         int     m = formula_input(&f, item_of(l, view_make(mask, dims, NULL), EX_F32));
         return formula_give(&f, F2(&f, MUL, x, m), 0);
     }
-    Tensor y = dropout(view_tensor(v, order), graph_counters(graph), stream_of(l), (float)p);
+    Tensor y = dropout(view_tensor(v, order), graph_counters(graph), random_stream_of(l), (float)p);
     return give_tensor(l, 0, y, order);
 }
 

@@ -11,6 +11,7 @@
 #include "base/config.h"
 #include "base/safetensors.h"
 #include "ir/graph.h"
+#include "models/drawn.h"
 
 /* The `sampler:` section of a recipe. A system uses what it needs. */
 typedef enum SamplerKind { SAMPLER_DDPM, SAMPLER_DDIM, SAMPLER_RECURRENT } SamplerKind;
@@ -106,6 +107,8 @@ typedef struct ModelDef {
     bool named_inputs;
     /* Tied names, constant buffers and unused parameters of the model's file. NULL: none. */
     Err (*others)(Pool *pool, const void *config, OtherTensor **list, int32_t *n);
+    /* The random numbers that a micro-batch of so many samples draws. NULL: not known. */
+    Err (*drawn)(Pool *pool, const void *config, int64_t batch, const Drawn **list, int32_t *n);
     /* A sentence about the graph that was built last, or NULL. No function: there is none. */
     const char *(*note)(Pool *pool, const void *config);
     /* The batch size that the model's file was made with. NULL: there is no file. */

@@ -11,6 +11,7 @@
 #include "fit/fit.h"
 #include "train/log.h"
 #include "train/phases.h"
+#include "train/random_file.h"
 #include "train/weights.h"
 
 #include <errno.h>
@@ -602,6 +603,8 @@ static Err train_all(Pool *pool, Trainer *t, const Device *device, TrainResult *
     t->changes_early = train_changes_early(&t->graph);
     TRY(session_read(t->session, t->graph.train.counters.id, t->counters));
     TRY(session_read(t->session, t->graph.train.rates.id, t->rates));
+    if (options->dump_random)
+        TRY(random_file_write(recipe, options->dump_random));
     if (!options->quiet)
         fprintf(stderr, "plan: %s%s%s, predicted %.1f ms/step by %s\n",
                 bytes_text(engine->arena_bytes), engine->host_bytes ? " and on the host " : "",

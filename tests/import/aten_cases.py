@@ -103,7 +103,8 @@ case("A.sigmoid(a) + A.sqrt(a) + A.exp(a)", IDS(4, 3, 4))
 
 for text in ("A.add.Tensor(a, b)", "A.add.Tensor(a, b, alpha=2.5)", "A.sub.Tensor(a, b)", "A.sub.Tensor(a, b, alpha=-2)",
              "A.mul.Tensor(a, b)", "A.div.Tensor(a, b)", "A.true_divide.Tensor(a, b)", "A.multiply.Tensor(a, b)",
-             "A.subtract.Tensor(a, b)", "A.divide.Tensor(a, b)", "A.maximum(a, b)", "A.minimum(a, b)", "A.atan2(a, b)",
+             "A.subtract.Tensor(a, b)", "A.divide.Tensor(a, b)", "A.maximum(a, b)", "A.minimum(a, b)", "A.max.other(a, b)", "A.min.other(a, b)",
+             "A.atan2(a, b)",
              "A.remainder.Tensor(a, b)", "A.fmod.Tensor(a, b)", "A.rsub.Tensor(a, b)",
              "A.rsub.Tensor(a, b, alpha=3)"):
     case(text, X(3, 4), X(3, 4))

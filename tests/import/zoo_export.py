@@ -1,9 +1,10 @@
 """Exports public models (zoo.py, given as a folder) with torch.export and writes what PyTorch computes for them.
 
-    zoo_export.py ZOO_FOLDER OUT [--only a,b] [--no-reference] [--eval-dropout]
+    zoo_export.py ZOO_FOLDER OUT [--only a,b] [--no-reference] [--dropout]
 
 Writes a case for tests/reference/model_case.c to OUT/NAME: model.pt2 (forward(batch) -> loss: the first output if it is a
-scalar, else the mean square of the first floating output in fp32), config.json, weights, batch and reference.
+scalar, else the mean square of the first floating output in fp32), config.json, weights, batch and reference. --dropout leaves
+dropout as the models have it; replay.py then makes the reference.
 """
 import argparse, importlib, json, os, subprocess, sys, traceback, warnings
 import torch
@@ -92,6 +93,19 @@ def three_updates(model, batch, kind, first=None):
     return {k: p.detach().double() for k, p in model.named_parameters()}
 
 
+def states(model):
+    return {k: b.detach().double() for k, b in model.named_buffers() if b.is_floating_point()}
+
+
+def state_errors(want, have):
+    """As model_case.c measures: running means relative to the deviations that they are subtracted from."""
+    errors = {}
+    for k, r in want.items():
+        spread = want[k[:-4] + "var"].sum().sqrt() if k.endswith("_mean") else torch.zeros(())
+        errors[k] = ((have[k] - r).norm() / max(r.norm(), spread, 1e-30)).item()
+    return errors
+
+
 def movement_errors(start, want, have, found, largest):
     """As model_case.c measures: without the elements whose gradient is noise, relative to the movement."""
     errors = {}
@@ -119,18 +133,21 @@ def reference(wrapper, batch):
         found["error." + name] = max((v[k].double() - r).norm() / max(r.norm(), 1e-4 * largest) for v in runs).reshape(1)
     model = copy_of(wrapper).double()
     start = {k: p.detach().double().clone() for k, p in model.named_parameters()}
-    want = three_updates(model, batch, torch.float64, found)
+    want, want_states = three_updates(model, batch, torch.float64, found), states(model)
     medians = [0.0]
     for seed in (1, 2):
-        have = three_updates(shaken(copy_of(wrapper), seed), batch, torch.float32)
+        twin = shaken(copy_of(wrapper), seed)
+        have = three_updates(twin, batch, torch.float32)
         errors = movement_errors(start, want, have, found, largest)
         medians.append(sorted(errors.values())[len(errors) // 2])
-        for k, e in errors.items():
-            old = found.get("error.param." + k, torch.zeros(1))
-            found["error.param." + k] = torch.maximum(old, torch.tensor([e]))
+        off = {"param." + k: e for k, e in errors.items()}
+        off.update({"state." + k: e for k, e in state_errors(want_states, states(twin)).items()})
+        for k, e in off.items():
+            old = found.get("error." + k, torch.zeros(1))
+            found["error." + k] = torch.maximum(old, torch.tensor([e]))
     found["error.median"] = torch.tensor([max(medians)])
     found.update({"param." + k: p for k, p in want.items()})
-    found.update({"state." + k: b.detach().clone() for k, b in model.named_buffers() if b.is_floating_point()})
+    found.update({"state." + k: b for k, b in want_states.items()})
     return {k: v.float().contiguous() for k, v in found.items()}
 
 
@@ -165,9 +182,10 @@ def copy_of(wrapper):
     """Some modules hold tensors that are no leaves and cannot be copied."""
     model, args, kwargs = wrapper.make()[:3]
     model.train()
-    no_dropout(model)
+    if not wrapper.dropout:
+        no_dropout(model)
     twin = WithLoss(model, wrapper.keys)
-    twin.fixed, twin.make = wrapper.fixed, wrapper.make
+    twin.fixed, twin.make, twin.dropout = wrapper.fixed, wrapper.make, wrapper.dropout
     twin.load_state_dict(wrapper.state_dict())
     return twin
 
@@ -177,10 +195,12 @@ def export(name, make, out, options):
     torch.manual_seed(0)
     model, args, kwargs = make()[:3]
     model.train()
-    no_dropout(model)
+    if not options.dropout:
+        no_dropout(model)
     perturb(model, 1)
     tensors = {k: v for k, v in kwargs.items() if isinstance(v, torch.Tensor)}
     wrapper = WithLoss(model, list(tensors))
+    wrapper.dropout = options.dropout
     wrapper.fixed, wrapper.make = {k: v for k, v in kwargs.items() if k not in tensors}, make
     inputs = list(args) + list(tensors.values())
     program = None
@@ -224,8 +244,10 @@ def main():
     parser.add_argument("out")
     parser.add_argument("--only", default="")
     parser.add_argument("--static", action="store_true")
+    parser.add_argument("--dropout", action="store_true")
     parser.add_argument("--no-reference", dest="reference", action="store_false")
     options = parser.parse_args()
+    options.reference &= not options.dropout
     warnings.filterwarnings("ignore")
     folder, file = (options.zoo, "zoo") if os.path.isdir(options.zoo) else os.path.split(os.path.abspath(options.zoo))
     sys.path.insert(0, folder)
@@ -241,7 +263,8 @@ def main():
         except Exception as e:
             if not options.static:  # a failed export with free sizes leaves some in PyTorch's caches: a process of its own
                 again = [sys.executable, os.path.abspath(__file__), options.zoo, options.out, "--only", name, "--static"]
-                done = subprocess.run(again + ([] if options.reference else ["--no-reference"]), capture_output=True, text=True)
+                again += ([] if options.reference else ["--no-reference"]) + (["--dropout"] if options.dropout else [])
+                done = subprocess.run(again, capture_output=True, text=True)
                 if done.returncode == 0:
                     print(done.stdout.strip(), flush=True)
                     continue

@@ -1,6 +1,9 @@
 /* model_case.c -- compares one system with PyTorch in fp64 (tests/ref/case.py makes the case).
  *
- *   model_case CASE_FOLDER [fp32|bf16]
+ *   model_case CASE_FOLDER [fp32|bf16|drawn]
+ *
+ * drawn: in fp32, with our own random numbers of seed 1, which PyTorch has repeated
+ * (tests/import/replay.py); otherwise they are in the batch.
  *
  * Compares loss, output and every gradient of the first micro-batch; then, after three updates, how
  * far each parameter and its average moved. Tolerances: docs/dev/MEMORY_MODEL.md. */
@@ -410,7 +413,10 @@ static void compare_states(ModelTest *test)
                     fmax(length(want->data, n), deviation(test, v->name));
         else if (v->type == I32 && want->type == SAFE_I64 && want->n_bytes == (size_t)n * 8)
             error = *(int32_t *)ours == *(const int64_t *)want->data ? 0 : 1;
-        check_error(test, "the state", v->name, error, test->bf16 ? 0.1 : 0.01);
+        /* Batch norms over a handful of values amplify rounding, in PyTorch as here: an imported
+         * model may be off by three times what PyTorch in fp32 is. */
+        double torch = torch_error(test, pool_print(test->pool, "state.%s", v->name));
+        check_error(test, "the state", v->name, error, test->bf16 ? 0.1 : fmax(0.01, 3 * torch));
     }
 }
 
@@ -442,7 +448,8 @@ int main(int argc, char **argv)
     STOP(safetensors_read(test.pool, pool_print(test.pool, "%s/ref.safetensors", argv[1]),
                           &test.ref));
     STOP(test_device(test.pool, &(DeviceOptions){ .threads = 2 }, &device));
-    STOP(recipe_graph(test.pool, test.recipe, true, &test.graph));
+    bool given = argc < 3 || strcmp(argv[2], "drawn") != 0;
+    STOP(recipe_graph(test.pool, test.recipe, given, &test.graph));
     STOP(engine_new(test.pool, test.graph.graph, device, NULL, &engine));
     STOP(session_new(test.pool, engine, &test.session));
     STOP(session_init(test.session, 1));

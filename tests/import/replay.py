@@ -1,0 +1,110 @@
+"""Runs an exported program in PyTorch, in fp64, with the random numbers that `plimsoll train --dump-random` wrote.
+
+    replay.py CASE_FOLDER
+
+Reads model.pt2, weights, batch and random.safetensors; writes ref.safetensors (loss, gradients, three AdamW updates) for
+tests/reference/model_case.c.
+"""
+import json
+import math
+import os
+import sys
+
+import torch
+from safetensors.torch import load_file, save_file
+
+
+def wide(x):
+    return torch.float64 if x is torch.float32 else x
+
+
+def attention(mask, q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    if k.shape[-3] != q.shape[-3]:
+        k, v = (x.repeat_interleave(q.shape[-3] // x.shape[-3], -3) for x in (k, v))
+    scores = q @ k.transpose(-1, -2) * (scale or 1 / math.sqrt(q.shape[-1]))
+    if is_causal:
+        scores = scores.masked_fill(~torch.ones_like(scores, dtype=torch.bool).tril(), -math.inf)
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
+    return (scores.softmax(-1) * mask.reshape(scores.shape)) @ v
+
+
+def replaced(target, drawn, args, kwargs):
+    """What the call gives with these numbers in place of its own."""
+    name = target.split(".")[1]
+    kind = name.rstrip("_")
+    if kind == "dropout":
+        out = args[0] * drawn
+    elif kind == "native_dropout":
+        return args[0] * drawn, drawn != 0
+    elif kind == "scaled_dot_product_attention":
+        return attention(drawn, *args, **kwargs)
+    elif kind == "bernoulli":
+        p = args[1] if len(args) > 1 else kwargs.get("p", 0.5 if name.endswith("_") else args[0])
+        out = (drawn < p).to(args[0].dtype)
+    elif kind in ("normal", "uniform"):
+        low, high = (list(args[1:]) + [0, 1][len(args) - 1:])[:2]
+        out = low + drawn * (high - low if kind == "uniform" else high)
+    else:
+        out = drawn.long() if kind.startswith("randint") else drawn
+    return args[0].copy_(out) if name.endswith("_") else out
+
+
+class Replay(torch.fx.Interpreter):
+    def __init__(self, module, drawn):
+        super().__init__(module)
+        self.drawn, self.used = drawn, set()
+
+    def run_node(self, n):
+        self.node = n
+        return super().run_node(n)
+
+    def call_function(self, target, args, kwargs):
+        target_name = str(target)
+        if "_assert_tensor_metadata" in target_name:
+            return None
+        args, kwargs = torch.fx.node.map_aggregate(args, wide), torch.fx.node.map_aggregate(kwargs, wide)
+        if self.node.name in self.drawn:
+            self.used.add(self.node.name)
+            return replaced(target_name, self.drawn[self.node.name], args, dict(kwargs))
+        return super().call_function(target, args, kwargs)
+
+
+def main(folder):
+    with open(os.path.join(folder, "config.json")) as f:
+        rule = json.load(f)["optimizer"]
+    program = torch.export.load(os.path.join(folder, "model.pt2"))
+    drawn = load_file(os.path.join(folder, "random.safetensors"))
+    batch = load_file(os.path.join(folder, "batch.safetensors"))
+    names = [s.arg.name for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
+    inputs = [batch["micro0." + n] for n in names]
+    inputs = [x.double() if x.is_floating_point() else x for x in inputs]
+    module = program.module().double()
+    params = dict(module.named_parameters(remove_duplicate=False))
+    used = [s.target for s, n in zip(program.graph_signature.input_specs, program.graph.nodes) if s.kind.name == "PARAMETER" and n.users]
+    for k, p in list(params.items()):  # of tied weights the program reads one name
+        same = [params[u] for u in used if k not in used and params[u].shape == p.shape and torch.equal(params[u], p)]
+        params[k] = same[0] if len(same) == 1 else p
+    optimizer = torch.optim.AdamW(module.parameters(), lr=rule["lr"], betas=(rule["beta1"], rule["beta2"]), eps=rule["eps"],
+                                  weight_decay=rule["decay"])
+    found = {}
+    for step in range(3):
+        optimizer.zero_grad()
+        run = Replay(module, {k: v[step].double() for k, v in drawn.items()})
+        out = run.run(*inputs)
+        loss = out[0] if isinstance(out, (list, tuple)) else out
+        if run.used != set(drawn):
+            sys.exit("random numbers of calls that PyTorch does not run: %s" % sorted(set(drawn) - run.used))
+        loss.backward()
+        if step == 0:
+            found["loss"] = loss.detach().reshape(1)
+            for k, p in params.items():
+                if p.grad is not None:
+                    found["grad." + k] = found["first." + k] = p.grad.detach().clone()
+        optimizer.step()
+    found.update({"param." + k: p.detach() for k, p in params.items()})
+    save_file({k: v.float().contiguous().clone() for k, v in found.items()}, os.path.join(folder, "ref.safetensors"))
+    print("%d random tensors, of which %d zero some numbers" % (len(drawn), sum(bool((v == 0).any()) for v in drawn.values())))
+
+
+main(sys.argv[1])

@@ -18,13 +18,16 @@ typedef struct CutFamily {
     double      pinwheel; /* share of cuts into five */
     double      even;     /* share of cuts of the largest piece; else of any */
     int         time_step, byte_step; /* cuts lie on multiples of these units */
+    double      drop; /* share of pieces left out again, none of them alive in the middle */
 } CutFamily;
 
 static const CutFamily cut_families[] = {
-    { "mixed", 0.50, 0.0, 0.5, 1, 1 },    { "long", 0.70, 0.0, 0.5, 1, 1 },
-    { "short", 0.35, 0.0, 0.5, 1, 1 },    { "pinwheel", 0.50, 0.4, 0.5, 1, 1 },
-    { "wheels", 0.50, 1.0, 0.8, 1, 1 },   { "steps", 0.50, 0.2, 0.5, 16, 1 },
-    { "coarse", 0.60, 0.2, 0.5, 16, 16 }, { "uneven", 0.55, 0.1, 0.0, 1, 1 },
+    { "mixed", 0.50, 0.0, 0.5, 1, 1, 0 },      { "long", 0.70, 0.0, 0.5, 1, 1, 0 },
+    { "short", 0.35, 0.0, 0.5, 1, 1, 0 },      { "pinwheel", 0.50, 0.4, 0.5, 1, 1, 0 },
+    { "wheels", 0.50, 1.0, 0.8, 1, 1, 0 },     { "uneven", 0.55, 0.1, 0.0, 1, 1, 0 },
+    { "steps", 0.50, 0.2, 0.5, 4, 1, 0 },      { "coarse", 0.60, 0.2, 0.5, 8, 8, 0 },
+    { "holes", 0.50, 0.2, 0.5, 1, 1, 0.05 },   { "gaps", 0.60, 0.2, 0.5, 4, 1, 0.15 },
+    { "columns", 0.50, 0.2, 0.5, 16, 1, 0 },   { "grid", 0.60, 0.2, 0.5, 16, 16, 0 },
 };
 enum { CUT_FAMILIES = sizeof cut_families / sizeof *cut_families };
 
@@ -99,7 +102,20 @@ static int cut_once(CutDraw *draw, const CutFamily *family, Buffer *b, int n, in
     return n + 1;
 }
 
-/* Fills in n buffers (b has room for n + 4) in a random order; returns their number, n to n + 3. */
+/* Takes some pieces away; the middle of time stays full, so the bound remains the capacity. */
+static int cut_drop(CutDraw *draw, const CutFamily *family, Buffer *b, int n)
+{
+    int kept = 0;
+    for (int i = 0; i < n; i++) {
+        bool middle = b[i].lower <= CUT_SIDE / 2 && CUT_SIDE / 2 < b[i].upper;
+        if (middle || !cut_chance(draw, family->drop))
+            b[kept++] = b[i];
+    }
+    return kept;
+}
+
+/* Fills in about n buffers, n + 3 at most (b has room for n + 4), in a random order; returns their
+ * number. */
 static int cut_layout(const CutFamily *family, uint64_t seed, int n, Buffer *b)
 {
     CutDraw draw = { .key = { .seed = seed } };
@@ -107,6 +123,7 @@ static int cut_layout(const CutFamily *family, uint64_t seed, int n, Buffer *b)
     b[0] = (Buffer){ 0, CUT_SIDE, CUT_SIDE, 1, 0, false };
     while (count < n)
         count = cut_once(&draw, family, b, count, cut_choose(&draw, family, b, count));
+    count = cut_drop(&draw, family, b, count);
     for (int i = 0; i < count; i++) {
         int    other = i + (int)cut_below(&draw, count - i);
         Buffer swap = b[other];

@@ -10,7 +10,7 @@
  *     -----+    +-----------------+     +---  and end by r; at r: that end at r and start from l
  *
  * A search node takes the corner with the fewest candidates (none: the branch is dead), tries each
- * of them, then leaves the corner empty: its section is closed at this height. A stretch of closed
+ * of them, first those that end level with a neighbour, then leaves the corner empty: its section is closed at this height. A stretch of closed
  * sections is filled up to its lower wall and wastes that much of each; no section may waste more
  * than the capacity less its live sum. Where all sections are full nothing can be wasted, and most
  * corners have one candidate.
@@ -20,7 +20,6 @@
  * more. Fixed buffers and mixed alignments are not handled.
  */
 #include "base/clock.h"
-#include "base/random.h"
 #include "layout/layout_int.h"
 
 #include <string.h>
@@ -228,20 +227,26 @@ static bool fill_stops(Fill *f)
     return true;
 }
 
-/* Places all that wait; false, with nothing changed, if that cannot be done. */
-static bool fill_rest(Fill *f)
+/* Level with a neighbour: the skyline gets simpler. */
+static bool fill_level(const Fill *f, int64_t height, int32_t i)
 {
-    const Item *items = f->component->items;
-    int32_t     n_trail = f->n_trail, n, last = -1;
-    if (!f->n_left)
-        return true;
-    if (fill_stops(f))
-        return false;
-    Corner         corner = fill_corner(f);
-    const int32_t *list = fill_list(f, &corner, &n);
-    for (int32_t j = 0; corner.count && j < n; j++) {
+    const Item *item = &f->component->items[i];
+    int64_t     top = height + item->span;
+    return (item->first && f->floor[item->first - 1] == top) ||
+           (item->end < f->m && f->floor[item->end] == top);
+}
+
+static bool fill_rest(Fill *f);
+
+/* Tries the candidates of a corner that end level with a neighbour, or the others. */
+static bool fill_try(Fill *f, const Corner *corner, bool level)
+{
+    const Item    *items = f->component->items;
+    int32_t        n, last = -1;
+    const int32_t *list = fill_list(f, corner, &n);
+    for (int32_t j = 0; j < n && f->ending == SEARCH_NONE; j++) {
         int32_t i = list[j];
-        if (!fill_candidate(f, &corner, i) ||
+        if (!fill_candidate(f, corner, i) || fill_level(f, corner->height, i) != level ||
             (last >= 0 && items[last].first == items[i].first && items[last].end == items[i].end &&
              items[last].span == items[i].span)) /* the same again */
             continue;
@@ -250,9 +255,21 @@ static bool fill_rest(Fill *f)
         if (fill_rest(f))
             return true;
         fill_remove(f, i);
-        if (f->ending != SEARCH_NONE)
-            break;
     }
+    return false;
+}
+
+/* Places all that wait; false, with nothing changed, if that cannot be done. */
+static bool fill_rest(Fill *f)
+{
+    int32_t n_trail = f->n_trail;
+    if (!f->n_left)
+        return true;
+    if (fill_stops(f))
+        return false;
+    Corner corner = fill_corner(f);
+    if (corner.count && (fill_try(f, &corner, true) || fill_try(f, &corner, false)))
+        return true;
     int32_t k = corner.right ? corner.r - 1 : corner.l;
     if (corner.count && f->ending == SEARCH_NONE && f->room[k] > 0) {
         int64_t closed = f->closed[k];

@@ -29,7 +29,10 @@ static const CutFamily cut_families[] = {
     { "holes", 0.50, 0.2, 0.5, 1, 1, 0.05 },   { "gaps", 0.60, 0.2, 0.5, 4, 1, 0.15 },
     { "columns", 0.50, 0.2, 0.5, 16, 1, 0 },   { "grid", 0.60, 0.2, 0.5, 16, 16, 0 },
 };
-enum { CUT_FAMILIES = sizeof cut_families / sizeof *cut_families };
+enum {
+    CUT_FAMILIES = sizeof cut_families / sizeof *cut_families,
+    CUT_SOLVED = 6, /* the default effort places (nearly) all of the first ones */
+};
 
 typedef struct CutDraw {
     RandomKey key;

@@ -94,6 +94,9 @@ SearchEnd fill_run(Fill *fill, const int32_t *by_rank, int64_t capacity, int64_t
 int64_t   fill_nodes(const Fill *fill);                /* nodes of the last run */
 void      fill_get(const Fill *fill, int64_t *offset); /* after SEARCH_FOUND */
 
+/* layout_solve.c: the sentence of a request that was not met. */
+Err solve_refuse(int n, int64_t capacity, const LayoutResult *result);
+
 /* skyline.c: a height for each section; ranges can be raised and queried for their maximum. */
 typedef struct Skyline {
     int64_t *high; /* [2 * n] maximum below this tree node */

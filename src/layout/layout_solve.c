@@ -234,7 +234,7 @@ static Err solve_all(LayoutSolve *solve, Buffer *buffers, int n, LayoutResult *r
     return OK;
 }
 
-static Err solve_refuse(int n, int64_t capacity, const LayoutResult *result)
+Err solve_refuse(int n, int64_t capacity, const LayoutResult *result)
 {
     return fail(E_BUDGET,
                 "%d buffers do not fit %s bytes: the smallest arena %s takes %s bytes (%s), "
@@ -269,35 +269,4 @@ Err layout_solve(Pool *pool, Buffer *buffers, int n, const LayoutOptions *option
     if (err || !opt->capacity || result->arena_bytes <= opt->capacity)
         return err;
     return solve_refuse(n, opt->capacity, result);
-}
-
-Err layout_within(Pool *pool, Buffer *buffers, int n, const LayoutOptions *options,
-                  LayoutResult *result)
-{
-    LayoutOptions how = *options;
-    double        end = clock_now() + how.time_limit_s;
-    Err           err = layout_solve(pool, buffers, n, &how, result);
-    if (err != E_BUDGET || result->proved || result->cut || how.max_nodes < 0)
-        return err;
-    Buffer      *copy = NEWN(pool, Buffer, n);
-    LayoutResult found;
-    int64_t      ask[] = { 0, result->arena_bytes };
-    memcpy(copy, buffers, sizeof *buffers * (size_t)n);
-    /* The result of the first search counts if it is smaller and is found again when requested. */
-    for (int i = 0; i < 2 && (i == 0 || ask[i] < result->arena_bytes); i++) {
-        how.capacity = ask[i];
-        if (how.time_limit_s > 0)
-            how.time_limit_s = end - clock_now() > 0.001 ? end - clock_now() : 0.001;
-        err = layout_solve(pool, copy, n, &how, &found);
-        if (err && err != E_BUDGET)
-            return err;
-        if (i == 0 || found.arena_bytes == ask[i]) {
-            int64_t nodes = result->n_nodes;
-            memcpy(buffers, copy, sizeof *buffers * (size_t)n);
-            *result = found;
-            result->n_nodes += nodes;
-        }
-    }
-    return result->arena_bytes <= options->capacity ? OK
-                                                    : solve_refuse(n, options->capacity, result);
 }

@@ -1,8 +1,8 @@
 /* cut_layouts.h -- hard layouts by construction: a rectangle of time x bytes, cut into buffers.
  *
- * The pieces fill the rectangle, so the largest live sum is the capacity at every time, and only a
+ * The parts fill the rectangle, so the largest live sum is the capacity at every time, and only a
  * perfect packing fits: the kind of MiniMalloc's challenging instances. Cuts are straight through a
- * piece (guillotine) or five pieces around a middle one (pinwheel), which no straight cut makes.
+ * part (guillotine) or five parts around a middle one (pinwheel), which no straight cut makes.
  */
 #ifndef TESTS_CUT_LAYOUTS_H
 #define TESTS_CUT_LAYOUTS_H
@@ -16,18 +16,18 @@ typedef struct CutFamily {
     const char *name;
     double      along;    /* share of cuts along time, which leave lifetimes as they are */
     double      pinwheel; /* share of cuts into five */
-    double      even;     /* share of cuts of the largest piece; else of any */
+    double      even;     /* share of cuts of the largest part; else of any */
     int         time_step, byte_step; /* cuts lie on multiples of these units */
-    double      drop; /* share of pieces left out again, none of them alive in the middle */
+    double      drop; /* share of parts left out again, none of them alive in the middle */
 } CutFamily;
 
 static const CutFamily cut_families[] = {
-    { "mixed", 0.50, 0.0, 0.5, 1, 1, 0 },      { "long", 0.70, 0.0, 0.5, 1, 1, 0 },
-    { "short", 0.35, 0.0, 0.5, 1, 1, 0 },      { "pinwheel", 0.50, 0.4, 0.5, 1, 1, 0 },
-    { "wheels", 0.50, 1.0, 0.8, 1, 1, 0 },     { "uneven", 0.55, 0.1, 0.0, 1, 1, 0 },
-    { "steps", 0.50, 0.2, 0.5, 4, 1, 0 },      { "coarse", 0.60, 0.2, 0.5, 8, 8, 0 },
-    { "holes", 0.50, 0.2, 0.5, 1, 1, 0.05 },   { "gaps", 0.60, 0.2, 0.5, 4, 1, 0.15 },
-    { "columns", 0.50, 0.2, 0.5, 16, 1, 0 },   { "grid", 0.60, 0.2, 0.5, 16, 16, 0 },
+    { "mixed", 0.50, 0.0, 0.5, 1, 1, 0 },    { "long", 0.70, 0.0, 0.5, 1, 1, 0 },
+    { "short", 0.35, 0.0, 0.5, 1, 1, 0 },    { "pinwheel", 0.50, 0.4, 0.5, 1, 1, 0 },
+    { "wheels", 0.50, 1.0, 0.8, 1, 1, 0 },   { "uneven", 0.55, 0.1, 0.0, 1, 1, 0 },
+    { "steps", 0.50, 0.2, 0.5, 4, 1, 0 },    { "coarse", 0.60, 0.2, 0.5, 8, 8, 0 },
+    { "holes", 0.50, 0.2, 0.5, 1, 1, 0.05 }, { "gaps", 0.60, 0.2, 0.5, 4, 1, 0.15 },
+    { "columns", 0.50, 0.2, 0.5, 16, 1, 0 }, { "grid", 0.60, 0.2, 0.5, 16, 16, 0 },
 };
 enum {
     CUT_FAMILIES = sizeof cut_families / sizeof *cut_families,
@@ -69,7 +69,7 @@ static int cut_choose(CutDraw *draw, const CutFamily *family, const Buffer *b, i
     return best;
 }
 
-/* One cut of b[at] into two or five pieces; returns the new number of pieces. */
+/* One cut of b[at] into two or five parts; returns the new number of parts. */
 static int cut_once(CutDraw *draw, const CutFamily *family, Buffer *b, int n, int at)
 {
     Buffer  whole = b[at];
@@ -105,7 +105,7 @@ static int cut_once(CutDraw *draw, const CutFamily *family, Buffer *b, int n, in
     return n + 1;
 }
 
-/* Takes some pieces away; the middle of time stays full, so the bound remains the capacity. */
+/* Takes some parts away; the middle of time stays full, so the bound remains the capacity. */
 static int cut_drop(CutDraw *draw, const CutFamily *family, Buffer *b, int n)
 {
     int kept = 0;

@@ -31,7 +31,7 @@ typedef struct FillTrail {
 
 struct Fill {
     const Component *component;
-    int32_t          n, m; /* items, sections */
+    int32_t          n, m;                /* items, sections */
     int32_t         *by_first, *first_at; /* items by first section, in order of rank: section k has
                                            * by_first[first_at[k], first_at[k + 1]) */
     int32_t         *by_end, *end_at;     /* the same by last section */
@@ -58,7 +58,8 @@ typedef struct Corner {
 bool fill_applies(const Component *component)
 {
     for (int32_t i = 0; i < component->n; i++)
-        if (component->items[i].fixed >= 0 || component->items[i].align != component->items[0].align)
+        if (component->items[i].fixed >= 0 ||
+            component->items[i].align != component->items[0].align)
             return false;
     return component->n <= SEARCH_ITEMS;
 }

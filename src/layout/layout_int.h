@@ -87,8 +87,8 @@ void search_get(const LayoutSearch *search, int64_t *offset); /* after SEARCH_FO
 /* fill.c: the same question, asked corner by corner; for dense buffers. SEARCH_NONE proves
  * nothing. */
 typedef struct Fill Fill;
-bool      fill_applies(const Component *component);
-Fill     *fill_new(Pool *pool, const Component *component);
+bool                fill_applies(const Component *component);
+Fill               *fill_new(Pool *pool, const Component *component);
 SearchEnd fill_run(Fill *fill, const int32_t *by_rank, int64_t capacity, int64_t max_nodes,
                    double deadline);
 int64_t   fill_nodes(const Fill *fill);                /* nodes of the last run */

@@ -148,7 +148,7 @@ static void solve_search(LayoutSolve *solve, Component *component, int64_t goal,
         order_build(component, order_names[i], solve->seed, by_rank);
         search[i] = search_new(temp, component, by_rank);
     }
-    Fill *fill = fill_applies(component) ? fill_new(temp, component) : NULL;
+    Fill   *fill = fill_applies(component) ? fill_new(temp, component) : NULL;
     int64_t low = goal, ask = goal; /* low: the smallest capacity still worth
                                                       * trying */
     int64_t share = solve->capacity ? nodes - nodes / 8 : nodes / 2;

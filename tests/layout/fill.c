@@ -51,7 +51,8 @@ static void larger_is_not_refused(void)
             CHECK(!err || result.arena_bytes > capacity);
             before = !err;
         }
-        printf("%s: %s at 1.04 of the bound\n", cut_families[f].name, before ? "served" : "refused");
+        printf("%s: %s at 1.04 of the bound\n", cut_families[f].name,
+               before ? "served" : "refused");
         pool_free(pool);
     }
 }

@@ -24,7 +24,7 @@ for table in $tables; do
     *) echo "bench: there is no table '$table'; there are ops, systems, linalg, time, explain, plan, seeds, layout, cuda and ladder" >&2; exit 2 ;;
     esac
 done
-ninja -C "$build" bench_ops bench_step bench_linalg bench_time bench_plan bench_seeds > "$build/bench.log" 2>&1 || { tail -20 "$build/bench.log" >&2; exit 1; }
+ninja -C "$build" bench_ops bench_step bench_linalg bench_time bench_plan bench_seeds bench_layout > "$build/bench.log" 2>&1 || { tail -20 "$build/bench.log" >&2; exit 1; }
 python=python3
 [ -x .venv/bin/python ] && python=.venv/bin/python
 unset OMP_WAIT_POLICY                # threads spin a moment, then sleep, as for users, on both sides of a comparison
@@ -68,6 +68,8 @@ for table in $tables; do
         code=0; $python bench/ladder.py "$build" $(json ladder) stdiff-64x512 precision=bf16 data.kind=moving-shapes || code=$?
         [ $code = 0 ] || [ $code = 77 ] || failed "ladder" $code ;;
     layout)
+        title "layout: rectangles cut into buffers, placed at their bound"
+        "$build/bench_layout" 3 || failed "layout" $?
         title "layout: buffers, arena found within the capacity (the number in the name), search"
         if [ ! -d ../shared/instances/layout ]; then
             echo "no instances in ../shared/instances/layout: left out"

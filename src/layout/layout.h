@@ -60,8 +60,9 @@ Err layout_solve(Pool *pool, Buffer *buffers, int n, const LayoutOptions *option
                  LayoutResult *result);
 
 /* The same for a single request. If the capacity is not reached, it also searches for the smallest
- * arena, because that search may reach it in another way. The arena that a refusal names is found
- * again when it is requested, unless a time limit cut the search. */
+ * arena, because that search may reach it in another way, so that a larger capacity is not refused
+ * where a smaller one works. The arena that a refusal names is found again when it is requested,
+ * unless a time limit cut the search. */
 Err layout_within(Pool *pool, Buffer *buffers, int n, const LayoutOptions *options,
                   LayoutResult *result);
 

@@ -84,6 +84,19 @@ int64_t
      search_minimum(const LayoutSearch *search); /* after SEARCH_NONE: no arena below this exists */
 void search_get(const LayoutSearch *search, int64_t *offset); /* after SEARCH_FOUND */
 
+/* fill.c: the same question, asked corner by corner; for dense buffers. SEARCH_NONE proves
+ * nothing. */
+typedef struct Fill Fill;
+bool                fill_applies(const Component *component);
+Fill               *fill_new(Pool *pool, const Component *component);
+SearchEnd fill_run(Fill *fill, const int32_t *by_rank, int64_t capacity, int64_t max_nodes,
+                   double deadline);
+int64_t   fill_nodes(const Fill *fill);                /* nodes of the last run */
+void      fill_get(const Fill *fill, int64_t *offset); /* after SEARCH_FOUND */
+
+/* layout_solve.c: the sentence of a request that was not met. */
+Err solve_refuse(int n, int64_t capacity, const LayoutResult *result);
+
 /* skyline.c: a height for each section; ranges can be raised and queried for their maximum. */
 typedef struct Skyline {
     int64_t *high; /* [2 * n] maximum below this tree node */

@@ -12,9 +12,10 @@
 #include <string.h>
 
 enum {
-    SOLVE_FIRST_NODES = 1 << 13
-}; /* of the first try; doubled after each round of all
-                                          * preorders */
+    SOLVE_FIRST_NODES = 1 << 13, /* of the first try; doubled after each round of all preorders */
+    SOLVE_FILL_NODES = 2048,     /* of a short try of fill.c */
+    SOLVE_FILL_PRICE = 16,       /* nodes of fill.c that take the time of one other */
+};
 
 typedef struct LayoutSolve {
     Pool      *pool;
@@ -45,13 +46,67 @@ static void solve_greedy(LayoutSolve *solve, Component *component, int64_t goal)
     pool_free(temp);
 }
 
+static int64_t solve_top(const Component *component, const int64_t *offset)
+{
+    int64_t top = 0;
+    for (int32_t k = 0; k < component->n; k++)
+        top = int_max(top, offset[k] + component->items[k].size);
+    return top;
+}
+
+static void solve_found(Component *component, const int64_t *offset)
+{
+    component->top = solve_top(component, offset);
+    memcpy(component->offset, offset, sizeof *offset * (size_t)component->n);
+}
+
+/* 1 1 2 1 1 2 4 ..., from i = 1 (Luby, Sinclair and Zuckerman 1993). */
+static int64_t solve_luby(int i)
+{
+    int k = 1;
+    while ((1 << k) - 1 < i)
+        k++;
+    return i == (1 << k) - 1 ? (int64_t)1 << (k - 1) : solve_luby(i - (1 << (k - 1)) + 1);
+}
+
+/* Many short tries of fill.c, each in another order of candidates: it succeeds soon or not at all.
+ * `tries` counts those of earlier rounds. */
+static SearchEnd solve_fill(LayoutSolve *solve, Component *component, Fill *fill, int64_t capacity,
+                            int64_t nodes, int *tries)
+{
+    static const char *const orders[] = { "WAT", "AW", "SW", "TWA" };
+    enum { ORDERS = sizeof orders / sizeof *orders };
+    Pool     *temp = pool_new(solve->pool, "fill");
+    int32_t  *by_rank = NEWN(temp, int32_t, component->n);
+    int64_t  *offset = NEWN(temp, int64_t, component->n), end_nodes = solve->nodes + nodes;
+    SearchEnd end = SEARCH_LIMIT;
+    while (end == SEARCH_LIMIT && solve->nodes < end_nodes) {
+        int     round = (*tries)++ / ORDERS;
+        int64_t limit = SOLVE_FILL_NODES * solve_luby(round + 1);
+        order_build(component, orders[(*tries - 1) % ORDERS],
+                    round ? solve->seed + (uint64_t)*tries : solve->seed, by_rank);
+        end = fill_run(fill, by_rank, capacity, limit, solve->deadline);
+        solve->nodes += fill_nodes(fill) / SOLVE_FILL_PRICE + 1;
+        if (end != SEARCH_FOUND)
+            continue;
+        fill_get(fill, offset);
+        if (solve_top(component, offset) <= capacity)
+            solve_found(component, offset);
+        else
+            end = SEARCH_LIMIT; /* the padding of the topmost buffer was in the way */
+    }
+    pool_free(temp);
+    return end;
+}
+
 /* Searches for one capacity with all preorders in turn and growing limits: some answer at once,
  * others never (heavy tails). */
 static SearchEnd solve_ask(LayoutSolve *solve, Component *component, LayoutSearch **search,
-                           int64_t capacity, int64_t nodes)
+                           Fill *fill, int64_t capacity, int64_t nodes)
 {
     int64_t end_nodes = solve->nodes + nodes;
-    for (int64_t limit = SOLVE_FIRST_NODES;; limit *= 2)
+    int     tries = 0;
+    for (int64_t limit = SOLVE_FIRST_NODES;; limit *= 2) {
         for (int i = 0; i < ORDER_SEARCH; i++) {
             int64_t left = end_nodes - solve->nodes;
             if (left <= 0)
@@ -63,14 +118,22 @@ static SearchEnd solve_ask(LayoutSolve *solve, Component *component, LayoutSearc
                 component->bound = search_minimum(search[i]);
             if (end == SEARCH_FOUND) {
                 search_get(search[i], component->offset);
-                component->top = 0;
-                for (int32_t k = 0; k < component->n; k++)
-                    if (component->top < component->offset[k] + component->items[k].size)
-                        component->top = component->offset[k] + component->items[k].size;
+                component->top = solve_top(component, component->offset);
             }
             if (end != SEARCH_LIMIT)
                 return end;
         }
+        int64_t share = limit == SOLVE_FIRST_NODES ? limit / 2 : 3 * limit;
+        int64_t left = end_nodes - solve->nodes;
+        if (fill && left > 0) {
+            SearchEnd end = solve_fill(solve, component, fill, capacity,
+                                       share < left ? share : left, &tries);
+            if (end == SEARCH_FOUND || end == SEARCH_CUT)
+                return end;
+            if (end == SEARCH_NONE) /* it proves nothing about paddings */
+                fill = NULL;
+        }
+    }
 }
 
 /* Tries the goal itself first, with most of the nodes: components that can be solved are usually
@@ -85,12 +148,13 @@ static void solve_search(LayoutSolve *solve, Component *component, int64_t goal,
         order_build(component, order_names[i], solve->seed, by_rank);
         search[i] = search_new(temp, component, by_rank);
     }
+    Fill   *fill = fill_applies(component) ? fill_new(temp, component) : NULL;
     int64_t low = goal, ask = goal; /* low: the smallest capacity still worth
                                                       * trying */
     int64_t share = solve->capacity ? nodes - nodes / 8 : nodes / 2;
     while (low < component->top && share > 0 && !solve->cut) {
         int64_t   before = solve->nodes;
-        SearchEnd end = solve_ask(solve, component, search, ask, share);
+        SearchEnd end = solve_ask(solve, component, search, fill, ask, share);
         nodes -= solve->nodes - before;
         share = nodes / 4;
         solve->cut = end == SEARCH_CUT;
@@ -170,7 +234,7 @@ static Err solve_all(LayoutSolve *solve, Buffer *buffers, int n, LayoutResult *r
     return OK;
 }
 
-static Err solve_refuse(int n, int64_t capacity, const LayoutResult *result)
+Err solve_refuse(int n, int64_t capacity, const LayoutResult *result)
 {
     return fail(E_BUDGET,
                 "%d buffers do not fit %s bytes: the smallest arena %s takes %s bytes (%s), "
@@ -205,35 +269,4 @@ Err layout_solve(Pool *pool, Buffer *buffers, int n, const LayoutOptions *option
     if (err || !opt->capacity || result->arena_bytes <= opt->capacity)
         return err;
     return solve_refuse(n, opt->capacity, result);
-}
-
-Err layout_within(Pool *pool, Buffer *buffers, int n, const LayoutOptions *options,
-                  LayoutResult *result)
-{
-    LayoutOptions how = *options;
-    double        end = clock_now() + how.time_limit_s;
-    Err           err = layout_solve(pool, buffers, n, &how, result);
-    if (err != E_BUDGET || result->proved || result->cut || how.max_nodes < 0)
-        return err;
-    Buffer      *copy = NEWN(pool, Buffer, n);
-    LayoutResult found;
-    int64_t      ask[] = { 0, result->arena_bytes };
-    memcpy(copy, buffers, sizeof *buffers * (size_t)n);
-    /* The result of the first search counts if it is smaller and is found again when requested. */
-    for (int i = 0; i < 2 && (i == 0 || ask[i] < result->arena_bytes); i++) {
-        how.capacity = ask[i];
-        if (how.time_limit_s > 0)
-            how.time_limit_s = end - clock_now() > 0.001 ? end - clock_now() : 0.001;
-        err = layout_solve(pool, copy, n, &how, &found);
-        if (err && err != E_BUDGET)
-            return err;
-        if (i == 0 || found.arena_bytes == ask[i]) {
-            int64_t nodes = result->n_nodes;
-            memcpy(buffers, copy, sizeof *buffers * (size_t)n);
-            *result = found;
-            result->n_nodes += nodes;
-        }
-    }
-    return result->arena_bytes <= options->capacity ? OK
-                                                    : solve_refuse(n, options->capacity, result);
 }

@@ -182,10 +182,10 @@ is "a recipe can be read from the standard input" [ $? = 0 ]
 # ---- memory of the loader ----
 mkdir "$work/images" && "$program" sample "$work/usr1" -n 4 --steps 2 -o "$work/images" --quiet > "$work/out" 2> "$work/err"
 rm -f "$work/images/samples.png"
-"$program" train $small --steps 1 --data "$work/images" --loader-memory 100KiB --quiet > "$work/out" 2> "$work/err"
+"$program" train --out none $small --steps 1 --data "$work/images" --loader-memory 100KiB --quiet > "$work/out" 2> "$work/err"
 is "a limit of the loader's memory should hold" [ $? = 3 ]
 is "and be named" grep -q "loader-memory" "$work/err"
-"$program" train $small --steps 1 --data "$work/images" --json > "$work/out" 2> "$work/err"
+"$program" train --out none $small --steps 1 --data "$work/images" --json > "$work/out" 2> "$work/err"
 is "the default should do" [ $? = 0 ]
 is "and be stated" grep -q '"loader_limit_bytes": 1073741824' "$work/out"
 

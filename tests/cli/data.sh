@@ -122,8 +122,8 @@ loses due-run held $same
 if [ $got = 1 ] && [ "$(wc -l < "$work/err")" = 1 ] && [ -n "$step" ] && [ $((step % 7)) = 0 ] &&
    "$program" train --resume "$work/due-run" --steps $((step + 2)) --quiet > "$work/out" 2>&1 && grep -q "2 steps" "$work/out" &&
    "$program" train $same --steps $((step + 2)) --out "$work/due-whole" > "$work/out" 2>&1 &&
-   cmp "$work/due-run"/step-*$((step + 2)).safetensors "$work/due-whole"/step-*.safetensors > "$work/out" 2>&1 &&
-   cmp "$work/due-run"/step-*$((step + 2)).json "$work/due-whole"/step-*.json > "$work/out" 2>&1 &&
+   cmp "$work/due-run"/step-*$((step + 2)).safetensors "$work/due-whole"/step-*$((step + 2)).safetensors > "$work/out" 2>&1 &&
+   cmp "$work/due-run"/step-*$((step + 2)).json "$work/due-whole"/step-*$((step + 2)).json > "$work/out" 2>&1 &&
    cut -d, -f1-4,6 "$work/due-run/log.jsonl" > "$work/a" && cut -d, -f1-4,6 "$work/due-whole/log.jsonl" > "$work/b" &&
    cmp "$work/a" "$work/b" > "$work/out" 2>&1; then
     passed=$((passed + 1))

@@ -18,5 +18,5 @@ run ./test_base_safetensors
 run ./test_plan_plan_buffers
 run ./test_lib_plimsoll
 run ./test_ops --backend builtin --quick 1
-run ./plimsoll train unet-small --steps 2 --backend builtin --quiet --set model.widths=[8] --set model.groups=4 --set model.height=8 --set model.width=8 --batch 2
+run ./plimsoll train --out none unet-small --steps 2 --backend builtin --quiet --set model.widths=[8] --set model.groups=4 --set model.height=8 --set model.width=8 --batch 2
 echo "valgrind: clean"

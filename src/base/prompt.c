@@ -1,6 +1,7 @@
 /* prompt.c -- plain text as a vector: the mean of its characters' vectors. */
 #include "base/prompt.h"
 
+#include "base/hash.h"
 #include "base/random.h"
 
 /* The next character; a byte that begins no valid sequence stands for itself. */
@@ -34,4 +35,13 @@ void prompt_embed(const char *utf8, float *to, int64_t width)
     }
     for (int64_t i = 0; i < width && n > 1; i++)
         to[i] /= (float)n;
+}
+
+uint64_t prompt_hash(int64_t width)
+{
+    enum { PART = 64 };
+    float part[PART]; /* the first numbers say enough: all come from one stream */
+    prompt_embed("plimsoll", part, width < PART ? width : PART);
+    return hash_bytes(hash_int(HASH_EMPTY, width), part,
+                      (size_t)(width < PART ? width : PART) * sizeof *part);
 }

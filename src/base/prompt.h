@@ -11,6 +11,12 @@
 
 enum { PROMPT_CHARACTERS = 77 };
 
+/* Encoders of text, as runs record them. A prompt is embedded by the stand-in. */
+#define TEXT_STAND_IN   "stand-in"
+#define TEXT_FROM_FILES "files"
+
+uint64_t prompt_hash(int64_t width); /* changes if the stand-in's vectors do */
+
 void prompt_embed(const char *utf8, float *to, int64_t width);
 
 #endif

@@ -7,16 +7,15 @@
 
 static TextList sets;
 static struct {
-    const char *out;
-    int64_t     checkpoint;
+    const char *out, *checkpoint;
     bool        ema, half;
-} opt = { .checkpoint = -1 };
+} opt;
 
 static const Option options[] = {
     { "o", OPT_TEXT, &opt.out, "FILE", "the file to write, e.g. weights.safetensors" },
     { "ema", OPT_FLAG, &opt.ema, NULL, "the average of the weights instead of themselves" },
     { "fp16", OPT_FLAG, &opt.half, NULL, "parameters in fp16; default: fp32" },
-    { "checkpoint", OPT_NATURAL, &opt.checkpoint, "STEP", "which checkpoint; default: the newest" },
+    { "checkpoint", OPT_TEXT, &opt.checkpoint, "STEP", CHECKPOINT_HELP },
     { "set", OPT_LIST, &sets, "KEY=VALUE",
       "override a recipe key, e.g. model.file=PATH; may be repeated" },
     { 0 }
@@ -27,13 +26,15 @@ static Err cmd_export_run(Pool *pool, int n_args, char **args)
     Recipe      *recipe;
     ExportReport r;
     const char  *path;
+    int64_t      step;
     if (n_args != 1 || !opt.out)
         return fail(E_USAGE,
                     "export takes a run and a file: plimsoll export RUN -o weights.safetensors");
     TRY(run_recipe(pool, args[0], &path));
     TRY(file_try(opt.out));
     TRY(recipe_read(pool, path, sets.items, sets.n, &recipe));
-    ExportOptions how = { opt.out, opt.checkpoint, opt.ema, opt.half };
+    TRY(checkpoint_option(pool, args[0], opt.checkpoint, &step));
+    ExportOptions how = { opt.out, step, opt.ema, opt.half };
     TRY(export_weights(pool, args[0], recipe, &how, &r));
     print_sentence(stdout, "%s, step %lld: %d parameters and %d other tensors, %s, in %s",
                    recipe->name, (long long)r.step, r.params, r.tensors - r.params,

@@ -9,16 +9,13 @@
 
 static ModelOptions model = { .runs = true };
 static struct {
-    const char *out, *input, *prompt, *loader_memory;
-    int64_t     n, seed, steps, checkpoint;
+    const char *out, *input, *prompt, *loader_memory, *checkpoint;
+    int64_t     n, seed, steps, length;
     double      guidance;
     bool        no_ema, quiet, json;
-} opt = { .n = 4,
-          .seed = -1,
-          .steps = -1,
-          .checkpoint = -1,
-          .guidance = NAN,
-          .loader_memory = LOADER_MEMORY };
+} opt = {
+    .n = 4, .seed = -1, .steps = -1, .length = -1, .guidance = NAN, .loader_memory = LOADER_MEMORY
+};
 
 static const Option options[] = {
     { "n", OPT_INT, &opt.n, "N", "number of samples; default 4" },
@@ -26,9 +23,10 @@ static const Option options[] = {
     { "input", OPT_TEXT, &opt.input, "PATH", "start from this instead of the recipe's data" },
     { "prompt", OPT_TEXT, &opt.prompt, "TEXT", "what the results should show, in words" },
     { "seed", OPT_NATURAL, &opt.seed, "N", "seed of the random numbers; default: the run's" },
-    { "steps", OPT_NATURAL, &opt.steps, "S", "steps of the sampler" },
+    { "steps", OPT_NATURAL, &opt.steps, "S", "denoising steps of the sampler" },
+    { "length", OPT_COUNT, &opt.length, "N", "audio: values to draw, one after another" },
     { "guidance", OPT_NUMBER, &opt.guidance, "W", "strength of classifier-free guidance; 1: none" },
-    { "checkpoint", OPT_NATURAL, &opt.checkpoint, "STEP", "which checkpoint; default: the newest" },
+    { "checkpoint", OPT_TEXT, &opt.checkpoint, "STEP", CHECKPOINT_HELP },
     { "no-ema", OPT_FLAG, &opt.no_ema, NULL, "use the weights themselves, not their average" },
     { "loader-memory", OPT_TEXT, &opt.loader_memory, "SIZE",
       "limit of the memory that loads data; default 1GiB" },
@@ -57,14 +55,29 @@ static Err sample_json(const Recipe *recipe, const SampleReport *r)
     return json_out_done(&o);
 }
 
+/* Each system has one of the two. */
+static Err sample_length_or_steps(const Recipe *recipe)
+{
+    bool recurrent = recipe->sampler.kind == SAMPLER_RECURRENT;
+    if (recurrent && opt.steps >= 0)
+        return fail(E_USAGE,
+                    "--steps: %s draws one value after another and has no denoising steps; "
+                    "--length N sets how many values",
+                    recipe->model->name);
+    if (!recurrent && opt.length > 0)
+        return fail(E_USAGE, "--length: %s draws results of its own size; --length is for audio",
+                    recipe->model->name);
+    return OK;
+}
+
 static Err cmd_sample_run(Pool *pool, int n_args, char **args)
 {
     Recipe      *recipe;
     Device      *device;
     SampleReport report;
-    const char  *more[2], *path;
+    const char  *more[3], *path;
     int          n = 0;
-    int64_t      budget, loader;
+    int64_t      budget, loader, checkpoint;
     if (n_args != 1)
         return fail(E_USAGE, "sample takes one run: plimsoll sample RUN -n 4 -o DIR");
     if (opt.n < 1 || opt.n > 4096)
@@ -75,13 +88,17 @@ static Err cmd_sample_run(Pool *pool, int n_args, char **args)
         more[n++] = pool_print(pool, "sampler.steps=%lld", (long long)opt.steps);
     if (!isnan(opt.guidance))
         more[n++] = pool_print(pool, "sampler.guidance=%.17g", opt.guidance);
+    if (opt.length > 0)
+        more[n++] = pool_print(pool, "sampler.length=%lld", (long long)opt.length);
     TRY(model_open(pool, &model, path, more, n, &recipe, &device, &budget));
+    TRY(sample_length_or_steps(recipe));
+    TRY(checkpoint_option(pool, args[0], opt.checkpoint, &checkpoint));
     SampleOptions o = { .out = opt.out ? opt.out : pool_print(pool, "%s/samples", args[0]),
                         .input = opt.input,
                         .prompt = opt.prompt,
                         .n = opt.n,
                         .seed = opt.seed,
-                        .checkpoint = opt.checkpoint,
+                        .checkpoint = checkpoint,
                         .raw = opt.no_ema,
                         .budget_bytes = budget,
                         .loader_bytes = loader,

@@ -1,28 +1,33 @@
 /* cmd_train.c -- `train`: trains a recipe exactly as planned. */
 #include "cli/model_options.h"
 
+#include "base/file.h"
 #include "base/json_out.h"
 #include "base/text.h"
 #include "fit/fit.h"
+#include "train/run_file.h"
 #include "train/trainer.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static ModelOptions model = { .runs = true };
 static struct {
     const char *out, *resume, *init, *given, *dump_random, *data, *plan, *allow, *loader_memory;
     int64_t     steps, seed;
     bool        json, init_partial, quiet;
-} opt = { .steps = -1, .seed = -1, .loader_memory = LOADER_MEMORY };
+} opt = { .steps = -1, .seed = -1 };
 
 /* clang-format off */
 static const Option options[] = {
     { "steps",        OPT_NATURAL,&opt.steps,        "N",
       "total number of steps, also with --resume" },
     { "out",          OPT_TEXT, &opt.out,          "RUN",
-      "folder for the recipe, plan, log, checkpoints and samples" },
+      "folder of the run; default: runs/RECIPE-N; none: save nothing" },
     { "resume",       OPT_TEXT, &opt.resume,       "RUN",
-      "continue from the newest checkpoint of RUN" },
+      "continue from the newest checkpoint of RUN, with its options" },
     { "init",         OPT_TEXT, &opt.init,         "FILE", "starting weights (.safetensors, .pt, .pth, .ckpt)" },
     { "init-partial", OPT_FLAG, &opt.init_partial, NULL,
       "take the tensors of --init that match by name and shape" },
@@ -140,6 +145,10 @@ static void train_print(Pool *pool, const Recipe *recipe, const TrainResult *r, 
                        "%d nodes are recomputed in each step to stay within the budget (predicted "
                        "%+.1f %% time)",
                        r->recomputed, 100 * (r->slowdown - 1));
+    if (run && !opt.out && !opt.resume)
+        printf("the run is in %s\n", run);
+    if (run && !r->interrupted && recipe->model->sample && !opt.quiet)
+        fprintf(stderr, "next: plimsoll sample %s -n 4\n", text_word(pool, run));
     if (r->interrupted && run)
         printf("stopped at step %lld; continue with: plimsoll train --resume %s\n",
                (long long)r->step, text_word(pool, run));
@@ -157,6 +166,46 @@ static void schedule_keep(Recipe *recipe)
                        "schedule: the learning rate is 0 from step %lld on, and the run has %lld "
                        "steps; --set schedule.steps=%lld ends it with the run",
                        (long long)end, (long long)recipe->steps, (long long)recipe->steps);
+}
+
+/* Makes runs/NAME-N, the first that is not there. */
+static Err run_folder(Pool *pool, const char *name, const char **out)
+{
+    char *plain = pool_text(pool, name);
+    for (char *c = plain; *c; c++)
+        *c = strchr("/\n ", *c) ? '-' : *c;
+    TRY(folder_make("runs"));
+    for (int n = 1;; n++) {
+        const char *path = pool_print(pool, "runs/%s-%d", *plain == '.' ? "run" : plain, n);
+        if (!mkdir(path, 0777)) {
+            *out = path;
+            return OK;
+        }
+        if (errno != EEXIST)
+            return file_fail("make", path, errno);
+    }
+}
+
+static void option_default(const char **option, const char *from_run)
+{
+    *option = *option ? *option : from_run;
+}
+
+/* The options that the run was started with, where none is given now. Its plan holds the budget. */
+static Err resume_options(Pool *pool, const char *run)
+{
+    RunFile file;
+    TRY(run_file_read(pool, run, &file));
+    option_default(&model.device, file.device);
+    option_default(&model.backend, file.backend);
+    option_default(&model.host_budget, file.host_budget);
+    option_default(&opt.loader_memory, file.loader_memory);
+    option_default(&opt.allow, opt.plan ? NULL : file.allow);
+    option_default(&opt.given, file.given);
+    model.threads = model.threads ? model.threads : file.threads;
+    if (!opt.plan && !file_exists(pool_print(pool, "%s/plan.json", run)))
+        option_default(&model.budget, file.budget);
+    return OK;
 }
 
 static Err cmd_train_run(Pool *pool, int n_args, char **args)
@@ -184,7 +233,9 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
     if (opt.plan && (model.budget || opt.allow))
         return fail(E_USAGE,
                     "--plan has its own budget and levers; leave out --budget and --allow");
-    TRY(loader_memory_read(opt.loader_memory, &loader));
+    if (opt.resume)
+        TRY(resume_options(pool, opt.resume));
+    TRY(loader_memory_read(opt.loader_memory ? opt.loader_memory : LOADER_MEMORY, &loader));
     if (opt.steps >= 0)
         more[n++] = pool_print(pool, "steps=%lld", (long long)opt.steps);
     if (opt.seed >= 0)
@@ -205,7 +256,21 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
         model.threads = fit_threads(pool, plan);
     TRY(model_open(pool, &model, name, more, n, &recipe, &device, &budget));
     schedule_keep(recipe);
-    TrainOptions run = { .out = opt.resume ? opt.resume : opt.out,
+    RunFile     started = { .device = model.device,
+                            .backend = model.backend,
+                            .budget = model.budget,
+                            .host_budget = model.host_budget,
+                            .loader_memory = opt.loader_memory,
+                            .allow = opt.allow,
+                            .given = opt.given,
+                            .threads = model.threads };
+    const char *out = opt.resume ? opt.resume : opt.out;
+    if (!out)
+        TRY(run_folder(pool, recipe->name, &out));
+    else if (!strcmp(out, "none"))
+        out = NULL;
+    TrainOptions run = { .out = out,
+                         .started = &started,
                          .resume = opt.resume != NULL,
                          .init = opt.init,
                          .init_partial = opt.init_partial,
@@ -218,7 +283,10 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
                          .quiet = opt.quiet || opt.json };
     if (opt.allow)
         TRY(allow_read(opt.allow, &run.allow));
-    TRY(train_run(pool, recipe, device, &run, &result));
+    Err err = train_run(pool, recipe, device, &run, &result);
+    if (err && out && !opt.out && !opt.resume)
+        rmdir(out); /* if it is still empty */
+    TRY(err);
     if (opt.json)
         return train_json(recipe, &result);
     train_print(pool, recipe, &result, run.out);

@@ -9,7 +9,8 @@
 
 const Command *const commands[] = { &cmd_explain, &cmd_fit,    &cmd_compare, &cmd_train,
                                     &cmd_sample,  &cmd_export, &cmd_probe,   &cmd_plan,
-                                    &cmd_layout,  &cmd_replay, &cmd_help,    NULL };
+                                    &cmd_layout,  &cmd_replay, &cmd_list,    &cmd_help,
+                                    NULL };
 enum { N_COMMANDS = sizeof commands / sizeof *commands - 1 };
 
 const Command *command_find(const char *name)
@@ -37,7 +38,7 @@ static Err main_run(Pool *pool, int argc, char **argv)
         return fail(E_USAGE, "say what to do: one of the commands above");
     }
     const char *name = argv[1];
-    if (!strcmp(name, "--version") || !strcmp(name, "version")) {
+    if (!strcmp(name, "--version") || !strcmp(name, "-V") || !strcmp(name, "version")) {
         printf("plimsoll " PLIMSOLL_VERSION "\n");
         return OK;
     }

@@ -3,9 +3,13 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "device/memory.h"
 #include "ops/ops.h"
+#include "profile/profile.h"
+#include "train/checkpoint.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Kernels in the CUDA graphs of a step. Updates and sums over micro-batches do not count: hundreds
@@ -51,6 +55,41 @@ static Err loss_sets(Pool *pool, const char *loss, const char *name, const char 
         loss++;
     }
     return OK;
+}
+
+/* All the memory that the device has, in use or not; 0: planning for a processor, of any size. */
+static int64_t device_total(const Device *device, bool runs)
+{
+    MemoryLimits limits = memory_limits();
+    if (device->kind == DEVICE_CPU)
+        return runs ? limits.total : 0;
+    if (device->profile && device->profile->total_bytes)
+        return device->profile->total_bytes;
+    return 0;
+}
+
+static Err budget_within(const Device *device, bool runs, int64_t bytes)
+{
+    int64_t total = device_total(device, runs);
+    if (!total || bytes <= total)
+        return OK;
+    return fail(E_USAGE, "--budget %s is more than the %s of %s; give at most that, or 100%%",
+                bytes_text(bytes), bytes_text(total), device->name);
+}
+
+Err checkpoint_option(Pool *pool, const char *run, const char *text, int64_t *step)
+{
+    char *end;
+    *step = -1;
+    if (!text)
+        return OK;
+    if (!strcmp(text, "best"))
+        return checkpoint_best(pool, run, step);
+    errno = 0;
+    *step = strtoll(text, &end, 10);
+    return end != text && !*end && !errno && *step >= 0
+               ? OK
+               : fail(E_USAGE, "--checkpoint takes a step or best, not '%s'", text);
 }
 
 Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *const *more, int n,
@@ -100,6 +139,7 @@ Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *
     TRY(bytes_read(o->budget, (*device)->memory_bytes + (*device)->runtime_bytes, budget_bytes));
     if (*budget_bytes <= 0)
         return fail(E_USAGE, "--budget must be more than 0 bytes");
+    TRY(budget_within(*device, o->runs, *budget_bytes));
     *budget_bytes -= (*device)->runtime_bytes;
     if (*budget_bytes <= 0)
         return fail(E_BUDGET,

@@ -51,6 +51,10 @@ typedef struct ModelOptions {
 Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *const *more, int n,
                Recipe **recipe, Device **device, int64_t *budget_bytes);
 
+/* --checkpoint STEP or best; NULL is -1, the newest. */
+#define CHECKPOINT_HELP "which checkpoint: its step, or best; default: the newest"
+Err checkpoint_option(Pool *pool, const char *run, const char *text, int64_t *step);
+
 /* The path of RUN/recipe.yaml, which every run has. */
 Err run_recipe(Pool *pool, const char *run, const char **path);
 

@@ -11,6 +11,7 @@
 #include "data/kinds.h"
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "data/draw.h"
 #include "data/frames.h"
@@ -33,12 +34,14 @@ typedef struct Captioned {
 } Captioned;
 
 typedef struct CaptionedClips {
-    int        clip, text; /* indices in the spec, or -1 */
-    int64_t    frames, height, width, channels, text_width;
-    Captioned *list;
-    int32_t    n, cap;
-    ImageInfo  largest;
-    size_t     npy_bytes;
+    int         clip, text; /* indices in the spec, or -1 */
+    int64_t     frames, height, width, channels, text_width;
+    Captioned  *list;
+    int32_t     n, cap;
+    ImageInfo   largest;
+    size_t      npy_bytes;
+    int32_t     embedded; /* clips with an embedding of their own */
+    const char *without;  /* the first clip without one */
 } CaptionedClips;
 
 /* Writes one frame: the value at (y, x, ch) of a frame of (h,w) that is centred on ours. */
@@ -111,7 +114,7 @@ static const char *captioned_about(const DataSource *source, int64_t id, char *r
     return ((const CaptionedClips *)source->own)->list[id].caption;
 }
 
-static Err caption_read(Pool *pool, const CaptionedClips *c, const char *folder, Captioned *item)
+static Err caption_read(Pool *pool, CaptionedClips *c, const char *folder, Captioned *item)
 {
     const char *path = pool_print(pool, "%s/%s.txt", folder, item->name);
     const char *given = pool_print(pool, "%s/%s.text.npy", folder, item->name);
@@ -134,9 +137,11 @@ static Err caption_read(Pool *pool, const CaptionedClips *c, const char *folder,
         return OK;
     item->text = NEWN(pool, float, c->text_width);
     if (!file_exists(given)) {
+        c->without = c->without ? c->without : given;
         prompt_embed(text, item->text, c->text_width);
         return OK;
     }
+    c->embedded++;
     Npy   a;
     Pool *one = pool_new(pool, "text");
     TRY(npy_read(one, given, &a));
@@ -199,6 +204,29 @@ static Err captioned_new(Pool *pool, const DataSpec *spec, const char *kind, Cap
     return OK;
 }
 
+/* Embeddings of two encoders have nothing in common, so it is all clips or none. */
+static Err captioned_encoder(Pool *pool, const CaptionedClips *c, DataSource *source)
+{
+    if (c->text < 0)
+        return OK;
+    if (c->embedded && c->without)
+        return fail(
+            E_USAGE,
+            "%d of %d clips have an embedding NAME.text.npy, and %s is missing: write those "
+            "of the other %d too, or remove all",
+            c->embedded, c->n, c->without, c->n - c->embedded);
+    source->encoder = c->embedded ? TEXT_FROM_FILES : TEXT_STAND_IN;
+    source->text_hash = c->embedded ? HASH_EMPTY : prompt_hash(c->text_width);
+    for (int32_t i = 0; c->embedded && i < c->n; i++)
+        source->text_hash = hash_bytes(source->text_hash, c->list[i].text,
+                                       (size_t)c->text_width * sizeof(float));
+    source->detail = c->embedded
+                         ? "text embeddings from NAME.text.npy"
+                         : pool_print(pool, "no text embeddings: a stand-in made of the captions' "
+                                            "letters, which knows no meaning, takes their place");
+    return OK;
+}
+
 Err captioned_open(Pool *pool, const DataSpec *spec, DataSource **out)
 {
     CaptionedClips *c;
@@ -222,7 +250,7 @@ Err captioned_open(Pool *pool, const DataSpec *spec, DataSource **out)
                           .work_bytes = image_open_work(&c->largest) + work_size(c->npy_bytes) +
                                         work_size((size_t)(c->largest.pixels * c->channels) *
                                                   sizeof(float)) };
-    return OK;
+    return captioned_encoder(pool, c, *out);
 }
 
 /* ---- drawn ---- */
@@ -286,6 +314,8 @@ Err captioned_shapes_open(Pool *pool, const DataSpec *spec, DataSource **out)
     TRY(captioned_new(pool, spec, "captioned-shapes", &c));
     *out = NEW(pool, DataSource);
     **out = (DataSource){ .n_samples = spec->samples,
+                          .encoder = c->text < 0 ? NULL : TEXT_STAND_IN,
+                          .text_hash = c->text < 0 ? 0 : prompt_hash(c->text_width),
                           .load = captioned_shapes_load,
                           .about = captioned_shapes_about,
                           .own = c };

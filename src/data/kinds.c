@@ -19,7 +19,7 @@ const DataKind data_kinds[] = {
       "drawn range images of moving objects" },
     { "pairs",            "image image_lq edge latent latent_lq",  pairs_open,
       "drawn-pairs",
-      "a folder of images, which are degraded; or latents in .npy" },
+      "images, which are degraded; or pairs in gt/ and lq/; or latents in .npy" },
     { "drawn-pairs",      "image image_lq edge",                   drawn_pairs_open,      NULL,
       "drawn images, which are degraded" },
     { "sets",             "images support",                        sets_open,

@@ -1,6 +1,8 @@
 /* pairs.c -- pairs of a good and a degraded image: image, image_lq (S,S,3) in [-1,1], edge (S,S,3)
  * of -1 and 1.
  *
+ * DIR/gt and DIR/lq hold pairs of the same names, of which the same square is cropped; an image of lq/
+ * may be smaller by a whole factor. Otherwise the images are degraded here.
  * For training: a square cropped from a file (mirrored at the borders if the file is smaller,
  * flipped in half of the draws) and sharpened; its degraded version; its edges. As an input for
  * sampling, the file is the degraded image, resized to S, and edges are taken from it. If the model
@@ -22,6 +24,9 @@ typedef struct Pairs {
     int64_t      side, cells;                          /* sides of an image, of a latent */
     ImageList    files;
     const char **latents, **latents_bad; /* one for each of files */
+    const char **given;   /* the degraded image of each of files; NULL: they are degraded here */
+    int64_t     *factors; /* how many times smaller those are */
+    ImageInfo    given_largest;
     size_t       npy_bytes;
     bool         as_input;
 } Pairs;
@@ -59,20 +64,62 @@ static void pair_make(const Pairs *p, const float *image, Dice *dice, void *cons
     }
 }
 
-/* A square of the image at a random place. */
-static void pair_crop(const Pairs *p, const Raster *r, Dice *dice, float *to)
+typedef struct Square { /* of an image, mirrored at its borders */
+    int64_t y, x, side;
+    bool    flip;
+} Square;
+
+/* At a random place whose coordinates are multiples of `step`. */
+static Square square_at_random(const Raster *r, int64_t side, int64_t step, Dice *dice)
 {
-    int64_t side = p->side, room_y = r->height > side ? r->height - side : 0,
+    int64_t room_y = r->height > side ? r->height - side : 0,
             room_x = r->width > side ? r->width - side : 0;
-    int64_t y0 = dice_below(dice, (int)room_y + 1), x0 = dice_below(dice, (int)room_x + 1);
-    bool    flip = dice_unit(dice) < 0.5f;
+    Square square = { .side = side };
+    square.y = dice_below(dice, (int)(room_y / step) + 1) * step;
+    square.x = dice_below(dice, (int)(room_x / step) + 1) * step;
+    square.flip = dice_unit(dice) < 0.5f;
+    return square;
+}
+
+static void square_read(const Raster *r, Square square, float *to)
+{
+    int64_t side = square.side;
     for (int64_t y = 0; y < side; y++)
-        for (int64_t x = 0; x < side; x++) {
-            int64_t from_y = room_y ? y0 + y : mirror(y, r->height),
-                    from_x = room_x ? x0 + x : mirror(x, r->width);
-            raster_floats(r, from_y, from_x, 1, 1, 3,
-                          to + (y * side + (flip ? side - 1 - x : x)) * 3);
-        }
+        for (int64_t x = 0; x < side; x++)
+            raster_floats(r, mirror(square.y + y, r->height), mirror(square.x + x, r->width), 1, 1,
+                          3, to + (y * side + (square.flip ? side - 1 - x : x)) * 3);
+}
+
+/* A square of an image and the same one of its degraded image, enlarged if that is smaller. */
+static Err given_pair_load(const Pairs *p, int64_t id, Dice *dice, void *const *to, Work *work)
+{
+    int64_t n = p->side * p->side * 3, factor = p->factors[id];
+    Raster  r, bad;
+    float  *image = work_take(work, (size_t)n * sizeof *image),
+          *small = work_take(work, (size_t)n * sizeof *small);
+    size_t used = work->used;
+    TRY(image_open(p->files.paths[id], work, &r));
+    Square square = square_at_random(&r, p->side, factor, dice);
+    square_read(&r, square, image);
+    work->used = used;
+    if (p->image >= 0)
+        put_signed(image, n, to[p->image]);
+    if (p->edge >= 0)
+        pair_edges(p, image, to[p->edge], work);
+    if (p->bad < 0)
+        return OK;
+    TRY(image_open(p->given[id], work, &bad));
+    if (r.height != factor * bad.height || r.width != factor * bad.width)
+        return fail(E_IO, "%s has changed since the run began; restart the run", p->given[id]);
+    square_read(&bad,
+                (Square){ square.y / factor, square.x / factor, p->side / factor, square.flip },
+                small);
+    work->used = used;
+    if (factor > 1)
+        image_resize(small, p->side / factor, p->side / factor, 3, image, p->side, p->side,
+                     RESIZE_CUBIC, work);
+    put_signed(factor > 1 ? image : small, n, to[p->bad]);
+    return OK;
 }
 
 static Err pairs_load(const DataSource *source, int64_t id, int64_t draw, void *const *to,
@@ -81,7 +128,9 @@ static Err pairs_load(const DataSource *source, int64_t id, int64_t draw, void *
     const Pairs *p = source->own;
     int64_t      n = p->side * p->side * 3;
     Dice         dice = { sample_key(source, "pairs", draw), 0 };
-    float       *image = work_take(work, (size_t)n * sizeof *image);
+    if (p->given)
+        return given_pair_load(p, id, &dice, to, work);
+    float *image = work_take(work, (size_t)n * sizeof *image);
     if (p->as_input) {
         TRY(image_load(p->files.paths[id], p->side, p->side, 3, image, work));
         if (p->bad >= 0)
@@ -95,7 +144,7 @@ static Err pairs_load(const DataSource *source, int64_t id, int64_t draw, void *
     size_t used = work->used;
     Raster r;
     TRY(image_open(p->files.paths[id], work, &r));
-    pair_crop(p, &r, &dice, image);
+    square_read(&r, square_at_random(&r, p->side, 1, &dice), image);
     work->used = used;
     pair_make(p, image, &dice, to, work);
     return OK;
@@ -206,6 +255,67 @@ static Err latents_open(Pool *pool, const DataSpec *spec, Pairs *p, DataSource *
     return OK;
 }
 
+/* ---- given pairs ---- */
+
+static const char *stem_of(Pool *pool, const char *folder, const char *path)
+{
+    const char *dot = strrchr(path, '.'), *name = path + strlen(folder) + 1;
+    return pool_textn(pool, name, dot > name ? (size_t)(dot - name) : strlen(name));
+}
+
+static Err given_pair_look(const Pairs *p, const char *good, const char *bad, int64_t *out)
+{
+    ImageInfo a, b;
+    TRY(image_look(good, &a));
+    TRY(image_look(bad, &b));
+    int64_t factor = *out = a.height / b.height;
+    if (factor < 1 || a.height != factor * b.height || a.width != factor * b.width)
+        return fail(E_USAGE,
+                    "%s is %lld x %lld and %s is %lld x %lld; an image of lq/ has the size of its "
+                    "partner in gt/, or is smaller by a whole factor",
+                    bad, (long long)b.width, (long long)b.height, good, (long long)a.width,
+                    (long long)a.height);
+    if (p->side % factor)
+        return fail(E_USAGE,
+                    "%s is %lld times smaller than its partner, which does not divide the model's "
+                    "side of %lld; enlarge the images of lq/ first",
+                    bad, (long long)factor, (long long)p->side);
+    return OK;
+}
+
+/* The partner in lq/ of every image in gt/, by its name without the ending. */
+static Err given_pairs(Pool *pool, const char *folder, Pairs *p)
+{
+    const char *gt = pool_print(pool, "%s/gt", folder), *lq = pool_print(pool, "%s/lq", folder);
+    ImageList   bad;
+    TRY(image_list(pool, gt, &p->files));
+    TRY(image_list(pool, lq, &bad));
+    p->given = NEWN(pool, const char *, p->files.n);
+    p->factors = NEWN(pool, int64_t, p->files.n);
+    p->given_largest = bad.largest;
+    const char **stems = NEWN(pool, const char *, bad.n);
+    for (int32_t i = 0; i < bad.n; i++)
+        stems[i] = stem_of(pool, lq, bad.paths[i]);
+    for (int32_t i = 0; i < p->files.n; i++) {
+        const char *stem = stem_of(pool, gt, p->files.paths[i]);
+        for (int32_t k = 0; k < bad.n && !p->given[i]; k++) {
+            int32_t at = (i + k) % bad.n; /* where both folders hold the same, at once */
+            p->given[i] = strcmp(stem, stems[at]) ? NULL : bad.paths[at];
+        }
+        if (!p->given[i])
+            return fail(E_USAGE, "%s has no partner: %s/%s.png (or .jpg) is missing",
+                        p->files.paths[i], lq, stem);
+        TRY(given_pair_look(p, p->files.paths[i], p->given[i], &p->factors[i]));
+    }
+    return OK;
+}
+
+static bool has_pairs(Pool *pool, const char *folder)
+{
+    return folder_exists(pool_print(pool, "%s/gt", folder)) &&
+           folder_exists(pool_print(pool, "%s/lq", folder));
+}
+
 /* ---- opening ---- */
 
 static const char *pairs_about(const DataSource *source, int64_t id, char *room, size_t n)
@@ -256,14 +366,25 @@ Err pairs_open(Pool *pool, const DataSpec *spec, DataSource **out)
     *out = NEW(pool, DataSource);
     if (p->cells)
         return latents_open(pool, spec, p, *out);
-    TRY(image_list(pool, spec->path, &p->files));
+    const char *path = spec->path;
+    bool        pairs = has_pairs(pool, path);
+    if (pairs && !p->as_input)
+        TRY(given_pairs(pool, path, p));
+    else
+        TRY(image_list(pool, pairs ? pool_print(pool, "%s/lq", path) : path, &p->files));
     **out = (DataSource){ .n_samples = p->files.n,
+                          .detail = p->as_input ? NULL
+                                    : pairs     ? "pairs of gt/ and lq/"
+                                                : "images alone, degraded by the program",
                           .load = pairs_load,
                           .about = pairs_about,
                           .own = p,
                           .largest = p->files.largest.path,
                           .work_bytes = pairs_work(p) +
                                         image_work(&p->files.largest, p->side, p->side) };
+    if (p->given)
+        (*out)->work_bytes += image_open_work(&p->given_largest) +
+                              image_resize_work(p->side, p->side, 3, p->side, p->side);
     return OK;
 }
 

@@ -7,6 +7,7 @@
 #include "data/kinds.h"
 
 #include "base/file.h"
+#include "base/text.h"
 #include "data/draw.h"
 #include "data/image.h"
 
@@ -108,6 +109,27 @@ static Err sets_binary(Pool *pool, Sets *s, const char *path)
     return OK;
 }
 
+/* A data set's parts are no classes: with them, every set would mix all classes. */
+static Err sets_parts(Pool *pool, const char *path, char *const *names, int n)
+{
+    static const char *const others[] = { "test", "val", "valid", "validation" };
+    bool                     train = false;
+    const char              *other = NULL;
+    for (int i = 0; i < n; i++) {
+        train |= !strcmp(names[i], "train");
+        for (size_t k = 0; k < sizeof others / sizeof *others; k++)
+            if (!strcmp(names[i], others[k]))
+                other = names[i];
+    }
+    if (!train || !other || !folder_exists(pool_print(pool, "%s/train", path)) ||
+        !folder_exists(pool_print(pool, "%s/%s", path, other)))
+        return OK;
+    return fail(E_USAGE,
+                "%s holds train/ and %s/, which are parts of a data set and not classes; use "
+                "--data %s/train --set data.holdout_path=%s/%s",
+                path, other, path, path, other);
+}
+
 static Err sets_read(Pool *pool, Sets *s, const char *path, ImageInfo *largest)
 {
     char **names;
@@ -120,6 +142,7 @@ static Err sets_read(Pool *pool, Sets *s, const char *path, ImageInfo *largest)
                    : fail(E_FORMAT, "%s is neither a folder of classes nor a CIFAR .bin file",
                           path);
     TRY(folder_list(pool, path, &names, &n));
+    TRY(sets_parts(pool, path, names, n));
     for (int i = 0; i < n; i++) {
         const char *sub = pool_print(pool, "%s/%s", path, names[i]);
         if (folder_exists(sub)) {
@@ -151,6 +174,26 @@ static Err sets_new(Pool *pool, const DataSpec *spec, const char *kind, Sets **o
     return OK;
 }
 
+/* Classes, images of each, and what is left out; after the classes without a set are removed. */
+static const char *sets_detail(Pool *pool, const Sets *s, int32_t removed)
+{
+    int64_t low = INT64_MAX, high = 0;
+    Text    text = { .pool = pool };
+    for (int32_t i = 0; i < s->n; i++) {
+        int64_t n = class_count(&s->classes[i]);
+        low = n < low ? n : low;
+        high = n > high ? n : high;
+    }
+    text_add(&text, "%d %s of ", s->n, s->n == 1 ? "class" : "classes");
+    if (low < high)
+        text_add(&text, "%lld to ", (long long)low);
+    text_add(&text, "%lld images, %lld a set", (long long)high, (long long)s->size);
+    if (removed)
+        text_add(&text, "; %d with fewer images than a set %s left out", removed,
+                 removed == 1 ? "is" : "are");
+    return text.at;
+}
+
 Err sets_open(Pool *pool, const DataSpec *spec, DataSource **out)
 {
     Sets     *s;
@@ -173,9 +216,11 @@ Err sets_open(Pool *pool, const DataSpec *spec, DataSource **out)
     for (int32_t i = 0; i < s->n; i++)
         if (class_count(&s->classes[i]) >= s->size)
             s->classes[kept++] = s->classes[i];
+    int32_t removed = s->n - kept;
     s->n = kept;
     *out = NEW(pool, DataSource);
     **out = (DataSource){ .n_samples = n,
+                          .detail = sets_detail(pool, s, removed),
                           .load = sets_load,
                           .about = sets_about,
                           .own = s,

@@ -111,6 +111,8 @@ typedef struct ModelDef {
     Err (*drawn)(Pool *pool, const void *config, int64_t batch, const Drawn **list, int32_t *n);
     /* A sentence about the graph that was built last, or NULL. No function: there is none. */
     const char *(*note)(Pool *pool, const void *config);
+    /* What is wrong with training so, though it can be done; NULL: nothing. No function: nothing. */
+    const char *(*warning)(Pool *pool, const void *config);
     /* The batch size that the model's file was made with. NULL: there is no file. */
     Err (*batch)(const void *config, int64_t *batch);
     /* The largest batch that its file allows. NULL: any. */

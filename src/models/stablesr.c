@@ -381,6 +381,15 @@ static const ModelWhatIf stablesr_what_if[] = {
     { 0 }
 };
 
+static const char *stablesr_warning(Pool *pool, const void *config)
+{
+    const StableSr *m = config;
+    (void)pool;
+    return m->context ? NULL
+                      : "model.context is not set: a random tensor stands for the embedding of the "
+                        "empty prompt; name its .npy file";
+}
+
 const ModelDef model_stablesr = {
     .name = "stablesr",
     .summary = "super-resolution by latent diffusion, with an edge branch",
@@ -388,6 +397,7 @@ const ModelDef model_stablesr = {
     .config_bytes = sizeof(StableSr),
     .defaults = &stablesr_defaults,
     .check = stablesr_check,
+    .warning = stablesr_warning,
     .loss = stablesr_loss,
     .what_if = stablesr_what_if,
     .check_sampler = stablesr_check_sampler,

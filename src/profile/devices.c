@@ -242,3 +242,10 @@ int64_t device_runtime_bytes(const Device *device, int64_t arena_bytes)
         return device->runtime_bytes;
     return used > arena_bytes ? used - arena_bytes : 0;
 }
+
+bool device_planned_only(const Device *device)
+{
+    const Profile *profile = device->profile;
+    return device->kind == DEVICE_CUDA && profile && profile->capability > 0 &&
+           profile->capability < MIN_CAPABILITY;
+}

@@ -19,4 +19,8 @@ int64_t device_runtime_bytes(const Device *device, int64_t arena_bytes);
  * need outside the arena of a GPU. */
 void    device_expect(Device *device, int64_t launches);
 
+/* A GPU of an older generation than the kernels are made for: it can be planned for, never run. */
+#define MIN_CAPABILITY 8.0
+bool device_planned_only(const Device *device);
+
 #endif

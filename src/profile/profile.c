@@ -228,12 +228,14 @@ static Err profile_from(Pool *pool, const Json *root, Profile **out)
     if (strcmp(format, PROFILE_FORMAT))
         return json_fail(root, json_get(root, "format"), "the format is '%s', not " PROFILE_FORMAT,
                          format);
-    TRY(json_check_keys(root, KEYS("format", "name", "title", "kind", "threads", "library",
-                                   "memory", "bandwidth", "transfer", "launch", "rates", "ops")));
+    TRY(json_check_keys(root, KEYS("format", "name", "title", "kind", "compute_capability",
+                                   "threads", "library", "memory", "bandwidth", "transfer",
+                                   "launch", "rates", "ops")));
     TRY(need_words(pool, root, "name", &profile->name));
     TRY(need_words(pool, root, "title", &profile->title));
     TRY(need_choice(root, "kind", kinds, COUNT(kinds), &kind));
     profile->gpu = kind == 1;
+    TRY(json_maybe_number(root, "compute_capability", &profile->capability));
     TRY(json_maybe_int(root, "threads", &profile->threads));
     if (profile->threads < 0 || profile->threads > 4096)
         return json_fail(root, json_get(root, "threads"), "'threads' must be from 0 to 4096");
@@ -353,6 +355,8 @@ Err profile_write(const Profile *profile, const char *path)
     json_out_string(&o, "name", profile->name);
     json_out_string(&o, "title", profile->title);
     json_out_string(&o, "kind", profile->gpu ? "cuda" : "cpu");
+    if (profile->capability > 0)
+        json_out_number(&o, "compute_capability", profile->capability);
     json_out_int(&o, "threads", profile->threads);
     json_out_string(&o, "library", profile->library);
     json_out_object(&o, "memory");

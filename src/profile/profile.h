@@ -47,9 +47,10 @@ typedef struct Tightness {
 
 struct Profile {
     const char *name, *title;
-    bool        gpu;     /* kind: "cuda", not "cpu" */
-    int64_t     threads; /* cpu: threads of every kernel when it was measured */
-    const char *library; /* vendor libraries and versions; "" if none were used */
+    bool        gpu;        /* kind: "cuda", not "cpu" */
+    double      capability; /* of a GPU: 7.5, 8.0, ...; 0: not known */
+    int64_t     threads;    /* cpu: threads of every kernel when it was measured */
+    const char *library;    /* vendor libraries and versions; "" if none were used */
 
     int64_t     total_bytes;   /* as the system or driver reports it */
     int64_t     usable_bytes;  /* the largest arena that can be allocated */

@@ -142,10 +142,14 @@ static const Field sample_fields[] = { { "every", FIELD_INT, offsetof(EveryConfi
                                        { 0 } };
 
 static const Field save_fields[] = {
+    { "minutes", FIELD_NUMBER, offsetof(EveryConfig, minutes), 0, 1e6, NULL, NULL,
+      "minutes from one checkpoint to the next; 0: not by time" },
     { "every", FIELD_INT, offsetof(EveryConfig, every), 0, 1e12, NULL, NULL,
-      "steps from one checkpoint to the next; 0: only at the end" },
+      "steps from one checkpoint to the next; 0: not by steps" },
     { "keep", FIELD_INT, offsetof(EveryConfig, keep), 1, 1e6, NULL, NULL,
       "number of checkpoints to keep, the newest" },
+    { "best", FIELD_BOOL, offsetof(EveryConfig, best), 0, 0, NULL, NULL,
+      "save after a validation with the lowest loss so far, and keep that checkpoint too" },
     { 0 }
 };
 
@@ -327,7 +331,7 @@ Recipe *recipe_defaults(Pool *pool, const ModelDef *model)
         .sampler = { .kind = model->sampler_kind, .guidance = 1, .temperature = 1 },
         .validate = { .batches = 4 },
         .sample = { .n = 4 },
-        .save = { .keep = 2 },
+        .save = { .minutes = 10, .keep = 2, .best = true },
     };
     memcpy(recipe->config, model->defaults, model->config_bytes);
     return recipe;
@@ -337,6 +341,33 @@ bool recipe_is_model(const char *name)
 {
     size_t n = strlen(name);
     return (n > 4 && !strcmp(name + n - 4, ".pt2")) || hlo_is_file(name);
+}
+
+/* Files that users take for a model, and what to do with each instead. */
+static Err recipe_wrong_file(const char *name)
+{
+    static const struct {
+        const char *ending, *answer;
+    } known[] = {
+        { ".py", "is a program: export its model by torch.export.save(torch.export.export(model, "
+                 "inputs), 'model.pt2') and name model.pt2 (docs/user/OWN_MODEL.md)" },
+        { ".pt", "holds weights and no model: name a recipe, and the weights with --init" },
+        { ".pth", "holds weights and no model: name a recipe, and the weights with --init" },
+        { ".ckpt", "holds weights and no model: name a recipe, and the weights with --init" },
+        { ".bin", "holds weights and no model: name a recipe, and convert the weights to "
+                  ".safetensors for --init" },
+        { ".safetensors",
+          "holds weights and no model: name a recipe, and the weights with --init" },
+        { ".onnx",
+          "is an ONNX model, which is not read: export it by torch.export as a .pt2 file" },
+    };
+    size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        size_t m = strlen(known[i].ending);
+        if (n > m && !strcmp(name + n - m, known[i].ending))
+            return fail(E_USAGE, "%s %s", name, known[i].answer);
+    }
+    return OK;
 }
 
 /* A model's file stands for the recipe that names it and leaves the rest at its defaults. */
@@ -349,6 +380,7 @@ static Err recipe_text(Pool *pool, const char *name, const char **path, const Js
         *path = name;
         return yaml_parse(pool, name, text.at, text.n, map);
     }
+    TRY(recipe_wrong_file(name));
     TRY(shipped_find(pool, "recipes", ".yaml", "recipe", name, path));
     return yaml_read(pool, *path, map);
 }

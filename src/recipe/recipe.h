@@ -67,6 +67,8 @@ typedef struct DataConfig {
 
 typedef struct EveryConfig { /* the sections validate, sample and save */
     int64_t every, keep, n, batches, batch;
+    double  minutes; /* save: from one checkpoint to the next; 0: only by `every` */
+    bool    best;    /* save: keep that of the lowest validation loss too */
 } EveryConfig;
 
 /* Limits of levers.sample_chunks and levers.loss_chunks, since each chunk has its own nodes: what a

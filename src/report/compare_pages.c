@@ -75,6 +75,11 @@ void compare_text(FILE *to, const Comparison *c, bool colour)
                    "yes: fits with everything kept; +N%%: fits re-planned, that much slower by %s "
                    "(* search cut short); no: no plan was found",
                    c->time_source ? c->time_source : "roofline");
+    Pool       *pool = pool_new(NULL, "compare");
+    const char *planned_only = planned_only_text(pool, c->device);
+    if (planned_only)
+        print_sentence(to, "%s is %s", c->device->name, planned_only);
+    pool_free(pool);
 }
 
 Err compare_json(FILE *to, const Comparison *c)
@@ -84,6 +89,7 @@ Err compare_json(FILE *to, const Comparison *c)
     json_out_object(&o, NULL);
     json_out_string(&o, "format", "plimsoll-compare-1");
     json_out_string(&o, "device", c->device->name);
+    json_out_bool(&o, "planned_only", device_planned_only(c->device));
     json_out_string(&o, "time_source", c->time_source);
     json_out_array(&o, "rows");
     for (int32_t i = 0; i < c->n_rows; i++) {

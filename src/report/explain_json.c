@@ -300,6 +300,7 @@ void explain_json_members(JsonOut *o, const Explained *e)
     json_out_int(o, "threads", engine->device->threads);
     json_out_int(o, "memory_bytes", engine->device->memory_bytes);
     json_out_bool(o, "described", engine->device->described);
+    json_out_bool(o, "planned_only", device_planned_only(engine->device));
     json_out_bool(o, "workspaces", device_has_kernels(engine->device));
     json_out_end(o);
     json_out_int(o, "runtime_bytes", e->runtime_bytes);

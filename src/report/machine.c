@@ -2,12 +2,26 @@
 #include "report/machine.h"
 
 #include "base/text.h"
+#include "profile/devices.h"
+#include "profile/profile.h"
 
 #include <math.h>
 #include <string.h>
 
+const char *planned_only_text(Pool *pool, const Device *device)
+{
+    if (!device_planned_only(device))
+        return NULL;
+    return pool_print(pool,
+                      "planned only: compute capability %.1f, and training needs %.1f or newer",
+                      device->profile->capability, MIN_CAPABILITY);
+}
+
 const char *device_text(Pool *pool, const Device *device)
 {
+    if (device_planned_only(device))
+        return pool_print(pool, "%s (%s; %s)", device->name, device->model,
+                          planned_only_text(pool, device));
     if (!device_has_kernels(device))
         return pool_print(pool, "%s (%s, described by its profile: %s)", device->name,
                           device->model,

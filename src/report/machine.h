@@ -11,6 +11,8 @@
 /* "cpu (onednn 2.6.3, 2 threads)"; "h200 (NVIDIA H200 ..., planned without its kernels'
  * workspaces)" */
 const char *device_text(Pool *pool, const Device *device);
+/* Why this GPU can be planned for but never run; NULL: it can be run. */
+const char *planned_only_text(Pool *pool, const Device *device);
 
 /* For Markdown: a name from a file, which must not end a cell or begin a link or HTML. */
 const char *md_name(Pool *pool, const char *name);

@@ -144,25 +144,31 @@ static Err saver_look(Pool *pool, Saver *saver)
     return OK;
 }
 
-/* All but the newest `keep`. If one cannot be removed, the next save tries again. */
-static void saver_remove_old(Saver *saver, int64_t newest)
+/* All but the newest `keep` and the best one. If one cannot be removed, the next save tries
+ * again. */
+static void saver_remove_old(Saver *saver, int64_t newest, int64_t best)
 {
     char    path[FILE_PATH_MAX];
-    int32_t whole = 0;
+    int32_t whole = 0, at = 0;
     while (whole < saver->n_whole && saver->whole[whole] <= newest)
         whole++;
     saver->note[0] = '\0';
-    for (; whole > saver->keep; whole--) {
+    for (; whole - at > saver->keep; whole--) {
+        if (best && saver->whole[at] == best) {
+            at++, whole++;
+            continue;
+        }
         /* The JSON goes first: weights without it are cleared by the next run. */
-        checkpoint_path(path, sizeof path, saver->folder, saver->whole[0], ".json");
+        checkpoint_path(path, sizeof path, saver->folder, saver->whole[at], ".json");
         Err err = file_remove(path);
-        checkpoint_path(path, sizeof path, saver->folder, saver->whole[0], ".safetensors");
+        checkpoint_path(path, sizeof path, saver->folder, saver->whole[at], ".safetensors");
         if (err || file_remove(path)) {
             snprintf(saver->note, sizeof saver->note, "%s", err_text());
             return;
         }
         saver->n_whole--;
-        memmove(saver->whole, saver->whole + 1, (size_t)saver->n_whole * sizeof *saver->whole);
+        memmove(saver->whole + at, saver->whole + at + 1,
+                (size_t)(saver->n_whole - at) * sizeof *saver->whole);
     }
 }
 
@@ -320,6 +326,12 @@ static void state_write(FileOut *out, const RunState *state, int32_t n_tensors,
             json_out_number(&o, "best", p->best);
         json_out_end(&o);
     }
+    if (state->best_step) {
+        json_out_object_row(&o, "best");
+        json_out_int(&o, "step", state->best_step);
+        json_out_number(&o, "loss", state->best_loss);
+        json_out_end(&o);
+    }
     json_out_int(&o, "tensors", n_tensors);
     json_out_object_row(&o, "weights");
     json_out_int(&o, "bytes", (int64_t)weights->n);
@@ -343,6 +355,14 @@ static Err plateau_read(const Json *checkpoint, Plateau *p)
         TRY(json_item_number(rates, i, &p->rates[i]));
     p->seen = json_get(json, "best") != NULL;
     return p->seen ? json_need_number(json, "best", &p->best) : OK;
+}
+
+static Err best_read(const Json *checkpoint, RunState *state)
+{
+    const Json *json;
+    TRY(json_need_object(checkpoint, "best", &json));
+    TRY(json_need_int(json, "step", &state->best_step));
+    return json_need_number(json, "loss", &state->best_loss);
 }
 
 /* The digest of version 1, which its oldest files lack. */
@@ -373,8 +393,8 @@ static Err format_check(const char *path, const Json *json, const char *text, si
     if (strcmp(format, checkpoint_format))
         return json_fail(json, json_get(json, "format"), "'%s' is no format of checkpoints: '%s'",
                          format, checkpoint_format);
-    static const char *const keys[] = { "format", "step",    "drawn",   "samples", "seed",
-                                        "due",    "plateau", "tensors", "weights", "check" };
+    static const char *const keys[] = { "format",  "step", "drawn",   "samples", "seed", "due",
+                                        "plateau", "best", "tensors", "weights", "check" };
     TRY(json_check_keys(json, keys, sizeof keys / sizeof *keys));
     return sign_check(path, text, n);
 }
@@ -406,6 +426,9 @@ static Err state_read(Pool *pool, const char *path, int64_t step, RunState *stat
     state->due = DUE_NOTHING;
     if (json_get(json, "due"))
         TRY(due_read(json, state));
+    state->best_step = 0;
+    if (json_get(json, "best"))
+        TRY(best_read(json, state));
     bool has = json_get(json, "plateau") != NULL;
     if (has)
         TRY(plateau_read(json, &plateau));
@@ -513,7 +536,7 @@ Err saver_save(Saver *saver, const RunState *state)
         return err;
     }
     whole_add(saver, state->step);
-    saver_remove_old(saver, state->step);
+    saver_remove_old(saver, state->step, state->best_step);
     return OK;
 }
 
@@ -660,4 +683,20 @@ Err checkpoint_file(Pool *pool, const char *folder, int64_t *step, const char **
     checkpoint_path(name, sizeof name, folder, *step, ".safetensors");
     *path = pool_text(pool, name);
     return checkpoint_intact(pool, name);
+}
+
+Err checkpoint_best(Pool *pool, const char *folder, int64_t *step)
+{
+    RunState state = { 0 };
+    char     path[FILE_PATH_MAX];
+    int64_t  newest, tensors;
+    TRY(checkpoint_newest(pool, folder, &newest));
+    checkpoint_path(path, sizeof path, folder, newest, ".json");
+    TRY(state_read(pool, path, newest, &state, &tensors));
+    *step = state.best_step;
+    return *step > 0 ? OK
+                     : fail(E_USAGE,
+                            "%s was never validated, so no checkpoint is the best one; leave out "
+                            "--checkpoint best",
+                            folder);
 }

@@ -24,7 +24,9 @@ typedef struct RunState { /* what a run needs besides its tensors */
     int64_t drawn;        /* samples drawn from the data */
     int64_t samples;      /* number of samples in the data; 0: not known */
     int64_t seed;
-    Plateau plateau; /* if the schedule is one */
+    Plateau plateau;   /* if the schedule is one */
+    int64_t best_step; /* of the checkpoint with the lowest validation loss; 0: none yet */
+    double  best_loss;
 } RunState;
 
 /* Header and buffers are allocated in advance; saving allocates nothing. */
@@ -39,6 +41,8 @@ const char *saver_note(const Saver *saver);
 /* Is all saved state besides parameters finite, such as statistics and carried states? */
 bool        saver_finite(Saver *saver);
 
+/* The step with the lowest validation loss, by the newest checkpoint; E_USAGE if there is none. */
+Err checkpoint_best(Pool *pool, const char *folder, int64_t *step);
 /* The newest complete checkpoint of a run; E_IO if there is none. */
 Err checkpoint_newest(Pool *pool, const char *folder, int64_t *step);
 /* Every tensor must be there and fit. If the checkpoint is damaged, the newest older one that is

@@ -2,13 +2,17 @@
 #include "train/sample.h"
 
 #include "base/file.h"
+#include "base/prompt.h"
 #include "base/safetensors.h"
 #include "base/text.h"
 #include "train/checkpoint.h"
 #include "train/drawing.h"
 #include "train/lengths.h"
+#include "train/run_file.h"
 
+#include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 static Err sample_open(Pool *pool, const Recipe *recipe, const Device *device,
                        const SampleOptions *o, uint64_t seed, Session **session)
@@ -81,6 +85,21 @@ static Err sample_checkpoint(Pool *pool, Session *session, const char *run, cons
     }
 }
 
+/* A prompt goes through the stand-in; a run whose texts went through another encoder would take it
+ * for noise. */
+static Err sample_encoder(Pool *pool, const char *run)
+{
+    RunFile file;
+    TRY(run_file_read(pool, run, &file));
+    if (file.encoder && strcmp(file.encoder, TEXT_STAND_IN))
+        return fail(E_USAGE,
+                    "--prompt: the texts of %s were embedded by another encoder (NAME.text.npy, "
+                    "hash %016" PRIx64 "), and this program has only its stand-in; give clips with "
+                    "NAME.text.npy of the same encoder by --input DIR",
+                    run, file.text_hash);
+    return OK;
+}
+
 Err sample_run(Pool *pool, const char *run, const Recipe *recipe, const Device *device,
                const SampleOptions *o, SampleReport *report)
 {
@@ -90,6 +109,8 @@ Err sample_run(Pool *pool, const char *run, const Recipe *recipe, const Device *
     *report = (SampleReport){ 0 };
     if (!recipe->model->sample)
         return fail(E_USAGE, "the system %s cannot be sampled", recipe->model->name);
+    if (o->prompt)
+        TRY(sample_encoder(pool, run));
     TRY(folder_hold(pool, run));
     TRY(sample_open(pool, recipe, device, o, (uint64_t)seed, &session));
     TRY(sample_checkpoint(pool, session, run, recipe, o, report));

@@ -248,11 +248,13 @@ static Err weights_match(Pool *pool, const Graph *graph, const char *path, const
                          bool partial, const OtherTensor *others, int32_t n, const char **note)
 {
     NameList missing = { { .pool = pool }, 0 }, unused = { { .pool = pool }, 0 };
+    int32_t  frozen = 0; /* of those missing: they are never trained */
     for (int32_t i = 0; i < graph->n_params; i++) {
         const Param      *p = &graph->params[i];
         const SafeTensor *t = safetensors_find(file, p->name);
         if (t && !partial && !tensor_for(file, p))
             return tensor_misfit(path, t, p->disk);
+        frozen += !tensor_for(file, p) && p->frozen;
         if (!tensor_for(file, p))
             names_add(&missing, t ? pool_print(pool, "%s of another shape", p->name) : p->name);
     }
@@ -276,6 +278,11 @@ static Err weights_match(Pool *pool, const Graph *graph, const char *path, const
                 ? pool_print(pool, "%d parameters missing%s, %d tensors unused%s", missing.n,
                              names_text(pool, &missing), unused.n, names_text(pool, &unused))
                 : NULL;
+    if (missing.n)
+        *note = pool_print(pool, "%s; %d of %d parameters are from the file, %d are random%s",
+                           *note, graph->n_params - missing.n, graph->n_params, missing.n,
+                           frozen ? pool_print(pool, ", of which %d are frozen and stay so", frozen)
+                                  : "");
     if (*note && !partial)
         return fail(E_USAGE, "%s does not match the model: %s; --init-partial takes what fits",
                     path, *note);

@@ -49,10 +49,10 @@ is "the reference of docs/user/RECIPES.md should be what help recipe prints" sh 
 expect 0 "plimsoll 0." --version
 expect 2 "say what to do"
 expect 2 "did you mean 'train'" trian
-expect 2 "did you mean '--steps'" train unet-small --step 3
-expect 2 "takes a whole number" train unet-small --steps many
-expect 2 "needs a value" train unet-small --steps
-expect 2 "--steps takes 0 or more" train unet-small --steps -1
+expect 2 "did you mean '--steps'" train --out none unet-small --step 3
+expect 2 "takes a whole number" train --out none unet-small --steps many
+expect 2 "needs a value" train --out none unet-small --steps
+expect 2 "--steps takes 0 or more" train --out none unet-small --steps -1
 expect 2 "--batch takes 1 to" explain unet-small --batch 0
 expect 2 "--threads takes 1 to" explain unet-small --threads 99999999999
 expect 2 "takes seconds, more than 0" fit unet-small --time-limit -2
@@ -106,7 +106,7 @@ done
 narrow explain stablesr-small --what-if --time-limit 1 --effort 20
 narrow fit unet-small $small --effort 20 --time-limit 2 --curve
 narrow compare unet-small stablesr-small --sweep batch=1,2,nothing --effort 20 --time-limit 2
-narrow train unet-small --steps 1 --batch 2 --set accumulate=1
+narrow train --out none unet-small --steps 1 --batch 2 --set accumulate=1
 
 printf 'system: unet\nbatch: 4\nmodle: {heads: 2}\n' > "$work/bad.yaml"
 expect 2 "bad.yaml:3" explain "$work/bad.yaml"
@@ -239,18 +239,18 @@ printf '{"format": "plimsoll-graph-1", "values": [' > "$work/cut.json"
 expect 1 "cut.json" plan "$work/cut.json" --budget 40
 
 # train
-expect 2 "take a recipe of that system" train unet-small $small --steps 1 --set system=
-expect 2 "--set sampler.kind=ddim: sampler.kind: unet samples by ddpm, not by ddim" train unet-small $small --steps 1 --set sampler.kind=ddim
+expect 2 "take a recipe of that system" train --out none unet-small $small --steps 1 --set system=
+expect 2 "--set sampler.kind=ddim: sampler.kind: unet samples by ddpm, not by ddim" train --out none unet-small $small --steps 1 --set sampler.kind=ddim
 expect 2 "sampler.steps: 2000 is more than model.timesteps, 1000" train unet-small $small --steps 1 --set sampler.steps=2000 --set sample.every=1 --out "$work/never"
-expect 0 "1 steps" train unet-small $small --steps 1 --set sampler.steps=2000
+expect 0 "1 steps" train --out none unet-small $small --steps 1 --set sampler.steps=2000
 printf 'system: lag\nmodel:\n  hidden: 30\n  heads: 4\nsampler:\n  steps: 20\n  kind: recurrent\n' > "$work/lag.yaml"
 expect 2 "lag.yaml:4: model.heads: 4 does not divide the hidden width 30" explain "$work/lag.yaml"
 expect 2 "lag.yaml:7: sampler.kind: lag samples by ddpm or ddim, not by recurrent" explain "$work/lag.yaml" --set 'model={hidden: 32}'
 expect 2 "--set model={hidden: 34, heads: 3}: model.heads: 3 does not divide" explain "$work/lag.yaml" --set 'model={hidden: 34, heads: 3}'
 expect 2 "lag.yaml: model.beta_end: 0.08" explain "$work/lag.yaml" --set model.hidden=32 --set sampler.kind=ddim --set model.timesteps=9999
 expect 2 "sampler.guidance: lag has no text" explain "$work/lag.yaml" --set model.hidden=32 --set sampler.kind=ddim --set sampler.guidance=3
-expect 2 "beta1 must be from 0 to" train unet-small $small --steps 1 --set optimizer.beta1=1
-expect 2 "eps must be from 1e-30" train unet-small $small --steps 1 --set optimizer.eps=0
+expect 2 "beta1 must be from 0 to" train --out none unet-small $small --steps 1 --set optimizer.beta1=1
+expect 2 "eps must be from 1e-30" train --out none unet-small $small --steps 1 --set optimizer.eps=0
 expect 0 "1 steps" train unet-small $small --steps 1 --set 'name="two\nlines"' --out "$work/named"
 expect 0 "1 steps" train --resume "$work/named" --steps 2
 expect 0 '"measured_bytes"' train unet-small $small --steps 6 --out "$work/whole" --json
@@ -276,7 +276,7 @@ is "a stretched schedule is still said to end" [ ! -s "$work/err" ]
 expect 2 "was begun with seed" train --resume "$work/half" --steps 8 --seed 77
 expect 2 "is not a run" train --resume "$work/nowhere"
 expect 1 "recipe.yaml: File name too long" train --resume "$work/$(printf '%0300d' 0)"
-expect 2 "name that file too" train unet-small $small --steps 1 --init-partial
+expect 2 "name that file too" train --out none unet-small $small --steps 1 --init-partial
 printf '{"step": 7, "lo' >> "$work/half/log.jsonl"
 expect 0 "nothing is left to do: step 6 of 5" train --resume "$work/half" --steps 5 --set optimizer.lr=9
 is "a resume with nothing to do changed the log" [ "$(tail -1 "$work/half/log.jsonl")" = '{"step": 7, "lo' ]
@@ -285,39 +285,39 @@ is "a resume with nothing to do changed the recipe" grep -q "^steps: 6$" "$work/
 for name in conv_in.bias elsewhere...; do
     { printf '\110\0\0\0\0\0\0\0%-72s' '{"'$name'":{"dtype":"F32","shape":[8],"data_offsets":[0,32]}}' && printf '\377%.0s' $(seq 32); } > "$work/$name.safetensors"
 done
-expect 1 "number 0 of conv_in.bias is not finite" train unet-small $small --steps 1 --init-partial --init "$work/conv_in.bias.safetensors"
-expect 2 "holds no parameter of this model, but for example elsewhere..." train unet-small $small --steps 1 --init-partial --init "$work/elsewhere....safetensors"
+expect 1 "number 0 of conv_in.bias is not finite" train --out none unet-small $small --steps 1 --init-partial --init "$work/conv_in.bias.safetensors"
+expect 2 "holds no parameter of this model, but for example elsewhere..." train --out none unet-small $small --steps 1 --init-partial --init "$work/elsewhere....safetensors"
 expect 2 "leave out --init" train --resume "$work/half" --steps 8 --init "$work/half/step-000006.safetensors"
 cp -r "$work/half" "$work/renamed"
 for kind in json safetensors; do mv "$work/renamed/step-000006.$kind" "$work/renamed/step-000008.$kind"; done
 expect 0 "says step 6" train --resume "$work/renamed" --steps 9
 expect 1 "holds no whole checkpoint" train unet-small $small --resume "$work"
-expect 2 "tensors unused" train unet-small $small --steps 1 --init "$work/whole/step-000006.safetensors"
-expect 0 "1 steps" train unet-small $small --steps 1 --init "$work/whole/step-000006.safetensors" --init-partial
+expect 2 "tensors unused" train --out none unet-small $small --steps 1 --init "$work/whole/step-000006.safetensors"
+expect 0 "1 steps" train --out none unet-small $small --steps 1 --init "$work/whole/step-000006.safetensors" --init-partial
 # one byte of it changed
 mkdir "$work/spoilt" && cp "$work/whole/recipe.yaml" "$work/whole"/step-* "$work/spoilt"
 printf 'Z' | dd of="$work/spoilt/step-000006.safetensors" bs=1 seek=20000 conv=notrunc 2> /dev/null
-expect 1 "step-000006.safetensors is damaged" train unet-small $small --steps 1 --init "$work/spoilt/step-000006.safetensors" --init-partial
+expect 1 "step-000006.safetensors is damaged" train --out none unet-small $small --steps 1 --init "$work/spoilt/step-000006.safetensors" --init-partial
 expect 1 "step-000006.safetensors is damaged" train --resume "$work/spoilt" --steps 9
 expect 1 "step-000006.safetensors is damaged" sample "$work/spoilt" -n 1 --steps 2 -o "$work/never"
 mkdir "$work/unsaid" && cp "$work/whole/recipe.yaml" "$work/whole"/step-* "$work/unsaid" && : > "$work/unsaid/step-000006.json"
 expect 1 "step-000006.json" sample "$work/unsaid" -n 1 --steps 2 -o "$work/never"
-expect 1 "the model has (128,32)" train unet-small --steps 1 --init "$work/whole/step-000006.safetensors"
-expect 0 "init: " train unet-small $small --steps 1 --init "$work/whole/step-000006.safetensors" --init-partial
-expect 0 "conv_in.weight of another shape" train unet-small $small --set model.channels=1 --steps 1 --init "$work/whole/step-000006.safetensors" --init-partial
+expect 1 "the model has (128,32)" train --out none unet-small --steps 1 --init "$work/whole/step-000006.safetensors"
+expect 0 "init: " train --out none unet-small $small --steps 1 --init "$work/whole/step-000006.safetensors" --init-partial
+expect 0 "conv_in.weight of another shape" train --out none unet-small $small --set model.channels=1 --steps 1 --init "$work/whole/step-000006.safetensors" --init-partial
 expect 1 "cannot" train unet-small $small --steps 1 --out /dev/null/run
 mkdir "$work/torn" && cp "$work/whole/recipe.yaml" "$work/whole"/step-* "$work/torn"
 head -c 1000 "$work/whole/step-000006.safetensors" > "$work/torn/step-000009.safetensors"
 printf '{"format": "plimsoll-checkpoint-1", "step": 9, "drawn": 36, "seed": 0}' > "$work/torn/step-000009.json"
 expect 0 "step 6 is whole and is used instead" train --resume "$work/torn" --steps 12
-expect 1 "not finite" train unet-small $small --steps 40 --set optimizer.kind=sgd --set optimizer.lr=100 --set optimizer.clip=0 --set schedule.warmup=0 --set ema.rule=none --quiet
-expect 1 "the 8th in a row" train unet-small $small --steps 40 --set precision=fp16 --set optimizer.lr=100 --set optimizer.clip=0 --set schedule.warmup=0 --quiet
+expect 1 "not finite" train --out none unet-small $small --steps 40 --set optimizer.kind=sgd --set optimizer.lr=100 --set optimizer.clip=0 --set schedule.warmup=0 --set ema.rule=none --quiet
+expect 1 "the 8th in a row" train --out none unet-small $small --steps 40 --set precision=fp16 --set optimizer.lr=100 --set optimizer.clip=0 --set schedule.warmup=0 --quiet
 # last weights of 512, then of 8.6e17: losses that are numbers, gradients that are none
 for number in half='\0\0\0\104' single='\0\0\100\135'; do
     { printf '\120\0\0\0\0\0\0\0%-80s' '{"conv_out.weight":{"dtype":"F32","shape":[3,8,3,3],"data_offsets":[0,864]}}' && for i in $(seq 216); do printf "${number#*=}"; done; } > "$work/steep_${number%%=*}.safetensors"
 done
-expect 1 "the gradient is not finite at step 23, the 8th in a row" train unet-small $small --steps 40 --precision fp16 --init-partial --init "$work/steep_half.safetensors" --quiet
-expect 1 "the gradient is not finite at step 1; the first tensor that is not is the gradient's norm" train unet-small $small --steps 3 --init-partial --init "$work/steep_single.safetensors" --quiet
+expect 1 "the gradient is not finite at step 23, the 8th in a row" train --out none unet-small $small --steps 40 --precision fp16 --init-partial --init "$work/steep_half.safetensors" --quiet
+expect 1 "the gradient is not finite at step 1; the first tensor that is not is the gradient's norm" train --out none unet-small $small --steps 3 --init-partial --init "$work/steep_single.safetensors" --quiet
 lost="--set precision=fp16 --set optimizer.lr=100 --set optimizer.slow_lr=100 --set schedule.kind=plateau --set schedule.watch=loss --set schedule.warmup=0"
 expect 0 "4 steps" train sashimi-small --set model.length=64 --set model.width=8 --set model.layers=1 --set batch=1 $lost --steps 4 --out "$work/lost"
 # clipping and fp16 need the gradients' norm; what was not computed is not said to be 0
@@ -436,19 +436,19 @@ expect 3 "smaller -n" sample "$work/half" --budget 1KiB
 expect 3 "give it at least that" sample "$work/half" -n 1 --budget 1KiB
 expect 1 "cannot make the folder" sample "$work/half" -n 1 --steps 4 -o "$work/half/recipe.yaml"
 is "a folder that cannot be made is found before drawing" sh -c "! grep -q sampling '$work/err'"
-expect 2 "did you mean 'shapes'" train unet-small $small --set data.kind=shaps
+expect 2 "did you mean 'shapes'" train --out none unet-small $small --set data.kind=shaps
 expect 1 "holds no images (.png, .jpg)" train unet-small $small --steps 1 --data "$work/whole" --out "$work/never"
 is "a run that cannot start should leave nothing" [ ! -e "$work/never" ]
-expect 0 "2 steps" train unet-small $small --steps 2 --data "$work/drawn"
+expect 0 "2 steps" train --out none unet-small $small --steps 2 --data "$work/drawn"
 expect 0 "1 steps" train unet-small $small --steps 1 --data "$work/drawn" --out "$work/fewer"
 mv "$work/drawn/sample-000.png" "$work/kept.png"
 expect 0 "data: 3 samples now, 4 at step 1" train --resume "$work/fewer" --steps 2
 mv "$work/kept.png" "$work/drawn/sample-000.png"
 mkdir "$work/it's \\"
 cp "$work/drawn/sample-000.png" "$work/it's \\"
-expect 0 "2 steps" train unet-small $small --steps 2 --data "$work/it's \\"
+expect 0 "2 steps" train --out none unet-small $small --steps 2 --data "$work/it's \\"
 head -c 60 "$work/drawn/sample-000.png" > "$work/drawn/short.png"
-expect 1 "short.png is a truncated PNG" train unet-small $small --steps 1 --data "$work/drawn"
+expect 1 "short.png is a truncated PNG" train --out none unet-small $small --steps 1 --data "$work/drawn"
 
 # plans of training steps
 tight="--threads 2 --effort 300 --allow none"
@@ -477,12 +477,12 @@ expect 0 "2 steps" train unet-small $small --threads 1 --steps 2 --out "$work/si
 expect 0 "1 steps" train --resume "$work/single" --steps 3                        # by one thread again
 is "a resumed run keeps its thread count" grep -q '"threads": 1,' "$work/single/plan.json"
 expect 1 "was made for 2 threads, not 1" train --resume "$work/planned" --threads 1 --steps 8
-expect 1 "was made for 2 threads, not 1" train unet-small $small --threads 1 --steps 1 --plan "$work/plan.json"
-expect 1 "was made for another graph" train unet-small $small --threads 2 --steps 1 --plan "$work/plan.json" --set ema.rule=none
-expect 1 "micro-batches" train unet-small $small --threads 2 --steps 1 --plan "$work/plan.json" --batch 3
-expect 1 "bare graph" train unet-small $small --steps 1 --plan "$work/p.json"
-expect 1 "cannot read" train unet-small $small --steps 1 --plan "$work/nothing.json"
-expect 2 "leave out --budget" train unet-small $small --plan "$work/plan.json" --budget 1GiB
+expect 1 "was made for 2 threads, not 1" train --out none unet-small $small --threads 1 --steps 1 --plan "$work/plan.json"
+expect 1 "was made for another graph" train --out none unet-small $small --threads 2 --steps 1 --plan "$work/plan.json" --set ema.rule=none
+expect 1 "micro-batches" train --out none unet-small $small --threads 2 --steps 1 --plan "$work/plan.json" --batch 3
+expect 1 "bare graph" train --out none unet-small $small --steps 1 --plan "$work/p.json"
+expect 1 "cannot read" train --out none unet-small $small --steps 1 --plan "$work/nothing.json"
+expect 2 "leave out --budget" train --out none unet-small $small --plan "$work/plan.json" --budget 1GiB
 
 # devices and the probe
 expect 0 "described by its profile: no workspaces counted" explain unet-small --device rtx-3060
@@ -519,8 +519,8 @@ for budget in $named; do
 done
 expect 2 "did you mean 'rtx-3090'" explain unet-small --device rtx3090
 expect 2 "no device or file 'nothing-like-it-at-all'" explain unet-small --device nothing-like-it-at-all
-expect 2 "can be planned for (explain, fit) but not run" train unet-small --device v100-16gb
-expect 2 "can be planned for" train unet-small --device generic-cpu
+expect 2 "can be planned for (explain, fit) but not run" train --out none unet-small --device v100-16gb
+expect 2 "can be planned for" train --out none unet-small --device generic-cpu
 expect 2 "holds for 8 threads, not 3" explain unet-small --device generic-cpu --threads 3
 expect 1 "README.md:1" explain unet-small --device README.md
 expect 2 "probe takes no arguments" probe unet-small
@@ -537,8 +537,8 @@ expect 2 "reads a folder of images" probe --model dit3d-wrap-small --model lag-4
 expect 0 "profile cpu: 100 % measured" explain dit3d-wrap-small --set batch=1 --device "$work/machine.json"
 expect 0 "profile cpu: 100 % measured" explain unet-small --set batch=1 --device "$work/machine.json"
 expect 0 "from other sizes" explain unet-small --set batch=2 --device "$work/machine.json"
-expect 0 "by profile cpu;" train unet-small --set batch=1 --steps 2 --device "$work/machine.json"
-expect 0 '"predicted_ms"' train unet-small --set batch=1 --steps 1 --json
+expect 0 "by profile cpu;" train --out none unet-small --set batch=1 --steps 2 --device "$work/machine.json"
+expect 0 '"predicted_ms"' train --out none unet-small --set batch=1 --steps 1 --json
 mkdir -p "$work/config/plimsoll" && cp "$work/machine.json" "$work/config/plimsoll/cpu.json"
 expect 0 '"source": "profile cpu"' explain unet-small --json
 expect 0 "measured with" explain unet-small --threads 7

@@ -11,7 +11,7 @@ passed=0 failed=0
 good() {
     folder=$1
     shift
-    if "$program" train "$@" --data "$work/$folder" --steps 1 --quiet > "$work/out" 2>&1; then
+    if "$program" train --out none "$@" --data "$work/$folder" --steps 1 --quiet > "$work/out" 2>&1; then
         passed=$((passed + 1))
     else
         echo "$folder should train ($*):" && sed 's/^/    /' "$work/out" && failed=$((failed + 1))
@@ -122,8 +122,8 @@ loses due-run held $same
 if [ $got = 1 ] && [ "$(wc -l < "$work/err")" = 1 ] && [ -n "$step" ] && [ $((step % 7)) = 0 ] &&
    "$program" train --resume "$work/due-run" --steps $((step + 2)) --quiet > "$work/out" 2>&1 && grep -q "2 steps" "$work/out" &&
    "$program" train $same --steps $((step + 2)) --out "$work/due-whole" > "$work/out" 2>&1 &&
-   cmp "$work/due-run"/step-*$((step + 2)).safetensors "$work/due-whole"/step-*.safetensors > "$work/out" 2>&1 &&
-   cmp "$work/due-run"/step-*$((step + 2)).json "$work/due-whole"/step-*.json > "$work/out" 2>&1 &&
+   cmp "$work/due-run"/step-*$((step + 2)).safetensors "$work/due-whole"/step-*$((step + 2)).safetensors > "$work/out" 2>&1 &&
+   cmp "$work/due-run"/step-*$((step + 2)).json "$work/due-whole"/step-*$((step + 2)).json > "$work/out" 2>&1 &&
    cut -d, -f1-4,6 "$work/due-run/log.jsonl" > "$work/a" && cut -d, -f1-4,6 "$work/due-whole/log.jsonl" > "$work/b" &&
    cmp "$work/a" "$work/b" > "$work/out" 2>&1; then
     passed=$((passed + 1))
@@ -160,7 +160,7 @@ bad photos photos/c.jpg "arithmetic coding" $tiny
 printf 'RIFF    WEBP' > "$work/photos/c.jpg"
 bad photos photos/c.jpg "neither as a PNG nor as a JPEG" $tiny
 rm "$work/photos"/* && photo halved | LC_ALL=C sed 's/\xff\xd0/\xff\xd5/' > "$work/photos/a.jpg"
-"$program" train $tiny --data "$work/photos" --steps 1 --quiet > "$work/out" 2> "$work/err"
+"$program" train --out none $tiny --data "$work/photos" --steps 1 --quiet > "$work/out" 2> "$work/err"
 got=$?
 if [ $got = 1 ] && [ "$(wc -l < "$work/err")" = 1 ] && grep -q "photos/a.jpg is a damaged JPEG: a restart mark" "$work/err"; then
     passed=$((passed + 1))

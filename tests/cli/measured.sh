@@ -11,7 +11,7 @@ phases() { sed -n "s/.*{\"name\": \"\([a-z]*\)\",.* \"$1\": \([1-9][0-9]*\)[,}].
 for recipe in recipes/*-small.yaml; do
     name=$(basename "$recipe" .yaml)
     said=$("$program" explain "$name" --effort -1 --json)
-    done=$("$program" train "$name" --steps 1 --quiet --json)
+    done=$("$program" train --out none "$name" --steps 1 --quiet --json)
     predicted=$(printf '%s' "$said" | field peak_bytes)
     measured=$(printf '%s' "$done" | field measured_bytes)
     if [ -n "$predicted" ] && [ "$predicted" = "$measured" ]; then

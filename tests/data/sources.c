@@ -790,20 +790,28 @@ static void clips_with_captions(void)
     make_npy("captioned/run.npy", NPY_U1, 4, (int64_t[]){ 6, 16, 16, 3 }, clip);
     refused(&o, (DataSpec){ .path = at_path("captioned") }, E_FORMAT, "run.txt is missing");
     CHECK_OK(file_write(at_path("captioned/run.txt"), "a run", 5));
+    CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("captioned") }));
+    CHECK_OK(load(&o, 1, 0)); /* walk: the stand-in embeds its caption */
+    CHECK_TEXT(o.source->encoder, TEXT_STAND_IN);
+    prompt_embed("a walk", text, 768);
+    CHECK(!memcmp(text, o.to[1], sizeof text));
     for (int i = 0; i < 768; i++)
         text[i] = (float)i;
     make_npy("captioned/run.text.npy", NPY_F4, 1, (int64_t[]){ 700 }, text);
     refused(&o, (DataSpec){ .path = at_path("captioned") }, E_FORMAT,
             "run.text.npy holds 700 numbers");
     make_npy("captioned/run.text.npy", NPY_F4, 1, (int64_t[]){ 768 }, text);
+    refused(&o, (DataSpec){ .path = at_path("captioned") }, E_USAGE,
+            "1 of 2 clips have an embedding");
+    make_npy("captioned/walk.text.npy", NPY_F4, 1, (int64_t[]){ 768 }, text);
     CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("captioned") }));
+    CHECK_TEXT(o.source->encoder, TEXT_FROM_FILES);
     CHECK_INT(o.source->n_samples, 2);
     CHECK_OK(load(&o, 0, 0)); /* run */
     CHECK_TEXT(o.source->about(o.source, 0, name, sizeof name), "a run");
     CHECK_NEAR(((float *)o.to[1])[700], 700, 0);
     CHECK_NEAR(((float *)o.to[0])[700], 1, 0);
     CHECK_OK(load(&o, 1, 0)); /* walk: 12 wide, cut to 16 rows of 20 */
-    prompt_embed("a walk", text, 768);
     CHECK(!memcmp(text, o.to[1], sizeof text));
     const float *x = o.to[0];
     CHECK_NEAR(x[0], -1, 0);

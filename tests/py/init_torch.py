@@ -31,7 +31,8 @@ def check(ok, *what):
 
 
 def train(*more):
-    return subprocess.run([program, "train", *SMALL, *more], capture_output=True, text=True)
+    out = [] if "--out" in more or "--resume" in more else ["--out", "none"]
+    return subprocess.run([program, "train", *SMALL, *out, *more], capture_output=True, text=True)
 
 
 def first_loss(init, *more):

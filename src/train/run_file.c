@@ -1,0 +1,103 @@
+/* run_file.c -- writes and reads RUN/run.json. */
+#include "train/run_file.h"
+
+#include "base/file.h"
+#include "base/json_out.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RUN_FORMAT "plimsoll-run-1"
+
+/* The keys of the texts, each beside its place. */
+typedef struct RunKey {
+    const char  *key;
+    const char **to;
+} RunKey;
+
+enum { N_KEYS = 7, HASH_DIGITS = 16 };
+
+static void run_keys(RunFile *f, RunKey keys[N_KEYS])
+{
+    const RunKey all[N_KEYS] = { { "device", &f->device },
+                                 { "backend", &f->backend },
+                                 { "budget", &f->budget },
+                                 { "host_budget", &f->host_budget },
+                                 { "loader_memory", &f->loader_memory },
+                                 { "allow", &f->allow },
+                                 { "given", &f->given } };
+    memcpy(keys, all, sizeof all);
+}
+
+Err run_file_write(const char *run, const RunFile *file)
+{
+    RunFile copy = *file;
+    RunKey  keys[N_KEYS];
+    char    path[FILE_PATH_MAX], hash[HASH_DIGITS + 1];
+    FileOut out;
+    JsonOut o;
+    run_keys(&copy, keys);
+    snprintf(path, sizeof path, "%s/run.json", run);
+    TRY(file_out_init(&out, path));
+    json_out_file(&o, &out, JSON_PRETTY);
+    json_out_object(&o, NULL);
+    json_out_string(&o, "format", RUN_FORMAT);
+    for (int i = 0; i < N_KEYS; i++)
+        if (*keys[i].to)
+            json_out_string(&o, keys[i].key, *keys[i].to);
+    if (copy.threads)
+        json_out_int(&o, "threads", copy.threads);
+    if (copy.encoder) {
+        snprintf(hash, sizeof hash, "%016" PRIx64, copy.text_hash);
+        json_out_object_row(&o, "text");
+        json_out_string(&o, "encoder", copy.encoder);
+        json_out_string(&o, "hash", hash);
+        json_out_end(&o);
+    }
+    json_out_end(&o);
+    return file_out_done(&out, json_out_done(&o));
+}
+
+static Err text_read(Pool *pool, const Json *root, RunFile *file)
+{
+    const Json *text;
+    const char *hash, *encoder;
+    char       *end;
+    if (!json_get(root, "text"))
+        return OK;
+    TRY(json_need_object(root, "text", &text));
+    TRY(json_need_text(text, "encoder", &encoder));
+    TRY(json_need_text(text, "hash", &hash));
+    file->encoder = pool_text(pool, encoder);
+    file->text_hash = strtoull(hash, &end, HASH_DIGITS);
+    return strlen(hash) == HASH_DIGITS && !*end
+               ? OK
+               : json_fail(text, json_get(text, "hash"), "'hash' must be %d hexadecimal digits",
+                           HASH_DIGITS);
+}
+
+Err run_file_read(Pool *pool, const char *run, RunFile *file)
+{
+    const char *path = pool_print(pool, "%s/run.json", run), *format;
+    const Json *root;
+    RunKey      keys[N_KEYS];
+    *file = (RunFile){ 0 };
+    run_keys(file, keys);
+    if (!file_exists(path))
+        return OK;
+    TRY(json_read(pool, path, 0, &root));
+    TRY(json_need_text(root, "format", &format));
+    if (strcmp(format, RUN_FORMAT))
+        return json_fail(root, json_get(root, "format"), "the format is '%s', not " RUN_FORMAT,
+                         format);
+    for (int i = 0; i < N_KEYS; i++) {
+        TRY(json_maybe_text(root, keys[i].key, keys[i].to));
+        *keys[i].to = *keys[i].to ? pool_text(pool, *keys[i].to) : NULL;
+    }
+    TRY(json_maybe_int(root, "threads", &file->threads));
+    if (file->threads < 0 || file->threads > INT32_MAX)
+        return json_fail(root, json_get(root, "threads"), "'threads' must be 1 or more");
+    return text_read(pool, root, file);
+}

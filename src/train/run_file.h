@@ -1,0 +1,20 @@
+/* run_file.h -- RUN/run.json: how a run was started, so that --resume needs no option repeated, and
+ * which encoder its texts went through (docs/user/FORMATS.md). */
+#ifndef TRAIN_RUN_FILE_H
+#define TRAIN_RUN_FILE_H
+
+#include "base/err.h"
+#include "base/pool.h"
+
+typedef struct RunFile { /* options as the user gave them; NULL or 0: not given */
+    const char *device, *backend, *budget, *host_budget, *loader_memory, *allow, *given;
+    int64_t     threads;
+    const char *encoder; /* of the feed `text` (data/source.h); NULL: there is none */
+    uint64_t    text_hash;
+} RunFile;
+
+Err run_file_write(const char *run, const RunFile *file);
+/* A run of an older version has no such file: all is NULL then. */
+Err run_file_read(Pool *pool, const char *run, RunFile *file);
+
+#endif

@@ -1,0 +1,130 @@
+#!/bin/sh
+# Whole jobs: what is trained on is said, what would go wrong in silence is refused, and a run needs
+# no option repeated.
+#   jobs.sh PROGRAM WORK_FOLDER
+set -u
+program=$1 work=$2 root=$(cd "$(dirname "$0")/../.." && pwd)
+rm -rf "$work" && mkdir -p "$work" && cd "$work" || exit 1
+export XDG_CONFIG_HOME="$work/config"
+passed=0 failed=0
+unet="$root/recipes/unet-small.yaml --set model.widths=[8] --set model.groups=4 --set model.heads=2 --set model.height=8
+      --set model.width=8 --batch 2 --set schedule.kind=constant --threads 1 --backend builtin"
+
+# expect CODE 'text that stdout or stderr must contain' arguments...
+expect() {
+    code=$1 text=$2
+    shift 2
+    "$program" "$@" > "$work/out" 2> "$work/err"
+    got=$?
+    if [ $got != "$code" ] || ! cat "$work/out" "$work/err" | tr '\n' ' ' | sed 's/  */ /g' | grep -qF -- "$text"; then
+        echo "plimsoll $*: exit code $got, expected $code and '$text'" && sed 's/^/    /' "$work/out" "$work/err"
+        failed=$((failed + 1))
+    else
+        passed=$((passed + 1))
+    fi
+}
+is() {
+    what=$1
+    shift
+    if "$@"; then passed=$((passed + 1)); else echo "$what" && failed=$((failed + 1)); fi
+}
+
+# Where a run goes, and that it goes on with its own options.
+expect 0 "the run is in runs/unet-small-1" train $unet --steps 2
+is "run.json holds the options" grep -q '"backend": "builtin"' runs/unet-small-1/run.json
+expect 0 "weights: all" train $unet --steps 1
+is "the second run has the next number" test -f runs/unet-small-2/step-000001.json
+expect 0 "1 steps" train --resume runs/unet-small-1 --steps 3
+is "the resumed run keeps its backend" grep -q '"backend": "builtin"' runs/unet-small-1/run.json
+is "the plan is of one thread" grep -q '"threads": 1' runs/unet-small-1/plan.json
+expect 0 "1 steps" train $unet --steps 1 --out none
+is "--out none saves nothing" test ! -e none -a ! -e runs/unet-small-3
+expect 1 "not finite" train $unet --steps 40 --set optimizer.kind=sgd --set optimizer.lr=100 --set optimizer.clip=0 \
+    --set ema.rule=none --set schedule.warmup=0 --out none
+expect 2 "is more than the" train $unet --steps 1 --budget 90000GiB
+is "a refused run leaves no folder" test ! -e runs/unet-small-3
+
+# The best checkpoint by validation loss stays beside the newest ones. The rate makes later losses worse.
+expect 0 "6 steps" train $unet --steps 6 --set save.keep=1 --set validate.every=2 --set optimizer.lr=0.9 --set ema.rule=none \
+    --set optimizer.clip=0 --out best --quiet
+best=$(sed -n 's/.*"best": {"step": \([0-9]*\).*/\1/p' best/step-000006.json)
+is "the best checkpoint is step 2, not '$best'" test "$best" = 2
+is "the best and the newest checkpoint are there" test -f best/step-000002.json -a -f best/step-000006.json
+is "others are removed" test ! -e best/step-000004.json
+expect 0 "step 2" export best -o weights.safetensors --checkpoint best
+expect 2 "was never validated" export runs/unet-small-1 -o weights.safetensors --checkpoint best
+expect 2 "takes a step or best, not 'last'" export best -o weights.safetensors --checkpoint last
+expect 0 "2 steps" train $unet --steps 2 --set save.minutes=1e-6 --set save.keep=9 --out minutes
+is "a checkpoint is due by time" test -f minutes/step-000001.json
+
+# Sets: a sample of images to copy.
+expect 0 "4 drawn" sample runs/unet-small-1 -n 4 --set sampler.steps=2 -o drawn
+image=$(ls drawn/*.png | tail -1)
+lag="lag-small --steps 1 --out none --set data.kind=sets"
+for class in a b c; do
+    mkdir -p sets/$class
+    for i in 1 2 3 4 5 6 7 8; do cp "$image" sets/$class/$i.png; done
+done
+cd "$root" || exit 1 # recipes by name from here on
+rm "$work/sets/b/8.png" && mkdir "$work/sets/few" && cp "$work/sets/a/1.png" "$work/sets/few"
+expect 0 "3 classes of 7 to 8 images" train $lag --data "$work/sets"
+is "a class without a set is mentioned" grep -q "1 with fewer images than a set" "$work/err"
+mkdir "$work/parts" && cp -r "$work/sets" "$work/parts/train" && cp -r "$work/sets" "$work/parts/test"
+expect 2 "--data $work/parts/train --set data.holdout_path=$work/parts/test" train $lag --data "$work/parts"
+
+# Clips of which only some have embeddings; a prompt where texts were embedded elsewhere.
+dit="dit3d-small --steps 1"
+for i in 1 2; do
+    mkdir -p "$work/clips/$i" && cp "$work/sets/a/1.png" "$work/clips/$i/" && echo "clip $i" > "$work/clips/$i.txt"
+done
+expect 0 "no text embeddings" train $dit --data "$work/clips" --out "$work/stand-in"
+python3 - "$work/clips/1.text.npy" <<'P'
+import struct, sys
+head = "{'descr': '<f4', 'fortran_order': False, 'shape': (768,), }"
+head += " " * (117 - len(head)) + "\n"
+open(sys.argv[1], "wb").write(b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) + head.encode() + struct.pack("<768f", *[0.1] * 768))
+P
+expect 2 "1 of 2 clips have an embedding" train $dit --data "$work/clips" --out none
+cp "$work/clips/1.text.npy" "$work/clips/2.text.npy"
+expect 0 "text embeddings from NAME.text.npy" train $dit --data "$work/clips" --out "$work/embedded"
+is "the run records the encoder" grep -q '"encoder": "files"' "$work/embedded/run.json"
+expect 2 "embedded by another encoder" sample "$work/embedded" -n 1 --prompt "a red disc"
+expect 0 "1 drawn" sample "$work/stand-in" -n 1 --prompt "a red disc" --steps 2 -o "$work/drawn2"
+
+# Pairs in gt/ and lq/, and what StableSR lacks without pretrained weights.
+mkdir -p "$work/pairs/gt" "$work/pairs/lq" && cp "$work/sets/a/1.png" "$work/pairs/gt/x.png"
+sr="stablesr-small --steps 1 --out none"
+expect 1 "holds no images" train $sr --data "$work/pairs"
+cp "$work/sets/a/1.png" "$work/pairs/lq/y.png"
+expect 2 "has no partner" train $sr --data "$work/pairs"
+mv "$work/pairs/lq/y.png" "$work/pairs/lq/x.png"
+expect 0 "pairs of gt/ and lq/" train $sr --data "$work/pairs"
+is "frozen random weights are a warning" grep -q "parameters are frozen and random" "$work/err"
+is "a missing context is a warning" grep -q "model.context is not set" "$work/err"
+
+# Options that mean nothing.
+sashimi="sashimi-small --set model.length=64 --set model.width=8 --set model.layers=1 --set batch=1"
+expect 0 "1 steps" train $sashimi --steps 1 --out "$work/audio"
+expect 2 "--length N sets how many values" sample "$work/audio" -n 1 --steps 10
+expect 0 "1 drawn" sample "$work/audio" -n 1 --length 32 -o "$work/drawn3"
+expect 2 "--length is for audio" sample "$work/stand-in" -n 1 --length 10
+expect 2 "is more than the 14.6 GiB of t4" fit lag-small --device t4 --budget 15GiB
+
+# GPUs that cannot run it.
+expect 0 "planned only" explain lag-small --device t4 --effort -1
+expect 0 "planned only" fit lag-small --device t4 --effort 10
+expect 0 "planned only" compare lag-small --device v100-16gb --budget 1GiB --effort 10
+expect 0 '"planned_only": false' explain lag-small --device a100-40gb --effort -1 --json
+
+# Finding things.
+expect 0 "unet-small" list recipes
+expect 0 "t4" list devices
+expect 0 "sashimi" list systems
+expect 0 "captioned-clips" list data
+expect 2 "list takes one of" list everything
+expect 0 "plimsoll 0." -V
+expect 2 "export its model by torch.export" explain model.py
+expect 2 "the weights with --init" explain model.ckpt
+
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]

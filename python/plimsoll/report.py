@@ -5,7 +5,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .explain import Explanation, Share
+    from .explaining import Explanation, Share
 
 ROWS = 12
 

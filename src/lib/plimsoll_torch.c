@@ -91,8 +91,8 @@ static Err replay_event(TorchReplay *r, size_t i)
     } else if (e->action == PLIMSOLL_TORCH_EMPTY) {
         caching_empty(r->a);
     } else {
-        return fail(E_USAGE, "event %zu has action %lld, which is none of plimsoll_torch_action",
-                    i, (long long)e->action);
+        return fail(E_USAGE, "event %zu has action %lld, which is none of plimsoll_torch_action", i,
+                    (long long)e->action);
     }
     peak_update(r, i);
     caching_events(r->a, &n_events); /* they are not asked for */

@@ -458,9 +458,12 @@ static void memory_runs_out(void)
 
 static void torch_requests_are_placed(void)
 {
-    plimsoll_torch_event e[] = { { PLIMSOLL_TORCH_ALLOC, 0, 1048577 }, { PLIMSOLL_TORCH_MARK },
-                                 { PLIMSOLL_TORCH_ALLOC, 1, 1 },       { PLIMSOLL_TORCH_FREE, 0 },
-                                 { PLIMSOLL_TORCH_FREE, 1 },           { PLIMSOLL_TORCH_EMPTY },
+    plimsoll_torch_event e[] = { { PLIMSOLL_TORCH_ALLOC, 0, 1048577 },
+                                 { PLIMSOLL_TORCH_MARK },
+                                 { PLIMSOLL_TORCH_ALLOC, 1, 1 },
+                                 { PLIMSOLL_TORCH_FREE, 0 },
+                                 { PLIMSOLL_TORCH_FREE, 1 },
+                                 { PLIMSOLL_TORCH_EMPTY },
                                  { PLIMSOLL_TORCH_MARK } };
     plimsoll_torch_peak  peaks[3];
     plimsoll_torch_block blocks[7];

@@ -1,8 +1,9 @@
-/* plimsoll.h -- the planner and the layout solver as a library: two questions and their answers.
+/* plimsoll.h -- the planner, the layout solver and a model of PyTorch's allocator as a library.
  *
  *   plimsoll_place       where does each buffer lie, so that the arena is as small as possible?
  *   plimsoll_find_plan   what is kept, recomputed or offloaded, so that a graph runs within a
  *                        budget at the lowest cost?
+ *   plimsoll_torch_replay  what does PyTorch's CUDA allocator reserve for a list of requests?
  *
  * docs/user/LIBRARY.md has an example; docs/user/FORMATS.md (graph.json) has the memory rule. The
  * answers are those of `plimsoll layout` and `plimsoll plan`: the same input, seed and effort give
@@ -164,6 +165,42 @@ PLIMSOLL_API plimsoll_status plimsoll_find_plan(const plimsoll_graph        *gra
                                                 const plimsoll_plan_options *options,
                                                 plimsoll_plan **plan, plimsoll_error *error);
 PLIMSOLL_API void            plimsoll_plan_free(plimsoll_plan *plan);
+
+/* ---- PyTorch's CUDA caching allocator ---- */
+
+typedef enum plimsoll_torch_action {
+    PLIMSOLL_TORCH_ALLOC, /* of bytes, under an id that no live block has */
+    PLIMSOLL_TORCH_FREE,  /* of the block with that id */
+    PLIMSOLL_TORCH_MARK,  /* torch.cuda.reset_peak_memory_stats() */
+    PLIMSOLL_TORCH_EMPTY  /* torch.cuda.empty_cache() */
+} plimsoll_torch_action;
+
+typedef struct plimsoll_torch_event {
+    int64_t action; /* a plimsoll_torch_action */
+    int64_t id;     /* from 0 to the number of events - 1 */
+    int64_t bytes;  /* of an alloc, as asked for; more than 0 */
+} plimsoll_torch_event;
+
+typedef struct plimsoll_torch_peak { /* from a mark, or the start, to the next */
+    int64_t allocated_bytes, reserved_bytes;
+    int64_t allocated_event, reserved_event; /* the first event after which it was reached; -1:
+                                                at the mark itself */
+} plimsoll_torch_peak;
+
+typedef struct plimsoll_torch_block { /* what an alloc was given */
+    int64_t segment;                  /* in the order of creation; -1: the event is no alloc */
+    int64_t offset, bytes;            /* within the segment; rounded as PyTorch does */
+} plimsoll_torch_block;
+
+/* Settings as in PYTORCH_CUDA_ALLOC_CONF; NULL: the defaults. capacity_bytes limits what segments
+ * take; 0: no limit. peaks has room for one more than there are marks; blocks, which may be NULL,
+ * for one per event. One stream. PLIMSOLL_DOES_NOT_FIT: a request failed, and the message names it;
+ * peaks and blocks are filled in up to there. */
+PLIMSOLL_API plimsoll_status plimsoll_torch_replay(const char *settings, int64_t capacity_bytes,
+                                                   const plimsoll_torch_event *events, size_t n,
+                                                   plimsoll_torch_peak  *peaks,
+                                                   plimsoll_torch_block *blocks,
+                                                   plimsoll_error       *error);
 
 #ifdef __cplusplus
 }

@@ -454,8 +454,53 @@ static void memory_runs_out(void)
 }
 #endif
 
+/* ---- PyTorch's allocator ---- */
+
+static void torch_requests_are_placed(void)
+{
+    plimsoll_torch_event e[] = { { PLIMSOLL_TORCH_ALLOC, 0, 1048577 },
+                                 { PLIMSOLL_TORCH_MARK },
+                                 { PLIMSOLL_TORCH_ALLOC, 1, 1 },
+                                 { PLIMSOLL_TORCH_FREE, 0 },
+                                 { PLIMSOLL_TORCH_FREE, 1 },
+                                 { PLIMSOLL_TORCH_EMPTY },
+                                 { PLIMSOLL_TORCH_MARK } };
+    plimsoll_torch_peak  peaks[3];
+    plimsoll_torch_block blocks[7];
+    CHECK_INT(plimsoll_torch_replay(NULL, 0, e, 7, peaks, blocks, &error), PLIMSOLL_OK);
+    CHECK_INT(peaks[0].allocated_bytes, 1049088);
+    CHECK_INT(peaks[0].reserved_bytes, 20 << 20);
+    CHECK_INT(peaks[1].allocated_bytes, 1049088 + 512);
+    CHECK_INT(peaks[1].allocated_event, 2);
+    CHECK_INT(peaks[1].reserved_bytes, 22 << 20);
+    CHECK_INT(peaks[2].reserved_bytes, 0);
+    CHECK_INT(blocks[1].segment, -1);
+    CHECK_INT(blocks[2].segment, 1);
+    CHECK_INT(blocks[2].bytes, 512);
+    CHECK_INT(plimsoll_torch_replay(NULL, 1 << 20, e, 7, peaks, NULL, &error),
+              PLIMSOLL_DOES_NOT_FIT);
+    says("1048577");
+}
+
+static void wrong_torch_requests_are_refused(void)
+{
+    plimsoll_torch_event e[] = { { PLIMSOLL_TORCH_FREE, 0, 0 } };
+    plimsoll_torch_peak  peak;
+    CHECK_INT(plimsoll_torch_replay(NULL, 0, e, 1, &peak, NULL, &error), PLIMSOLL_USAGE);
+    says("not live");
+    e[0] = (plimsoll_torch_event){ PLIMSOLL_TORCH_ALLOC, 1, 8 };
+    CHECK_INT(plimsoll_torch_replay(NULL, 0, e, 1, &peak, NULL, &error), PLIMSOLL_USAGE);
+    e[0] = (plimsoll_torch_event){ PLIMSOLL_TORCH_ALLOC, 0, 0 };
+    CHECK_INT(plimsoll_torch_replay(NULL, 0, e, 1, &peak, NULL, &error), PLIMSOLL_USAGE);
+    CHECK_INT(plimsoll_torch_replay("max_split_size_mb:x", 0, e, 0, &peak, NULL, &error),
+              PLIMSOLL_USAGE);
+    CHECK_INT(plimsoll_torch_replay(NULL, 0, NULL, 1, &peak, NULL, &error), PLIMSOLL_USAGE);
+}
+
 int main(void)
 {
+    RUN(torch_requests_are_placed);
+    RUN(wrong_torch_requests_are_refused);
     RUN(buffers_lie_apart);
     RUN(a_capacity_may_be_too_small);
     RUN(fixed_buffers_remain);

@@ -1,0 +1,312 @@
+"""A training step's requests for memory, in eager order, without a GPU.
+
+The step runs under PyTorch's fake tensors: shapes and storages, no numbers. A dispatch mode sees
+each operator of forward, backward and update; a storage that appears is a request, its death a
+free. `dispatch.as_cuda` and `rules.Rules` say what CUDA would do otherwise.
+
+Explaining and planning both start from `capture`.
+"""
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from . import _native, workspaces
+from .dispatch import as_cuda
+from .rules import Rules
+
+_TORCH = str(Path(torch.__file__).resolve().parent)
+_HERE = str(Path(__file__).resolve().parent)
+_DTYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@dataclass
+class Allocation:
+    """One request: how large, and whose."""
+
+    bytes: int
+    kind: str
+    """parameters, buffers, inputs, gradients, optimizer state, weight casts, activations,
+    backward temporaries, update temporaries or workspaces"""
+    op: str = ""
+    module: str = ""
+    line: str = ""
+
+
+@dataclass
+class Capture:
+    """Requests and frees of the set-up and of each step, in order."""
+
+    allocations: list[Allocation] = field(default_factory=list)
+    events: list[_native.Event] = field(default_factory=list)
+    marks: list[int] = field(default_factory=list)
+    """Events before the first step, and before each later one."""
+    notes: list[str] = field(default_factory=list)
+    parameters: int = 0
+
+
+class Recorder(TorchDispatchMode):
+    """Turns storages into requests. Works on fake and on real tensors alike."""
+
+    def __init__(self, rules: Rules | None = None) -> None:
+        super().__init__()
+        self.rules = rules
+        self.out = Capture()
+        self.phase = "forward"
+        self.host_scalars = False
+        self.where: dict[int, tuple[str, str]] = {}
+        self.modules: list[str] = []
+        self.parameter_storages: set[int] = set()
+        self._live: dict[int, tuple[int, Any]] = {}
+        self._cublas: set[str] = set()
+
+    # ---- events ----
+
+    def request(self, bytes: int, kind: str, op: str = "",
+                at: tuple[str, str] = ("", "")) -> int:
+        """Records a request that no tensor stands for; returns its id."""
+        number = len(self.out.allocations)
+        self.out.allocations.append(Allocation(bytes, kind, op, *at))
+        self.out.events.append((_native.ALLOC, number, bytes))
+        return number
+
+    def release(self, number: int) -> None:
+        self.out.events.append((_native.FREE, number, 0))
+
+    def temporary(self, bytes: int, op: str, at: tuple[str, str]) -> None:
+        if bytes > 0:
+            self.release(self.request(bytes, "workspaces", op, at))
+
+    def mark(self) -> None:
+        self.out.marks.append(len(self.out.events))
+        self.out.events.append((_native.MARK, 0, 0))
+
+    def hold(self, tensor: torch.Tensor, kind: str, op: str = "",
+             at: tuple[str, str] = ("", "")) -> None:
+        """A request for the tensor's storage, unless it is known."""
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self._live or storage.nbytes() == 0:
+            return
+        number = self.request(storage.nbytes(), kind, op, at)
+
+        def dead(_: Any, key: int = key, number: int = number) -> None:
+            self._live.pop(key, None)
+            self.release(number)
+        self._live[key] = (number, weakref.ref(storage, dead))
+
+    def rename(self, tensor: torch.Tensor, kind: str) -> None:
+        found = self._live.get(tensor.untyped_storage()._cdata)
+        if found:
+            self.out.allocations[found[0]].kind = kind
+
+    def forget(self) -> None:
+        """Frees that follow are no part of the step."""
+        self._live.clear()
+
+    # ---- whose ----
+
+    def _here(self) -> tuple[str, str]:
+        if self.phase == "backward":
+            node = torch._C._current_autograd_node()
+            return self.where.get(node._sequence_nr(), ("", "")) if node else ("", "")
+        at = (self.modules[-1] if self.modules else "", _user_line())
+        if self.phase == "forward":
+            self.where[torch.autograd._get_sequence_nr() - 1] = at
+        return at
+
+    def _kind(self, func: Any, args: Any) -> str:
+        if self.phase == "forward":
+            if func is torch.ops.aten._to_copy.default and \
+                    args[0].untyped_storage()._cdata in self.parameter_storages:
+                return "weight casts"
+            return "activations"
+        return "backward temporaries" if self.phase == "backward" else "update temporaries"
+
+    # ---- operators ----
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (),
+                           kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if kwargs.get("device") is not None and torch.device(kwargs["device"]).type == "cuda":
+            kwargs["device"] = torch.device("cpu")
+        if func is torch.ops.aten._local_scalar_dense.default and self.phase == "update":
+            return 1.0          # the step's number: sizes do not depend on it
+        at = self._here()
+        name = func._schema.name.removeprefix("aten::")
+        if self.rules and workspaces.uses_cublas(name) and self.phase not in self._cublas:
+            self._cublas.add(self.phase)
+            self.request(self.rules.cublas_workspace_bytes(), "workspaces", "cuBLAS", at)
+        copies = workspaces.hidden_copies(name, args) if self.rules else []
+        held = [self.request(n, "workspaces", name + " (copy)", at) for n in copies]
+        result = func(*args, **kwargs)
+        kind = self._kind(func, args)
+        for x in tree_leaves(result):
+            if isinstance(x, torch.Tensor) and not (self.host_scalars and x.dim() == 0):
+                self.hold(x, kind, name, at)
+                if self.rules:
+                    self._conv_workspace(name, args, x, at)
+        if self.rules:
+            for n in workspaces.inside(self.rules, name, args):
+                held.append(self.request(n, "workspaces", name, at))
+        for number in reversed(held):
+            self.release(number)
+        return result
+
+    def _conv_workspace(self, name: str, args: Any, made: torch.Tensor,
+                        at: tuple[str, str]) -> None:
+        assert self.rules
+        if name in ("convolution", "convolution_backward"):
+            self.temporary(workspaces.convolution(self.rules, name, args, made), name, at)
+
+
+def _user_line() -> str:
+    """The innermost line outside of PyTorch and of this package."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if not path.startswith((_TORCH, _HERE, "<")):
+            return f"{path}:{frame.f_lineno} {frame.f_code.co_name}"
+        frame = frame.f_back        # type: ignore[assignment]
+    return ""
+
+
+@contextmanager
+def _module_names(model: torch.nn.Module, recorder: Recorder) -> Iterator[None]:
+    handles: list[Any] = []
+    for name, module in model.named_modules():
+        def enter(_m: Any, _a: Any, name: str = name) -> None:
+            recorder.modules.append(name)
+
+        def leave(_m: Any, _a: Any, _o: Any) -> None:
+            recorder.modules.pop()
+        handles.append(module.register_forward_pre_hook(enter))
+        handles.append(module.register_forward_hook(leave, always_call=True))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _fake(mode: FakeTensorMode, x: torch.Tensor) -> torch.Tensor:
+    with mode:
+        made = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="cpu")
+    return made.requires_grad_(x.requires_grad)
+
+
+@contextmanager
+def _faked(model: torch.nn.Module, mode: FakeTensorMode) -> Iterator[None]:
+    """The model with fake parameters and buffers; its own come back at the end."""
+    made: dict[int, Any] = {}
+    before: list[tuple[dict[str, Any], str, Any]] = []
+    for module in model.modules():
+        for table in (module._parameters, module._buffers):
+            for name, x in table.items():
+                if x is None:
+                    continue
+                if id(x) not in made:
+                    fake = _fake(mode, x.detach())
+                    made[id(x)] = (torch.nn.Parameter(fake, x.requires_grad)
+                                   if isinstance(x, torch.nn.Parameter) else fake)
+                before.append((table, name, x))     # type: ignore[arg-type]
+    try:
+        for table, name, x in before:
+            table[name] = made[id(x)]
+        yield
+    finally:
+        for table, name, x in before:
+            table[name] = x
+
+
+def make_optimizer(which: str | Callable[..., Any], parameters: list[Any]) -> Any:
+    """By name, as it would be on CUDA (foreach unless fused), or from a function of parameters."""
+    if callable(which):
+        return which(parameters)
+    name, _, variant = which.lower().partition("-")
+    made = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD}.get(name)
+    if made is None or variant not in ("", "fused", "loop"):
+        raise ValueError(f"the optimizer is {which!r}: use adamw, adam or sgd, each with -fused or "
+                         "-loop (foreach=False), or a function of the parameters")
+    how: dict[str, Any] = {"momentum": 0.9} if name == "sgd" else {}
+    if variant == "fused":
+        how["fused"] = True
+    else:
+        how["foreach"] = variant == ""
+    return made(parameters, lr=1e-4, **how)
+
+
+def _autocast(precision: str) -> Any:
+    if precision not in _DTYPES:
+        raise ValueError(f"the precision is {precision!r}: use one of {', '.join(_DTYPES)}")
+    dtype = _DTYPES[precision]
+    return torch.autocast("cpu", dtype) if dtype else nullcontext()
+
+
+def _one_step(recorder: Recorder, model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any,
+              optimizer: Any, precision: str) -> None:
+    recorder.phase = "forward"
+    with _autocast(precision):
+        loss = loss_fn(model, batch)
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+        raise TypeError("loss_fn(model, batch) must return a tensor of one element")
+    recorder.phase = "backward"
+    loss.backward()
+    for p in model.parameters():
+        if p.grad is not None:
+            recorder.rename(p.grad, "gradients")
+    recorder.phase = "update"
+    if optimizer is not None:
+        recorder.host_scalars = not any(g.get("fused") or g.get("capturable")
+                                        for g in optimizer.param_groups)
+        optimizer.step()
+        recorder.host_scalars = False
+        for x in tree_leaves(dict(optimizer.state)):
+            if isinstance(x, torch.Tensor):
+                recorder.rename(x, "optimizer state")
+    model.zero_grad(set_to_none=True)
+
+
+def record(recorder: Recorder, model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any,
+           optimizer: str | Callable[..., Any] | None, precision: str, steps: int) -> Capture:
+    """Runs the steps under the recorder, on whatever tensors model and batch have."""
+    for p in model.parameters():
+        recorder.hold(p, "parameters")
+        recorder.parameter_storages.add(p.untyped_storage()._cdata)
+    for b in model.buffers():
+        recorder.hold(b, "buffers")
+    for x in tree_leaves(batch):
+        if isinstance(x, torch.Tensor):
+            recorder.hold(x, "inputs")
+    recorder.out.parameters = sum(p.numel() for p in model.parameters())
+    trained = [p for p in model.parameters() if p.requires_grad]
+    made = make_optimizer(optimizer, trained) if optimizer is not None else None
+    with recorder, _module_names(model, recorder):
+        for _ in range(steps):
+            recorder.mark()
+            _one_step(recorder, model, loss_fn, batch, made, precision)
+    recorder.forget()
+    return recorder.out
+
+
+def capture(model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any,
+            optimizer: str | Callable[..., Any] | None, precision: str, rules: Rules,
+            steps: int = 2) -> Capture:
+    """The requests of the first steps on CUDA. The model may be on any device, also on meta; it
+    is as before afterwards."""
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    recorder = Recorder(rules)
+    recorder.out.notes.extend(rules.notes)
+    fake_batch = tree_map(lambda x: _fake(mode, x) if isinstance(x, torch.Tensor) else x, batch)
+    with _faked(model, mode), as_cuda(rules), mode:
+        return record(recorder, model, loss_fn, fake_batch, optimizer, precision, steps)

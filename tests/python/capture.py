@@ -1,0 +1,110 @@
+"""The Python package's capture against a real run on the CPU, and its rules for CUDA.
+
+    capture.py LIBPLIMSOLL
+
+The requests of fake tensors must be those of real ones: same order, same bytes, same frees.
+"""
+import os
+import sys
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+os.environ["PLIMSOLL_LIBRARY"] = os.path.abspath(sys.argv[1])
+sys.path.insert(0, os.path.join(ROOT, "python"))
+try:
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.utils._pytree import tree_map
+except ImportError:
+    print("skipped: PyTorch is not installed (scripts/setup_torch.sh)")
+    sys.exit(77)
+
+import plimsoll  # noqa: E402
+from plimsoll import capture, rules  # noqa: E402
+
+F = torch.nn.functional
+
+
+class Block(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 16, 3, padding=1)
+        self.norm = torch.nn.GroupNorm(4, 16)
+        self.qkv = torch.nn.Linear(16, 48)
+        self.out = torch.nn.Linear(16, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = F.silu(self.norm(self.conv(x))).flatten(2).transpose(1, 2)
+        q, k, v = self.qkv(h).unflatten(-1, (3, 2, 8)).permute(2, 0, 3, 1, 4)
+        a = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+        return self.out((h + a).mean(1))
+
+
+MODELS = {
+    "mlp": (lambda: torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.LayerNorm(32),
+                                        torch.nn.GELU(), torch.nn.Linear(32, 5)), (6, 8)),
+    "block": (Block, (6, 3, 8, 8)),
+}
+
+
+def loss_fn(model, batch):
+    return F.cross_entropy(model(batch[0]), batch[1])
+
+
+def events(name, optimizer, fake):
+    """Sizes of requests and frees of two steps, without the rules for CUDA."""
+    torch.manual_seed(0)
+    make, shape = MODELS[name]
+    model, batch = make(), (torch.randn(shape), torch.randint(0, 5, (6,)))
+    recorder = capture.Recorder()
+    if not fake:
+        out = capture.record(recorder, model, loss_fn, batch, optimizer, "fp32", 2)
+    else:
+        mode = FakeTensorMode()
+        batch = tree_map(lambda x: capture._fake(mode, x), batch)
+        with capture._faked(model, mode), mode:
+            out = capture.record(recorder, model, loss_fn, batch, optimizer, "fp32", 2)
+    return [(a, out.allocations[i].bytes, out.allocations[i].op) for a, i, _ in out.events]
+
+
+def check(what, holds):
+    global failed
+    failed += not holds
+    print("%s: %s" % ("ok" if holds else "FAILED", what))
+
+
+failed = 0
+for name in MODELS:
+    for optimizer in ("adamw", "adamw-fused", "sgd"):
+        real, fake = events(name, optimizer, False), events(name, optimizer, True)
+        first = next((i for i, (r, f) in enumerate(zip(real, fake)) if r != f), None)
+        check("%s, %s: %d events equal" % (name, optimizer, len(real)),
+              len(real) > 50 and real == fake)
+        if first is not None:
+            print("  event %d: real %s, fake %s" % (first, real[first], fake[first]))
+
+model = Block()
+weight = model.out.weight
+batch = (torch.randn(6, 3, 8, 8), torch.randint(0, 5, (6,)))
+h200 = rules.Rules(rules.GPUS["h200"], (2, 11))
+fp32 = capture.capture(model, loss_fn, batch, "adamw", "fp32", h200)
+bf16 = capture.capture(model, loss_fn, batch, "adamw", "bf16", h200)
+ops = {a.op for a in fp32.allocations}, {a.op for a in bf16.allocations}
+check("the model has its own weights again", model.out.weight is weight)
+check("fp32: efficient attention", "_scaled_dot_product_efficient_attention" in ops[0])
+check("bf16: cuDNN's attention", "_scaled_dot_product_cudnn_attention" in ops[1])
+check("weights are cast in bf16 only", [sum(a.kind == "weight casts" for a in c.allocations)
+                                        for c in (fp32, bf16)] == [0, 12])
+check("two cuBLAS workspaces of 32 MiB", [a.bytes for a in fp32.allocations if a.op == "cuBLAS"]
+      == [32 << 20] * 2)
+e = plimsoll.explain(model, loss_fn, batch, precision="fp32", torch_version="2.11")
+check("by class adds up to the later steps' peak",
+      sum(s.bytes for s in e.by_class) == e.later.allocated_bytes)
+check("reserved holds allocated", e.later.reserved_bytes >= e.later.allocated_bytes > 64 << 20)
+check("text and HTML name the line", "capture.py:" in str(e) and "<table>" in e._repr_html_())
+for wrong in ({"device": "no-gpu"}, {"precision": "fp8"}, {"optimizer": "lion"}):
+    try:
+        plimsoll.explain(model, loss_fn, batch, **wrong)
+        check("refused: %s" % wrong, False)
+    except ValueError as err:
+        check("refused: %s" % err, "use" in str(err))
+sys.exit(failed > 0)

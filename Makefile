@@ -3,7 +3,7 @@ BUILD ?= build
 PREFIX ?= /usr/local
 PYTHON ?= $(shell test -x .venv/bin/python && echo .venv/bin/python || echo python3)
 
-.PHONY: all setup build install test check zoo demo gallery bench docs-check fuzz cuda release test-cuda asan valgrind format count clean
+.PHONY: all setup build install test check zoo demo gallery bench docs-check words warnings fuzz cuda release test-cuda asan valgrind format count clean
 
 all: build
 
@@ -28,11 +28,14 @@ else
 	@scripts/run_tests.sh $(BUILD)
 endif
 
-check: build asan valgrind      ## slower: words, names and format, warnings on two compilers, sanitizers, valgrind
-	@scripts/check_words.py --program $(BUILD)/plimsoll
+check: build asan valgrind words docs-check warnings  ## slower: words, names and format, warnings on two compilers, sanitizers, valgrind
 	@scripts/check_walk.py
-	@scripts/docs_check.py $(BUILD)
 	@scripts/check_format.sh
+
+words: build
+	@scripts/check_words.py --program $(BUILD)/plimsoll
+
+warnings: setup
 	@scripts/check_warnings.sh
 
 asan: setup

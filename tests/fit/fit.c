@@ -422,7 +422,7 @@ static void first_plan_is_kept(void)
         how.allow = allowed ? ALLOW_DEFAULT : ALLOW_NONE;
         how.budget_bytes = kept.engine->arena_bytes * (allowed ? 70 : 90) / 100;
         how.effort = 1000000000; /* more than the time allows */
-        how.time_limit_s = 3; /* the first plan takes 0.2 s; the rest is for a busy machine */
+        how.time_limit_s = 3;    /* the first plan takes 0.2 s; the rest is for a busy machine */
         CHECK_OK(fit_run(pool, recipe, device, &how, &fit));
         CHECK(fit.fits && fit.cut);
         CHECK(fit.engine->arena_bytes <= how.budget_bytes);

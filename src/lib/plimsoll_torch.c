@@ -119,6 +119,21 @@ static Err torch_replay(Pool *pool, const char *settings, int64_t capacity_bytes
     return caching_check(r->a);
 }
 
+/* By itself, so that what the guard jumps back over is not in a register of the caller. */
+static Err torch_replay_guarded(Pool *pool, const char *settings, int64_t capacity_bytes,
+                                TorchReplay *r)
+{
+    PoolGuard guard;
+    Err       err;
+    pool_guard(&guard, pool);
+    if (!setjmp(guard.at))
+        err = torch_replay(pool, settings, capacity_bytes, r);
+    else
+        err = lib_no_memory();
+    pool_unguard(&guard);
+    return err;
+}
+
 plimsoll_status plimsoll_torch_replay(const char *settings, int64_t capacity_bytes,
                                       const plimsoll_torch_event *events, size_t n,
                                       plimsoll_torch_peak *peaks, plimsoll_torch_block *blocks,
@@ -126,16 +141,9 @@ plimsoll_status plimsoll_torch_replay(const char *settings, int64_t capacity_byt
 {
     TorchReplay replay = { .events = events, .n = n, .peak = peaks, .blocks = blocks };
     Pool       *pool = pool_try("plimsoll_torch_replay");
-    PoolGuard   guard;
-    Err         err;
     if (!pool)
         return lib_status(lib_no_memory(), error);
-    pool_guard(&guard, pool);
-    if (!setjmp(guard.at))
-        err = torch_replay(pool, settings, capacity_bytes, &replay);
-    else
-        err = lib_no_memory();
-    pool_unguard(&guard);
+    Err err = torch_replay_guarded(pool, settings, capacity_bytes, &replay);
     pool_free(pool);
     return lib_status(err, error);
 }

@@ -80,7 +80,7 @@ def budgets(folder):
         assert report["planned_bytes"] == report["measured_bytes"] <= budget, report
         return 0, report["planned_bytes"], weights(out)
 
-    code, most, kept = train(1 << 40, "kept")
+    code, most, kept = train(8 << 30, "kept")
     assert code == 0, most
     code, sentence, _ = train(most // 100, "none")
     least = re.search(r"needs at least [^(]*\((\d+) bytes\)", sentence)

@@ -136,6 +136,28 @@ def captured(torch, step):
     return replay
 
 
+def timed_steps(torch, step, steps, form, told):
+    """Warms up, waits for the GPU, times steps and prints one line of JSON: what is told, and the figures."""
+    ends, start_all = [], time.perf_counter()
+    for i in range(steps + 4):
+        if i == 4:
+            torch.cuda.synchronize()
+            warm_s = time.perf_counter() - start_all
+            print("warm", flush=True)
+            sys.stdin.readline()                     # until this process has the GPU to itself
+            ends.append(event(torch))
+        loss = step()
+        if i >= 4:
+            ends.append(event(torch))
+    torch.cuda.synchronize()
+    times = [a.elapsed_time(b) for a, b in zip(ends, ends[1:])]
+    free, total = torch.cuda.mem_get_info()
+    reserved, allocated = torch.cuda.max_memory_reserved(), torch.cuda.max_memory_allocated()
+    print(json.dumps({**told, "form": form, "ms": round(statistics.median(times), 3),
+                      "bytes": reserved if form in ("graphs", "captured") else allocated, "reserved": reserved, "used": total - free,
+                      "loss": float(loss.detach()), "warm_s": round(warm_s, 1), "torch": torch.__version__}), flush=True)
+
+
 def run_torch(work, form, path, steps, precision):
     import torch
     sys.path.insert(0, os.path.join(HERE, "..", "tests", "ref"))
@@ -167,28 +189,10 @@ def run_torch(work, form, path, steps, precision):
         torch._foreach_lerp_(ema, params, 1e-4)
         return loss
 
-    ends, start_all = [], time.perf_counter()
     if form == "captured":
         step = captured(torch, step)
-    for i in range(steps + 4):
-        if i == 4:
-            torch.cuda.synchronize()
-            warm_s = time.perf_counter() - start_all
-            print("warm", flush=True)
-            sys.stdin.readline()                     # until this process has the GPU to itself
-            ends.append(event(torch))
-        loss = step()
-        if i >= 4:
-            ends.append(event(torch))
-    torch.cuda.synchronize()
-    times = [a.elapsed_time(b) for a, b in zip(ends, ends[1:])]
-    free, total = torch.cuda.mem_get_info()
-    reserved, allocated = torch.cuda.max_memory_reserved(), torch.cuda.max_memory_allocated()
     n, trained = common.count(model), common.count(model, trained=True)
-    print(json.dumps({"work": work, "form": form, "ms": round(statistics.median(times), 3),
-                      "bytes": reserved if form in ("graphs", "captured") else allocated, "reserved": reserved, "used": total - free,
-                      "static": 4 * n + 16 * trained, "parameters": n, "loss": float(loss.detach()),
-                      "warm_s": round(warm_s, 1), "torch": torch.__version__}), flush=True)
+    timed_steps(torch, step, steps, form, {"work": work, "static": 4 * n + 16 * trained, "parameters": n})
 
 
 # ---- the table ----
@@ -271,16 +275,16 @@ def our_half(args, work, ours, theirs):
     return our_step(args, work, "--budget", str(half)) if best["bytes"] > best["static"] and ours["arena"] > half else None
 
 
-def torch_runs(args, pairs, paths, deadline):
-    """Yields (work, form, JSON or None, why not) of each pair; several warm up at a time, one is timed at a time."""
+def torch_runs(args, pairs, command, deadline):
+    """Yields (work, form, JSON or None, why not) of each pair; several warm up at a time, one is timed at a time.
+
+    command(work, form) is the command line of one run."""
     left, warming = list(pairs), {}
     try:
         while (left and deadline - time.monotonic() > 10) or warming:
             while left and len(warming) < args.together and deadline - time.monotonic() > 10:
                 work, form = left.pop(0)
-                warming[work, form] = Run([sys.executable, os.path.abspath(__file__), args.build, work, "--forms", form, "--here",
-                                           paths[work], "--steps", str(args.steps), "--precision", args.precision],
-                                          min(args.each, deadline - time.monotonic()))
+                warming[work, form] = Run(command(work, form), min(args.each, deadline - time.monotonic()))
             ready = next((pair for pair, run in warming.items() if run.waits()), None)
             if not ready:
                 time.sleep(0.2)
@@ -365,7 +369,11 @@ def main():
         pairs.remove(pair)
     paths = {work: recipe_file(args.build, WORKS[work], os.path.join(args.build, f"bench-cuda-{work}.json")) for work in works}
     ours, theirs = {work: our_step(args, work) for work in works}, {work: {} for work in works}
-    for work, form, found, why in torch_runs(args, pairs, paths, deadline):
+
+    def command(work, form):
+        return [sys.executable, os.path.abspath(__file__), args.build, work, "--forms", form, "--here", paths[work],
+                "--steps", str(args.steps), "--precision", args.precision]
+    for work, form, found, why in torch_runs(args, pairs, command, deadline):
         if found:
             theirs[work][form] = found
         told = f"{found['ms']} ms, {found['bytes'] / MIB:.0f} MiB, warm after {found['warm_s']} s" if found else f"left out, {why[:90]}"

@@ -216,7 +216,8 @@ static bool weight_same(const ExportedWeight *a, const ExportedWeight *b)
     return true;
 }
 
-/* Inputs with the same view of the same storage. Names of one storage are few. */
+/* Inputs with the same view of the same storage. Names of one storage are few. A file without
+ * contents gives every tensor the same, empty storage, which ties nothing. */
 static void weights_tie(ExportedIn *in, int32_t n_storages)
 {
     Exported *program = in->program;
@@ -227,7 +228,7 @@ static void weights_tie(ExportedIn *in, int32_t n_storages)
         const ExportedWeight *weight = input->kind <= EX_CONSTANT && input->kind != EX_USER_INPUT
                                            ? exported_weight(program, input->name)
                                            : NULL;
-        if (!weight)
+        if (!weight || !weight->storage)
             continue;
         int32_t *at = &first[weight->storage_id];
         while (*at && !weight_same(exported_weight(program, program->inputs[*at - 1].name), weight))

@@ -161,8 +161,7 @@ static Err add_parameter(Lower *l, const ExportedInput *in, Operand *item)
     const ExportedWeight *w = exported_weight(l->program, in->name);
     Dims                  dims = { .rank = v->rank };
     int                   order[VIEW_RANK];
-    /* A file without contents gives every tensor the same, empty storage. */
-    if (in->tied >= 0 && w && w->storage && l->items[l->program->inputs[in->tied].value].set) {
+    if (in->tied >= 0 && l->items[l->program->inputs[in->tied].value].set) {
         *item = l->items[l->program->inputs[in->tied].value];
         return OK;
     }

@@ -693,6 +693,22 @@ static void index_uses(Lower *l)
     l->uses = uses;
 }
 
+/* A parameter that no call reads, under none of its names, takes no part in a step. */
+static bool is_idle(const Lower *l, int32_t input)
+{
+    const Exported      *p = l->program;
+    const ExportedInput *in = &p->inputs[input];
+    if (in->kind != EX_PARAMETER || l->first_use[in->value] < l->first_use[in->value + 1])
+        return false;
+    for (int32_t i = 0; i < p->n_outputs; i++)
+        if (p->outputs[i].arg.kind == ARG_VALUE && p->outputs[i].arg.values[0] == in->value)
+            return false;
+    for (int32_t i = 0; i < p->n_inputs; i++)
+        if (p->inputs[i].tied == input && p->inputs[i].value >= 0)
+            return false;
+    return true;
+}
+
 Err lower_program(Pool *pool, Graph *graph, const ImportConfig *config, Lower **out)
 {
     Exported *program = config->program;
@@ -710,7 +726,7 @@ Err lower_program(Pool *pool, Graph *graph, const ImportConfig *config, Lower **
     TRY(all_known(l));
     for (int32_t i = 0; i < program->n_inputs; i++) {
         ExportedInput *in = &program->inputs[i];
-        if (in->value < 0)
+        if (in->value < 0 || is_idle(l, i))
             continue;
         Operand item;
         TRY(lower_input(l, i, &item));

@@ -92,20 +92,6 @@ __device__ __forceinline__ void forward_form(const AttentionCuda &a, const FormH
                                      score[n][e] * scale);
 }
 
-/* Dropout of the exponentials. */
-template <int KEYS>
-__device__ __forceinline__ void forward_drop(const AttentionCuda &a, const FormHead &f,
-                                             float (&score)[KEYS / 8][4], int64_t    query,
-                                             int64_t key)
-{
-    int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
-#pragma unroll
-    for (int n = 0; n < KEYS / 8; n++)
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-            score[n][e] *= form_keep(a, f, query + g + e / 2 * 8, key + n * 8 + 2 * t + (e & 1));
-}
-
 /* y += p v */
 template <class T, int D, int MT, int KEYS>
 __device__ __forceinline__ void
@@ -228,7 +214,7 @@ __global__ void __launch_bounds__(MMA_THREADS) forward_mma(AttentionCuda a, int6
         if (FORM && a.dropout > 0)
 #pragma unroll
             for (int m = 0; m < MT; m++)
-                forward_drop<KEYS>(a, form, score[m], first + m * 16, key);
+                scores_drop<KEYS>(a, form, score[m], first + m * 16, key);
         forward_values<T, D, MT, KEYS>(y, score, s.v[stage]);
         __syncthreads(); /* the next copy overwrites this pipeline stage */
     }
@@ -440,7 +426,6 @@ bool attention_cuda_wgmma(const Node *n, const Device *device)
     return cuda_has_sm90a((const CudaHandle *)device->handle) &&
            in_type(n, attr->q.source) != F32 && attention_cuda_width(n) <= 128 &&
            attr->width % 2 == 0 && attr->v_width % 2 == 0 && /* a copy is at least 4 bytes */
-           attr->dropout == 0 &&
            /* the bias is divided by the scale, which a temperature may take to 0 */
            !(attention_given(n, ATTENTION_BIAS) && in_given(n, ATTENTION_TEMPERATURE));
 }

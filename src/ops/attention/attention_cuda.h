@@ -221,6 +221,103 @@ __device__ __forceinline__ float form_keep(const AttentionCuda &a, const FormHea
     return random_unit(word) < a.dropout ? 0.0f : 1 / (1 - a.dropout);
 }
 
+/* Note [Dropout by blocks of four]
+ * One block of the random generator has the numbers of four keys of one query, if rows of keys begin
+ * at a multiple of four. In a fragment of 16 rows a thread holds two neighbouring columns of two
+ * rows, so that four elements of a thread come from up to four blocks. Lanes therefore draw one
+ * block each and exchange the answers, one bit an element: a quarter of the work of form_keep. Bit
+ * 4 n + e of the result says whether [n][e] is kept. All lanes of a warp must take part. */
+__device__ __forceinline__ uint32_t form_kept_four(const AttentionCuda &a, const FormHead &f,
+                                                   uint64_t block)
+{
+    uint32_t w[4], kept = 0;
+    random_block(f.key, block, w);
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+        kept |= random_unit(w[j]) < a.dropout ? 0u : 1u << j;
+    return kept;
+}
+
+/* Rows are 16 queries from `query` on, columns at most 64 keys from `key` on, a multiple of 4. */
+template <int COLUMNS>
+__device__ __forceinline__ uint32_t form_kept_keys(const AttentionCuda &a, const FormHead &f,
+                                                   int64_t query, int64_t key)
+{
+    static_assert(COLUMNS <= 64, "a bit for every element of a thread");
+    int      g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4, odd = t & 1;
+    uint32_t kept = 0;
+    if (a.lk % 4) {
+#pragma unroll 1
+        for (int i = 0; i < COLUMNS / 2; i++) {
+            int64_t at = key + i / 4 * 8 + 2 * t + i % 2;
+            kept |= form_keep(a, f, query + g + i % 4 / 2 * 8, at) > 0 ? 1u << i : 0u;
+        }
+        return kept;
+    }
+    uint64_t block = (f.element + (uint64_t)((query + g + 8 * odd) * a.lk + key + t / 2 * 4)) / 4;
+#pragma unroll 2
+    for (int n = 0; n < COLUMNS / 8; n++)
+        kept |= form_kept_four(a, f, block + 2 * (uint64_t)n) << 4 * n;
+    uint32_t other = __shfl_xor_sync(0xffffffffu, kept, 1);
+    return odd ? (kept & 0xccccccccu) | (other >> 2 & 0x33333333u)
+               : (kept & 0x33333333u) | (other << 2 & 0xccccccccu);
+}
+
+/* Rows are 16 keys from `key` on, a multiple of 4, columns at most 64 queries from `query` on. */
+template <int COLUMNS>
+__device__ __forceinline__ uint32_t form_kept_queries(const AttentionCuda &a, const FormHead &f,
+                                                      int64_t query, int64_t key)
+{
+    static_assert(COLUMNS <= 64, "a bit for every element of a thread");
+    int      lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4, i = g % 4;
+    uint32_t drawn = 0, kept = 0;
+    if (a.lk % 4) {
+#pragma unroll 1
+        for (int j = 0; j < COLUMNS / 2; j++) {
+            int64_t at = query + j / 4 * 8 + 2 * t + j % 2;
+            kept |= form_keep(a, f, at, key + g + j % 4 / 2 * 8) > 0 ? 1u << j : 0u;
+        }
+        return kept;
+    }
+    /* of the four elements of a thread, lane i of four draws the i-th */
+    uint64_t first = (uint64_t)((query + 2 * t + i % 2) * a.lk + key + (g & 4) + i / 2 * 8);
+    uint64_t block = (f.element + first) / 4;
+#pragma unroll 2
+    for (int n = 0; n < COLUMNS / 8; n++)
+        drawn |= form_kept_four(a, f, block + 2 * (uint64_t)(n * a.lk)) << 4 * n;
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+        uint32_t of = __shfl_sync(0xffffffffu, drawn, (lane & ~12) | e << 2);
+        kept |= (of >> i & 0x11111111u) << e;
+    }
+    return kept;
+}
+
+/* Applies dropout to 64 columns or less. */
+template <int COLUMNS, int BLOCKS>
+__device__ __forceinline__ void form_drop(const AttentionCuda &a, float (&x)[BLOCKS][4],
+                                          uint32_t kept, int first = 0)
+{
+    float factor = 1 / (1 - a.dropout);
+#pragma unroll
+    for (int n = 0; n < COLUMNS / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            x[first + n][e] = kept >> (4 * n + e) & 1 ? x[first + n][e] * factor : 0.0f;
+}
+
+/* Dropout of the probabilities of 16 queries from `query` on. */
+template <int KEYS>
+__device__ __forceinline__ void scores_drop(const AttentionCuda &a, const FormHead &f,
+                                            float (&score)[KEYS / 8][4], int64_t query, int64_t key)
+{
+    constexpr int part = KEYS < 64 ? KEYS : 64;
+    static_assert(KEYS % part == 0, "parts of equal width");
+#pragma unroll
+    for (int c = 0; c < KEYS; c += part)
+        form_drop<part>(a, score, form_kept_keys<part>(a, f, query, key + c), c / 8);
+}
+
 /* Keys that queries below `end` may see. */
 __device__ __forceinline__ int64_t form_keys(const AttentionCuda &a, int64_t end)
 {

@@ -39,8 +39,10 @@ __device__ __forceinline__ void keys_form(const AttentionCuda &a, const FormHead
             int     at = n * 8 + 2 * t + (e & 1);
             int64_t row = key + g + e / 2 * 8;
             p[n][e] = fast_exp2(form_logit(a, f, query + at, row, p[n][e] * scale_log2) - lse[at]);
-            kept[n][e] = p[n][e] * form_keep(a, f, query + at, row);
+            kept[n][e] = p[n][e];
         }
+    if (a.dropout > 0)
+        form_drop<QUERIES>(a, kept, form_kept_queries<QUERIES>(a, f, query, key));
 }
 
 template <class T, int D, int QUERIES, bool FORM>

@@ -15,13 +15,15 @@ queries_form(const AttentionCuda &a, const FormHead &f, const float (&p)[KEYS / 
              const float (&lse)[2], const float (&delta)[2])
 {
     int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+    if (a.dropout > 0)
+        form_drop<KEYS>(a, ds, form_kept_keys<KEYS>(a, f, query, key));
 #pragma unroll
     for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             int64_t row = query + g + e / 2 * 8, at = key + n * 8 + 2 * t + (e & 1);
             float   x = fast_exp2(form_logit(a, f, row, at, p[n][e] * scale_log2) - lse[e / 2]);
-            ds[n][e] = x * (ds[n][e] * form_keep(a, f, row, at) - delta[e / 2]);
+            ds[n][e] = x * (ds[n][e] - delta[e / 2]);
         }
 }
 

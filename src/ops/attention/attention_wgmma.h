@@ -299,6 +299,22 @@ __device__ __forceinline__ void quad_store(T *to, int64_t ld, int64_t n, int wid
     }
 }
 
+/* What dropout leaves of s. */
+template <class T, int N>
+__device__ __forceinline__ void fragments_kept(const AttentionCuda &a, uint32_t (&p)[N / 16][4],
+                                               const float (&s)[N / 8][4], uint32_t kept)
+{
+#pragma unroll
+    for (int k = 0; k < N / 16; k++) {
+        float x[2][4];
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            x[i / 4][i % 4] = s[2 * k + i / 4][i % 4];
+        form_drop<16>(a, x, kept >> 8 * k);
+        fragment_of_scores<T>(p[k], x[0], x[1]);
+    }
+}
+
 template <class T, int N>
 __device__ __forceinline__ void fragments_of(uint32_t (&p)[N / 16][4], const float (&s)[N / 8][4])
 {

@@ -45,7 +45,11 @@ __device__ __forceinline__ void forward_walk(const AttentionCuda                
             scores_form<KEYS>(a, form, score, row, key, scale);
         else if (mask || key + KEYS > a.lk)
             scores_mask<KEYS>(score, -INFINITY, a.lk - key, mask, (int)(row - key));
-        return softmax_step<KEYS>(score, rows, scale, factor);
+        bool grown = softmax_step<KEYS>(score, rows, scale, factor);
+        if constexpr (FORM)
+            if (a.dropout > 0)
+                scores_drop<KEYS>(a, form, score, row, key);
+        return grown;
     };
     clear(y);
     bar_wait(&s.ready, 0);

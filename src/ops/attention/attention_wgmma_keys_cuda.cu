@@ -64,6 +64,8 @@ __device__ __forceinline__ void keys_walk(const AttentionCuda &a, WgmmaKeysShare
     uint32_t       pf[QUERIES / 16][4], dsf[QUERIES / 16][4], kf[held ? K / 16 : 1][4],
         vf[held ? K / 16 : 1][4];
     RingPosition at = { 0, 0 };
+    const bool   drop = FORM && a.dropout > 0;
+    uint32_t     kept = 0;                 /* of the tile: see Note [Dropout by blocks of four] */
     auto         scores = [&](int stage) { /* k q^T */
                                    products_begin();
                                    if constexpr (held)
@@ -96,12 +98,20 @@ __device__ __forceinline__ void keys_walk(const AttentionCuda &a, WgmmaKeysShare
         }
         if (!FORM && a.mask_diagonal && query < row + 16 && row < query + QUERIES)
             scores_mask<QUERIES>(score, 0, QUERIES, true, (int)(row - query));
-        fragments_of<T, QUERIES>(pf, score);
+        if (drop) {
+            FormHead form = form_head(a, walk.head(tile));
+            kept = form_kept_queries<QUERIES>(a, form, query, row);
+            fragments_kept<T, QUERIES>(a, pf, score, kept);
+        } else {
+            fragments_of<T, QUERIES>(pf, score);
+        }
         products_begin();
         sums_queue<T, N>(dv, pf, ring.two[stage]);
         products_commit();
     };
     auto differences = [&](int stage) {
+        if (drop)
+            form_drop<QUERIES>(a, ds, kept);
 #pragma unroll
         for (int n = 0; n < QUERIES / 8; n++) {
             float2 d = *(const float2 *)&s.stats[stage][1][n * 8 + 2 * t];

@@ -42,6 +42,8 @@ __device__ __forceinline__ void queries_walk(const AttentionCuda           &a,
     uint32_t     dsf[KEYS / 16][4];
     RingPosition at = { 0, 0 };
     FormHead     form = FORM ? form_head(a, head) : FormHead();
+    const bool   drop = FORM && a.dropout > 0;
+    uint32_t     kept = 0;                 /* of the tile: see Note [Dropout by blocks of four] */
     auto         scores = [&](int stage) { /* q k^T */
                                    products_begin();
                                    scores_queue<T, K>(score, s.own[0], group * 64, s.one[stage]);
@@ -65,10 +67,14 @@ __device__ __forceinline__ void queries_walk(const AttentionCuda           &a,
                 score[n][e] = fast_exp2(fmaf(score[n][e], scale_log2, -lse[e / 2]));
         if (!FORM && (mask || key + KEYS > a.lk))
             scores_mask<KEYS>(score, 0, a.lk - key, mask, (int)(row - key));
+        if (drop)
+            kept = form_kept_keys<KEYS>(a, form, row, key);
     };
     auto differences = [&]() {
         hold(ds);
         hold(dq);
+        if (drop)
+            form_drop<KEYS>(a, ds, kept);
 #pragma unroll
         for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll

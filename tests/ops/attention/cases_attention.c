@@ -582,6 +582,15 @@ static void dropped_tiles(Case *c, AttentionOptions o)
 }
 #define TORCH_DROPPED_TILES THREE(1) LOGITS PROBABILITIES DROPPED("(1, 1, 205, 193)") OUT_OF_P
 
+static void dropped_fours(Case *c, AttentionOptions o) /* rows of keys begin at multiples of 4 */
+{
+    drop_quarter(c, &o);
+    o.causal = true;
+    three(c, &o, 2, SHAPE(1, 140, 128), 140, 1);
+}
+#define TORCH_DROPPED_FOURS                                                                        \
+    THREE(2) LOGITS CAUSAL PROBABILITIES DROPPED("(1, 2, 140, 140)") OUT_OF_P
+
 /* In bf16 a temperature's gradient may be off by more: it is a sum of terms that cancel, and delta
  * = rowsum(dy * y) sees the rounding of y (or, stored, that of the probabilities). */
 /* clang-format off */
@@ -680,7 +689,8 @@ static void dropped_tiles(Case *c, AttentionOptions o)
     X("masked bias",              masked_bias,         TORCH_MASKED_BIAS, 0, 0)                   \
     X("dropped",                  dropped,             TORCH_DROPPED, 0, 0)                       \
     X("dropped, all forms",       dropped_all,         TORCH_DROPPED_ALL, CASE_LIVE_ONLY, 0)      \
-    X("dropped tiles",            dropped_tiles,       TORCH_DROPPED_TILES, CASE_LIVE_ONLY, 0)
+    X("dropped tiles",            dropped_tiles,       TORCH_DROPPED_TILES, CASE_LIVE_ONLY, 0)    \
+    X("dropped fours",            dropped_fours,       TORCH_DROPPED_FOURS, CASE_LIVE_ONLY, 0)
 /* clang-format on */
 
 #define X(title, name, torch, flags, tol)                                                          \

@@ -1,4 +1,4 @@
-/* file.c -- reading, mapping and atomic writing of files. */
+/* file.c -- reading and atomic writing of files; mapping is in file_map.c. */
 #include "base/file.h"
 
 #include <errno.h>
@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -149,35 +148,6 @@ Err file_read_at(int fd, const char *path, size_t offset, void *to, size_t n)
         offset += (size_t)got;
         n -= (size_t)got;
     }
-    return OK;
-}
-
-static void file_unmap(void *arg)
-{
-    MapFile *map = arg;
-    munmap((void *)(uintptr_t)map->bytes, map->n);
-}
-
-Err file_map(Pool *pool, const char *path, MapFile *out)
-{
-    int    fd;
-    size_t n;
-    TRY(file_open_plain(path, &fd, &n));
-    *out = (MapFile){ .bytes = (const unsigned char *)"", .n = n };
-    if (out->n) { /* an empty file cannot be mapped */
-        void *at = mmap(NULL, out->n, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (at == MAP_FAILED) {
-            int error = errno;
-            close(fd);
-            return file_fail("map", path, error);
-        }
-        out->bytes = at;
-        MapFile *keep = NEW(pool, MapFile);
-        *keep = *out;
-        pool_at_free(pool, file_unmap, keep);
-    }
-    close(fd);
-    out->path = pool_text(pool, path);
     return OK;
 }
 

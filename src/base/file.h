@@ -1,4 +1,5 @@
-/* file.h -- whole files in, whole files out (file.c); folders (folder.c).
+/* file.h -- whole files in, whole files out (file.c), files as memory (file_map.c); folders
+ * (folder.c).
  *
  * Reading: into a pool, or mapped (unmapped when the pool is freed).
  * Writing is all or nothing: the bytes go to a new temporary file in the same folder, which takes
@@ -35,6 +36,9 @@ typedef struct MapFile {
 Err file_read(Pool *pool, const char *path, char **bytes, size_t *n);
 Err file_read_within(Pool *pool, const char *path, size_t max, char **bytes, size_t *n);
 Err file_map(Pool *pool, const char *path, MapFile *out);
+/* For programs: a mapped file that becomes shorter ends the process with a sentence that names it
+ * (exit code 1) instead of a signal. What is read in mid-run is not mapped (file_read_at). */
+void file_map_guard(void);
 /* to read; folders, devices and pipes are refused */
 Err file_open_plain(const char *path, int *fd, size_t *n);
 /* exactly n bytes of an open file */

@@ -1,6 +1,7 @@
 /* main.c -- finds the command, runs it, and reports a failure once. */
 #include "cli/cli.h"
 
+#include "base/file.h"
 #include "base/text.h"
 
 #include <fcntl.h>
@@ -70,6 +71,7 @@ static void main_hold_streams(void)
 int main(int argc, char **argv)
 {
     main_hold_streams();
+    file_map_guard();
     signal(SIGXFSZ, SIG_IGN); /* a file size limit then is an error, like a full disk */
     Pool *pool = pool_new(NULL, "process");
     Err   err = main_run(pool, argc, argv);

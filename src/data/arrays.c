@@ -1,7 +1,8 @@
 /* arrays.c -- inputs by name: NAME.npy or NAME.npz in a folder, or tensors of these names in .npz or
  * .safetensors files, one or a folder of them. The first axis counts samples; an input that is one
  * tensor for all samples is given as it is. Tensors of several safetensors files (shards) are
- * joined. Everything stays mapped, and is converted as it is read. */
+ * joined. Files are mapped only while they are opened; each sample is read with a call that can
+ * fail, so that a file that is cut short or replaced in mid-run is an error and not a signal. */
 #include "data/kinds.h"
 
 #include "base/file.h"
@@ -13,13 +14,16 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct ArrayPart { /* the tensor of one file */
     const char *path;
     SafeType    type;
     int         rank;
     int64_t     shape[NPY_MAX_RANK];
-    const char *data;  /* any alignment */
+    const char *data; /* unpacked, in memory; NULL: it is in the file, where `at` says */
+    size_t      at;
+    size_t      file_bytes;
     int64_t     first; /* number of its first sample */
 } ArrayPart;
 
@@ -37,37 +41,44 @@ typedef struct Arrays {
 
 /* ---- files ---- */
 
-static void part_add(Pool *pool, ArrayFeed *f, ArrayPart part)
+/* data: the tensor's bytes, in the mapped file or unpacked from it. */
+static void part_add(Pool *pool, const MapFile *map, const void *data, ArrayPart part, ArrayFeed *f)
 {
+    uintptr_t at = (uintptr_t)data - (uintptr_t)map->bytes;
+    bool      mapped = at <= map->n;
+    part.path = pool_text(pool, map->path);
+    part.at = mapped ? at : 0;
+    part.data = mapped ? NULL : data;
+    part.file_bytes = map->n;
     part.first = f->rows;
     f->rows += part.rank ? part.shape[0] : 1;
     VEC_ADD(pool, f->parts, f->n, f->cap, part);
 }
 
-static Err npy_add(Pool *pool, const char *path, const Npy *npy, ArrayFeed *f)
+static void npy_add(Pool *pool, const MapFile *map, const Npy *npy, ArrayFeed *f)
 {
     static const SafeType types[NPY_COUNT] = {
         [NPY_F4] = SAFE_F32, [NPY_F8] = SAFE_F64, [NPY_F2] = SAFE_F16, [NPY_I1] = SAFE_I8,
         [NPY_I2] = SAFE_I16, [NPY_I4] = SAFE_I32, [NPY_I8] = SAFE_I64, [NPY_U1] = SAFE_U8,
         [NPY_U2] = SAFE_U16, [NPY_B1] = SAFE_BOOL
     };
-    ArrayPart part = {
-        .path = path, .type = types[npy->type], .rank = npy->rank, .data = npy->data
-    };
+    ArrayPart part = { .type = types[npy->type], .rank = npy->rank };
     memcpy(part.shape, npy->shape, sizeof part.shape);
-    part_add(pool, f, part);
+    part_add(pool, map, npy->data, part, f);
+}
+
+static Err npy_file(Pool *pool, Pool *maps, const char *path, ArrayFeed *f)
+{
+    MapFile map;
+    Npy     npy;
+    TRY(file_map(maps, path, &map));
+    TRY(npy_parse(path, map.bytes, map.n, &npy));
+    npy_add(pool, &map, &npy, f);
     return OK;
 }
 
-static Err npy_file(Pool *pool, const char *path, ArrayFeed *f)
-{
-    Npy npy;
-    TRY(npy_read(pool, path, &npy));
-    return npy_add(pool, path, &npy, f);
-}
-
 /* The array of the input's name; alone: any, if it is the only one. */
-static Err npz_file(Pool *pool, const char *path, const ZipFile *zip, bool alone, ArrayFeed *f)
+static Err npz_file(Pool *pool, const MapFile *map, const ZipFile *zip, bool alone, ArrayFeed *f)
 {
     const ZipMember     *m = zip_find(zip, pool_print(pool, "%s.npy", f->feed.name));
     const unsigned char *bytes;
@@ -78,44 +89,53 @@ static Err npz_file(Pool *pool, const char *path, const ZipFile *zip, bool alone
     if (!m)
         return OK;
     TRY(zip_content(pool, zip, m, 0, &bytes, &n));
-    TRY(npy_parse(pool_print(pool, "%s/%s", path, m->name), bytes, n, &npy));
-    return npy_add(pool, path, &npy, f);
+    TRY(npy_parse(pool_print(pool, "%s/%s", map->path, m->name), bytes, n, &npy));
+    npy_add(pool, map, &npy, f);
+    return OK;
 }
 
-static Err safe_file(Pool *pool, const SafeFile *file, ArrayFeed *f)
+static Err zip_map(Pool *maps, const char *path, MapFile *map, ZipFile *zip)
+{
+    TRY(file_map(maps, path, map));
+    return zip_parse(maps, path, map->bytes, map->n, zip);
+}
+
+static Err safe_file(Pool *pool, const MapFile *map, const SafeFile *file, ArrayFeed *f)
 {
     const SafeTensor *t = safetensors_find(file, f->feed.name);
     if (!t)
         return OK;
     if (t->rank > NPY_MAX_RANK)
         return fail(E_FORMAT, "%s: '%s' has %d axes", file->path, t->name, t->rank);
-    ArrayPart part = { .path = file->path, .type = t->type, .rank = t->rank, .data = t->data };
+    ArrayPart part = { .type = t->type, .rank = t->rank };
     for (int a = 0; a < t->rank; a++)
         part.shape[a] = t->shape[a];
-    part_add(pool, f, part);
+    part_add(pool, map, t->data, part, f);
     return OK;
 }
 
 /* A file that may hold several inputs. fresh: only those that no other file has given. */
-static Err shared_file(Pool *pool, const char *path, Arrays *own, bool fresh)
+static Err shared_file(Pool *pool, Pool *maps, const char *path, Arrays *own, bool fresh)
 {
+    MapFile map;
     if (name_ends(path, ".npz")) {
         ZipFile zip;
-        TRY(zip_read(pool, path, &zip));
+        TRY(zip_map(maps, path, &map, &zip));
         for (int i = 0; i < own->n; i++)
             if (!fresh || !own->feeds[i].n)
-                TRY(npz_file(pool, path, &zip, own->n == 1, &own->feeds[i]));
+                TRY(npz_file(pool, &map, &zip, own->n == 1, &own->feeds[i]));
         return OK;
     }
     SafeFile file;
-    TRY(safetensors_read(pool, path, &file));
+    TRY(file_map(maps, path, &map));
+    TRY(safetensors_parse(maps, map.path, map.bytes, map.n, &file));
     for (int i = 0; i < own->n; i++)
-        TRY(safe_file(pool, &file, &own->feeds[i]));
+        TRY(safe_file(pool, &map, &file, &own->feeds[i]));
     return OK;
 }
 
 /* NAME.npy and NAME.npz first, then whatever else the folder's files hold. */
-static Err folder_find(Pool *pool, const char *folder, Arrays *own)
+static Err folder_find(Pool *pool, Pool *maps, const char *folder, Arrays *own)
 {
     char **names;
     int    n;
@@ -125,12 +145,13 @@ static Err folder_find(Pool *pool, const char *folder, Arrays *own)
         ArrayFeed  *f = &own->feeds[i];
         const char *npy = pool_print(pool, "%s/%s.npy", folder, f->feed.name),
                    *npz = pool_print(pool, "%s/%s.npz", folder, f->feed.name);
+        MapFile map;
         ZipFile zip;
         if (file_exists(npy)) {
-            TRY(npy_file(pool, npy, f));
+            TRY(npy_file(pool, maps, npy, f));
         } else if (file_exists(npz)) {
-            TRY(zip_read(pool, npz, &zip));
-            TRY(npz_file(pool, npz, &zip, true, f));
+            TRY(zip_map(maps, npz, &map, &zip));
+            TRY(npz_file(pool, &map, &zip, true, f));
         }
         single[i] = f->n > 0;
     }
@@ -146,21 +167,21 @@ static Err folder_find(Pool *pool, const char *folder, Arrays *own)
                 rest.feeds[rest.n++] = own->feeds[i];
             }
         if (rest.n)
-            TRY(shared_file(pool, path, &rest, name_ends(path, ".npz")));
+            TRY(shared_file(pool, maps, path, &rest, name_ends(path, ".npz")));
         for (int i = 0; i < rest.n; i++)
             own->feeds[from[i]] = rest.feeds[i];
     }
     return OK;
 }
 
-static Err arrays_find(Pool *pool, const char *path, Arrays *own)
+static Err arrays_find(Pool *pool, Pool *maps, const char *path, Arrays *own)
 {
     if (!file_exists(path))
         return fail(E_IO, "there is no folder or file %s", path);
     if (folder_exists(path))
-        return folder_find(pool, path, own);
+        return folder_find(pool, maps, path, own);
     if (name_ends(path, ".npz") || name_ends(path, ".safetensors"))
-        return shared_file(pool, path, own, false);
+        return shared_file(pool, maps, path, own, false);
     if (!name_ends(path, ".npy"))
         return fail(E_FORMAT,
                     "%s is no array file: give a .npy, .npz or .safetensors file, or a folder of "
@@ -169,7 +190,7 @@ static Err arrays_find(Pool *pool, const char *path, Arrays *own)
     for (int i = 0; i < own->n; i++) {
         const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
         if (own->n == 1 || !strcmp(name, pool_print(pool, "%s.npy", own->feeds[i].feed.name)))
-            TRY(npy_file(pool, path, &own->feeds[i]));
+            TRY(npy_file(pool, maps, path, &own->feeds[i]));
     }
     return OK;
 }
@@ -316,17 +337,39 @@ static bool is_real(SafeType t)
     return t == SAFE_F64 || t == SAFE_F32 || t == SAFE_F16 || t == SAFE_BF16;
 }
 
-static Err convert_elements(const DataFeed *feed, const ArrayPart *part, int64_t at, int64_t n,
-                            void *to)
+/* Of the same type: nothing is converted. */
+static bool part_is_plain(const DataFeed *feed, const ArrayPart *part)
 {
-    int64_t     bytes = (int64_t)safe_type_bytes(part->type);
-    const char *from = part->data + at * bytes;
-    if ((part->type == SAFE_F32 && feed->type == F32) ||
-        (part->type == SAFE_I32 && feed->type == I32) ||
-        (part->type == SAFE_U8 && feed->type == U8)) {
-        memcpy(to, from, (size_t)(n * bytes));
+    return (part->type == SAFE_F32 && feed->type == F32) ||
+           (part->type == SAFE_I32 && feed->type == I32) ||
+           (part->type == SAFE_U8 && feed->type == U8);
+}
+
+/* Elements at..at+n of the part, as they are in the file, to `to`. */
+static Err part_read(const ArrayPart *part, int64_t at, int64_t n, void *to)
+{
+    size_t bytes = safe_type_bytes(part->type), size;
+    int    fd;
+    if (part->data) {
+        memcpy(to, part->data + (size_t)at * bytes, (size_t)n * bytes);
         return OK;
     }
+    TRY(file_open_plain(part->path, &fd, &size));
+    Err err = size != part->file_bytes
+                  ? fail(E_IO, "%s has changed since the run began: it had %zu bytes, now it has "
+                               "%zu; restart the run",
+                         part->path, part->file_bytes, size)
+                  : file_read_at(fd, part->path, part->at + (size_t)at * bytes, to,
+                                 (size_t)n * bytes);
+    close(fd);
+    return err;
+}
+
+/* `from`: elements at..at+n of the part. */
+static Err convert_elements(const DataFeed *feed, const ArrayPart *part, const char *from,
+                            int64_t at, int64_t n, void *to)
+{
+    int64_t bytes = (int64_t)safe_type_bytes(part->type);
     int64_t low = feed->type == U8 ? 0 : INT32_MIN, high = feed->type == U8 ? 255 : INT32_MAX;
     for (int64_t i = 0; i < n; i++) {
         const char *p = from + i * bytes;
@@ -349,19 +392,38 @@ static Err convert_elements(const DataFeed *feed, const ArrayPart *part, int64_t
     return OK;
 }
 
+/* `room` has the size of part_room. */
+static Err part_load(const DataFeed *feed, const ArrayPart *part, int64_t at, int64_t n, void *to,
+                     char *room)
+{
+    if (part_is_plain(feed, part))
+        return part_read(part, at, n, to);
+    TRY(part_read(part, at, n, room));
+    return convert_elements(feed, part, room, at, n, to);
+}
+
+static size_t part_room(const DataFeed *feed, const ArrayPart *part)
+{
+    return part_is_plain(feed, part)
+               ? 0
+               : (size_t)shape_count(feed->shape) * safe_type_bytes(part->type);
+}
+
 static Err arrays_load(const DataSource *source, int64_t id, int64_t draw, void *const *to,
                        Work *work)
 {
     const Arrays *own = source->own;
     (void)draw;
-    (void)work;
     for (int i = 0; i < own->n; i++) {
         const ArrayFeed *f = &own->feeds[i];
         if (f->feed.whole)
             continue;
         const ArrayPart *p = &f->parts[span_find(&f->parts[0].first, sizeof *p, f->n, id)];
         int64_t          n = shape_count(f->feed.shape);
-        TRY(convert_elements(&f->feed, p, (id - p->first) * n, n, to[i]));
+        size_t           used = work->used;
+        char            *room = work_take(work, part_room(&f->feed, p));
+        TRY(part_load(&f->feed, p, (id - p->first) * n, n, to[i], room));
+        work->used = used;
     }
     return OK;
 }
@@ -369,11 +431,28 @@ static Err arrays_load(const DataSource *source, int64_t id, int64_t draw, void 
 static Err arrays_load_whole(const DataSource *source, void *const *to)
 {
     const Arrays *own = source->own;
+    Pool         *pool = pool_new(NULL, "whole inputs");
+    Err           err = OK;
+    for (int i = 0; i < own->n && !err; i++) {
+        const ArrayFeed *f = &own->feeds[i];
+        if (f->feed.whole)
+            err = part_load(&f->feed, &f->parts[0], 0, shape_count(f->feed.shape), to[i],
+                            pool_alloc(pool, part_room(&f->feed, &f->parts[0]) + 1, 1));
+    }
+    pool_free(pool);
+    return err;
+}
+
+/* The largest sample that has to be converted. */
+static size_t arrays_work(const Arrays *own)
+{
+    size_t room = 0;
     for (int i = 0; i < own->n; i++)
-        if (own->feeds[i].feed.whole)
-            TRY(convert_elements(&own->feeds[i].feed, &own->feeds[i].parts[0], 0,
-                                 shape_count(own->feeds[i].feed.shape), to[i]));
-    return OK;
+        for (int32_t k = 0; !own->feeds[i].feed.whole && k < own->feeds[i].n; k++) {
+            size_t one = part_room(&own->feeds[i].feed, &own->feeds[i].parts[k]);
+            room = one > room ? one : room;
+        }
+    return work_size(room);
 }
 
 Err arrays_open(Pool *pool, const DataSpec *spec, DataSource **out)
@@ -384,15 +463,19 @@ Err arrays_open(Pool *pool, const DataSpec *spec, DataSource **out)
     own->feeds = NEWN(pool, ArrayFeed, own->n + 1);
     for (int i = 0; i < own->n; i++)
         own->feeds[i].feed = spec->feeds[i];
-    TRY(arrays_find(pool, spec->path, own));
+    Pool *maps = pool_new(pool, "mapped files");
+    TRY(arrays_find(pool, maps, spec->path, own));
+    pool_free(maps);
     TRY(missing_inputs(pool, spec->path, own));
     for (int i = 0; i < own->n; i++)
         for (int32_t k = 0; k < own->feeds[i].n; k++)
             TRY(part_check(pool, &own->feeds[i].feed, &own->feeds[i].parts[k]));
     TRY(rows_check(own, &rows));
     *out = NEW(pool, DataSource);
-    **out = (DataSource){
-        .n_samples = rows, .load = arrays_load, .load_whole = arrays_load_whole, .own = own
-    };
+    **out = (DataSource){ .n_samples = rows,
+                          .work_bytes = arrays_work(own),
+                          .load = arrays_load,
+                          .load_whole = arrays_load_whole,
+                          .own = own };
     return OK;
 }

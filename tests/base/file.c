@@ -104,6 +104,34 @@ static void maps(void)
     CHECK_OK(file_remove(path));
 }
 
+/* A mapped file that becomes shorter: one sentence and exit code 1, in a process of its own. */
+static void a_mapped_file_cut_short(void)
+{
+    enum { BYTES = 1 << 16 };
+    const char *path = in_home("short"), *said_in = in_home("said");
+    char       *bytes = NEWN(pool, char, BYTES), *said;
+    size_t      n;
+    int         status;
+    CHECK_OK(file_write(path, bytes, BYTES));
+    pid_t child = fork();
+    if (!child) {
+        MapFile map;
+        int     fd = open(said_in, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        file_map_guard();
+        if (dup2(fd, 2) < 0 || file_map(pool, path, &map) || truncate(path, 100))
+            _exit(9);
+        volatile unsigned char last = map.bytes[BYTES - 1];
+        _exit(8 + last);
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status));
+    CHECK_INT(WEXITSTATUS(status), 1);
+    CHECK_OK(file_read(pool, said_in, &said, &n));
+    CHECK_TEXT(said, pool_print(pool, "plimsoll: %s became shorter while it was read\n", path));
+    CHECK_OK(file_remove(path));
+    CHECK_OK(file_remove(said_in));
+}
+
 static void refusals(void)
 {
     char   *bytes;
@@ -419,6 +447,7 @@ int main(void)
     CHECK_OK(folder_make(home));
     RUN(write_and_read);
     RUN(maps);
+    RUN(a_mapped_file_cut_short);
     RUN(refusals);
     RUN(a_failure_keeps_the_old_file);
     RUN(devices_are_written_directly);

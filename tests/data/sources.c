@@ -223,19 +223,18 @@ static void inputs_at_random(void)
 }
 
 /* Files of several pages that become shorter after they were opened: an error, not a signal. */
-static void inputs_cut_short(const float *first)
+static void inputs_cut_short(void)
 {
     enum { ROWS = 4096 };
     float  *x = NEWN(pool, float, ROWS * 4);
     double *wide = NEWN(pool, double, ROWS * 4);
     Opened  o = { .feeds = { { "x", F32, SHAPE(4) } }, .n = 1 };
-    memcpy(x, first, 4 * sizeof *x);
     for (int i = 0; i < ROWS * 4; i++)
         wide[i] = x[i] = (float)i;
-    const char *paths[] = { at_path("short/x.npy"), at_path("short2/x.npy"),
-                            at_path("short3.safetensors") };
-    make_npy("short/x.npy", NPY_F4, 2, (int64_t[]){ ROWS, 4 }, x);
-    make_npy("short2/x.npy", NPY_F8, 2, (int64_t[]){ ROWS, 4 }, wide);
+    const char *paths[] = { at_path("trimmed/x.npy"), at_path("trimmed2/x.npy"),
+                            at_path("trimmed3.safetensors") };
+    make_npy("trimmed/x.npy", NPY_F4, 2, (int64_t[]){ ROWS, 4 }, x);
+    make_npy("trimmed2/x.npy", NPY_F8, 2, (int64_t[]){ ROWS, 4 }, wide);
     SafeTensor tensor = { "x", SAFE_F32, 2, (int64_t[]){ ROWS, 4 }, x, 0 };
     CHECK_OK(safetensors_write(paths[2], &tensor, 1, NULL));
     for (int i = 0; i < 3; i++) {
@@ -318,7 +317,7 @@ static void inputs_by_name(void)
     refused(&o, at, E_USAGE, "inputs 'table'");
     at.path = at_path("nowhere");
     refused(&o, at, E_IO, "there is no folder or file");
-    inputs_cut_short(x);
+    inputs_cut_short();
     Opened alone = { .feeds = { { "n", U8, SHAPE(1), 0 } }, .n = 1 };
     make_npy("alone.npy", NPY_I8, 2, (int64_t[]){ 1, 1 }, &far);
     CHECK_OK(open_spec(&alone, (DataSpec){ .path = at_path("alone.npy"), .by_name = true }));

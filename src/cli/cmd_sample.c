@@ -9,7 +9,7 @@
 
 static ModelOptions model = { .runs = true };
 static struct {
-    const char *out, *input, *prompt, *loader_memory, *checkpoint;
+    const char *out, *input, *prompt, *given, *loader_memory, *checkpoint;
     int64_t     n, seed, steps, length;
     double      guidance;
     bool        no_ema, quiet, json;
@@ -22,6 +22,8 @@ static const Option options[] = {
     { "o", OPT_TEXT, &opt.out, "DIR", "folder for the results; default RUN/samples" },
     { "input", OPT_TEXT, &opt.input, "PATH", "start from this instead of the recipe's data" },
     { "prompt", OPT_TEXT, &opt.prompt, "TEXT", "what the results should show, in words" },
+    { "given", OPT_TEXT, &opt.given, "FILE",
+      "take inputs and noise from here (docs/user/FORMATS.md)" },
     { "seed", OPT_NATURAL, &opt.seed, "N", "seed of the random numbers; default: the run's" },
     { "steps", OPT_NATURAL, &opt.steps, "S", "denoising steps of the sampler" },
     { "length", OPT_COUNT, &opt.length, "N", "audio: values to draw, one after another" },
@@ -83,6 +85,8 @@ static Err cmd_sample_run(Pool *pool, int n_args, char **args)
     if (opt.n < 1 || opt.n > 4096)
         return fail(E_USAGE, "-n takes 1 to 4096, not %lld", (long long)opt.n);
     TRY(loader_memory_read(opt.loader_memory, &loader));
+    if (opt.given && opt.input)
+        return fail(E_USAGE, "--given holds the inputs; leave out --input");
     TRY(run_recipe(pool, args[0], &path));
     if (opt.steps >= 0)
         more[n++] = pool_print(pool, "sampler.steps=%lld", (long long)opt.steps);
@@ -96,6 +100,7 @@ static Err cmd_sample_run(Pool *pool, int n_args, char **args)
     SampleOptions o = { .out = opt.out ? opt.out : pool_print(pool, "%s/samples", args[0]),
                         .input = opt.input,
                         .prompt = opt.prompt,
+                        .given = opt.given,
                         .n = opt.n,
                         .seed = opt.seed,
                         .checkpoint = checkpoint,

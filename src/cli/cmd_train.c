@@ -112,6 +112,11 @@ static Err train_json(const Recipe *recipe, const TrainResult *r)
 
 static void train_print(Pool *pool, const Recipe *recipe, const TrainResult *r, const char *run)
 {
+    if (!recipe->steps && run && !opt.resume) {
+        print_sentence(stdout, "%s: no step was asked for; %s holds the starting weights",
+                       recipe->name, run);
+        return;
+    }
     if (!r->steps) {
         print_sentence(
             stdout, "%s: nothing is left to do: step %lld of %lld is done; --steps N asks for more",

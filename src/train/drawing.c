@@ -7,6 +7,7 @@
 #include "data/raster.h"
 #include "device/convert.h"
 #include "train/feeds.h"
+#include "train/given_numbers.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +22,9 @@ struct Drawing {
     float        **wide;     /* per graph output: buffer for its conversion to fp32 */
     double         shown;    /* time of the last progress message */
     Pool          *work;     /* of drawing_again: reset, never freed */
+    SafeFile       given;    /* options.given */
+    Err            failed;   /* what the file lacks, if it lacks something, */
+    const char    *why;      /* with its sentence */
 
     const volatile sig_atomic_t *stop; /* NULL: nothing stops it */
     bool                         stopped;
@@ -41,6 +45,8 @@ static Err drawing_run(Sampler *s, Phase phase)
     Session *session = d->session;
     if (s->dry)
         return OK;
+    if (d->failed)
+        return fail(d->failed, "%s", d->why);
     d->stopped = d->stop && *d->stop;
     if (d->stopped)
         return fail(E_IO, "sampling was stopped by a signal");
@@ -104,15 +110,28 @@ static RandomKey drawing_key(const Drawing *d, const char *name, int64_t index)
     return (RandomKey){ (uint64_t)d->options.seed, random_stream(name), (uint32_t)index };
 }
 
+/* The numbers of the file, if there is one; a missing one ends the chain at its next run. */
+static bool drawing_given(Drawing *d, const char *name, int64_t index, float *to, int64_t n)
+{
+    if (!d->options.given)
+        return false;
+    Err err = d->failed ? OK : given_row(&d->given, name, index, to, n);
+    if (err) {
+        d->failed = err;
+        d->why = pool_text(d->pool, err_text());
+    }
+    return true;
+}
+
 static void drawing_normal(Sampler *s, const char *name, int64_t index, float *to, int64_t n)
 {
-    if (!s->dry)
+    if (!s->dry && !drawing_given(s->own, name, index, to, n))
         random_normals(drawing_key(s->own, name, index), 0, n, to);
 }
 
 static void drawing_uniform(Sampler *s, const char *name, int64_t index, float *to, int64_t n)
 {
-    if (!s->dry)
+    if (!s->dry && !drawing_given(s->own, name, index, to, n))
         random_uniforms(drawing_key(s->own, name, index), 0, n, to);
 }
 
@@ -137,6 +156,17 @@ static Err drawing_prompt(const char *prompt)
                : fail(E_USAGE, "--prompt is no text in UTF-8 (byte %zu); give it in UTF-8", good);
 }
 
+/* All inputs of the first phase, from the file. */
+static Err drawing_inputs_given(Pool *pool, Drawing *d)
+{
+    const Feeds *feeds = &d->feeds[BEGIN];
+    TRY(safetensors_read(pool, d->options.given, &d->given));
+    for (int32_t i = 0; i < feeds->n; i++)
+        if (!d->options.prompt || strcmp(feeds->list[i].name, "text"))
+            TRY(given_input(&d->given, &feeds->list[i]));
+    return OK;
+}
+
 /* Opens the inputs of the first phase: the recipe's data or --input. A prompt replaces texts. */
 static Err drawing_inputs(Pool *pool, Drawing *d)
 {
@@ -144,10 +174,12 @@ static Err drawing_inputs(Pool *pool, Drawing *d)
     Feeds                *feeds = &d->feeds[BEGIN];
     if (o->prompt)
         TRY(drawing_prompt(o->prompt));
-    feeds->limit = o->loader_bytes;
-    TRY(feeds_open(pool, feeds, d->recipe, o->input, o->prompt ? "text" : NULL));
     if (o->prompt && !feeds_find(feeds, "text"))
         return fail(E_USAGE, "--prompt: %s takes no text", d->recipe->model->name);
+    if (o->given)
+        return drawing_inputs_given(pool, d);
+    feeds->limit = o->loader_bytes;
+    TRY(feeds_open(pool, feeds, d->recipe, o->input, o->prompt ? "text" : NULL));
     if (!feeds->source && o->input && o->prompt)
         return fail(E_USAGE, "--prompt replaces all that --input would provide; omit one of them");
     if (!feeds->source)
@@ -237,8 +269,16 @@ static Err drawing_once(Pool *pool, Drawing *d, const char *folder, SampleReport
         TRY(d->options.input ? feeds_fill_in_order(feeds, 0) : feeds_fill(feeds, 0, 0));
     double start = clock_now();
     TRY(recipe->model->sample(&s, recipe->config, &result));
+    if (d->failed)
+        return fail(d->failed, "%s", d->why);
     report->seconds = clock_now() - start;
-    return drawing_write(pool, d, folder, &result, report);
+    TRY(drawing_write(pool, d, folder, &result, report));
+    if (d->options.given && folder) {
+        const char *path;
+        TRY(given_write(pool, folder, &result, &path));
+        VEC_ADD(pool, report->files, report->n_files, report->cap_files, path);
+    }
+    return OK;
 }
 
 Err drawing_draw(Drawing *d, const char *folder, SampleReport *report)

@@ -13,6 +13,7 @@
 typedef struct DrawingOptions {
     const char *input;  /* file or folder used instead of the recipe's data; or NULL */
     const char *prompt; /* or NULL */
+    const char *given;  /* inputs and random numbers from this file; or NULL */
     int64_t     n, seed;
     int64_t     loader_bytes; /* limit of the memory that loads data; 0: none */
     bool        averaged;     /* uses the averaged weights (EMA), if the graph has them */

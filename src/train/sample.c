@@ -21,7 +21,8 @@ static Err sample_open(Pool *pool, const Recipe *recipe, const Device *device,
     TRY(recipe_suits(recipe, device));
     const Levers *levers = &recipe_for(pool, recipe, device)->levers;
     Graph        *graph = graph_new_with(pool, recipe_type(recipe),
-                                         &(BuildOptions){ .subpixel = levers->subpixel });
+                                         &(BuildOptions){ .subpixel = levers->subpixel,
+                                                          .given_noise = o->given != NULL });
     recipe->model->sample_graph(graph, recipe->config, &recipe->sampler, o->n);
     TRY(graph_check(graph));
     TRY(engine_new(pool, graph, device, NULL, &engine));
@@ -117,6 +118,7 @@ Err sample_run(Pool *pool, const char *run, const Recipe *recipe, const Device *
     TRY(drawing_new(pool, session, recipe,
                     &(DrawingOptions){ .input = o->input,
                                        .prompt = o->prompt,
+                                       .given = o->given,
                                        .n = o->n,
                                        .seed = seed,
                                        .loader_bytes = o->loader_bytes,

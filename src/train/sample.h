@@ -14,6 +14,7 @@ typedef struct SampleOptions {
     const char *out;    /* folder for the results */
     const char *input;  /* file or folder used instead of the recipe's data; or NULL */
     const char *prompt; /* or NULL */
+    const char *given;  /* inputs and random numbers from this file; or NULL */
     int64_t     n;
     int64_t     seed;         /* -1: that of the run */
     int64_t     checkpoint;   /* step; -1: the newest */

@@ -208,9 +208,14 @@ static Err train_note_start(const Trainer *t)
     return run_file_write(o->out, &file);
 }
 
-static Err train_open(Pool *pool, Trainer *t)
+/* A new run of no steps only writes its starting weights: it reads no data. */
+static bool train_reads_data(const Trainer *t) { return t->recipe->steps || t->options->resume; }
+
+static Err train_open_data(Pool *pool, Trainer *t)
 {
     const TrainOptions *o = t->options;
+    if (!train_reads_data(t))
+        return OK;
     if (o->given) {
         int64_t rows, accumulate = t->recipe->accumulate, needed = t->recipe->steps * accumulate;
         TRY(feeds_from_file(pool, &t->feeds, o->given, &rows));
@@ -237,6 +242,13 @@ static Err train_open(Pool *pool, Trainer *t)
         if (t->feeds.source && t->feeds.source->unread && !o->quiet)
             fprintf(stderr, "data: %s\n", t->feeds.source->unread);
     }
+    return OK;
+}
+
+static Err train_open(Pool *pool, Trainer *t)
+{
+    const TrainOptions *o = t->options;
+    TRY(train_open_data(pool, t));
     if (o->init) {
         const ModelDef *model = t->recipe->model;
         const char     *note;
@@ -614,7 +626,7 @@ static Err train_phases(Pool *pool, Trainer *t)
 {
     const TrainOptions *o = t->options;
     bool                sample = t->recipe->sample.every > 0;
-    if (o->given || (!sample && !t->recipe->validate.every))
+    if (o->given || !train_reads_data(t) || (!sample && !t->recipe->validate.every))
         return OK;
     if (sample && !o->out && !o->quiet)
         fprintf(stderr, "nothing is sampled: samples are written to RUN, and --out is none\n");
@@ -625,7 +637,7 @@ static Err train_phases(Pool *pool, Trainer *t)
 /* After the phases, which need their memory, while prefetching only saves time. */
 static Err train_prefetch(Pool *pool, Trainer *t)
 {
-    if (t->options->given)
+    if (t->options->given || !train_reads_data(t))
         return OK;
     if (t->feeds.limit && t->phases)
         t->feeds.limit = int_max(t->feeds.limit - phases_bytes(t->phases), 1);

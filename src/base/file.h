@@ -33,16 +33,16 @@ typedef struct MapFile {
 /* A '\0' follows the bytes. Plain files only, or "-" for the standard input: a device has no end.
  * More than `max` bytes are refused; file_read allows FILE_READ_MAX. */
 #define FILE_READ_MAX ((size_t)1 << 30)
-Err file_read(Pool *pool, const char *path, char **bytes, size_t *n);
-Err file_read_within(Pool *pool, const char *path, size_t max, char **bytes, size_t *n);
-Err file_map(Pool *pool, const char *path, MapFile *out);
+Err  file_read(Pool *pool, const char *path, char **bytes, size_t *n);
+Err  file_read_within(Pool *pool, const char *path, size_t max, char **bytes, size_t *n);
+Err  file_map(Pool *pool, const char *path, MapFile *out);
 /* For programs: a mapped file that becomes shorter ends the process with a sentence that names it
  * (exit code 1) instead of a signal. What is read in mid-run is not mapped (file_read_at). */
 void file_map_guard(void);
 /* to read; folders, devices and pipes are refused */
-Err file_open_plain(const char *path, int *fd, size_t *n);
+Err  file_open_plain(const char *path, int *fd, size_t *n);
 /* exactly n bytes of an open file */
-Err file_read_at(int fd, const char *path, size_t offset, void *to, size_t n);
+Err  file_read_at(int fd, const char *path, size_t offset, void *to, size_t n);
 
 enum { FILE_PATH_MAX = 4096, FILE_BUFFER = 32 * 1024 };
 

@@ -15,9 +15,10 @@
 
 static ModelOptions model = { .runs = true };
 static struct {
-    const char *out, *resume, *init, *given, *dump_random, *data, *plan, *allow, *loader_memory;
-    int64_t     steps, seed;
-    bool        json, init_partial, quiet;
+    const char *out, *resume, *init, *given, *dump, *dump_random, *data, *plan, *allow,
+        *loader_memory;
+    int64_t steps, seed;
+    bool    json, init_partial, quiet;
 } opt = { .steps = -1, .seed = -1 };
 
 /* clang-format off */
@@ -36,6 +37,8 @@ static const Option options[] = {
       "seed of weights, noise and data order" },
     { "given",        OPT_TEXT, &opt.given,        "FILE",
       "take inputs and noise from here (docs/user/FORMATS.md)" },
+    { "dump",         OPT_TEXT, &opt.dump,         "FILE",
+      "write the first step's loss, outputs and gradients here" },
     { "dump-random",  OPT_TEXT, &opt.dump_random,  "FILE",
       "write the random numbers of an imported model here" },
     { "loader-memory", OPT_TEXT, &opt.loader_memory, "SIZE",
@@ -280,6 +283,7 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
                          .init = opt.init,
                          .init_partial = opt.init_partial,
                          .given = opt.given,
+                         .dump = opt.dump,
                          .dump_random = opt.dump_random,
                          .budget_bytes = budget,
                          .plan = opt.plan,

@@ -356,8 +356,9 @@ static Err part_read(const ArrayPart *part, int64_t at, int64_t n, void *to)
     }
     TRY(file_open_plain(part->path, &fd, &size));
     Err err = size != part->file_bytes
-                  ? fail(E_IO, "%s has changed since the run began: it had %zu bytes, now it has "
-                               "%zu; restart the run",
+                  ? fail(E_IO,
+                         "%s has changed since the run began: it had %zu bytes, now it has "
+                         "%zu; restart the run",
                          part->path, part->file_bytes, size)
                   : file_read_at(fd, part->path, part->at + (size_t)at * bytes, to,
                                  (size_t)n * bytes);

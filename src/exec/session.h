@@ -27,6 +27,8 @@ Err  session_set_param(Session *session, int32_t param, const float *disk);
  * parameter is then rounded from it). disk need not be aligned. */
 Err  session_put_param(Session *session, int32_t param, int32_t value, const void *disk);
 Err  session_get_param(Session *session, int32_t param, int32_t value, float *disk);
+/* From the bytes of such a value, in arena order and its own type. */
+void param_to_disk(const Param *param, const Value *value, const void *arena, float *disk);
 
 /* All bytes of a persistent value. */
 Err   session_read(Session *session, int32_t value, void *to);
@@ -77,7 +79,8 @@ int64_t       session_measured_host_bytes(const Session *session);
 const Arena  *session_arena(const Session *session);
 const Engine *session_engine(const Session *session);
 
-/* Tests: from now on, copies the value's bytes out right after every node that produces it. */
+/* To compare with other programs: from now on, copies the value's bytes out right after every node
+ * that produces it. Slow; a phase is no longer launched as a CUDA graph. */
 Err session_watch(Session *session, int32_t value, void *copy);
 
 #endif

@@ -128,16 +128,9 @@ Err session_set_param(Session *session, int32_t index, const float *disk)
                              disk);
 }
 
-Err session_get_param(Session *session, int32_t index, int32_t id, float *disk)
+void param_to_disk(const Param *param, const Value *value, const void *from, float *disk)
 {
-    const Graph *graph = session_engine(session)->graph;
-    const Param *param = &graph->params[index];
-    const Value *value = value_at(graph, id);
-    void        *from = session_host_buffer(session, id);
-    ParamOrders  o = orders_of(param, value->shape);
-
-    if (session_has_host_buffer(session))
-        TRY(session_read(session, id, from));
+    ParamOrders o = orders_of(param, value->shape);
 #pragma omp parallel for schedule(static) /* no "if": that would allocate another team */
     for (int64_t i = 0; i < o.n; i++) {
         ParamRun     r = orders_run(&o, i);
@@ -149,6 +142,15 @@ Err session_get_param(Session *session, int32_t index, int32_t id, float *disk)
             for (int64_t j = 0; j < r.n; j++)
                 disk[r.disk + j * o.step] = row[j];
     }
+}
+
+Err session_get_param(Session *session, int32_t index, int32_t id, float *disk)
+{
+    const Graph *graph = session_engine(session)->graph;
+    void        *from = session_host_buffer(session, id);
+    if (session_has_host_buffer(session))
+        TRY(session_read(session, id, from));
+    param_to_disk(&graph->params[index], value_at(graph, id), from, disk);
     return OK;
 }
 

@@ -124,7 +124,10 @@ static Tensor unet_loss(Graph *g, const void *config, int64_t batch, int64_t sha
     Tensor      t = noise_steps(g, "t", SHAPE(batch), m->timesteps);
     Tensor      noise = noise_normal(g, "noise", shape);
     Tensor      noisy = q_sample(x, noise, schedule_linear(g, m->timesteps, 1e-4, 0.02), t);
-    return mse_loss(unet_predict(noisy, t, m), noise, 1.0f / (float)share);
+    Tensor      predicted = unet_predict(noisy, t, m);
+    if (g->build->given_noise) /* for comparison with another program */
+        graph_output(predicted, "output");
+    return mse_loss(predicted, noise, 1.0f / (float)share);
 }
 
 /* ---- sampling ---- */

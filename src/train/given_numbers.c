@@ -7,8 +7,8 @@
 Err given_input(const SafeFile *file, const FeedBuffer *feed)
 {
     const SafeTensor *t = safetensors_find(file, feed->name);
-    SafeType want = feed->type == F32 ? SAFE_F32 : feed->type == I32 ? SAFE_I32 : SAFE_U8;
-    bool     same = t && t->type == want && t->rank == feed->shape.rank;
+    SafeType          want = feed->type == F32 ? SAFE_F32 : feed->type == I32 ? SAFE_I32 : SAFE_U8;
+    bool              same = t && t->type == want && t->rank == feed->shape.rank;
     for (int a = 0; same && a < t->rank; a++)
         same = t->shape[a] == feed->shape.dim[a];
     if (!same)
@@ -28,9 +28,8 @@ Err given_row(const SafeFile *file, const char *name, int64_t index, float *to, 
     for (int a = 1; t && a < t->rank; a++)
         row *= t->shape[a];
     if (!t || t->type != SAFE_F32 || row != n || index >= rows)
-        return fail(E_USAGE,
-                    "%s: '%s' must be F32 with at least %lld rows of %lld numbers%s", file->path,
-                    full, (long long)index + 1, (long long)n,
+        return fail(E_USAGE, "%s: '%s' must be F32 with at least %lld rows of %lld numbers%s",
+                    file->path, full, (long long)index + 1, (long long)n,
                     t ? "" : ", and the file has no such tensor");
     memcpy(to, (const char *)t->data + (size_t)(index * n) * sizeof *to, (size_t)n * sizeof *to);
     return OK;

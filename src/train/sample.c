@@ -20,9 +20,9 @@ static Err sample_open(Pool *pool, const Recipe *recipe, const Device *device,
     Engine *engine;
     TRY(recipe_suits(recipe, device));
     const Levers *levers = &recipe_for(pool, recipe, device)->levers;
-    Graph        *graph = graph_new_with(pool, recipe_type(recipe),
-                                         &(BuildOptions){ .subpixel = levers->subpixel,
-                                                          .given_noise = o->given != NULL });
+    Graph        *graph = graph_new_with(
+               pool, recipe_type(recipe),
+               &(BuildOptions){ .subpixel = levers->subpixel, .given_noise = o->given != NULL });
     recipe->model->sample_graph(graph, recipe->config, &recipe->sampler, o->n);
     TRY(graph_check(graph));
     TRY(engine_new(pool, graph, device, NULL, &engine));

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "ops/optimizer/optim.h"
 #include "train/checkpoint.h"
+#include "train/dump.h"
 #include "train/feeds.h"
 #include "fit/fit.h"
 #include "train/log.h"
@@ -40,6 +41,7 @@ typedef struct Trainer {
     Session            *session;
     Feeds               feeds;
     Phases             *phases;
+    Dump               *dump; /* of the next step; NULL: none is asked for, or it is written */
     Saver              *saver;
     Pool               *held; /* holds the lock on the run's folder */
     RunLog              log;
@@ -411,12 +413,17 @@ static Err train_step(Trainer *t, double *loss)
             TRY(train_feed(t, micro));
         TRY(session_run(t->session, PHASE_MICRO));
     }
+    if (t->dump)
+        TRY(dump_outputs(t->dump));
     t->begun = true;
     TRY(session_run(t->session, PHASE_UPDATE)); /* changes nothing if the step is not finite */
     train_feed_ahead(t);
     TRY(session_read(t->session, g->loss.id, &loss_now));
     TRY(session_read(t->session, g->progress.id, t->progress));
     *loss = (double)loss_now;
+    if (t->dump)
+        TRY(dump_write(t->dump, t->options->dump, loss_now));
+    t->dump = NULL;
     t->bad_steps = train_is_bad(t, *loss) ? t->bad_steps + 1 : 0;
     if (t->bad_steps >= (recipe_type(recipe) == F16 ? FP16_PATIENCE : 1))
         return train_not_finite(t, *loss);
@@ -678,6 +685,8 @@ static Err train_all(Pool *pool, Trainer *t, const Device *device, TrainResult *
     TRY(train_open(pool, t));
     TRY(train_phases(pool, t));
     TRY(train_prefetch(pool, t));
+    if (options->dump)
+        TRY(dump_new(pool, t->session, &t->dump));
     TRY(session_prepare(t->session));
     t->changes_early = train_changes_early(&t->graph);
     TRY(session_read(t->session, t->graph.train.counters.id, t->counters));

@@ -23,6 +23,8 @@ typedef struct TrainOptions {
     const char *given;             /* safetensors file with inputs and noise, (micro-batches, ...)
                                   * each; or NULL */
     const char *dump_random;       /* writes the run's random numbers here; or NULL */
+    const char *dump;              /* writes loss, outputs and gradients of the first step done
+                                  * here; or NULL */
     const char *plan;              /* plan file; NULL: that of a resumed run, else a new plan */
     int64_t     budget_bytes;      /* of the arena; 0: everything kept */
     int64_t     loader_bytes;      /* limit of the memory that loads data, on the host; 0: none */

@@ -20,11 +20,12 @@ static Device    *device;
 /* A run of no steps; its data do not exist. */
 static void starting_weights_need_no_data(void)
 {
-    const char *const sets[] = { "model.widths=[8]", "model.groups=4", "model.heads=2",
-                                 "model.height=8",   "model.width=8",  "batch=2",
-                                 "steps=0",          "sampler.steps=5", "data.kind=images",
-                                 "data.path=/nonexistent/images" };
-    TrainResult result;
+    const char *const sets[] = { "model.widths=[8]", "model.groups=4",
+                                 "model.heads=2",    "model.height=8",
+                                 "model.width=8",    "batch=2",
+                                 "steps=0",          "sampler.steps=5",
+                                 "data.kind=images", "data.path=/nonexistent/images" };
+    TrainResult       result;
     CHECK_OK(recipe_read(pool, SOURCE_DIR "/recipes/unet-small.yaml", sets,
                          sizeof sets / sizeof *sets, &recipe));
     CHECK_OK(device_cpu(pool, &(DeviceOptions){ .threads = 2, .backend = "builtin" }, &device));
@@ -44,14 +45,11 @@ static void starting_weights_need_no_data(void)
 static Err draw(const char *given, const char *out)
 {
     SampleReport report;
-    return sample_run(pool, run_folder, recipe, device,
-                      &(SampleOptions){ .out = out,
-                                        .given = given,
-                                        .n = N,
-                                        .seed = 7,
-                                        .checkpoint = -1,
-                                        .quiet = true },
-                      &report);
+    return sample_run(
+        pool, run_folder, recipe, device,
+        &(SampleOptions){
+            .out = out, .given = given, .n = N, .seed = 7, .checkpoint = -1, .quiet = true },
+        &report);
 }
 
 static RandomKey key(const char *name, int64_t index)
@@ -77,7 +75,7 @@ static void same_file(const char *a, const char *b)
 
 static void given_numbers_take_the_place_of_drawn_ones(void)
 {
-    float   *x = NEWN(pool, float, COUNT), *z = NEWN(pool, float, COUNT * STEPS);
+    float   *x = NEWN(pool, float, COUNT), *z = NEWN(pool, float, COUNT *STEPS);
     SafeFile file;
     random_normals(key("x", 0), 0, COUNT, x);
     for (int64_t i = 0; i < STEPS; i++)
@@ -100,7 +98,7 @@ static void given_numbers_take_the_place_of_drawn_ones(void)
 
 static void what_is_missing_is_named(void)
 {
-    float *x = NEWN(pool, float, COUNT), *z = NEWN(pool, float, COUNT * STEPS);
+    float *x = NEWN(pool, float, COUNT), *z = NEWN(pool, float, COUNT *STEPS);
     write_given(x, z, STEPS - 2);
     CHECK_INT(draw(given_file, "given_run/none"), E_USAGE);
     CHECK(strstr(err_text(), "'noise.z' must be F32 with at least 4 rows of 384 numbers") != NULL);

@@ -72,6 +72,7 @@ docs-check: build               ## what README and docs say: commands are run, b
 	@$(PYTHON) scripts/docs_check.py $(BUILD)
 
 fuzz:                           ## every parser, 60 seconds each
+	@scripts/setup_fuzz.sh
 	@scripts/fuzz.sh 60
 
 format:                         ## src, tests and bench as .clang-format says

@@ -1,7 +1,7 @@
 #!/bin/sh
 # fuzz.sh [SECONDS] [NAME...] -- builds and runs every tests/fuzz/*.c, or those named, for SECONDS (60) each.
 #
-# Needs clang with libFuzzer and omp.h (packages clang-14 and libomp-14-dev; CLANG names another one). The corpus is kept in
+# Needs clang with libFuzzer, omp.h and libpng (scripts/setup_fuzz.sh installs them; CLANG names another clang). The corpus is kept in
 # BUILD/fuzz/NAME/corpus and used again. An input that makes a target fail is left as BUILD/fuzz/NAME/crash-...,
 # and the script fails.
 set -eu
@@ -24,7 +24,7 @@ rooms=$(sed -n 's|^#include "\([a-z]*\)/.*|\1|p' $targets |
 mkdir -p "$out/objects"
 scripts/list_ops.sh "$out/generated"
 export COMPILE="$cached $clang -std=gnu17 -D_GNU_SOURCE -Isrc -I$out/generated -O1 -g \
-    -fno-sanitize-recover=undefined -Wno-unknown-pragmas -Wno-psabi -DPLIMSOLL_VERSION=\"fuzz\"" OUT="$out"
+    -fno-sanitize-recover=undefined -DHAVE_PNG -Wno-unknown-pragmas -Wno-psabi -DPLIMSOLL_VERSION=\"fuzz\"" OUT="$out"
 echo "fuzz: compiling rooms" $rooms
 for room in $rooms; do
     find "src/$room" -name '*.c' ! -name main.c ! -name 'plugin_*.c'
@@ -36,7 +36,7 @@ tr / - < "$out/sources" | sed "s|.*|$out/objects/&.o|" | xargs ar rcs "$out/libr
 
 for name in $names; do
     mkdir -p "$out/$name/corpus"
-    $COMPILE -fsanitize=fuzzer,address,undefined "tests/fuzz/$name.c" "$out/librooms.a" -lm -ldl -lgomp -o "$out/$name/run"
+    $COMPILE -fsanitize=fuzzer,address,undefined "tests/fuzz/$name.c" "$out/librooms.a" -lpng -lz -lm -ldl -lgomp -o "$out/$name/run"
     dict=
     [ ! -f "tests/fuzz/$name.dict" ] || dict="-dict=tests/fuzz/$name.dict"
     echo "fuzz: $name for $seconds s"

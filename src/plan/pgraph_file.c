@@ -164,23 +164,37 @@ static Err read_graph(GraphReader *r, const Json *root)
     return OK;
 }
 
+static Err graph_from_json(Pool *pool, Pool *temp, const char *name, const Json *root,
+                           PGraph **graph)
+{
+    if (root->kind != JSON_OBJECT)
+        return fail(E_FORMAT, "%s: a graph is an object, not %s", name, json_kind_text(root));
+    const Json *values = json_get(root, "values"), *nodes = json_get(root, "nodes");
+    GraphReader r = { .pool = pool, .graph = NEW(pool, PGraph) };
+    names_init(&r.values, temp, values ? (int32_t)(values->n & 0x3fffffff) : 0);
+    names_init(&r.nodes, temp, nodes ? (int32_t)(nodes->n & 0x3fffffff) : 0);
+    TRY(read_graph(&r, root));
+    *graph = r.graph;
+    Err err = pgraph_check(r.graph); /* its messages do not name the file */
+    return err ? fail(err, "%s: %s", name, err_text()) : OK;
+}
+
+Err pgraph_parse(Pool *pool, const char *name, const char *text, size_t n, PGraph **graph)
+{
+    Pool       *temp = pool_new(NULL, "pgraph_parse");
+    const Json *root;
+    Err         err = json_parse(temp, name, text, n, 0, &root);
+    err = err ? err : graph_from_json(pool, temp, name, root, graph);
+    pool_free(temp);
+    return err;
+}
+
 Err pgraph_read(Pool *pool, const char *path, PGraph **graph)
 {
     Pool       *temp = pool_new(NULL, "pgraph_read");
     const Json *root;
     Err         err = json_read(temp, path, 0, &root);
-    if (!err && root->kind != JSON_OBJECT)
-        err = fail(E_FORMAT, "%s: a graph is an object, not %s", path, json_kind_text(root));
-    if (!err) {
-        const Json *values = json_get(root, "values"), *nodes = json_get(root, "nodes");
-        GraphReader r = { .pool = pool, .graph = NEW(pool, PGraph) };
-        names_init(&r.values, temp, values ? (int32_t)(values->n & 0x3fffffff) : 0);
-        names_init(&r.nodes, temp, nodes ? (int32_t)(nodes->n & 0x3fffffff) : 0);
-        err = read_graph(&r, root);
-        if (!err && (err = pgraph_check(r.graph))) /* its messages do not name the file */
-            err = fail(err, "%s: %s", path, err_text());
-        *graph = r.graph;
-    }
+    err = err ? err : graph_from_json(pool, temp, path, root, graph);
     pool_free(temp);
     return err;
 }

@@ -1,13 +1,14 @@
-/* checkpoint.c -- saves and loads checkpoints; the header describes the files. */
+/* checkpoint.c -- saves and loads checkpoints; the header describes the files. The JSON beside the
+ * weights is in checkpoint_state.c. */
 #include "train/checkpoint.h"
 
 #include "base/checksum.h"
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/int_math.h"
-#include "base/json_out.h"
+#include "base/json.h"
 #include "base/safetensors.h"
 #include "base/text.h"
+#include "train/checkpoint_state.h"
 #include "train/lengths.h"
 #include "train/weights.h"
 
@@ -195,254 +196,6 @@ Err saver_new(Pool *pool, Session *session, const char *folder, int64_t keep, Sa
 
 const char *saver_note(const Saver *saver) { return saver->note[0] ? saver->note : NULL; }
 
-/* ---- the JSON ---- */
-
-static uint64_t hash_number(uint64_t hash, double number)
-{
-    number = isnan(number) ? (double)NAN : number; /* one bit pattern for all NaNs */
-    return hash_bytes(hash, &number, sizeof number);
-}
-
-/* A digest of the JSON's numbers, which the checksum of the weights does not cover. */
-static uint64_t state_digest(const RunState *state, const Plateau *p)
-{
-    uint64_t hash = hash_int(HASH_EMPTY, state->step);
-    hash = hash_int(hash_int(hash, state->drawn), state->seed);
-    if (state->samples)
-        hash = hash_int(hash, state->samples);
-    if (state->due)
-        hash = hash_number(hash_number(hash_int(hash, state->due), state->loss), state->ms);
-    if (!p)
-        return hash;
-    hash = hash_int(hash_int(hash_int(hash, p->bad), p->cooldown), p->count);
-    hash = hash_number(hash_number(hash_number(hash, p->sum), p->rates[0]), p->rates[1]);
-    return p->seen ? hash_number(hash, p->best) : hash;
-}
-
-static void hash_digits(uint64_t hash, char text[17])
-{
-    snprintf(text, 17, "%016llx", (unsigned long long)hash);
-}
-
-static void json_out_hash(JsonOut *o, const char *key, uint64_t hash)
-{
-    char text[17];
-    hash_digits(hash, text);
-    json_out_string(o, key, text);
-}
-
-static const char *const due_words[] = { "", "validation", "results" };
-
-static void due_write(JsonOut *o, const RunState *state)
-{
-    json_out_object_row(o, "due");
-    json_out_string(o, "what", due_words[state->due]);
-    if (isfinite(state->loss)) /* JSON cannot express others */
-        json_out_number(o, "loss", state->loss);
-    json_out_number(o, "ms", state->ms);
-    json_out_end(o);
-}
-
-static Err due_read(const Json *checkpoint, RunState *state)
-{
-    const Json *json;
-    const char *what;
-    TRY(json_need_object(checkpoint, "due", &json));
-    TRY(json_need_text(json, "what", &what));
-    state->due = !strcmp(what, due_words[DUE_VALIDATE]) ? DUE_VALIDATE : DUE_SAMPLE;
-    if (state->due == DUE_SAMPLE && strcmp(what, due_words[DUE_SAMPLE]))
-        return json_fail(json, json_get(json, "what"), "'what' must be '%s' or '%s', not '%s'",
-                         due_words[DUE_VALIDATE], due_words[DUE_SAMPLE], what);
-    state->loss = NAN;
-    if (json_get(json, "loss"))
-        TRY(json_need_number(json, "loss", &state->loss));
-    return json_need_number(json, "ms", &state->ms);
-}
-
-/* ---- the JSON's checksum ---- */
-
-/* Version 1 has a digest of some numbers ("check", or nothing in the oldest files). Version 2 ends
- * with the checksum of all bytes before it, so that a change of any byte is noticed. */
-static const char checkpoint_format[] = "plimsoll-checkpoint-2",
-                  checkpoint_format_1[] = "plimsoll-checkpoint-1";
-enum { SIGN_ROOM = 64, STATE_MAX = FILE_BUFFER }; /* bytes */
-
-static int sign_text(char to[SIGN_ROOM], const char *text, size_t n)
-{
-    Checksum sum = checksum_begin();
-    checksum_add(&sum, text, n);
-    return snprintf(to, SIGN_ROOM, ",\n  \"check\": \"%016llx\"\n}\n",
-                    (unsigned long long)checksum_end(&sum));
-}
-
-static void state_sign(FileOut *out) /* ends the file, all of which is still in the buffer */
-{
-    char sign[SIGN_ROOM];
-    int  n = sign_text(sign, out->buffer, out->n_buffered);
-    REQUIRE(out->buffer[0] == '{');
-    file_out_add(out, sign, (size_t)n);
-}
-
-static Err sign_check(const char *path, const char *text, size_t n)
-{
-    char   sign[SIGN_ROOM];
-    size_t end = (size_t)sign_text(sign, "", 0); /* always as long */
-    if (n > end)
-        sign_text(sign, text, n - end);
-    return n > end && !memcmp(text + n - end, sign, end)
-               ? OK
-               : fail(E_FORMAT,
-                      "%s is damaged: its bytes are not those that were saved, by the checksum at "
-                      "its end",
-                      path);
-}
-
-static void state_write(FileOut *out, const RunState *state, int32_t n_tensors,
-                        const Checksum *weights)
-{
-    const Plateau *p = &state->plateau;
-    JsonOut        o;
-    json_out_file(&o, out, JSON_PRETTY);
-    json_out_object(&o, NULL);
-    json_out_string(&o, "format", checkpoint_format);
-    json_out_int(&o, "step", state->step);
-    json_out_int(&o, "drawn", state->drawn);
-    if (state->samples)
-        json_out_int(&o, "samples", state->samples);
-    json_out_int(&o, "seed", state->seed);
-    if (state->due)
-        due_write(&o, state);
-    if (p->on) {
-        json_out_object_row(&o, "plateau");
-        json_out_int(&o, "bad", p->bad);
-        json_out_int(&o, "cooldown", p->cooldown);
-        json_out_number(&o, "sum", p->sum);
-        json_out_int(&o, "count", p->count);
-        json_out_array(&o, "rates");
-        json_out_number(&o, NULL, p->rates[0]);
-        json_out_number(&o, NULL, p->rates[1]);
-        json_out_end(&o);
-        if (p->seen)
-            json_out_number(&o, "best", p->best);
-        json_out_end(&o);
-    }
-    if (state->best_step) {
-        json_out_object_row(&o, "best");
-        json_out_int(&o, "step", state->best_step);
-        json_out_number(&o, "loss", state->best_loss);
-        json_out_end(&o);
-    }
-    json_out_int(&o, "tensors", n_tensors);
-    json_out_object_row(&o, "weights");
-    json_out_int(&o, "bytes", (int64_t)weights->n);
-    json_out_hash(&o, "xxh64", checksum_end(weights));
-    json_out_end(&o);
-    state_sign(out);
-}
-
-static Err plateau_read(const Json *checkpoint, Plateau *p)
-{
-    const Json *json, *rates;
-    TRY(json_need_object(checkpoint, "plateau", &json));
-    TRY(json_need_int(json, "bad", &p->bad));
-    TRY(json_need_int(json, "cooldown", &p->cooldown));
-    TRY(json_need_int(json, "count", &p->count));
-    TRY(json_need_number(json, "sum", &p->sum));
-    TRY(json_need_array(json, "rates", &rates));
-    if (rates->n != 2)
-        return json_fail(json, rates, "a plateau has 2 rates, not %u", rates->n);
-    for (uint32_t i = 0; i < 2; i++)
-        TRY(json_item_number(rates, i, &p->rates[i]));
-    p->seen = json_get(json, "best") != NULL;
-    return p->seen ? json_need_number(json, "best", &p->best) : OK;
-}
-
-static Err best_read(const Json *checkpoint, RunState *state)
-{
-    const Json *json;
-    TRY(json_need_object(checkpoint, "best", &json));
-    TRY(json_need_int(json, "step", &state->best_step));
-    return json_need_number(json, "loss", &state->best_loss);
-}
-
-/* The digest of version 1, which its oldest files lack. */
-static Err state_check(const char *path, const Json *json, const RunState *state, const Plateau *p)
-{
-    const char *saved_digits;
-    char        found[17];
-    const char *format;
-    TRY(json_need_text(json, "format", &format));
-    if (!json_get(json, "check") || strcmp(format, checkpoint_format_1))
-        return OK;
-    TRY(json_need_text(json, "check", &saved_digits));
-    hash_digits(state_digest(state, p), found);
-    if (strcmp(saved_digits, found))
-        return fail(E_FORMAT,
-                    "%s is damaged: its numbers are not those that were saved "
-                    "(digest %s, expected %s)",
-                    path, found, saved_digits);
-    return OK;
-}
-
-static Err format_check(const char *path, const Json *json, const char *text, size_t n)
-{
-    const char *format;
-    TRY(json_need_text(json, "format", &format));
-    if (!strcmp(format, checkpoint_format_1))
-        return OK;
-    if (strcmp(format, checkpoint_format))
-        return json_fail(json, json_get(json, "format"), "'%s' is no format of checkpoints: '%s'",
-                         format, checkpoint_format);
-    static const char *const keys[] = { "format",  "step", "drawn",   "samples", "seed", "due",
-                                        "plateau", "best", "tensors", "weights", "check" };
-    TRY(json_check_keys(json, keys, sizeof keys / sizeof *keys));
-    return sign_check(path, text, n);
-}
-
-/* No run draws so many samples; larger numbers would overflow when the next are counted. */
-static const int64_t drawn_max = (int64_t)1 << 52;
-
-/* Reads step, position in the data, seed and schedule, and how many tensors there are (-1: an older
- * version, which does not say). If the checkpoint has no plateau, a plateau schedule starts from the
- * beginning. */
-static Err state_read(Pool *pool, const char *path, int64_t step, RunState *state, int64_t *tensors)
-{
-    const Json *json;
-    Plateau     plateau = { .on = true };
-    char       *text;
-    size_t      n;
-    TRY(file_read_within(pool, path, STATE_MAX, &text, &n));
-    TRY(json_parse(pool, path, text, n, 0, &json));
-    TRY(format_check(path, json, text, n));
-    *tensors = -1;
-    if (json_get(json, "tensors"))
-        TRY(json_need_int(json, "tensors", tensors));
-    TRY(json_need_int(json, "step", &state->step));
-    TRY(json_need_int(json, "drawn", &state->drawn));
-    TRY(json_need_int(json, "seed", &state->seed));
-    state->samples = 0;
-    if (json_get(json, "samples"))
-        TRY(json_need_int(json, "samples", &state->samples));
-    state->due = DUE_NOTHING;
-    if (json_get(json, "due"))
-        TRY(due_read(json, state));
-    state->best_step = 0;
-    if (json_get(json, "best"))
-        TRY(best_read(json, state));
-    bool has = json_get(json, "plateau") != NULL;
-    if (has)
-        TRY(plateau_read(json, &plateau));
-    if (state->step != step || state->step > INT32_MAX || state->drawn < 0 ||
-        state->drawn > drawn_max || state->samples < 0)
-        return fail(E_FORMAT,
-                    "%s says step %lld with %lld samples drawn: it is damaged or was renamed", path,
-                    (long long)state->step, (long long)state->drawn);
-    TRY(state_check(path, json, state, has ? &plateau : NULL));
-    if (has && state->plateau.on)
-        state->plateau = plateau;
-    return OK;
-}
-
 /* The entry "weights" of the JSON beside a weights file, or NULL. */
 static const Json *weights_saved(Pool *pool, const char *weights, const char **beside)
 {
@@ -474,7 +227,7 @@ Err checkpoint_intact(Pool *pool, const char *weights)
     TRY(json_need_text(saved, "xxh64", &saved_digits));
     TRY(file_map(work, weights, &file));
     checksum_add(&sum, file.bytes, file.n);
-    hash_digits(checksum_end(&sum), found);
+    checkpoint_digits(checksum_end(&sum), found);
     if ((int64_t)file.n != bytes || strcmp(found, saved_digits))
         return fail(E_FORMAT,
                     "%s is damaged: its %zu bytes have the checksum %s, and %lld with %s were "
@@ -526,7 +279,7 @@ Err saver_save(Saver *saver, const RunState *state)
     bool again = file_exists(path);
     err = file_out_init(out, path);
     if (!err) {
-        state_write(out, state, saver->n, &sum);
+        checkpoint_state_write(out, state, saver->n, &sum);
         err = file_out_done(out, OK);
     }
     if (err) { /* weights without their JSON are worthless and hold space */
@@ -578,7 +331,7 @@ static Err checkpoint_put(Pool *pool, Session *session, const char *folder, int6
     Pool        *work = pool_new(pool, "load");
 
     checkpoint_path(path, sizeof path, folder, step, ".json");
-    TRY(state_read(work, path, step, state, &tensors));
+    TRY(checkpoint_state_read(work, path, step, state, &tensors));
     checkpoint_path(path, sizeof path, folder, step, ".safetensors");
     TRY(checkpoint_intact(work, path));
     TRY(safetensors_read(work, path, &file));
@@ -641,7 +394,7 @@ static Err checkpoint_put_weights(Pool *pool, Session *session, const char *fold
     char     path[FILE_PATH_MAX];
     int64_t  tensors;
     checkpoint_path(path, sizeof path, folder, step, ".json");
-    TRY(state_read(pool, path, step, &state, &tensors));
+    TRY(checkpoint_state_read(pool, path, step, &state, &tensors));
     checkpoint_path(path, sizeof path, folder, step, ".safetensors");
     TRY(checkpoint_intact(pool, path));
     return weights_load_run(pool, session, path, raw, averaged);
@@ -679,7 +432,7 @@ Err checkpoint_file(Pool *pool, const char *folder, int64_t *step, const char **
     if (!file_exists(name))
         return fail(E_IO, "%s holds no whole checkpoint of step %lld", folder, (long long)*step);
     int64_t tensors;
-    TRY(state_read(pool, name, *step, &state, &tensors));
+    TRY(checkpoint_state_read(pool, name, *step, &state, &tensors));
     checkpoint_path(name, sizeof name, folder, *step, ".safetensors");
     *path = pool_text(pool, name);
     return checkpoint_intact(pool, name);
@@ -692,7 +445,7 @@ Err checkpoint_best(Pool *pool, const char *folder, int64_t *step)
     int64_t  newest, tensors;
     TRY(checkpoint_newest(pool, folder, &newest));
     checkpoint_path(path, sizeof path, folder, newest, ".json");
-    TRY(state_read(pool, path, newest, &state, &tensors));
+    TRY(checkpoint_state_read(pool, path, newest, &state, &tensors));
     *step = state.best_step;
     return *step > 0 ? OK
                      : fail(E_USAGE,

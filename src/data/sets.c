@@ -27,6 +27,7 @@ typedef struct ImageClass {
 typedef struct Sets {
     int         feed;
     int64_t     size, height, width, channels;
+    FilePick    pick;
     ImageClass *classes;
     int32_t     n, cap;
 } Sets;
@@ -147,14 +148,14 @@ static Err sets_read(Pool *pool, Sets *s, const char *path, ImageInfo *largest)
         const char *sub = pool_print(pool, "%s/%s", path, names[i]);
         if (folder_exists(sub)) {
             ImageClass *c = class_add(pool, s, names[i]);
-            TRY(image_list(pool, sub, &c->files));
+            TRY(image_list(pool, sub, s->pick, &c->files));
             largest_note(largest, &c->files.largest);
         } else if (name_ends(names[i], ".bin"))
             TRY(sets_binary(pool, s, sub));
     }
     if (!s->n) { /* images in no folder of their own: one class */
         ImageClass *c = class_add(pool, s, path);
-        TRY(image_list(pool, path, &c->files));
+        TRY(image_list(pool, path, s->pick, &c->files));
         largest_note(largest, &c->files.largest);
     }
     return OK;
@@ -163,6 +164,7 @@ static Err sets_read(Pool *pool, Sets *s, const char *path, ImageInfo *largest)
 static Err sets_new(Pool *pool, const DataSpec *spec, const char *kind, Sets **out)
 {
     Sets *s = *out = NEW(pool, Sets);
+    s->pick = spec_pick(spec);
     TRY(spec_need(spec, kind, spec_find(spec, "images") >= 0 ? "images" : "support", F32, 4,
                   &s->feed));
     Shape shape = spec->feeds[s->feed].shape;

@@ -145,6 +145,8 @@ static Err drawing_inputs(Pool *pool, Drawing *d)
     if (o->prompt)
         TRY(drawing_prompt(o->prompt));
     feeds->limit = o->loader_bytes;
+    feeds->cache = o->cache;
+    feeds->quiet = o->quiet;
     TRY(feeds_open(pool, feeds, d->recipe, o->input, o->prompt ? "text" : NULL));
     if (o->prompt && !feeds_find(feeds, "text"))
         return fail(E_USAGE, "--prompt: %s takes no text", d->recipe->model->name);

@@ -157,6 +157,14 @@ static Err audio_add(Pool *pool, Audio *a, const char *path)
         file.frames = file.info.frames;
         file.channels = file.info.channels;
     } else {
+        const SoundPlugin *plugin;
+        if (file.info.rate && media_sound(path, &plugin))
+            return fail(E_FORMAT,
+                        "%s has %lld samples a second, the model %lld; convert the file, --set "
+                        "model.rate=%lld, or have it converted here: scripts/setup_media.sh and "
+                        "make build what does that",
+                        path, (long long)file.info.rate, (long long)a->rate,
+                        (long long)file.info.rate);
         file.sound = a->sounds->list.n;
         TRY(cache_add(pool, &a->sounds->list, path));
         file.frames = sound_frames(&a->sounds->list.items[file.sound]);

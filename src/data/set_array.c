@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define LEVEL_MAX 1.001 /* 1, and a margin for rounding */
+enum { SIDE_MIN = 8 };  /* of images behind an axis of classes: what is narrower has other axes */
 
 static bool is_channels(int64_t n) { return n == 1 || n == 3; }
 
@@ -64,7 +65,8 @@ Err set_array_new(Pool *pool, const char *path, const char *name, const void *by
     const unsigned char *data = a->data, *file = bytes;
     *n_each = 0;
     bool images = cifar_axes(a, &s) || (a->rank >= 3 && image_axes(a, 1, &s));
-    if (!images && a->rank >= 4 && image_axes(a, 2, &s))
+    if (!images && a->rank >= 4 && image_axes(a, 2, &s) && s.height >= SIDE_MIN &&
+        s.width >= SIDE_MIN)
         *n_each = a->shape[1];
     if ((!images && !*n_each) || a->count < 1)
         return fail(E_FORMAT,

@@ -7,7 +7,10 @@
 
 #include "base/file.h"
 
-enum { NPY_HEADER_MAX = 1 << 20 };
+enum {
+    NPY_HEADER_MAX = 1 << 20,
+    NPY_HEAD = 1024 /* 32 dimensions of 19 digits are 672 */
+};
 
 size_t npy_type_bytes(NpyType type)
 {
@@ -257,13 +260,40 @@ Err npy_read(Pool *pool, const char *path, Npy *out)
     return npy_parse(map.path, map.bytes, map.n, out);
 }
 
+/* Writes the header; returns its length. */
+static int npy_head(char *header, size_t room, NpyType type, int rank, const int64_t *shape)
+{
+    enum { ALIGN = 64 }; /* where numpy lets the data begin */
+    int n = 10;
+    memcpy(header, "\x93NUMPY\x01", 8);
+    n += snprintf(header + n, room - (size_t)n,
+                  "{'descr': '%c%s', 'fortran_order': "
+                  "False, 'shape': (",
+                  npy_type_bytes(type) == 1 ? '|' : '<', npy_type_name(type));
+    for (int i = 0; i < rank; i++)
+        n += snprintf(header + n, room - (size_t)n, "%s%lld", i ? ", " : "", (long long)shape[i]);
+    if (rank == 1)
+        header[n++] = ','; /* (3) would be a number */
+    n += snprintf(header + n, room - (size_t)n, "), }");
+    while ((n + 1) % ALIGN)
+        header[n++] = ' ';
+    header[n++] = '\n';
+    header[8] = (char)(unsigned char)((n - 10) & 0xFF);
+    header[9] = (char)(unsigned char)((n - 10) >> 8);
+    return n;
+}
+
+void npy_head_add(FileOut *out, NpyType type, int rank, const int64_t *shape)
+{
+    char header[NPY_HEAD];
+    REQUIRE(rank >= 0 && rank <= NPY_MAX_RANK);
+    file_out_add(out, header, (size_t)npy_head(header, sizeof header, type, rank, shape));
+}
+
 Err npy_write(const char *path, NpyType type, int rank, const int64_t *shape, const void *data)
 {
-    enum { ALIGN = 64 };                    /* where numpy lets the data begin */
-    char    header[1024] = "\x93NUMPY\x01"; /* 32 dimensions of 19 digits are 672 */
     Npy     array = { .type = type, .rank = rank };
     FileOut out;
-    int     n = 10;
     REQUIRE(rank >= 0 && rank <= NPY_MAX_RANK);
     for (int i = 0; i < rank; i++) {
         if (shape[i] < 0)
@@ -271,24 +301,8 @@ Err npy_write(const char *path, NpyType type, int rank, const int64_t *shape, co
         array.shape[i] = shape[i];
     }
     TRY(npy_size(path, &array));
-    n += snprintf(header + n, sizeof header - (size_t)n,
-                  "{'descr': '%c%s', 'fortran_order': "
-                  "False, 'shape': (",
-                  npy_type_bytes(type) == 1 ? '|' : '<', npy_type_name(type));
-    for (int i = 0; i < rank; i++)
-        n += snprintf(header + n, sizeof header - (size_t)n, "%s%lld", i ? ", " : "",
-                      (long long)shape[i]);
-    if (rank == 1)
-        header[n++] = ','; /* (3) would be a number */
-    n += snprintf(header + n, sizeof header - (size_t)n, "), }");
-    while ((n + 1) % ALIGN)
-        header[n++] = ' ';
-    header[n++] = '\n';
-    header[8] = (char)(unsigned char)((n - 10) & 0xFF);
-    header[9] = (char)(unsigned char)((n - 10) >> 8);
-
     TRY(file_out_init(&out, path));
-    file_out_add(&out, header, (size_t)n);
+    npy_head_add(&out, type, rank, shape);
     file_out_add(&out, data, array.n_bytes);
     return file_out_done(&out, OK);
 }

@@ -7,6 +7,7 @@
 #define BASE_NPY_H
 
 #include "base/err.h"
+#include "base/file.h"
 #include "base/pool.h"
 
 /*        name  descr  bytes */
@@ -42,6 +43,8 @@ typedef struct Npy {
 
 Err npy_read(Pool *pool, const char *path, Npy *out);
 Err npy_parse(const char *name, const void *bytes, size_t n, Npy *out);
+/* The header alone, for numbers that are added as they are made. */
+void npy_head_add(FileOut *out, NpyType type, int rank, const int64_t *shape);
 Err npy_write(const char *path, NpyType type, int rank, const int64_t *shape, const void *data);
 
 size_t      npy_type_bytes(NpyType type);

@@ -9,7 +9,7 @@
 
 static ModelOptions model = { .runs = true };
 static struct {
-    const char *out, *input, *prompt, *given, *loader_memory, *checkpoint;
+    const char *out, *input, *prompt, *given, *loader_memory, *checkpoint, *cache;
     int64_t     n, seed, steps, length;
     double      guidance;
     bool        no_ema, quiet, json;
@@ -32,6 +32,8 @@ static const Option options[] = {
     { "no-ema", OPT_FLAG, &opt.no_ema, NULL, "use the weights themselves, not their average" },
     { "loader-memory", OPT_TEXT, &opt.loader_memory, "SIZE",
       "limit of the memory that loads data; default 1GiB" },
+    { "cache", OPT_TEXT, &opt.cache, "DIR",
+      "folder for decoded video and audio; default: the run's" },
     MODEL_OPTIONS(model),
     { "quiet", OPT_FLAG, &opt.quiet, NULL, "no progress" },
     { "json", OPT_FLAG, &opt.json, NULL, "print the result as JSON" },
@@ -106,6 +108,7 @@ static Err cmd_sample_run(Pool *pool, int n_args, char **args)
                         .checkpoint = checkpoint,
                         .raw = opt.no_ema,
                         .budget_bytes = budget,
+                        .cache = opt.cache,
                         .loader_bytes = loader,
                         .quiet = opt.quiet || opt.json };
     TRY(sample_run(pool, args[0], recipe, device, &o, &report));

@@ -16,7 +16,7 @@
 static ModelOptions model = { .runs = true };
 static struct {
     const char *out, *resume, *init, *given, *dump, *dump_random, *data, *plan, *allow,
-        *loader_memory;
+        *loader_memory, *cache;
     int64_t steps, seed;
     bool    json, init_partial, quiet;
 } opt = { .steps = -1, .seed = -1 };
@@ -43,6 +43,8 @@ static const Option options[] = {
       "write the random numbers of an imported model here" },
     { "loader-memory", OPT_TEXT, &opt.loader_memory, "SIZE",
       "limit of the memory that loads data; default 1GiB" },
+    { "cache",        OPT_TEXT, &opt.cache,        "DIR",
+      "folder for decoded video and audio; default RUN/cache" },
     MODEL_OPTIONS(model),
     LOSS_OPTION(model),
     { "plan",         OPT_TEXT, &opt.plan,         "FILE", "follow a plan of fit -o exactly" },
@@ -210,6 +212,7 @@ static Err resume_options(Pool *pool, const char *run)
     option_default(&opt.loader_memory, file.loader_memory);
     option_default(&opt.allow, opt.plan ? NULL : file.allow);
     option_default(&opt.given, file.given);
+    option_default(&opt.cache, file.cache);
     model.threads = model.threads ? model.threads : file.threads;
     if (!opt.plan && !file_exists(pool_print(pool, "%s/plan.json", run)))
         option_default(&model.budget, file.budget);
@@ -271,6 +274,7 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
                             .loader_memory = opt.loader_memory,
                             .allow = opt.allow,
                             .given = opt.given,
+                            .cache = opt.cache,
                             .threads = model.threads };
     const char *out = opt.resume ? opt.resume : opt.out;
     if (!out)
@@ -287,6 +291,9 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
                          .dump_random = opt.dump_random,
                          .budget_bytes = budget,
                          .plan = opt.plan,
+                         .cache = opt.cache ? opt.cache
+                                  : out     ? pool_print(pool, "%s/cache", out)
+                                            : NULL,
                          .loader_bytes = loader,
                          .allow = ALLOW_DEFAULT,
                          .quiet = opt.quiet || opt.json };

@@ -1,4 +1,4 @@
-/* audio.c -- audio as tokens: folders of WAV files in chunks, and synthetic notes.
+/* audio.c -- audio as tokens: folders of sound files in chunks, and synthetic notes.
  *
  *   target (L) levels of a chunk, channels interleaved; -100 beyond the end of the audio
  *   tokens (L) the target shifted right by one; the first is Q/2
@@ -7,19 +7,25 @@
  *          file instead of the chunk's
  *
  * Files are divided into chunks of L steps from their start. The rest is dropped, or with keep_rest
- * padded: tokens Q/2, targets -100, which the loss does not count.
+ * padded: tokens Q/2, targets -100, which the loss does not count. WAV files of the model's rate are
+ * read where they are; others, and FLAC, Ogg and MP3, from the cache (sound.h).
  */
 #include "data/kinds.h"
 
-#include "data/wav.h"
 #include "base/audio_levels.h"
 #include "base/int_math.h"
+#include "base/text.h"
+#include "data/media.h"
+#include "data/sound.h"
+#include "data/wav.h"
 
 enum { NOT_COUNTED = -100 };
 
 typedef struct AudioFile {
     const char *path;
     WavInfo     info;
+    int32_t     sound; /* in the cache's list; -1: the WAV file itself is read */
+    int64_t     frames, channels;
     int64_t     first_chunk;
     double      low, high; /* range of the whole file; only with carry */
 } AudioFile;
@@ -31,6 +37,7 @@ typedef struct Audio {
     bool       keep_rest;
     AudioFile *files;
     int32_t    n, cap;
+    Sounds    *sounds;
 } Audio;
 
 static void range_add(const float *steps, int64_t n, double *low, double *high)
@@ -71,7 +78,7 @@ static const AudioFile *audio_file(const Audio *a, int64_t id, int64_t *first, i
     int32_t          at = span_find(&a->files->first_chunk, sizeof *a->files, a->n, id);
     const AudioFile *file = &a->files[at];
     *first = (id - file->first_chunk) * a->frames;
-    *frames = file->info.frames - *first < a->frames ? file->info.frames - *first : a->frames;
+    *frames = file->frames - *first < a->frames ? file->frames - *first : a->frames;
     return file;
 }
 
@@ -79,11 +86,14 @@ static const AudioFile *audio_file(const Audio *a, int64_t id, int64_t *first, i
 static Err audio_steps(const Audio *a, const AudioFile *file, int64_t first, int64_t n, Work *work,
                        float **out)
 {
-    int64_t        has = file->info.channels;
-    unsigned char *raw = work_take(work, (size_t)n * wav_frame_bytes(&file->info));
+    int64_t        has = file->channels;
+    unsigned char *raw = work_take(work, (size_t)(n * has) * WAV_MAX_BYTES);
     float         *all = work_take(work, (size_t)(n * has) * sizeof(float));
     float         *steps = work_take(work, (size_t)(n * a->channels) * sizeof(float));
-    TRY(wav_read(file->path, &file->info, first, n, raw, all));
+    if (file->sound >= 0)
+        TRY(sound_read(&a->sounds->list.items[file->sound], first, n, raw, all));
+    else
+        TRY(wav_read(file->path, &file->info, first, n, raw, all));
     for (int64_t i = 0; i < n; i++)
         for (int64_t c = 0; c < a->channels; c++) {
             float sum = 0;
@@ -136,26 +146,50 @@ static const char *audio_about(const DataSource *source, int64_t id, char *room,
     return audio_file(source->own, id, &first, &frames)->path;
 }
 
-static Err audio_add(Pool *pool, Audio *a, const char *path, int64_t *n_chunks)
+/* A WAV file of the model's rate is read as it is; everything else goes through the cache. */
+static Err audio_add(Pool *pool, Audio *a, const char *path)
 {
-    WavInfo info;
-    TRY(wav_look(path, &info));
-    if (info.rate != a->rate)
-        return fail(E_FORMAT,
-                    "%s has %lld samples a second, the model %lld; convert the file, or --set "
-                    "model.rate=%lld",
-                    path, (long long)info.rate, (long long)a->rate, (long long)info.rate);
-    if (a->channels > 1 && info.channels != a->channels && info.channels != 1)
-        return fail(E_FORMAT,
-                    "%s has %lld channels, the model %lld; convert the file, or --set "
-                    "model.channels=%lld (1: the mean of all)",
-                    path, (long long)info.channels, (long long)a->channels,
-                    (long long)info.channels);
-    int64_t chunks = a->keep_rest ? ceil_div(info.frames, a->frames) : info.frames / a->frames;
-    if (chunks)
-        VEC_ADD(pool, a->files, a->n, a->cap, (AudioFile){ path, info, *n_chunks });
-    *n_chunks += chunks;
+    AudioFile file = { .path = path, .sound = -1 };
+    if (!sound_name(path))
+        TRY(wav_look(path, &file.info));
+    if (file.info.rate == a->rate) {
+        TRY(sound_channels_check(path, file.info.channels, a->channels));
+        file.frames = file.info.frames;
+        file.channels = file.info.channels;
+    } else {
+        const SoundPlugin *plugin;
+        if (file.info.rate && media_sound(path, &plugin))
+            return fail(E_FORMAT,
+                        "%s has %lld samples a second, the model %lld; convert the file, --set "
+                        "model.rate=%lld, or have it converted here: scripts/setup_media.sh and "
+                        "make build what does that",
+                        path, (long long)file.info.rate, (long long)a->rate,
+                        (long long)file.info.rate);
+        file.sound = a->sounds->list.n;
+        TRY(cache_add(pool, &a->sounds->list, path));
+        file.frames = sound_frames(&a->sounds->list.items[file.sound]);
+        file.channels = sound_channels(&a->sounds->list.items[file.sound]);
+    }
+    VEC_ADD(pool, a->files, a->n, a->cap, file);
     return OK;
+}
+
+/* Numbers the chunks; files without one are left out. */
+static int64_t audio_chunks(Audio *a)
+{
+    int64_t n = 0;
+    int32_t kept = 0;
+    for (int32_t i = 0; i < a->n; i++) {
+        AudioFile file = a->files[i];
+        int64_t   chunks = a->keep_rest ? ceil_div(file.frames, a->frames)
+                                        : file.frames / a->frames;
+        file.first_chunk = n;
+        n += chunks;
+        if (chunks)
+            a->files[kept++] = file;
+    }
+    a->n = kept;
+    return n;
 }
 
 static Err audio_new(Pool *pool, const DataSpec *spec, const char *kind, Audio **out)
@@ -185,13 +219,13 @@ static Err audio_ranges(Pool *pool, Audio *a, size_t work_bytes)
     Err   err = OK;
     for (int32_t i = 0; i < a->n && !err; i++) {
         AudioFile *file = &a->files[i];
-        if (a->carry < 0 && !file->info.floats)
+        if (a->carry < 0 && (file->sound >= 0 || !file->info.floats))
             continue;
         file->low = INFINITY;
         file->high = -INFINITY;
-        for (int64_t at = 0; at < file->info.frames && !err; at += a->frames) {
+        for (int64_t at = 0; at < file->frames && !err; at += a->frames) {
             Work    work = { .at = bytes, .n = work_bytes + 64 };
-            int64_t n = file->info.frames - at < a->frames ? file->info.frames - at : a->frames;
+            int64_t n = file->frames - at < a->frames ? file->frames - at : a->frames;
             float  *steps;
             err = audio_steps(a, file, at, n, &work, &steps);
             if (!err)
@@ -202,27 +236,49 @@ static Err audio_ranges(Pool *pool, Audio *a, size_t work_bytes)
     return err;
 }
 
+/* What is trained on: files, their time, and what is decoded. */
+static const char *audio_detail(Pool *pool, const Audio *a)
+{
+    int64_t     frames = 0;
+    const char *decoded = sounds_said(pool, a->sounds);
+    for (int32_t i = 0; i < a->n; i++)
+        frames += a->files[i].frames;
+    return pool_print(pool, "%d %s, %.1f s of sound%s%s", a->n, a->n == 1 ? "file" : "files",
+                      (double)frames / (double)a->rate, decoded ? ", " : "",
+                      decoded ? decoded : "");
+}
+
+static Err audio_files(Pool *pool, const DataSpec *spec, Audio *a, int64_t *n_chunks)
+{
+    static const char *const endings[] = { ".wav",  ".flac", ".ogg", ".oga",
+                                           ".opus", ".mp3",  NULL };
+    PathList                 files;
+    TRY(files_list(pool, spec->path, spec_pick(spec), endings,
+                   "sound files (.wav, .flac, .ogg, .opus, .mp3)", &files));
+    a->sounds = sounds_new(pool, spec, a->rate, a->channels);
+    for (int32_t i = 0; i < files.n; i++)
+        TRY(audio_add(pool, a, files.paths[i]));
+    *n_chunks = audio_chunks(a);
+    return *n_chunks ? cache_fill(pool, &a->sounds->list)
+                     : fail(E_FORMAT,
+                            "%s: none of its %d sound files has the %lld frames of a sample; use a "
+                            "smaller model.length, or data.keep_rest: true",
+                            spec->path, files.n, (long long)a->frames);
+}
+
 Err audio_open(Pool *pool, const DataSpec *spec, DataSource **out)
 {
-    Audio   *a;
-    PathList files;
-    int64_t  n_chunks = 0, max_channels = 1;
+    Audio  *a;
+    int64_t n_chunks, max_channels = 1;
     TRY(audio_new(pool, spec, "audio", &a));
-    TRY(files_list(pool, spec->path, (const char *const[]){ ".wav", NULL }, ".wav files", &files));
-    for (int32_t i = 0; i < files.n; i++)
-        TRY(audio_add(pool, a, files.paths[i], &n_chunks));
-    if (!n_chunks)
-        return fail(E_FORMAT,
-                    "%s: none of its %d WAV files has the %lld frames of a sample; use a smaller "
-                    "model.length, or data.keep_rest: true",
-                    spec->path, files.n, (long long)a->frames);
+    TRY(audio_files(pool, spec, a, &n_chunks));
     for (int32_t i = 0; i < a->n; i++)
-        max_channels = a->files[i].info.channels > max_channels ? a->files[i].info.channels
-                                                                : max_channels;
+        max_channels = int_max(a->files[i].channels, max_channels);
     size_t frames = (size_t)(a->frames + 1); /* with carry, a frame of the previous chunk */
     size_t file_samples = frames * (size_t)max_channels;
     *out = NEW(pool, DataSource);
     **out = (DataSource){ .n_samples = n_chunks,
+                          .detail = audio_detail(pool, a),
                           .load = audio_load,
                           .counted = audio_counted,
                           .group = audio_group,

@@ -1,21 +1,26 @@
 /* captioned.c -- clips with captions: clip (F,H,W,C) in [-1,1], text (width).
  *
+ *   DIR/NAME.mp4 ...                    a video (media.h): the middle of its frames, resized
  *   DIR/NAME/1.png ... or DIR/NAME.npy  frames, PNG or JPEG; .npy (F,H,W,C): uint8, or floats in
  *                                       [-1,1]
  *   DIR/NAME.txt                        the caption
  *   DIR/NAME.text.npy                   optional: its embedding; otherwise the caption's
  *                                       characters are embedded (base/prompt.h)
  *
- * A clip is the first F frames; if there are fewer, the last is repeated. Larger frames are cropped
- * to their middle, smaller ones have a black border. */
+ * A clip is the first F frames, or with data.part any F that follow each other; if there are fewer,
+ * the last is repeated. Larger frames of images and arrays are cropped to their middle, smaller ones
+ * have a black border. */
 #include "data/kinds.h"
 
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/prompt.h"
+#include "base/text.h"
 #include "data/draw.h"
 #include "data/frames.h"
-#include "base/prompt.h"
+#include "data/media.h"
+#include "data/video.h"
 
 #include <float.h>
 #include <math.h>
@@ -28,7 +33,8 @@ enum { CAPTION_MAX = 1 << 20 }; /* bytes */
 typedef struct Captioned {
     const char  *name, *npy; /* npy: the clip's file; NULL: it has frames */
     const char **frames;
-    int32_t      n_frames;
+    int64_t      n_frames; /* of images, array or video */
+    int32_t      video;    /* in the cache's list; -1: none */
     const char  *caption;
     float       *text; /* embedding; NULL if the feed is absent */
 } Captioned;
@@ -40,6 +46,9 @@ typedef struct CaptionedClips {
     int32_t     n, cap;
     ImageInfo   largest;
     size_t      npy_bytes;
+    Videos     *videos;
+    FilePick    pick;
+    bool        any_part;
     int32_t     embedded; /* clips with an embedding of their own */
     const char *without;  /* the first clip without one */
 } CaptionedClips;
@@ -57,7 +66,8 @@ typedef struct CaptionedClips {
                 }                                                                                  \
     } while (0)
 
-static Err clip_npy(const CaptionedClips *c, const Captioned *item, float *to, Work *work)
+static Err clip_npy(const CaptionedClips *c, const Captioned *item, int64_t start, float *to,
+                    Work *work)
 {
     Npy a;
     TRY(npy_load(item->npy, work, &a));
@@ -67,7 +77,7 @@ static Err clip_npy(const CaptionedClips *c, const Captioned *item, float *to, W
         TRY(npy_within(item->npy, &a, CLIP_MAX));
     int64_t h = a.shape[1], w = a.shape[2], has = a.shape[3];
     for (int64_t f = 0; f < c->frames; f++) {
-        int64_t at = (f < a.shape[0] ? f : a.shape[0] - 1) * h * w * has;
+        int64_t at = int_min(start + f, a.shape[0] - 1) * h * w * has;
         float  *out = to + f * c->height * c->width * c->channels;
         PLACE_MIDDLE(c, out, h, w, npy_number(&a, at + (y * w + x) * has + (has == 1 ? 0 : ch)));
         for (int64_t i = 0; i < c->height * c->width * c->channels && a.type == NPY_U1; i++)
@@ -76,13 +86,14 @@ static Err clip_npy(const CaptionedClips *c, const Captioned *item, float *to, W
     return OK;
 }
 
-static Err clip_frames(const CaptionedClips *c, const Captioned *item, float *to, Work *work)
+static Err clip_frames(const CaptionedClips *c, const Captioned *item, int64_t start, float *to,
+                       Work *work)
 {
     size_t used = work->used;
     for (int64_t f = 0; f < c->frames; f++, work->used = used) {
         Raster      r;
         float      *out = to + f * c->height * c->width * c->channels;
-        const char *path = item->frames[f < item->n_frames ? f : item->n_frames - 1];
+        const char *path = item->frames[int_min(start + f, item->n_frames - 1)];
         TRY(image_open(path, work, &r));
         size_t bytes = (size_t)(r.height * r.width * c->channels) * sizeof(float);
         TRY(work_left(work, path, work_size(bytes)));
@@ -93,18 +104,37 @@ static Err clip_frames(const CaptionedClips *c, const Captioned *item, float *to
     return OK;
 }
 
+static Err clip_video(const CaptionedClips *c, const Captioned *item, int64_t start, float *to,
+                      Work *work)
+{
+    const CacheItem *video = &c->videos->list.items[item->video];
+    for (int64_t f = 0; f < c->frames; f++)
+        TRY(video_frame(video, start + f, to + f * c->height * c->width * c->channels, work));
+    return OK;
+}
+
+/* The first frame of this draw's part. */
+static int64_t clip_start(const DataSource *source, const Captioned *item, int64_t draw)
+{
+    const CaptionedClips *c = source->own;
+    Dice                  dice = { sample_key(source, "clip part", draw), 0 };
+    int64_t               room = int_min(item->n_frames - c->frames, INT32_MAX - 1);
+    return c->any_part && room > 0 ? dice_below(&dice, (int)room + 1) : 0;
+}
+
 static Err captioned_load(const DataSource *source, int64_t id, int64_t draw, void *const *to,
                           Work *work)
 {
-    (void)draw;
     const CaptionedClips *c = source->own;
     const Captioned      *item = &c->list[id];
     if (c->text >= 0)
         memcpy(to[c->text], item->text, (size_t)c->text_width * sizeof(float));
     if (c->clip < 0)
         return OK;
-    return item->npy ? clip_npy(c, item, to[c->clip], work)
-                     : clip_frames(c, item, to[c->clip], work);
+    int64_t start = clip_start(source, item, draw);
+    return item->video >= 0 ? clip_video(c, item, start, to[c->clip], work)
+           : item->npy      ? clip_npy(c, item, start, to[c->clip], work)
+                            : clip_frames(c, item, start, to[c->clip], work);
 }
 
 static const char *captioned_about(const DataSource *source, int64_t id, char *room, size_t n)
@@ -158,12 +188,23 @@ static Err caption_read(Pool *pool, CaptionedClips *c, const char *folder, Capti
 static Err captioned_add(Pool *pool, CaptionedClips *c, const char *folder, const char *name)
 {
     const char *path = pool_print(pool, "%s/%s", folder, name);
-    Captioned   item = { .name = name };
+    Captioned   item = { .name = name, .video = -1 };
     size_t      bytes;
     Npy         a;
+    if (!file_picked(c->pick, path))
+        return OK;
+    if (video_name(name) && !folder_exists(path)) {
+        item.name = pool_textn(pool, name, (size_t)(strrchr(name, '.') - name));
+        TRY(caption_read(pool, c, folder, &item));
+        item.video = c->videos->list.n;
+        TRY(cache_add(pool, &c->videos->list, path));
+        item.n_frames = video_frames(&c->videos->list.items[item.video]);
+        VEC_ADD(pool, c->list, c->n, c->cap, item);
+        return OK;
+    }
     if (folder_exists(path)) {
         ImageList list;
-        TRY(image_list(pool, path, &list));
+        TRY(image_list(pool, path, (FilePick){ 0 }, &list));
         largest_note(&c->largest, &list.largest);
         item.frames = list.paths;
         item.n_frames = list.n;
@@ -177,6 +218,7 @@ static Err captioned_add(Pool *pool, CaptionedClips *c, const char *folder, cons
                         npy_type_name(a.type));
         c->npy_bytes = bytes > c->npy_bytes ? bytes : c->npy_bytes;
         item.npy = path;
+        item.n_frames = a.shape[0];
         item.name = pool_textn(pool, name, strlen(name) - 4);
     } else
         return OK;
@@ -220,11 +262,35 @@ static Err captioned_encoder(Pool *pool, const CaptionedClips *c, DataSource *so
     for (int32_t i = 0; c->embedded && i < c->n; i++)
         source->text_hash = hash_bytes(source->text_hash, c->list[i].text,
                                        (size_t)c->text_width * sizeof(float));
-    source->detail = c->embedded
-                         ? "text embeddings from NAME.text.npy"
-                         : pool_print(pool, "no text embeddings: a stand-in made of the captions' "
-                                            "letters, which knows no meaning, takes their place");
+    source->detail = pool_print(
+        pool, "%s%s", source->detail ? source->detail : "",
+        c->embedded ? "text embeddings from NAME.text.npy"
+                    : "no text embeddings: a stand-in made of the captions' "
+                      "letters, which knows no meaning, takes their place");
     return OK;
+}
+
+/* How many clips are longer or shorter than the model's, if the model has clips; ends in "; ". */
+static const char *captioned_detail(Pool *pool, const CaptionedClips *c)
+{
+    Text    text = { .pool = pool };
+    int32_t longer = 0, shorter = 0;
+    for (int32_t i = 0; i < c->n && c->clip >= 0; i++) {
+        longer += c->list[i].n_frames > c->frames;
+        shorter += c->list[i].n_frames < c->frames;
+    }
+    text_add(&text, "%s", "");
+    if (c->videos->list.n)
+        text_add(&text, "%s, ", videos_said(pool, c->videos));
+    if (c->clip >= 0)
+        text_add(&text, "%lld frames each", (long long)c->frames);
+    if (longer)
+        text_add(&text, " (%s of %d longer)", c->any_part ? "any part" : "the first", longer);
+    if (shorter)
+        text_add(&text, " (the last repeated in %d shorter)", shorter);
+    if (text.n)
+        text_add(&text, "; ");
+    return text.at;
 }
 
 Err captioned_open(Pool *pool, const DataSpec *spec, DataSource **out)
@@ -233,21 +299,27 @@ Err captioned_open(Pool *pool, const DataSpec *spec, DataSource **out)
     char          **names;
     int             n;
     TRY(captioned_new(pool, spec, "captioned-clips", &c));
+    c->videos = videos_new(pool, spec, c->height, c->width, c->channels, FIT_COVER);
+    c->pick = spec_pick(spec);
+    c->any_part = spec->any_part;
     TRY(folder_needed(spec->path));
     TRY(folder_list(pool, spec->path, &names, &n));
     for (int i = 0; i < n; i++)
         TRY(captioned_add(pool, c, spec->path, names[i]));
     if (!c->n)
-        return files_none(pool, spec->path,
-                          "clips: folders NAME of frames (.png, .jpg) or "
-                          "files NAME.npy, each with a caption NAME.txt");
+        return files_none(pool, spec->path, c->pick,
+                          "clips: videos NAME.mp4, folders NAME of frames (.png, .jpg) or files "
+                          "NAME.npy, each with a caption NAME.txt");
+    TRY(cache_fill(pool, &c->videos->list));
     *out = NEW(pool, DataSource);
     **out = (DataSource){ .n_samples = c->n,
                           .load = captioned_load,
                           .about = captioned_about,
                           .own = c,
                           .largest = c->largest.path,
+                          .detail = captioned_detail(pool, c),
                           .work_bytes = image_open_work(&c->largest) + work_size(c->npy_bytes) +
+                                        video_frame_work(c->videos) +
                                         work_size((size_t)(c->largest.pixels * c->channels) *
                                                   sizeof(float)) };
     return captioned_encoder(pool, c, *out);

@@ -1,35 +1,46 @@
 /* clips.c -- clips of frames: observed (To,H,W,C), future (Tp,H,W,C) in [-1,1], mask (Tp,H,W) 0/1.
  *
  * Every folder below the path that holds frames is one sequence, in the order of file_name_order.
- * Its frames are all images, or all .npy range images (H,W) in metres, where r <= 0 means that the
- * beam did not return. Clips do not overlap; surplus frames are left out, half of them at the
- * start. */
+ * Its frames are all images, or all range images in .npy or .npz files (range.h), where r <= 0 means
+ * that the beam did not return. A video or an array of several frames is a sequence by itself. Clips
+ * do not overlap; surplus frames are left out, half of them at the start. */
 #include "data/kinds.h"
 
 #include "base/file.h"
+#include "base/text.h"
 #include "data/draw.h"
 #include "data/frames.h"
+#include "data/media.h"
+#include "data/range.h"
+#include "data/video.h"
 
 #include <math.h>
 #include <string.h>
 
+typedef enum SequenceKind { IMAGES, RANGES, RANGE_ARRAY, VIDEO } SequenceKind;
+
 typedef struct Sequence {
-    const char **frames;
-    int32_t      n, cap;
+    SequenceKind kind;
+    const char  *path;   /* of a file that is a sequence by itself */
+    const char **frames; /* IMAGES */
+    int32_t      n, cap; /* frames */
+    int32_t      first;  /* RANGES, RANGE_ARRAY: in Clips.ranges; VIDEO: in the cache's list */
     int64_t      height, width;
     int64_t      first_clip, first_frame; /* of the sequence; of its first clip */
-    bool         range;
 } Sequence;
 
 typedef struct Clips {
-    int       observed, future, mask; /* indices in the spec, or -1 */
-    int64_t   n_observed, n_future, height, width, channels;
-    Sequence *sequences;
-    int32_t   n, cap;
-    ImageInfo largest;
-    size_t    npy_bytes;
-    int64_t   npy_pixels;
-    double    low, high;
+    int        observed, future, mask; /* indices in the spec, or -1 */
+    int64_t    n_observed, n_future, height, width, channels;
+    Sequence  *sequences;
+    int32_t    n, cap;
+    ImageInfo  largest;
+    RangeFile *ranges;
+    int32_t    n_ranges, cap_ranges;
+    Ranges    *arrays;
+    Videos    *videos;
+    FilePick   pick;
+    RangeView  view;
 } Clips;
 
 static float *clip_frame(const Clips *c, int64_t k, void *const *to)
@@ -47,41 +58,27 @@ static uint8_t *clip_mask(const Clips *c, int64_t k, void *const *to)
                : (uint8_t *)to[c->mask] + (k - c->n_observed) * c->height * c->width;
 }
 
-static Err range_load(const Clips *c, const char *path, float *to, uint8_t *mask, Work *work)
-{
-    Npy metres;
-    TRY(npy_load(path, work, &metres));
-    int64_t h = metres.shape[0], w = metres.rank > 1 ? metres.shape[1] : 0,
-            n = c->height * c->width;
-    if (metres.count != h * w || metres.count > c->npy_pixels)
-        return fail(E_IO, "%s has changed since the run began; restart the run", path);
-    TRY(work_left(work, path,
-                  work_size((size_t)metres.count * sizeof(float)) +
-                      work_size((size_t)n * sizeof(float)) + work_size((size_t)metres.count) +
-                      image_resize_work(h, w, 1, c->height, c->width)));
-    float *all = work_take(work, (size_t)metres.count * sizeof *all),
-          *fit = work_take(work, (size_t)n * sizeof *fit);
-    uint8_t *valid = work_take(work, (size_t)metres.count);
-    range_scale(&metres, c->low, c->high, all, valid);
-    if (h == c->height && w == c->width)
-        memcpy(fit, all, (size_t)n * sizeof *fit);
-    else
-        image_resize(all, h, w, 1, fit, c->height, c->width, RESIZE_CUBIC, work);
-    for (int64_t i = 0; i < n; i++) {
-        for (int64_t ch = 0; ch < c->channels; ch++)
-            to[i * c->channels + ch] = fit[i] < -1 ? -1 : fit[i] > 1 ? 1 : fit[i];
-        if (mask) { /* the nearest pixel's */
-            int64_t y = (2 * (i / c->width) + 1) * h / (2 * c->height);
-            int64_t x = (2 * (i % c->width) + 1) * w / (2 * c->width);
-            mask[i] = valid[y * w + x];
-        }
-    }
-    return OK;
-}
-
 static const Sequence *clips_sequence(const Clips *c, int64_t id)
 {
     return &c->sequences[span_find(&c->sequences->first_clip, sizeof *c->sequences, c->n, id)];
+}
+
+/* One frame of a sequence; mask: (H,W), or NULL. */
+static Err sequence_frame(const Clips *c, const Sequence *s, int64_t frame, float *out,
+                          uint8_t *mask, Work *work)
+{
+    if (s->kind == RANGES)
+        return range_frame(&c->ranges[s->first + frame], 0, &c->view, out, mask, work);
+    if (s->kind == RANGE_ARRAY)
+        return range_frame(&c->ranges[s->first], frame, &c->view, out, mask, work);
+    if (mask)
+        memset(mask, 1, (size_t)(c->height * c->width));
+    if (s->kind == VIDEO)
+        return video_frame(&c->videos->list.items[s->first], frame, out, work);
+    TRY(image_load(s->frames[frame], c->height, c->width, c->channels, out, work));
+    for (int64_t i = 0; i < c->height * c->width * c->channels; i++)
+        out[i] = out[i] * 2 - 1;
+    return OK;
 }
 
 static Err clips_load(const DataSource *source, int64_t id, int64_t draw, void *const *to,
@@ -94,19 +91,9 @@ static Err clips_load(const DataSource *source, int64_t id, int64_t draw, void *
             first = s->first_frame + (id - s->first_clip) * length;
     size_t used = work->used;
     for (int64_t k = 0; k < length; k++, work->used = used) {
-        float   *out = clip_frame(c, k, to);
-        uint8_t *mask = clip_mask(c, k, to);
-        if (!out)
-            continue;
-        if (s->range) {
-            TRY(range_load(c, s->frames[first + k], out, mask, work));
-            continue;
-        }
-        TRY(image_load(s->frames[first + k], c->height, c->width, c->channels, out, work));
-        for (int64_t i = 0; i < c->height * c->width * c->channels; i++)
-            out[i] = out[i] * 2 - 1;
-        if (mask)
-            memset(mask, 1, (size_t)(c->height * c->width));
+        float *out = clip_frame(c, k, to);
+        if (out)
+            TRY(sequence_frame(c, s, first + k, out, clip_mask(c, k, to), work));
     }
     return OK;
 }
@@ -122,17 +109,42 @@ static const char *clips_about(const DataSource *source, int64_t id, char *room,
     (void)n;
     const Clips    *c = source->own;
     const Sequence *s = clips_sequence(c, id);
-    return s->frames[s->first_frame + (id - s->first_clip) * (c->n_observed + c->n_future)];
+    int64_t         frame = s->first_frame + (id - s->first_clip) * (c->n_observed + c->n_future);
+    return s->path           ? s->path
+           : s->kind == RANGES ? c->ranges[s->first + frame].path
+                               : s->frames[frame];
 }
 
 /* ---- opening ---- */
 
-static Err frame_look(Clips *c, const char *path, bool range, int64_t *height, int64_t *width)
+static bool is_range_name(const char *name)
+{
+    return name_ends(name, ".npy") || name_ends(name, ".npz");
+}
+
+/* A video, or an array of several frames. */
+static void sequence_alone(Pool *pool, Clips *c, Sequence s)
+{
+    VEC_ADD(pool, c->sequences, c->n, c->cap, s);
+}
+
+static Err video_add(Pool *pool, Clips *c, const char *path)
+{
+    Sequence s = { .kind = VIDEO, .path = path, .first = c->videos->list.n };
+    TRY(cache_add(pool, &c->videos->list, path));
+    s.n = (int32_t)int_min(video_frames(&c->videos->list.items[s.first]), INT32_MAX);
+    sequence_alone(pool, c, s);
+    return OK;
+}
+
+/* alone: the file was a sequence by itself. */
+static Err frame_look(Pool *pool, Clips *c, const char *path, SequenceKind kind, int64_t *height,
+                      int64_t *width, bool *alone)
 {
     ImageInfo info;
-    Npy       array;
-    size_t    bytes;
-    if (!range) {
+    RangeFile range;
+    *alone = false;
+    if (kind == IMAGES) {
         TRY(image_look(path, &info));
         info.path = path;
         largest_note(&c->largest, &info);
@@ -140,24 +152,33 @@ static Err frame_look(Clips *c, const char *path, bool range, int64_t *height, i
         *width = info.width;
         return OK;
     }
-    TRY(npy_look(path, 0, &array, &bytes));
-    if (array.rank != 2 || array.count < 1)
-        return fail(E_FORMAT, "%s has %d axes%s; a range image has two, (height, width)", path,
-                    array.rank, array.count < 1 ? " and no numbers" : "");
-    *height = array.shape[0];
-    *width = array.shape[1];
-    c->npy_bytes = bytes > c->npy_bytes ? bytes : c->npy_bytes;
-    c->npy_pixels = array.count > c->npy_pixels ? array.count : c->npy_pixels;
+    TRY(range_look(pool, c->arrays, path, &range));
+    *alone = range.frames > 1;
+    *height = range.height;
+    *width = range.width;
+    if (*alone)
+        sequence_alone(pool, c,
+                       (Sequence){ .kind = RANGE_ARRAY,
+                                   .path = path,
+                                   .first = c->n_ranges,
+                                   .n = (int32_t)int_min(range.frames, INT32_MAX) });
+    VEC_ADD(pool, c->ranges, c->n_ranges, c->cap_ranges, range);
     return OK;
 }
 
 static Err sequence_add(Pool *pool, Clips *c, Sequence *s, const char *path)
 {
-    bool    range = name_ends(path, ".npy");
-    int64_t height = 0, width = 0;
-    TRY(frame_look(c, path, range, &height, &width));
-    if (s->n && s->range != range)
-        return fail(E_FORMAT, "%s: its folder holds both images and .npy frames; keep one kind",
+    SequenceKind kind = is_range_name(path) ? RANGES : IMAGES;
+    int64_t      height = 0, width = 0;
+    int32_t      at = c->n_ranges;
+    bool         alone;
+    TRY(frame_look(pool, c, path, kind, &height, &width, &alone));
+    if (alone)
+        return OK;
+    if (s->n && (s->kind != kind || (kind == RANGES && at != s->first + s->n)))
+        return fail(E_FORMAT,
+                    "%s: its folder holds both images and .npy frames, or arrays of one frame and "
+                    "of several; keep one kind",
                     path);
     if (s->n && (s->height != height || s->width != width))
         return fail(E_FORMAT,
@@ -165,7 +186,8 @@ static Err sequence_add(Pool *pool, Clips *c, Sequence *s, const char *path)
                     "frames of a folder must have one size",
                     path, (long long)height, (long long)width, (long long)s->height,
                     (long long)s->width);
-    s->range = range;
+    s->first = s->n ? s->first : at;
+    s->kind = kind;
     s->height = height;
     s->width = width;
     VEC_ADD(pool, s->frames, s->n, s->cap, path);
@@ -178,52 +200,43 @@ static Err clips_walk(Pool *pool, Clips *c, const char *folder, int depth)
     char   **names;
     int      n;
     TRY(folder_list(pool, folder, &names, &n));
-    for (int i = 0; i < n; i++) {
-        const char *path = pool_print(pool, "%s/%s", folder, names[i]);
-        int         deeper = depth;
-        if (folder_within(folder, path)) {
-            TRY(folder_deeper(&deeper, path));
-            TRY(clips_walk(pool, c, path, deeper));
-        } else if ((image_name(names[i]) || name_ends(names[i], ".npy")) && !folder_exists(path)) {
-            TRY(sequence_add(pool, c, &s, path));
+    for (int pass = 0; pass < 2; pass++) /* the frames of a folder are neighbours in c->ranges */
+        for (int i = 0; i < n; i++) {
+            const char *path = pool_print(pool, "%s/%s", folder, names[i]);
+            int         deeper = depth;
+            bool        below = folder_within(folder, path);
+            if (below && pass) {
+                TRY(folder_deeper(&deeper, path));
+                TRY(clips_walk(pool, c, path, deeper));
+            }
+            if (below || folder_exists(path) || !file_picked(c->pick, path))
+                continue;
+            if (video_name(names[i]) && pass)
+                TRY(video_add(pool, c, path));
+            else if (!pass && (image_name(names[i]) || is_range_name(names[i])))
+                TRY(sequence_add(pool, c, &s, path));
         }
-    }
     if (s.n)
-        VEC_ADD(pool, c->sequences, c->n, c->cap, s);
+        sequence_alone(pool, c, s);
     return OK;
 }
 
 /* The smallest and largest range of all frames, unless the recipe gives them. */
-static Err clips_range(Pool *pool, Clips *c, const DataSpec *spec)
+static Err clips_range(Clips *c, const DataSpec *spec)
 {
-    c->low = spec->range_low;
-    c->high = spec->range_high;
-    if (c->high > c->low)
+    c->view = (RangeView){ c->height, c->width, c->channels, spec->range_low, spec->range_high };
+    if (c->view.high > c->view.low || !c->n_ranges)
         return OK;
-    c->low = INFINITY;
-    c->high = -INFINITY;
-    bool any = false;
-    for (int32_t i = 0; i < c->n; i++)
-        for (int32_t f = 0; c->sequences[i].range && f < c->sequences[i].n; f++) {
-            Npy   metres;
-            Pool *one = pool_new(pool, "range");
-            any = true;
-            TRY(npy_read(one, c->sequences[i].frames[f], &metres));
-            for (int64_t p = 0; p < metres.count; p++) {
-                double r = (double)npy_number(&metres, p);
-                if (r > 0 && isfinite(r)) {
-                    c->low = fmin(c->low, r);
-                    c->high = fmax(c->high, r);
-                }
-            }
-            pool_free(one);
-        }
-    if (any && !(c->high > c->low))
+    c->view.low = INFINITY;
+    c->view.high = -INFINITY;
+    for (int32_t i = 0; i < c->n_ranges; i++)
+        TRY(range_extremes(&c->ranges[i], &c->view.low, &c->view.high));
+    if (!(c->view.high > c->view.low))
         return fail(E_FORMAT,
                     "%s: its range images hold %s; a beam that returned is a number of metres "
                     "above 0",
                     spec->path,
-                    c->high < c->low ? "no return at all" : "the same range everywhere");
+                    c->view.high < c->view.low ? "no return at all" : "the same range everywhere");
     return OK;
 }
 
@@ -243,42 +256,82 @@ static Err clips_new(Pool *pool, const DataSpec *spec, const char *kind, Clips *
     return OK;
 }
 
-Err clips_open(Pool *pool, const DataSpec *spec, DataSource **out)
+/* Numbers the clips; sequences without one are left out. Sets the longest sequence's frames. */
+static int64_t clips_number(Clips *c, int64_t length, int64_t *longest)
 {
-    Clips  *c;
-    int64_t n = 0, longest = 0;
+    int64_t n = 0;
     int32_t kept = 0;
-    TRY(clips_new(pool, spec, "clips", &c));
-    TRY(folder_needed(spec->path));
-    TRY(clips_walk(pool, c, spec->path, FOLDERS_DEEP));
-    if (!c->n)
-        return files_none(pool, spec->path, "frames (.png, .jpg or .npy)");
-    int64_t length = c->n_observed + c->n_future;
+    *longest = 0;
     for (int32_t i = 0; i < c->n; i++) {
         Sequence s = c->sequences[i];
-        longest = s.n > longest ? s.n : longest;
+        *longest = int_max(*longest, s.n);
         s.first_clip = n;
         s.first_frame = s.n % length / 2;
         n += s.n / length;
         if (s.n >= length)
             c->sequences[kept++] = s;
     }
+    c->n = kept;
+    return n;
+}
+
+/* What is trained on: sequences, frames, and how range images become the model's. */
+static const char *clips_detail(Pool *pool, const Clips *c)
+{
+    Text    text = { .pool = pool };
+    int64_t frames = 0;
+    for (int32_t i = 0; i < c->n; i++)
+        frames += c->sequences[i].n;
+    text_add(&text, "%d %s of %s frames", c->n, c->n == 1 ? "sequence" : "sequences",
+             count_text(frames));
+    if (c->videos->list.n)
+        text_add(&text, ", among them %s", videos_said(pool, c->videos));
+    if (!c->n_ranges)
+        return text.at;
+    const RangeFile *f = &c->ranges[0];
+    text_add(&text, "; range images of %lld x %lld", (long long)f->height, (long long)f->width);
+    if (f->channels > 1)
+        text_add(&text, ", channel %lld of %lld", (long long)f->channel, (long long)f->channels);
+    if (f->height != c->height || f->width != c->width)
+        text_add(&text, ", the nearest rows and columns of %lld x %lld", (long long)c->height,
+                 (long long)c->width);
+    text_add(&text, ", %g to %g m", c->view.low, c->view.high);
+    return text.at;
+}
+
+static size_t clips_work(const Clips *c)
+{
+    size_t range = 0;
+    for (int32_t i = 0; i < c->n_ranges; i++)
+        range = size_max(range, range_frame_work(&c->ranges[i]));
+    return image_work(&c->largest, c->height, c->width) + range + video_frame_work(c->videos);
+}
+
+Err clips_open(Pool *pool, const DataSpec *spec, DataSource **out)
+{
+    Clips  *c;
+    int64_t longest;
+    TRY(clips_new(pool, spec, "clips", &c));
+    c->arrays = ranges_new(pool, spec);
+    c->videos = videos_new(pool, spec, c->height, c->width, c->channels, FIT_STRETCH);
+    c->pick = spec_pick(spec);
+    if (file_exists(spec->path) && !folder_exists(spec->path) && video_name(spec->path))
+        TRY(video_add(pool, c, spec->path));
+    else {
+        TRY(folder_needed(spec->path));
+        TRY(clips_walk(pool, c, spec->path, FOLDERS_DEEP));
+    }
+    if (!c->n)
+        return files_none(pool, spec->path, c->pick, "frames (.png, .jpg, .npy or .npz) or videos");
+    int32_t sequences = c->n;
+    int64_t length = c->n_observed + c->n_future, n = clips_number(c, length, &longest);
     if (!n)
         return fail(E_FORMAT,
-                    "%s: no folder has the %lld frames of a clip; the longest of its %d sequences "
-                    "has %lld",
-                    spec->path, (long long)length, c->n, (long long)longest);
-    c->n = kept;
-    TRY(clips_range(pool, c, spec));
-    int64_t max_h = c->height, max_w = c->width;
-    for (int32_t i = 0; i < c->n; i++) {
-        max_h = c->sequences[i].height > max_h ? c->sequences[i].height : max_h;
-        max_w = c->sequences[i].width > max_w ? c->sequences[i].width : max_w;
-    }
-    size_t range_work = work_size(c->npy_bytes) + work_size((size_t)c->npy_pixels * 4) +
-                        work_size((size_t)c->npy_pixels) +
-                        work_size((size_t)(c->height * c->width) * 4) +
-                        image_resize_work(max_h, max_w, 1, c->height, c->width);
+                    "%s: no folder or file has the %lld frames of a clip; the longest of its %d "
+                    "sequences has %lld",
+                    spec->path, (long long)length, sequences, (long long)longest);
+    TRY(ranges_ready(pool, c->arrays, c->ranges, c->n_ranges));
+    TRY(clips_range(c, spec));
     *out = NEW(pool, DataSource);
     **out = (DataSource){ .n_samples = n,
                           .load = clips_load,
@@ -286,7 +339,10 @@ Err clips_open(Pool *pool, const DataSpec *spec, DataSource **out)
                           .about = clips_about,
                           .own = c,
                           .largest = c->largest.path,
-                          .work_bytes = image_work(&c->largest, c->height, c->width) + range_work };
+                          .work_bytes = clips_work(c) };
+    TRY(source_fits(spec, *out));
+    TRY(cache_fill(pool, &c->videos->list));
+    (*out)->detail = clips_detail(pool, c);
     return OK;
 }
 

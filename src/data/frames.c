@@ -1,4 +1,4 @@
-/* frames.c -- numbers of .npy files, and range images. */
+/* frames.c -- numbers of .npy files. */
 #include "data/frames.h"
 
 #include "base/file.h"
@@ -71,18 +71,4 @@ Err npy_look(const char *path, double max, Npy *array, size_t *file_bytes)
     pool_free(pool);
     array->data = NULL;
     return err;
-}
-
-void range_scale(const Npy *metres, double low, double high, float *to, uint8_t *valid)
-{
-    double span = high > low ? high - low : 1;
-    for (int64_t i = 0; i < metres->count; i++) {
-        double r = (double)npy_number(metres, i), level = 0;
-        bool   good = r > 0 && isfinite(r);
-        if (good)
-            level = floor(255 * fmin(fmax((r - low) / span, 0), 1));
-        to[i] = (float)(level / 255 * 2 - 1);
-        if (valid)
-            valid[i] = good;
-    }
 }

@@ -17,9 +17,4 @@ Err npy_load(const char *path, Work *work, Npy *array);
  * max 0: any number and NaN may occur. */
 Err npy_look(const char *path, double max, Npy *array, size_t *file_bytes);
 
-/* A range image (H,W) in metres, scaled as the reference programs do: valid ranges (r > 0) between
- * low and high become whole numbers 0..255, all others 0; then [-1,1]. valid: (H,W) 0/1, or
- * NULL. */
-void range_scale(const Npy *metres, double low, double high, float *to, uint8_t *valid);
-
 #endif

@@ -141,10 +141,10 @@ Err image_look(const char *path, ImageInfo *info)
     return err;
 }
 
-Err image_list(Pool *pool, const char *path, ImageList *list)
+Err image_list(Pool *pool, const char *path, FilePick pick, ImageList *list)
 {
     PathList files;
-    TRY(files_list(pool, path, image_endings, "images (.png, .jpg)", &files));
+    TRY(files_list(pool, path, pick, image_endings, "images (.png, .jpg)", &files));
     *list = (ImageList){ .paths = files.paths, .n = files.n };
     for (int32_t i = 0; i < files.n; i++) {
         ImageInfo info;

@@ -25,7 +25,7 @@ bool   image_name(const char *name); /* whether it has the ending of such a file
 Err    image_look(const char *path, ImageInfo *info);
 /* A file, or all such files in a folder and its subfolders, each checked by image_look. It is an
  * error if there are none. */
-Err    image_list(Pool *pool, const char *path, ImageList *list);
+Err    image_list(Pool *pool, const char *path, FilePick pick, ImageList *list);
 Err    image_open(const char *path, Work *work, Raster *out);
 size_t image_open_work(const ImageInfo *largest);
 Err    image_load(const char *path, int64_t height, int64_t width, int64_t channels, float *to,

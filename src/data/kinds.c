@@ -2,6 +2,7 @@
 #include "data/kinds.h"
 
 #include "base/text.h"
+#include "data/media.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,26 +15,29 @@ const DataKind data_kinds[] = {
       "a folder of PNG or JPEG images" },
     { "clips",            "observed future mask",                  clips_open,
       "moving-shapes",
-      "folders of frames, PNG or JPEG, or range images in .npy" },
+      "videos, or folders of frames, PNG or JPEG, or range images in .npy or .npz",
+      video_endings },
     { "moving-shapes",    "observed future mask",                  moving_open,           NULL,
       "drawn range images of moving objects" },
     { "pairs",            "image image_lq edge latent latent_lq",  pairs_open,
       "drawn-pairs",
-      "images, which are degraded; or pairs in gt/ and lq/; or latents in .npy" },
+      "images, which are degraded; or pairs in gt/ and lq/ (hr/ and lr/); or latents in .npy" },
     { "drawn-pairs",      "image image_lq edge",                   drawn_pairs_open,      NULL,
       "drawn images, which are degraded" },
     { "sets",             "images support",                        sets_open,
       "coloured-sets",
-      "a folder of images for each class, or CIFAR's binary files" },
+      "a folder of images for each class, an .npz or .npy file, a pickle, or CIFAR's binary files" },
     { "coloured-sets",    "images support",                        coloured_sets_open,    NULL,
       "drawn sets of one colour and form" },
     { "audio",            "tokens target carry",                   audio_open,            "tones",
-      "a folder of WAV files" },
+      "a folder of sound files: WAV, FLAC, Ogg, MP3",
+      sound_endings },
     { "tones",            "tokens target carry",                   tones_open,            NULL,
       "synthetic notes" },
     { "captioned-clips",  "clip text",                             captioned_open,
       "captioned-shapes",
-      "clips with their captions: NAME/*.png (or .jpg) or NAME.npy, and NAME.txt" },
+      "clips with their captions: videos NAME.mp4, NAME/*.png (or .jpg) or NAME.npy, and NAME.txt",
+      video_endings },
     { "captioned-shapes", "clip text",                             captioned_shapes_open, NULL,
       "drawn moving shapes with their captions" },
     { "arrays",           "*",                                     arrays_open,
@@ -145,6 +149,6 @@ Err data_open(Pool *pool, const DataSpec *spec, DataSource **source)
     (*source)->name = kind->name;
     (*source)->seed = spec->seed;
     if (spec->path)
-        (*source)->unread = files_unread(pool, spec->path);
+        (*source)->unread = spec->pattern ? NULL : files_unread(pool, spec->path, kind->media);
     return OK;
 }

@@ -1,8 +1,8 @@
 /* pairs.c -- pairs of a good and a degraded image: image, image_lq (S,S,3) in [-1,1], edge (S,S,3)
  * of -1 and 1.
  *
- * DIR/gt and DIR/lq hold pairs of the same names, of which the same square is cropped; an image of lq/
- * may be smaller by a whole factor. Otherwise the images are degraded here.
+ * DIR/gt and DIR/lq (or hr and lr) hold pairs of the same names, of which the same square is cropped;
+ * an image of lq/ may be smaller by a whole factor. Otherwise the images are degraded here.
  * For training: a square cropped from a file (mirrored at the borders if the file is smaller,
  * flipped in half of the draws) and sharpened; its degraded version; its edges. As an input for
  * sampling, the file is the degraded image, resized to S, and edges are taken from it. If the model
@@ -18,6 +18,7 @@
 
 #include <float.h>
 #include <string.h>
+#include <strings.h>
 
 typedef struct Pairs {
     int          image, bad, edge, latent, latent_bad; /* indices in the spec, or -1 */
@@ -234,7 +235,7 @@ static Err latent_look(Pairs *p, const char *path)
 
 static Err latents_open(Pool *pool, const DataSpec *spec, Pairs *p, DataSource *out)
 {
-    TRY(image_list(pool, pool_print(pool, "%s/edge", spec->path), &p->files));
+    TRY(image_list(pool, pool_print(pool, "%s/edge", spec->path), spec_pick(spec), &p->files));
     p->latents = NEWN(pool, const char *, p->files.n);
     p->latents_bad = NEWN(pool, const char *, p->files.n);
     for (int32_t i = 0; i < p->files.n; i++) {
@@ -283,13 +284,20 @@ static Err given_pair_look(const Pairs *p, const char *good, const char *bad, in
     return OK;
 }
 
-/* The partner in lq/ of every image in gt/, by its name without the ending. */
-static Err given_pairs(Pool *pool, const char *folder, Pairs *p)
+/* Is `bad` the partner's name: the same, or with the factor behind it as in 0801x4? */
+static bool stems_match(const char *good, const char *bad)
 {
-    const char *gt = pool_print(pool, "%s/gt", folder), *lq = pool_print(pool, "%s/lq", folder);
-    ImageList   bad;
-    TRY(image_list(pool, gt, &p->files));
-    TRY(image_list(pool, lq, &bad));
+    size_t n = strlen(good);
+    return !strncmp(good, bad, n) &&
+           (!bad[n] || (bad[n] == 'x' && strchr("23468", bad[n + 1]) && bad[n + 1] && !bad[n + 2]));
+}
+
+/* The partner in lq/ of every image in gt/, by its name without the ending. */
+static Err given_pairs(Pool *pool, const char *gt, const char *lq, FilePick pick, Pairs *p)
+{
+    ImageList bad;
+    TRY(image_list(pool, gt, pick, &p->files));
+    TRY(image_list(pool, lq, (FilePick){ 0 }, &bad));
     p->given = NEWN(pool, const char *, p->files.n);
     p->factors = NEWN(pool, int64_t, p->files.n);
     p->given_largest = bad.largest;
@@ -300,7 +308,7 @@ static Err given_pairs(Pool *pool, const char *folder, Pairs *p)
         const char *stem = stem_of(pool, gt, p->files.paths[i]);
         for (int32_t k = 0; k < bad.n && !p->given[i]; k++) {
             int32_t at = (i + k) % bad.n; /* where both folders hold the same, at once */
-            p->given[i] = strcmp(stem, stems[at]) ? NULL : bad.paths[at];
+            p->given[i] = stems_match(stem, stems[at]) ? bad.paths[at] : NULL;
         }
         if (!p->given[i])
             return fail(E_USAGE, "%s has no partner: %s/%s.png (or .jpg) is missing",
@@ -310,10 +318,24 @@ static Err given_pairs(Pool *pool, const char *folder, Pairs *p)
     return OK;
 }
 
-static bool has_pairs(Pool *pool, const char *folder)
+/* The subfolder with one of two names, in any letter case; NULL: there is none. */
+static Err subfolder(Pool *pool, const char *folder, const char *a, const char *b,
+                     const char **out)
 {
-    return folder_exists(pool_print(pool, "%s/gt", folder)) &&
-           folder_exists(pool_print(pool, "%s/lq", folder));
+    char **names;
+    int    n;
+    *out = NULL;
+    TRY(folder_list(pool, folder, &names, &n));
+    for (int i = 0; i < n; i++) {
+        const char *path = pool_print(pool, "%s/%s", folder, names[i]);
+        if ((!strcasecmp(names[i], a) || !strcasecmp(names[i], b)) && folder_exists(path)) {
+            if (*out)
+                return fail(E_USAGE, "%s and %s may both be meant; keep one of them in %s", *out,
+                            path, folder);
+            *out = path;
+        }
+    }
+    return OK;
 }
 
 /* ---- opening ---- */
@@ -366,15 +388,21 @@ Err pairs_open(Pool *pool, const DataSpec *spec, DataSource **out)
     *out = NEW(pool, DataSource);
     if (p->cells)
         return latents_open(pool, spec, p, *out);
-    const char *path = spec->path;
-    bool        pairs = has_pairs(pool, path);
+    const char *path = spec->path, *good = NULL, *bad = NULL;
+    if (folder_exists(path)) {
+        TRY(subfolder(pool, path, "gt", "hr", &good));
+        TRY(subfolder(pool, path, "lq", "lr", &bad));
+    }
+    bool pairs = good && bad;
     if (pairs && !p->as_input)
-        TRY(given_pairs(pool, path, p));
+        TRY(given_pairs(pool, good, bad, spec_pick(spec), p));
     else
-        TRY(image_list(pool, pairs ? pool_print(pool, "%s/lq", path) : path, &p->files));
+        TRY(image_list(pool, pairs ? bad : path, spec_pick(spec), &p->files));
     **out = (DataSource){ .n_samples = p->files.n,
                           .detail = p->as_input ? NULL
-                                    : pairs     ? "pairs of gt/ and lq/"
+                                    : pairs     ? pool_print(pool, "pairs of %s/ and %s/",
+                                                             strrchr(good, '/') + 1,
+                                                             strrchr(bad, '/') + 1)
                                                 : "images alone, degraded by the program",
                           .load = pairs_load,
                           .about = pairs_about,

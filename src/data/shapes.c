@@ -60,7 +60,7 @@ Err images_open(Pool *pool, const DataSpec *spec, DataSource **out)
     TRY(spec_need(spec, "images", "x", F32, 3, &x));
     own->shape = spec->feeds[x].shape;
     TRY(channels_check("images", own->shape));
-    TRY(image_list(pool, spec->path, &own->files));
+    TRY(image_list(pool, spec->path, spec_pick(spec), &own->files));
     *out = NEW(pool, DataSource);
     **out = (DataSource){ .n_samples = own->files.n,
                           .load = images_load,

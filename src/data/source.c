@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "data/pattern.h"
 
 #include <string.h>
 #include <strings.h>
@@ -140,9 +141,20 @@ Err folder_deeper(int *depth, const char *path)
                 path, FOLDERS_DEEP);
 }
 
+bool file_picked(FilePick pick, const char *path)
+{
+    size_t n = pick.root ? strlen(pick.root) : 0;
+    if (!pick.pattern)
+        return true;
+    if (n && !strncmp(path, pick.root, n))
+        for (path += n; *path == '/'; path++) {
+        }
+    return pattern_matches(pick.pattern, path);
+}
+
 /* Adds the files with one of these endings; the last ending is NULL. */
-static Err files_walk(Pool *pool, const char *folder, const char *const *endings, int depth,
-                      PathList *list)
+static Err files_walk(Pool *pool, const char *folder, FilePick pick, const char *const *endings,
+                      int depth, PathList *list)
 {
     char **names;
     int    n;
@@ -152,18 +164,18 @@ static Err files_walk(Pool *pool, const char *folder, const char *const *endings
         int         deeper = depth;
         if (folder_within(folder, path)) {
             TRY(folder_deeper(&deeper, path));
-            TRY(files_walk(pool, path, endings, deeper, list));
+            TRY(files_walk(pool, path, pick, endings, deeper, list));
             continue;
         }
-        for (int k = 0; endings[k]; k++)
+        for (int k = 0; endings[k] && file_picked(pick, path); k++)
             if (name_ends(names[i], endings[k]) && !folder_exists(path))
                 VEC_ADD(pool, list->paths, list->n, list->cap, path);
     }
     return OK;
 }
 
-Err files_list(Pool *pool, const char *path, const char *const *endings, const char *what,
-               PathList *list)
+Err files_list(Pool *pool, const char *path, FilePick pick, const char *const *endings,
+               const char *what, PathList *list)
 {
     *list = (PathList){ 0 };
     if (!file_exists(path))
@@ -172,11 +184,19 @@ Err files_list(Pool *pool, const char *path, const char *const *endings, const c
         VEC_ADD(pool, list->paths, list->n, list->cap, pool_text(pool, path));
         return OK;
     }
-    TRY(files_walk(pool, path, endings, FOLDERS_DEEP, list));
-    return list->n ? OK : files_none(pool, path, what);
+    TRY(files_walk(pool, path, pick, endings, FOLDERS_DEEP, list));
+    return list->n ? OK : files_none(pool, path, pick, what);
 }
 
-const char *files_unread(Pool *pool, const char *path)
+static bool is_among(const char *name, const char *const *endings)
+{
+    for (; endings && *endings; endings++)
+        if (name_ends(name, *endings))
+            return true;
+    return false;
+}
+
+const char *files_unread(Pool *pool, const char *path, const char *const *read)
 {
     static const char *const endings[] = { ".webp", ".avif", ".heic", ".jxl", ".jp2", ".bmp",
                                            ".gif",  ".tif",  ".tiff", ".exr", ".ppm", ".pgm",
@@ -186,21 +206,29 @@ const char *files_unread(Pool *pool, const char *path)
     Pool                    *local = pool_new(NULL, "files_unread");
     const char              *sentence = NULL;
     PathList                 list = { 0 };
-    if (folder_exists(path) && !files_walk(local, path, endings, FOLDERS_DEEP, &list) && list.n)
+    int32_t                  n = 0;
+    if (folder_exists(path) &&
+        files_walk(local, path, (FilePick){ 0 }, endings, FOLDERS_DEEP, &list))
+        list.n = 0;
+    for (int32_t i = 0; i < list.n; i++)
+        if (!is_among(list.paths[i], read))
+            list.paths[n++] = list.paths[i];
+    if (n)
         sentence = pool_print(
             pool,
             "%s%s in a format that is not read: convert images and frames "
             "to PNG or JPEG, audio to WAV",
-            list.paths[0], list.n == 1 ? " is" : pool_print(local, " and %d more are", list.n - 1));
+            list.paths[0], n == 1 ? " is" : pool_print(local, " and %d more are", n - 1));
     pool_free(local);
     return sentence;
 }
 
-Err files_none(Pool *pool, const char *path, const char *what)
+Err files_none(Pool *pool, const char *path, FilePick pick, const char *what)
 {
-    const char *unread = files_unread(pool, path);
-    return fail(E_FORMAT, "%s holds no %s%s%s", path, what, unread ? "; " : "",
-                unread ? unread : "");
+    const char *unread = files_unread(pool, path, NULL);
+    return fail(E_FORMAT, "%s holds no %s%s%s%s%s", path, what,
+                pick.pattern ? " that match data.pattern " : "", pick.pattern ? pick.pattern : "",
+                unread ? "; " : "", unread ? unread : "");
 }
 
 int32_t span_find(const int64_t *first, size_t stride, int32_t n, int64_t id)

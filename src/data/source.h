@@ -40,6 +40,13 @@ typedef struct DataSpec {    /* what a run asks for */
     int64_t         levels, channels, rate; /* audio */
     bool            mu_law, keep_rest;
     int64_t         memory; /* bytes that loading may take; more is refused. 0: any */
+    const char     *pattern; /* of the files that are read (pattern.h); NULL: all */
+    const char     *cache;   /* folder for decoded files (cache.h); NULL: a temporary one */
+    bool            quiet;   /* says nothing while files are decoded */
+    double          frame_rate, from, seconds; /* video: as in media.h; 0: all there is */
+    bool            any_part;      /* a clip is any part of a longer one, drawn anew each time */
+    int64_t         range_channel; /* of range images with several; -1: not said */
+    const char     *array;         /* the array of an .npz file; NULL: the only one */
 } DataSpec;
 
 typedef struct Work { /* workspace of one load */
@@ -89,6 +96,7 @@ typedef struct DataKind {
     Err (*open)(Pool *pool, const DataSpec *spec, DataSource **source);
     const char *drawn; /* the kind that draws the same inputs; NULL: this one draws */
     const char *help;
+    const char *const *media; /* endings of files that it reads through a plugin; NULL: none */
 } DataKind;
 
 extern const DataKind data_kinds[];
@@ -125,16 +133,27 @@ typedef struct PathList {
     int32_t      n, cap;
 } PathList;
 
+typedef struct FilePick { /* which files below the folder `root`; see pattern.h */
+    const char *root, *pattern; /* NULL: all */
+} FilePick;
+
+static inline FilePick spec_pick(const DataSpec *spec)
+{
+    return (FilePick){ spec->path, spec->pattern };
+}
+bool file_picked(FilePick pick, const char *path); /* of a file below root */
+
 bool        name_ends(const char *name, const char *ending);
 /* The last ending is NULL; `what` names the files in the message if there are none. */
-Err         files_list(Pool *pool, const char *path, const char *const *endings, const char *what,
-                       PathList *list);
+Err         files_list(Pool *pool, const char *path, FilePick pick, const char *const *endings,
+                       const char *what, PathList *list);
 Err         folder_needed(const char *path);
 Err         folder_deeper(int *depth, const char *path); /* one less; E_FORMAT below 0 */
-/* NULL, or a sentence about images or audio in the folder whose formats are not read. */
-const char *files_unread(Pool *pool, const char *path);
+/* NULL, or a sentence about images or audio in the folder whose formats are not read. read: endings
+ * of those that are, or NULL. */
+const char *files_unread(Pool *pool, const char *path, const char *const *read);
 /* E_FORMAT: the folder has none of `what`; files in other formats are mentioned. */
-Err         files_none(Pool *pool, const char *path, const char *what);
+Err         files_none(Pool *pool, const char *path, FilePick pick, const char *what);
 
 /* Which of n items holds sample `id`: the last whose first sample is not after it. The first
  * samples are at `first` and every `stride` bytes from there. */

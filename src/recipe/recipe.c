@@ -81,6 +81,8 @@ static const Field ema_fields[] = {
     { 0 }
 };
 
+static const char *const data_parts[] = { "start", "any", NULL };
+
 static const Field data_fields[] = {
     { "kind", FIELD_TEXT, offsetof(DataConfig, kind), 0, 0, NULL, NULL,
       "what reads the samples; default: what the system needs" },
@@ -98,6 +100,20 @@ static const Field data_fields[] = {
       "share of the samples kept for validation" },
     { "holdout_path", FIELD_TEXT, offsetof(DataConfig, holdout_path), 0, 0, NULL, NULL,
       "a separate folder of samples for validation" },
+    { "pattern", FIELD_TEXT, offsetof(DataConfig, pattern), 0, 0, NULL, NULL,
+      "which files are read, such as **/mixture.wav; default: all" },
+    { "frame_rate", FIELD_NUMBER, offsetof(DataConfig, frame_rate), 0, 1000, NULL, NULL,
+      "video: frames a second; 0: the file's own" },
+    { "from", FIELD_NUMBER, offsetof(DataConfig, from), 0, 1e6, NULL, NULL,
+      "video: where the part that is used begins, in seconds" },
+    { "seconds", FIELD_NUMBER, offsetof(DataConfig, seconds), 0, 1e6, NULL, NULL,
+      "video: length of that part; 0: to the end" },
+    { "part", FIELD_CHOICE, offsetof(DataConfig, part), 0, 0, data_parts, NULL,
+      "clips with captions: the first frames, or any part, drawn anew each time" },
+    { "range_channel", FIELD_INT, offsetof(DataConfig, range_channel), -1, 63, NULL, NULL,
+      "range images with several channels: which one holds metres; -1: there is one" },
+    { "array", FIELD_TEXT, offsetof(DataConfig, array), 0, 0, NULL, NULL,
+      "the array of .npz files that is used; default: the only one" },
     { 0 }
 };
 
@@ -327,7 +343,7 @@ Recipe *recipe_defaults(Pool *pool, const ModelDef *model)
                       .patience = 10,
                       .threshold = 1e-4 },
         .ema = { .decay = 0.9999, .power = 0.75 },
-        .data = { .samples = 1024 },
+        .data = { .samples = 1024, .range_channel = -1 },
         .sampler = { .kind = model->sampler_kind, .guidance = 1, .temperature = 1 },
         .validate = { .batches = 4 },
         .sample = { .n = 4 },

@@ -56,6 +56,8 @@ typedef struct EmaConfig {
     double decay, power;
 } EmaConfig;
 
+typedef enum DataPart { PART_START, PART_ANY } DataPart;
+
 typedef struct DataConfig {
     const char *kind, *path;           /* see data/kinds.c; kind NULL: the model's inputs decide */
     int64_t     samples;               /* number of samples that a synthetic kind generates */
@@ -63,6 +65,12 @@ typedef struct DataConfig {
     bool        keep_rest;             /* audio: the rest of a file becomes a padded sample */
     double      holdout;               /* share of the samples kept for validation */
     const char *holdout_path;          /* a separate folder of samples for validation, or NULL */
+    const char *pattern;               /* of the files that are read, or NULL: all */
+    double      frame_rate;            /* video: frames a second; 0: the file's own */
+    double      from, seconds;         /* video: the part of each file; seconds 0: to the end */
+    int         part;                  /* DataPart */
+    int64_t     range_channel;         /* range images with several channels; -1: not said */
+    const char *array;                 /* which array of an .npz file; NULL: the only one */
 } DataConfig;
 
 typedef struct EveryConfig { /* the sections validate, sample and save */

@@ -179,6 +179,8 @@ static Err drawing_inputs(Pool *pool, Drawing *d)
     if (o->given)
         return drawing_inputs_given(pool, d);
     feeds->limit = o->loader_bytes;
+    feeds->cache = o->cache;
+    feeds->quiet = o->quiet;
     TRY(feeds_open(pool, feeds, d->recipe, o->input, o->prompt ? "text" : NULL));
     if (!feeds->source && o->input && o->prompt)
         return fail(E_USAGE, "--prompt replaces all that --input would provide; omit one of them");

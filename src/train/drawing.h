@@ -15,6 +15,7 @@ typedef struct DrawingOptions {
     const char *prompt; /* or NULL */
     const char *given;  /* inputs and random numbers from this file; or NULL */
     int64_t     n, seed;
+    const char *cache;        /* folder for decoded files; NULL: a temporary one */
     int64_t     loader_bytes; /* limit of the memory that loads data; 0: none */
     bool        averaged;     /* uses the averaged weights (EMA), if the graph has them */
     bool        quiet;

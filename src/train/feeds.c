@@ -176,6 +176,15 @@ static Err feeds_source(Pool *pool, Feeds *feeds, const Recipe *recipe, const ch
                  .rate = recipe_number(recipe, "rate", 0),
                  .mu_law = model_chose(recipe, "encoding", "mu_law"),
                  .memory = feeds->limit ? feeds->limit - feeds->bytes : 0,
+                 .pattern = data->pattern,
+                 .cache = feeds->cache,
+                 .quiet = feeds->quiet,
+                 .frame_rate = data->frame_rate,
+                 .from = data->from,
+                 .seconds = data->seconds,
+                 .any_part = data->part == PART_ANY && !input,
+                 .range_channel = data->range_channel,
+                 .array = data->array,
     };
     if (feeds->limit && spec.memory <= 0)
         return fail(E_BUDGET,

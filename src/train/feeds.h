@@ -51,6 +51,8 @@ typedef struct Feeds {
     int64_t           share;   /* micro-batches of a step */
     int64_t           split;   /* micro-batches loaded together */
     Work              work;
+    const char       *cache; /* folder for decoded files; NULL: a temporary one */
+    bool              quiet; /* says nothing while files are decoded */
     int64_t           limit; /* of `bytes`; more is refused, and fewer loaders prefetch. 0: none */
     int64_t           loaders; /* prefetching threads; 0: as many as the device leaves free */
     Prefetcher       *prefetcher;

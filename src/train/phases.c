@@ -39,13 +39,16 @@ static void phases_tidy(Pool *pool, const char *folder)
 }
 
 Err phases_open(Pool *pool, Session *session, const Recipe *recipe, const TrainingGraph *graph,
-                const char *out, int64_t loader_bytes, bool quiet, Phases **phases)
+                const char *out, const char *cache, int64_t loader_bytes, bool quiet,
+                Phases **phases)
 {
     Phases *p = *phases = NEW(pool, Phases);
     *p = (Phases){ .recipe = recipe, .graph = graph, .session = session };
     if (recipe->validate.every > 0) {
         TRY(feeds_new(pool, session, PHASE_VALIDATE, &p->held));
         p->held.limit = loader_bytes;
+        p->held.cache = cache;
+        p->held.quiet = quiet;
         TRY(feeds_open_held(pool, &p->held, recipe));
     }
     if (recipe->sample.every > 0 && out) {
@@ -57,6 +60,7 @@ Err phases_open(Pool *pool, Session *session, const Recipe *recipe, const Traini
                 .n = recipe->sample.n,
                 .seed = recipe->seed,
                 .averaged = true,
+                .cache = cache,
                 .loader_bytes = loader_bytes ? int_max(loader_bytes - p->held.bytes, 1) : 0,
                 .quiet = quiet },
             &p->drawing));

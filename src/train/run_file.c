@@ -17,7 +17,7 @@ typedef struct RunKey {
     const char **to;
 } RunKey;
 
-enum { N_KEYS = 7, HASH_DIGITS = 16 };
+enum { N_KEYS = 8, HASH_DIGITS = 16 };
 
 static void run_keys(RunFile *f, RunKey keys[N_KEYS])
 {
@@ -27,7 +27,8 @@ static void run_keys(RunFile *f, RunKey keys[N_KEYS])
                                  { "host_budget", &f->host_budget },
                                  { "loader_memory", &f->loader_memory },
                                  { "allow", &f->allow },
-                                 { "given", &f->given } };
+                                 { "given", &f->given },
+                                 { "cache", &f->cache } };
     memcpy(keys, all, sizeof all);
 }
 
@@ -100,4 +101,12 @@ Err run_file_read(Pool *pool, const char *run, RunFile *file)
     if (file->threads < 0 || file->threads > INT32_MAX)
         return json_fail(root, json_get(root, "threads"), "'threads' must be 1 or more");
     return text_read(pool, root, file);
+}
+
+Err run_cache(Pool *pool, const char *run, const char **cache)
+{
+    RunFile file;
+    TRY(run_file_read(pool, run, &file));
+    *cache = file.cache ? file.cache : pool_print(pool, "%s/cache", run);
+    return OK;
 }

@@ -7,7 +7,8 @@
 #include "base/pool.h"
 
 typedef struct RunFile { /* options as the user gave them; NULL or 0: not given */
-    const char *device, *backend, *budget, *host_budget, *loader_memory, *allow, *given;
+    const char *device, *backend, *budget, *host_budget, *loader_memory, *allow, *given,
+        *cache;
     int64_t     threads;
     const char *encoder; /* of the feed `text` (data/source.h); NULL: there is none */
     uint64_t    text_hash;
@@ -16,5 +17,7 @@ typedef struct RunFile { /* options as the user gave them; NULL or 0: not given 
 Err run_file_write(const char *run, const RunFile *file);
 /* A run of an older version has no such file: all is NULL then. */
 Err run_file_read(Pool *pool, const char *run, RunFile *file);
+/* The folder with the run's decoded video and audio: the one it was started with, or RUN/cache. */
+Err run_cache(Pool *pool, const char *run, const char **cache);
 
 #endif

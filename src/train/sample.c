@@ -115,12 +115,16 @@ Err sample_run(Pool *pool, const char *run, const Recipe *recipe, const Device *
     TRY(folder_hold(pool, run));
     TRY(sample_open(pool, recipe, device, o, (uint64_t)seed, &session));
     TRY(sample_checkpoint(pool, session, run, recipe, o, report));
+    const char *cache = o->cache;
+    if (!cache)
+        TRY(run_cache(pool, run, &cache));
     TRY(drawing_new(pool, session, recipe,
                     &(DrawingOptions){ .input = o->input,
                                        .prompt = o->prompt,
                                        .given = o->given,
                                        .n = o->n,
                                        .seed = seed,
+                                       .cache = cache,
                                        .loader_bytes = o->loader_bytes,
                                        .quiet = o->quiet },
                     &drawing));

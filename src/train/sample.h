@@ -19,6 +19,7 @@ typedef struct SampleOptions {
     int64_t     seed;         /* -1: that of the run */
     int64_t     checkpoint;   /* step; -1: the newest */
     int64_t     budget_bytes; /* 0: none */
+    const char *cache;        /* folder for decoded video and audio; NULL: that of the run */
     int64_t     loader_bytes; /* limit of the memory that loads data; 0: none */
     bool        raw;          /* uses the weights themselves, not their average (EMA) */
     bool        quiet;

@@ -229,6 +229,8 @@ static Err train_open_data(Pool *pool, Trainer *t)
                         (long long)(rows / accumulate));
     } else {
         t->feeds.limit = o->loader_bytes;
+        t->feeds.cache = o->cache;
+        t->feeds.quiet = o->quiet;
         TRY(feeds_open(pool, &t->feeds, t->recipe, NULL, NULL));
         if (t->feeds.source && t->feeds.source->note && !o->quiet)
             fprintf(stderr, "data: %s\n", t->feeds.source->note);
@@ -638,7 +640,8 @@ static Err train_phases(Pool *pool, Trainer *t)
     if (sample && !o->out && !o->quiet)
         fprintf(stderr, "nothing is sampled: samples are written to RUN, and --out is none\n");
     int64_t left = o->loader_bytes ? int_max(o->loader_bytes - t->feeds.bytes, 1) : 0;
-    return phases_open(pool, t->session, t->recipe, &t->graph, o->out, left, o->quiet, &t->phases);
+    return phases_open(pool, t->session, t->recipe, &t->graph, o->out, o->cache, left, o->quiet,
+                       &t->phases);
 }
 
 /* After the phases, which need their memory, while prefetching only saves time. */

@@ -27,6 +27,7 @@ typedef struct TrainOptions {
                                   * here; or NULL */
     const char *plan;              /* plan file; NULL: that of a resumed run, else a new plan */
     int64_t     budget_bytes;      /* of the arena; 0: everything kept */
+    const char *cache;             /* folder for decoded video and audio; NULL: a temporary one */
     int64_t     loader_bytes;      /* limit of the memory that loads data, on the host; 0: none */
     unsigned    allow;             /* numeric levers that may be used for the budget (fit/fit.h) */
     const struct RunFile *started; /* written to RUN/run.json; NULL: nothing to note */

@@ -1,0 +1,84 @@
+/* media.h -- video and sound in compressed files, by libraries that the program runs without.
+ *
+ * Two plugins read them (plugin_video.c with FFmpeg's libav, plugin_sound.c with libsndfile and
+ * libsamplerate). They are opened only when a file needs them, and only before the first step: what
+ * they decode goes to the cache (cache.h), which is read from then on. Files are given as open file
+ * descriptors, so that a plugin opens nothing by name. A plugin reports errors through the
+ * program's fail(). */
+#ifndef DATA_MEDIA_H
+#define DATA_MEDIA_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { MEDIA_FORM = 1 }; /* changes with the structs below */
+
+typedef struct MediaHost {
+    int form; /* MEDIA_FORM of the program */
+    Err (*fail)(Err code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+} MediaHost;
+
+typedef struct MediaFile { /* open, and its name in messages */
+    int         fd;
+    const char *path;
+} MediaFile;
+
+/* ---- video ---- */
+
+typedef struct VideoWish {
+    double  rate;          /* frames a second; 0: the file's own */
+    double  from, seconds; /* the part that is wanted; seconds 0: to the end */
+    int64_t max_pixels;    /* of a frame; more is refused */
+} VideoWish;
+
+typedef struct VideoInfo {
+    int64_t width, height; /* as shown: rotated as the file says */
+    double  aspect;        /* width of a pixel over its height */
+    int64_t frames;        /* that are given */
+    double  rate;          /* of those */
+    bool    varies;        /* the file's own frames are not evenly spaced */
+} VideoInfo;
+
+/* Takes one frame: RGB of 8 bits, (height, width, 3). */
+typedef Err VideoTake(void *to, const unsigned char *rgb, int64_t height, int64_t width);
+
+typedef struct VideoPlugin {
+    Err (*look)(const MediaFile *file, const VideoWish *wish, VideoInfo *info);
+    /* Gives info->frames frames in order, or fewer if fewer can be decoded. */
+    Err (*decode)(const MediaFile *file, const VideoWish *wish, VideoTake *take, void *to);
+} VideoPlugin;
+
+/* ---- sound ---- */
+
+typedef struct SoundInfo {
+    int64_t rate, channels, frames;
+    int     bits; /* of a sample, if they are whole numbers; 0: floats, or coded with loss */
+} SoundInfo;
+
+typedef Err SoundTake(void *to, const float *frames, int64_t n);
+
+typedef struct SoundPlugin {
+    Err (*look)(const MediaFile *file, SoundInfo *info);
+    /* Gives blocks of frames in [-1,1] at `rate`, with the file's channels. */
+    Err (*decode)(const MediaFile *file, int64_t rate, SoundTake *take, void *to);
+} SoundPlugin;
+
+/* returns NULL if the form differs */
+typedef const VideoPlugin *VideoEntry(const MediaHost *host); /* plimsoll_video */
+typedef const SoundPlugin *SoundEntry(const MediaHost *host); /* plimsoll_sound */
+
+/* ---- for the program ---- */
+
+/* The plugin, or an error about `path`: what to install. */
+Err media_video(const char *path, const VideoPlugin **out);
+Err media_sound(const char *path, const SoundPlugin **out);
+
+bool video_name(const char *name); /* has it the ending of a video? */
+bool sound_name(const char *name); /* ... of a sound file that is read by the plugin alone? */
+
+extern const char *const video_endings[], *const sound_endings[]; /* NULL at the end */
+
+#endif

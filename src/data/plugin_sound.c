@@ -1,6 +1,7 @@
 /* plugin_sound.c -- FLAC, Ogg, MP3 and WAV by libsndfile; other sample rates by libsamplerate. */
 #include "data/media.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <samplerate.h>
 #include <sndfile.h>
@@ -22,6 +23,26 @@ typedef struct Sound {
     SRC_STATE       *resampler;
     float           *from, *to; /* BLOCK frames; those that the resampler makes of them */
 } Sound;
+
+/* libmpg123, of which libsndfile makes use, prints warnings. The program's messages are its own, so
+ * what comes meanwhile is dropped; decoding is over before the first step. */
+static int stderr_hide(void)
+{
+    int before = dup(STDERR_FILENO), none = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (none >= 0 && before >= 0)
+        dup2(none, STDERR_FILENO);
+    if (none >= 0)
+        close(none);
+    return before;
+}
+
+static void stderr_show(int before)
+{
+    if (before >= 0) {
+        dup2(before, STDERR_FILENO);
+        close(before);
+    }
+}
 
 static void sound_close(Sound *s)
 {
@@ -70,7 +91,9 @@ static int sample_bits(int format)
 static Err sound_look(const MediaFile *file, SoundInfo *info)
 {
     Sound s;
+    int   shown = stderr_hide();
     Err   err = sound_open(file, &s);
+    stderr_show(shown);
     if (err)
         return err;
     *info = (SoundInfo){ .rate = s.info.samplerate,
@@ -138,7 +161,7 @@ static Err sound_read(Sound *s, int64_t rate, SoundTake *take, void *to)
     return OK;
 }
 
-static Err sound_decode(const MediaFile *file, int64_t rate, SoundTake *take, void *to)
+static Err decode_quietly(const MediaFile *file, int64_t rate, SoundTake *take, void *to)
 {
     Sound s;
     int   error = 0;
@@ -154,6 +177,14 @@ static Err sound_decode(const MediaFile *file, int64_t rate, SoundTake *take, vo
         err = host->fail(E_IO, "%s: no memory to decode it", file->path);
     err = err ? err : sound_read(&s, rate, take, to);
     sound_close(&s);
+    return err;
+}
+
+static Err sound_decode(const MediaFile *file, int64_t rate, SoundTake *take, void *to)
+{
+    int shown = stderr_hide();
+    Err err = decode_quietly(file, rate, take, to);
+    stderr_show(shown);
     return err;
 }
 

@@ -217,47 +217,62 @@ static bool gif_ends(const Video *v)
     return mark == ';';
 }
 
-/* Where a demuxer takes the end of a truncated file for the end of the video, what the header says
- * shows it: 2 % are tolerated. */
-static Err times_whole(const Video *v, double last, int64_t packets)
+/* A number of Matroska: the first byte's leading zeros say how many follow. -1: unknown. */
+static int64_t ebml_size(const unsigned char *p, int *length)
 {
-    const char *name = v->format->iformat->name;
-    double      said = 0;
-    int64_t     frames = strcmp(name, "avi") ? 0 : v->stream->nb_frames;
-    if (!strncmp(name, "matroska", 8) && v->format->duration != AV_NOPTS_VALUE &&
-        v->format->duration_estimation_method == AVFMT_DURATION_FROM_STREAM)
-        said = (double)v->format->duration / AV_TIME_BASE;
+    int64_t size = 0;
+    *length = p[0] ? __builtin_clz(p[0]) - 23 : 8;
+    for (int i = 0; i < *length; i++)
+        size = size << 8 | (i || *length == 8 ? p[i] : p[i] & (0xff >> *length));
+    size &= ((int64_t)1 << 7 * *length) - 1;
+    return size == ((int64_t)1 << 7 * *length) - 1 ? -1 : size;
+}
+
+/* Where the only segment ends, by its header; 0: not known. */
+static int64_t segment_end(const unsigned char *head, int64_t n)
+{
+    static const unsigned char mark[] = { 0x18, 0x53, 0x80, 0x67 };
+    int                        length;
+    int64_t                    at = 4 + ebml_size(head + 4, &length);
+    at += length;
+    if (at < 4 || at + 12 > n || memcmp(head + at, mark, 4))
+        return 0;
+    int64_t size = ebml_size(head + at + 4, &length);
+    return size < 0 ? 0 : at + 4 + length + size;
+}
+
+/* Most demuxers take the end of a truncated file for the end of the video. */
+static Err video_whole(const Video *v)
+{
+    const char   *name = v->format->iformat->name;
+    unsigned char head[256] = { 0 };
+    ssize_t       n = pread(v->file->fd, head, sizeof head, 0);
+    int64_t       end = 0;
     if (!strcmp(name, "gif") && !gif_ends(v))
         return host->fail(E_FORMAT, "%s is truncated: it has no end mark", v->file->path);
-    if (packets < frames - frames / 50)
-        return host->fail(E_FORMAT, "%s is truncated: its header says %lld frames, it holds %lld",
-                          v->file->path, (long long)frames, (long long)packets);
-    if (last < said - 0.3 - 0.02 * said)
-        return host->fail(E_FORMAT, "%s is truncated: its header says %.2f s, it holds %.2f s",
-                          v->file->path, said, last);
-    return OK;
+    if (!strncmp(name, "matroska", 8))
+        end = segment_end(head, n);
+    else if (!strcmp(name, "avi"))
+        end = 8 + (int64_t)(head[4] | head[5] << 8 | head[6] << 16 | (uint32_t)head[7] << 24);
+    return end <= v->bytes ? OK
+                           : host->fail(E_FORMAT,
+                                        "%s is truncated: its header says %lld bytes, it has %lld",
+                                        v->file->path, (long long)end, (long long)v->bytes);
 }
 
 /* Reads the times of all frames. */
 static Err times_read(Video *v)
 {
-    double unit = av_q2d(v->stream->time_base), last = 0, length = 0, first = INFINITY;
-    double begin = v->format->start_time != AV_NOPTS_VALUE
-                       ? (double)v->format->start_time / AV_TIME_BASE
-                       : 0;
-    int64_t packets = 0;
+    double unit = av_q2d(v->stream->time_base), length = 0, first = INFINITY;
     int    error;
     while ((error = av_read_frame(v->format, v->packet)) >= 0) {
         const AVPacket *p = v->packet;
-        double          its = av_q2d(v->format->streams[p->stream_index]->time_base);
         int64_t         pts = p->pts != AV_NOPTS_VALUE ? p->pts : p->dts;
         bool ours = p->stream_index == v->stream->index && !(p->flags & AV_PKT_FLAG_DISCARD);
         Err  err = OK;
-        packets += p->stream_index == v->stream->index;
         if (p->flags & AV_PKT_FLAG_CORRUPT)
-            err = host->fail(E_FORMAT, "%s is truncated or damaged at %.2f s", v->file->path, last);
-        else if (pts != AV_NOPTS_VALUE)
-            last = fmax(last, (double)(pts + p->duration) * its - begin);
+            err = host->fail(E_FORMAT, "%s is truncated or damaged after %lld frames",
+                             v->file->path, (long long)v->n_times);
         if (!err && ours) {
             double at = pts == AV_NOPTS_VALUE ? (double)v->n_times * unit : (double)pts * unit;
             first = fmin(first, at);
@@ -272,9 +287,6 @@ static Err times_read(Video *v)
         return video_fail(v, "is truncated or damaged", error);
     if (!v->n_times)
         return host->fail(E_FORMAT, "%s holds no frame", v->file->path);
-    Err err = times_whole(v, last, packets);
-    if (err)
-        return err;
     qsort(v->times, (size_t)v->n_times, sizeof *v->times, compare_doubles);
     v->start = first;
     for (int64_t i = 0; i < v->n_times; i++)
@@ -328,7 +340,7 @@ static Err times_plan(Video *v)
         for (int64_t i = 0; i < v->n_times; i++)
             v->wanted += is_within(v, v->times[i]);
     else if (end > v->wish->from) {
-        double n = (end - v->wish->from) * v->rate + 1e-6;
+        double n = (end - v->wish->from) * v->rate + 1e-3; /* times are rounded */
         if (n > FRAMES_MAX)
             return host->fail(E_FORMAT, "%s: %.0f frames are more than %d", v->file->path, n,
                               FRAMES_MAX);
@@ -345,6 +357,7 @@ static Err times_plan(Video *v)
 static Err video_plan(Video *v)
 {
     Err err = video_open(v);
+    err = err ? err : video_whole(v);
     err = err ? err : times_read(v);
     err = err ? err : times_spacing(v);
     return err ? err : times_plan(v);
@@ -484,10 +497,13 @@ typedef struct Shown { /* the frame that is shown until the next one */
     bool    any;
 } Shown;
 
+/* Times in files are rounded, in Matroska to milliseconds. */
+#define TIME_SLACK 6e-4
+
 /* Gives the frame in v->turned once for each output frame before `until`. */
 static Err shown_give(Video *v, const Shown *s, double until, VideoTake *take, void *to)
 {
-    while (s->any && v->given < v->wanted && wanted_at(v, v->given) < until) {
+    while (s->any && v->given < v->wanted && wanted_at(v, v->given) < until - TIME_SLACK) {
         Err err = turned_give(v, s->width, s->height, take, to);
         if (err)
             return err;

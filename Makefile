@@ -3,7 +3,7 @@ BUILD ?= build
 PREFIX ?= /usr/local
 PYTHON ?= $(shell test -x .venv/bin/python && echo .venv/bin/python || echo python3)
 
-.PHONY: all setup build install test check zoo demo gallery bench docs-check words warnings fuzz cuda release test-cuda asan valgrind format count clean
+.PHONY: all setup media build install test check zoo demo gallery bench docs-check words warnings fuzz cuda release test-cuda asan valgrind format count clean
 
 all: build
 
@@ -14,6 +14,10 @@ build: setup
 	@cmake -S . -B $(BUILD) -G Ninja $(CMAKE_FLAGS) > $(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
 	@rm -f $(BUILD).log
 	@ninja -C $(BUILD)
+
+media:                          ## the plugins for video and audio, with the packages they need
+	@scripts/setup_media.sh
+	@$(MAKE) build
 
 install: build                  ## program, kernels, library, recipes and profiles below $(PREFIX)
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX) > $(BUILD)/install.log || { cat $(BUILD)/install.log; exit 1; }

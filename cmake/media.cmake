@@ -1,9 +1,9 @@
-# media.cmake -- libplimsoll_video.so (FFmpeg's libav) and libplimsoll_sound.so (libsndfile, libsamplerate): each is built
+# media.cmake -- libplimsoll_video.so (FFmpeg's libav) and libplimsoll_audio.so (libsndfile, libsamplerate): each is built
 # where its libraries are found. They are for the machine they are built on: libav is under the GPL as Debian builds it, so
 # neither is part of a release or of the Python package.
-set(PLIMSOLL_MEDIA "AUTO" CACHE STRING "plugins that read video and sound: OFF, ON, or AUTO: ON except for releases")
+set(PLIMSOLL_MEDIA "AUTO" CACHE STRING "plugins that read video and audio: OFF, ON, or AUTO: ON except for releases")
 if(NOT PLIMSOLL_MEDIA OR SKBUILD OR (PLIMSOLL_MEDIA STREQUAL "AUTO" AND PLIMSOLL_RELEASE))
-  message(STATUS "video and sound plugins: switched off")
+  message(STATUS "video and audio plugins: switched off")
   return()
 endif()
 function(add_media_plugin name headers libraries)
@@ -19,7 +19,7 @@ function(add_media_plugin name headers libraries)
     list(APPEND found ${PLIMSOLL_LIBRARY_${library}})
   endforeach()
   if("${parts};${found}" MATCHES "NOTFOUND")
-    message(STATUS "${name} plugin: not built; scripts/setup_media.sh installs its libraries")
+    message(STATUS "${name} plugin: not built (its libraries were not found); make media installs them")
     return()
   endif()
   add_library(plimsoll_${name} MODULE src/data/plugin_${name}.c)
@@ -30,4 +30,4 @@ function(add_media_plugin name headers libraries)
 endfunction()
 add_media_plugin(video "libavformat/avformat.h;libavcodec/avcodec.h;libavutil/avutil.h;libswscale/swscale.h"
   "avformat;avcodec;swscale;avutil")
-add_media_plugin(sound "sndfile.h;samplerate.h" "sndfile;samplerate")
+add_media_plugin(audio "sndfile.h;samplerate.h" "sndfile;samplerate")

@@ -41,11 +41,11 @@ typedef struct Npy {
     size_t      n_bytes;
 } Npy;
 
-Err npy_read(Pool *pool, const char *path, Npy *out);
-Err npy_parse(const char *name, const void *bytes, size_t n, Npy *out);
+Err  npy_read(Pool *pool, const char *path, Npy *out);
+Err  npy_parse(const char *name, const void *bytes, size_t n, Npy *out);
 /* The header alone, for numbers that are added as they are made. */
 void npy_head_add(FileOut *out, NpyType type, int rank, const int64_t *shape);
-Err npy_write(const char *path, NpyType type, int rank, const int64_t *shape, const void *data);
+Err  npy_write(const char *path, NpyType type, int rank, const int64_t *shape, const void *data);
 
 size_t      npy_type_bytes(NpyType type);
 const char *npy_type_name(NpyType type); /* "f4" */

@@ -1,4 +1,4 @@
-/* audio.c -- audio as tokens: folders of sound files in chunks, and synthetic notes.
+/* audio.c -- audio as tokens: folders of audio files in chunks, and synthetic notes.
  *
  *   target (L) levels of a chunk, channels interleaved; -100 beyond the end of the audio
  *   tokens (L) the target shifted right by one; the first is Q/2
@@ -8,7 +8,7 @@
  *
  * Files are divided into chunks of L steps from their start. The rest is dropped, or with keep_rest
  * padded: tokens Q/2, targets -100, which the loss does not count. WAV files of the model's rate are
- * read where they are; others, and FLAC, Ogg and MP3, from the cache (sound.h).
+ * read where they are; others, and FLAC, Ogg and MP3, from the cache (audio_cache.h).
  */
 #include "data/kinds.h"
 
@@ -16,7 +16,7 @@
 #include "base/int_math.h"
 #include "base/text.h"
 #include "data/media.h"
-#include "data/sound.h"
+#include "data/audio_cache.h"
 #include "data/wav.h"
 
 enum { NOT_COUNTED = -100 };
@@ -24,20 +24,20 @@ enum { NOT_COUNTED = -100 };
 typedef struct AudioFile {
     const char *path;
     WavInfo     info;
-    int32_t     sound; /* in the cache's list; -1: the WAV file itself is read */
+    int32_t     audio; /* in the cache's list; -1: the WAV file itself is read */
     int64_t     frames, channels;
     int64_t     first_chunk;
     double      low, high; /* range of the whole file; only with carry */
 } AudioFile;
 
 typedef struct Audio {
-    int        tokens, target, carry;          /* indices in the spec, or -1 */
-    int64_t    length, channels, frames, rate; /* steps of a chunk; frames = length / channels */
-    Levels     levels;
-    bool       keep_rest;
-    AudioFile *files;
-    int32_t    n, cap;
-    Sounds    *sounds;
+    int         tokens, target, carry;          /* indices in the spec, or -1 */
+    int64_t     length, channels, frames, rate; /* steps of a chunk; frames = length / channels */
+    Levels      levels;
+    bool        keep_rest;
+    AudioFile  *files;
+    int32_t     n, cap;
+    AudioCache *cache;
 } Audio;
 
 static void range_add(const float *steps, int64_t n, double *low, double *high)
@@ -90,8 +90,8 @@ static Err audio_steps(const Audio *a, const AudioFile *file, int64_t first, int
     unsigned char *raw = work_take(work, (size_t)(n * has) * WAV_MAX_BYTES);
     float         *all = work_take(work, (size_t)(n * has) * sizeof(float));
     float         *steps = work_take(work, (size_t)(n * a->channels) * sizeof(float));
-    if (file->sound >= 0)
-        TRY(sound_read(&a->sounds->list.items[file->sound], first, n, raw, all));
+    if (file->audio >= 0)
+        TRY(audio_read(&a->cache->list.items[file->audio], first, n, raw, all));
     else
         TRY(wav_read(file->path, &file->info, first, n, raw, all));
     for (int64_t i = 0; i < n; i++)
@@ -149,26 +149,25 @@ static const char *audio_about(const DataSource *source, int64_t id, char *room,
 /* A WAV file of the model's rate is read as it is; everything else goes through the cache. */
 static Err audio_add(Pool *pool, Audio *a, const char *path)
 {
-    AudioFile file = { .path = path, .sound = -1 };
-    if (!sound_name(path))
+    AudioFile file = { .path = path, .audio = -1 };
+    if (!audio_name(path))
         TRY(wav_look(path, &file.info));
     if (file.info.rate == a->rate) {
-        TRY(sound_channels_check(path, file.info.channels, a->channels));
+        TRY(audio_channels_check(path, file.info.channels, a->channels));
         file.frames = file.info.frames;
         file.channels = file.info.channels;
     } else {
-        const SoundPlugin *plugin;
-        if (file.info.rate && media_sound(path, &plugin))
+        const AudioPlugin *plugin;
+        if (file.info.rate && media_audio(path, &plugin))
             return fail(E_FORMAT,
                         "%s has %lld samples a second, the model %lld; convert the file, --set "
-                        "model.rate=%lld, or have it converted here: scripts/setup_media.sh and "
-                        "make build what does that",
+                        "model.rate=%lld, or run make media, which builds what converts it",
                         path, (long long)file.info.rate, (long long)a->rate,
                         (long long)file.info.rate);
-        file.sound = a->sounds->list.n;
-        TRY(cache_add(pool, &a->sounds->list, path));
-        file.frames = sound_frames(&a->sounds->list.items[file.sound]);
-        file.channels = sound_channels(&a->sounds->list.items[file.sound]);
+        file.audio = a->cache->list.n;
+        TRY(cache_add(pool, &a->cache->list, path));
+        file.frames = audio_cache_frames(&a->cache->list.items[file.audio]);
+        file.channels = audio_cache_channels(&a->cache->list.items[file.audio]);
     }
     VEC_ADD(pool, a->files, a->n, a->cap, file);
     return OK;
@@ -181,8 +180,7 @@ static int64_t audio_chunks(Audio *a)
     int32_t kept = 0;
     for (int32_t i = 0; i < a->n; i++) {
         AudioFile file = a->files[i];
-        int64_t   chunks = a->keep_rest ? ceil_div(file.frames, a->frames)
-                                        : file.frames / a->frames;
+        int64_t chunks = a->keep_rest ? ceil_div(file.frames, a->frames) : file.frames / a->frames;
         file.first_chunk = n;
         n += chunks;
         if (chunks)
@@ -219,7 +217,7 @@ static Err audio_ranges(Pool *pool, Audio *a, size_t work_bytes)
     Err   err = OK;
     for (int32_t i = 0; i < a->n && !err; i++) {
         AudioFile *file = &a->files[i];
-        if (a->carry < 0 && (file->sound >= 0 || !file->info.floats))
+        if (a->carry < 0 && (file->audio >= 0 || !file->info.floats))
             continue;
         file->low = INFINITY;
         file->high = -INFINITY;
@@ -240,28 +238,27 @@ static Err audio_ranges(Pool *pool, Audio *a, size_t work_bytes)
 static const char *audio_detail(Pool *pool, const Audio *a)
 {
     int64_t     frames = 0;
-    const char *decoded = sounds_said(pool, a->sounds);
+    const char *decoded = audio_cache_said(pool, a->cache);
     for (int32_t i = 0; i < a->n; i++)
         frames += a->files[i].frames;
-    return pool_print(pool, "%d %s, %.1f s of sound%s%s", a->n, a->n == 1 ? "file" : "files",
+    return pool_print(pool, "%d %s, %.1f s of audio%s%s", a->n, a->n == 1 ? "file" : "files",
                       (double)frames / (double)a->rate, decoded ? ", " : "",
                       decoded ? decoded : "");
 }
 
 static Err audio_files(Pool *pool, const DataSpec *spec, Audio *a, int64_t *n_chunks)
 {
-    static const char *const endings[] = { ".wav",  ".flac", ".ogg", ".oga",
-                                           ".opus", ".mp3",  NULL };
+    static const char *const endings[] = { ".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", NULL };
     PathList                 files;
     TRY(files_list(pool, spec->path, spec_pick(spec), endings,
-                   "sound files (.wav, .flac, .ogg, .opus, .mp3)", &files));
-    a->sounds = sounds_new(pool, spec, a->rate, a->channels);
+                   "audio files (.wav, .flac, .ogg, .opus, .mp3)", &files));
+    a->cache = audio_cache_new(pool, spec, a->rate, a->channels);
     for (int32_t i = 0; i < files.n; i++)
         TRY(audio_add(pool, a, files.paths[i]));
     *n_chunks = audio_chunks(a);
-    return *n_chunks ? cache_fill(pool, &a->sounds->list)
+    return *n_chunks ? cache_fill(pool, &a->cache->list)
                      : fail(E_FORMAT,
-                            "%s: none of its %d sound files has the %lld frames of a sample; use a "
+                            "%s: none of its %d audio files has the %lld frames of a sample; use a "
                             "smaller model.length, or data.keep_rest: true",
                             spec->path, files.n, (long long)a->frames);
 }

@@ -39,7 +39,7 @@ static Err cache_key(const CacheList *list, int fd, const char *path, size_t n, 
     return OK;
 }
 
-/* Takes an entry that is there; one that is no whole array will be made anew. */
+/* Takes an entry that is there; one that is no whole array will be decoded again. */
 static Err entry_look(CacheItem *item)
 {
     Npy     a;
@@ -219,8 +219,9 @@ Err cache_read(const CacheItem *item, size_t at, size_t n, void *to)
     int    fd;
     TRY(file_open_plain(item->entry, &fd, &size));
     Err err = size != item->first + item->n_bytes
-                  ? fail(E_IO, "%s has changed since the run began; remove it, and the run can "
-                               "continue: it is made anew",
+                  ? fail(E_IO,
+                         "%s has changed since the run began; remove it, and the run can "
+                         "continue: it is decoded again",
                          item->entry)
                   : file_read_at(fd, item->entry, item->first + at, to, n);
     close(fd);

@@ -4,7 +4,7 @@
  * into one .npy file of the cache folder, and read from there by position. The name of an entry is a
  * digest of the file's bytes and of the settings that it was decoded with, so a file that has
  * changed is decoded anew and a file that was only moved is not. An entry appears whole or not at
- * all; one that is damaged is made anew.
+ * all; one that is damaged is decoded again.
  *
  *   CacheList list = cache_list(spec, &form, own);
  *   TRY(cache_add(pool, &list, path));             for each file

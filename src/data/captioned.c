@@ -7,7 +7,7 @@
  *   DIR/NAME.text.npy                   optional: its embedding; otherwise the caption's
  *                                       characters are embedded (base/prompt.h)
  *
- * A clip is the first F frames, or with data.part any F that follow each other; if there are fewer,
+ * A clip is the first F frames, or with data.excerpt any F that follow each other; if there are fewer,
  * the last is repeated. Larger frames of images and arrays are cropped to their middle, smaller ones
  * have a black border. */
 #include "data/kinds.h"
@@ -48,7 +48,7 @@ typedef struct CaptionedClips {
     size_t      npy_bytes;
     Videos     *videos;
     FilePick    pick;
-    bool        any_part;
+    bool        any_excerpt;
     int32_t     embedded; /* clips with an embedding of their own */
     const char *without;  /* the first clip without one */
 } CaptionedClips;
@@ -119,7 +119,7 @@ static int64_t clip_start(const DataSource *source, const Captioned *item, int64
     const CaptionedClips *c = source->own;
     Dice                  dice = { sample_key(source, "clip part", draw), 0 };
     int64_t               room = int_min(item->n_frames - c->frames, INT32_MAX - 1);
-    return c->any_part && room > 0 ? dice_below(&dice, (int)room + 1) : 0;
+    return c->any_excerpt && room > 0 ? dice_below(&dice, (int)room + 1) : 0;
 }
 
 static Err captioned_load(const DataSource *source, int64_t id, int64_t draw, void *const *to,
@@ -262,11 +262,11 @@ static Err captioned_encoder(Pool *pool, const CaptionedClips *c, DataSource *so
     for (int32_t i = 0; c->embedded && i < c->n; i++)
         source->text_hash = hash_bytes(source->text_hash, c->list[i].text,
                                        (size_t)c->text_width * sizeof(float));
-    source->detail = pool_print(
-        pool, "%s%s", source->detail ? source->detail : "",
-        c->embedded ? "text embeddings from NAME.text.npy"
-                    : "no text embeddings: a stand-in made of the captions' "
-                      "letters, which knows no meaning, takes their place");
+    source->detail = pool_print(pool, "%s%s", source->detail ? source->detail : "",
+                                c->embedded
+                                    ? "text embeddings from NAME.text.npy"
+                                    : "no text embeddings: a stand-in made of the captions' "
+                                      "letters, which knows no meaning, takes their place");
     return OK;
 }
 
@@ -285,7 +285,7 @@ static const char *captioned_detail(Pool *pool, const CaptionedClips *c)
     if (c->clip >= 0)
         text_add(&text, "%lld frames each", (long long)c->frames);
     if (longer)
-        text_add(&text, " (%s of %d longer)", c->any_part ? "any part" : "the first", longer);
+        text_add(&text, " (%s of %d longer)", c->any_excerpt ? "any part" : "the first", longer);
     if (shorter)
         text_add(&text, " (the last repeated in %d shorter)", shorter);
     if (text.n)
@@ -301,7 +301,7 @@ Err captioned_open(Pool *pool, const DataSpec *spec, DataSource **out)
     TRY(captioned_new(pool, spec, "captioned-clips", &c));
     c->videos = videos_new(pool, spec, c->height, c->width, c->channels, FIT_COVER);
     c->pick = spec_pick(spec);
-    c->any_part = spec->any_part;
+    c->any_excerpt = spec->any_excerpt;
     TRY(folder_needed(spec->path));
     TRY(folder_list(pool, spec->path, &names, &n));
     for (int i = 0; i < n; i++)

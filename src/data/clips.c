@@ -110,7 +110,7 @@ static const char *clips_about(const DataSource *source, int64_t id, char *room,
     const Clips    *c = source->own;
     const Sequence *s = clips_sequence(c, id);
     int64_t         frame = s->first_frame + (id - s->first_clip) * (c->n_observed + c->n_future);
-    return s->path           ? s->path
+    return s->path             ? s->path
            : s->kind == RANGES ? c->ranges[s->first + frame].path
                                : s->frames[frame];
 }

@@ -1,4 +1,4 @@
-/* media.c -- finds the plugins for video and sound. */
+/* media.c -- finds the plugins for video and audio. */
 #include "data/media.h"
 
 #include "data/source.h"
@@ -8,9 +8,10 @@
 #include <pthread.h>
 #include <stdio.h>
 
-const char *const video_endings[] = { ".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".gif",
-                                      NULL };
-const char *const sound_endings[] = { ".flac", ".ogg", ".oga", ".opus", ".mp3", NULL };
+const char *const video_endings[] = {
+    ".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".gif", NULL
+};
+const char *const audio_endings[] = { ".flac", ".ogg", ".oga", ".opus", ".mp3", NULL };
 
 static bool has_ending(const char *name, const char *const *endings)
 {
@@ -21,7 +22,7 @@ static bool has_ending(const char *name, const char *const *endings)
 }
 
 bool video_name(const char *name) { return has_ending(name, video_endings); }
-bool sound_name(const char *name) { return has_ending(name, sound_endings); }
+bool audio_name(const char *name) { return has_ending(name, audio_endings); }
 
 typedef struct Plugin {
     const char *file, *entry, *libraries, *packages;
@@ -31,10 +32,11 @@ typedef struct Plugin {
 } Plugin;
 
 static pthread_mutex_t plugin_lock = PTHREAD_MUTEX_INITIALIZER;
-static Plugin video_plugin = { "libplimsoll_video.so", "plimsoll_video", "FFmpeg's libav",
-                               "libavformat-dev libavcodec-dev libswscale-dev" };
-static Plugin sound_plugin = { "libplimsoll_sound.so", "plimsoll_sound",
-                               "libsndfile and libsamplerate", "libsndfile1-dev libsamplerate0-dev" };
+static Plugin          video_plugin = { "libplimsoll_video.so", "plimsoll_video", "FFmpeg's libav",
+                                        "libavformat-dev libavcodec-dev libswscale-dev" };
+static Plugin          audio_plugin = { "libplimsoll_audio.so", "plimsoll_audio",
+                                        "libsndfile and libsamplerate",
+                                        "libsndfile1-dev libsamplerate0-dev" };
 
 static void plugin_find(Plugin *p)
 {
@@ -61,7 +63,7 @@ static Err plugin_need(Plugin *p, const char *path)
     return p->at ? OK
                  : fail(E_USAGE,
                         "%s is read with %s, and the plugin for it is not here (%s): install %s "
-                        "and build again, as scripts/setup_media.sh and make do",
+                        "and build again, as make media does",
                         path, p->libraries, p->why, p->packages);
 }
 
@@ -72,9 +74,9 @@ Err media_video(const char *path, const VideoPlugin **out)
     return OK;
 }
 
-Err media_sound(const char *path, const SoundPlugin **out)
+Err media_audio(const char *path, const AudioPlugin **out)
 {
-    TRY(plugin_need(&sound_plugin, path));
-    *out = sound_plugin.at;
+    TRY(plugin_need(&audio_plugin, path));
+    *out = audio_plugin.at;
     return OK;
 }

@@ -1,6 +1,6 @@
-/* media.h -- video and sound in compressed files, by libraries that the program runs without.
+/* media.h -- video and audio in compressed files, by libraries that the program runs without.
  *
- * Two plugins read them (plugin_video.c with FFmpeg's libav, plugin_sound.c with libsndfile and
+ * Two plugins read them (plugin_video.c with FFmpeg's libav, plugin_audio.c with libsndfile and
  * libsamplerate). They are opened only when a file needs them, and only before the first step: what
  * they decode goes to the cache (cache.h), which is read from then on. Files are given as open file
  * descriptors, so that a plugin opens nothing by name. A plugin reports errors through the
@@ -51,34 +51,34 @@ typedef struct VideoPlugin {
     Err (*decode)(const MediaFile *file, const VideoWish *wish, VideoTake *take, void *to);
 } VideoPlugin;
 
-/* ---- sound ---- */
+/* ---- audio ---- */
 
-typedef struct SoundInfo {
+typedef struct AudioInfo {
     int64_t rate, channels, frames;
     int     bits; /* of a sample, if they are whole numbers; 0: floats, or coded with loss */
-} SoundInfo;
+} AudioInfo;
 
-typedef Err SoundTake(void *to, const float *frames, int64_t n);
+typedef Err AudioTake(void *to, const float *frames, int64_t n);
 
-typedef struct SoundPlugin {
-    Err (*look)(const MediaFile *file, SoundInfo *info);
+typedef struct AudioPlugin {
+    Err (*look)(const MediaFile *file, AudioInfo *info);
     /* Gives blocks of frames in [-1,1] at `rate`, with the file's channels. */
-    Err (*decode)(const MediaFile *file, int64_t rate, SoundTake *take, void *to);
-} SoundPlugin;
+    Err (*decode)(const MediaFile *file, int64_t rate, AudioTake *take, void *to);
+} AudioPlugin;
 
 /* returns NULL if the form differs */
 typedef const VideoPlugin *VideoEntry(const MediaHost *host); /* plimsoll_video */
-typedef const SoundPlugin *SoundEntry(const MediaHost *host); /* plimsoll_sound */
+typedef const AudioPlugin *AudioEntry(const MediaHost *host); /* plimsoll_audio */
 
 /* ---- for the program ---- */
 
 /* The plugin, or an error about `path`: what to install. */
 Err media_video(const char *path, const VideoPlugin **out);
-Err media_sound(const char *path, const SoundPlugin **out);
+Err media_audio(const char *path, const AudioPlugin **out);
 
 bool video_name(const char *name); /* has it the ending of a video? */
-bool sound_name(const char *name); /* ... of a sound file that is read by the plugin alone? */
+bool audio_name(const char *name); /* ... of a audio file that is read by the plugin alone? */
 
-extern const char *const video_endings[], *const sound_endings[]; /* NULL at the end */
+extern const char *const video_endings[], *const audio_endings[]; /* NULL at the end */
 
 #endif

@@ -319,8 +319,7 @@ static Err given_pairs(Pool *pool, const char *gt, const char *lq, FilePick pick
 }
 
 /* The subfolder with one of two names, in any letter case; NULL: there is none. */
-static Err subfolder(Pool *pool, const char *folder, const char *a, const char *b,
-                     const char **out)
+static Err subfolder(Pool *pool, const char *folder, const char *a, const char *b, const char **out)
 {
     char **names;
     int    n;
@@ -400,10 +399,10 @@ Err pairs_open(Pool *pool, const DataSpec *spec, DataSource **out)
         TRY(image_list(pool, pairs ? bad : path, spec_pick(spec), &p->files));
     **out = (DataSource){ .n_samples = p->files.n,
                           .detail = p->as_input ? NULL
-                                    : pairs     ? pool_print(pool, "pairs of %s/ and %s/",
-                                                             strrchr(good, '/') + 1,
-                                                             strrchr(bad, '/') + 1)
-                                                : "images alone, degraded by the program",
+                                    : pairs
+                                        ? pool_print(pool, "pairs of %s/ and %s/",
+                                                     strrchr(good, '/') + 1, strrchr(bad, '/') + 1)
+                                        : "images alone, degraded by the program",
                           .load = pairs_load,
                           .about = pairs_about,
                           .own = p,

@@ -1,11 +1,11 @@
-/* pattern.c -- compares a path with a pattern, part by part. */
+/* pattern.c -- compares a path with a pattern, name by name. */
 #include "data/pattern.h"
 
 #include <fnmatch.h>
 #include <stddef.h>
 #include <string.h>
 
-enum { PART_MAX = 512 };
+enum { NAME_BYTES = 512 };
 
 static size_t part_length(const char *at) { return strcspn(at, "/"); }
 
@@ -18,9 +18,9 @@ static const char *part_next(const char *at)
 /* Are the first parts of both alike? */
 static bool part_matches(const char *pattern, const char *path)
 {
-    char   a[PART_MAX], b[PART_MAX];
+    char   a[NAME_BYTES], b[NAME_BYTES];
     size_t n = part_length(pattern), m = part_length(path);
-    if (n >= PART_MAX || m >= PART_MAX)
+    if (n >= NAME_BYTES || m >= NAME_BYTES)
         return false;
     memcpy(a, pattern, n);
     memcpy(b, path, m);

@@ -1,7 +1,7 @@
 /* plugin_video.c -- frames of MP4, MOV, Matroska, WebM, AVI and GIF files by FFmpeg's libav.
  *
  * A file is read twice. Its packets give the times of all frames; from these follows which frames
- * are wanted. Then the frames are decoded, turned as the file says, and given as RGB of 8 bits.
+ * are wanted. Then the frames are decoded, rotated as the file says, and given as RGB of 8 bits.
  * libav reads from the open file descriptor only: it opens no other file and no address, whatever
  * the file refers to. */
 #include "data/media.h"
@@ -29,7 +29,7 @@ enum {
 
 static const MediaHost *host;
 
-typedef struct Turn { /* where a pixel of the coded frame is shown: x' = xx x + xy y + ... */
+typedef struct Turn {   /* where a pixel of the coded frame is shown: x' = xx x + xy y + ... */
     int xx, xy, yx, yy; /* -1, 0 or 1; one of each row and column is 0 */
 } Turn;
 
@@ -44,7 +44,7 @@ typedef struct Video {
     struct SwsContext *scale;
     AVPacket          *packet;
     AVFrame           *frame;
-    unsigned char     *rgb, *turned; /* rgb: with alpha, 4 bytes a pixel */
+    unsigned char     *rgb, *upright; /* rgb: with alpha, 4 bytes a pixel */
     int64_t            rgb_pixels;
     Turn               turn;
     double            *times; /* of all frames, from 0, sorted */
@@ -103,7 +103,7 @@ static void video_close(Video *v)
         av_freep(&v->io->buffer);
     avio_context_free(&v->io);
     av_freep(&v->rgb);
-    av_freep(&v->turned);
+    av_freep(&v->upright);
     free(v->times);
 }
 
@@ -196,9 +196,8 @@ static Err times_add(Video *v, double at)
 {
     if (v->n_times == v->cap) {
         v->cap = v->cap ? 2 * v->cap : 1024;
-        double *more = v->cap <= FRAMES_MAX
-                           ? realloc(v->times, (size_t)v->cap * sizeof *v->times)
-                           : NULL;
+        double *more = v->cap <= FRAMES_MAX ? realloc(v->times, (size_t)v->cap * sizeof *v->times)
+                                            : NULL;
         if (!more)
             return video_memory(v);
         v->times = more;
@@ -254,10 +253,10 @@ static Err video_whole(const Video *v)
         end = segment_end(head, n);
     else if (!strcmp(name, "avi"))
         end = 8 + (int64_t)(head[4] | head[5] << 8 | head[6] << 16 | (uint32_t)head[7] << 24);
-    return end <= v->bytes ? OK
-                           : host->fail(E_FORMAT,
-                                        "%s is truncated: its header says %lld bytes, it has %lld",
-                                        v->file->path, (long long)end, (long long)v->bytes);
+    return end <= v->bytes
+               ? OK
+               : host->fail(E_FORMAT, "%s is truncated: its header says %lld bytes, it has %lld",
+                            v->file->path, (long long)end, (long long)v->bytes);
 }
 
 /* Reads the times of all frames. */
@@ -369,9 +368,9 @@ static Err plugin_look(const MediaFile *file, const VideoWish *wish, VideoInfo *
     Err   err = video_plan(&v);
     if (!err) {
         const AVCodecParameters *p = v.stream->codecpar;
-        AVRational aspect = av_guess_sample_aspect_ratio(v.format, v.stream, NULL);
-        double     pixel = aspect.num > 0 && aspect.den > 0 ? av_q2d(aspect) : 1;
-        bool       quarter = v.turn.xy != 0;
+        AVRational               aspect = av_guess_sample_aspect_ratio(v.format, v.stream, NULL);
+        double                   pixel = aspect.num > 0 && aspect.den > 0 ? av_q2d(aspect) : 1;
+        bool                     quarter = v.turn.xy != 0;
         pixel = pixel < 0.01 || pixel > 100 ? 1 : pixel;
         *info = (VideoInfo){ .width = quarter ? p->height : p->width,
                              .height = quarter ? p->width : p->height,
@@ -423,14 +422,14 @@ static Err rgb_room(Video *v, int64_t pixels)
     if (pixels <= v->rgb_pixels)
         return OK;
     av_freep(&v->rgb);
-    av_freep(&v->turned);
+    av_freep(&v->upright);
     v->rgb = av_malloc((size_t)pixels * 4 + 4 * ROW_ALIGN);
-    v->turned = av_malloc((size_t)pixels * 3);
-    v->rgb_pixels = v->rgb && v->turned ? pixels : 0;
+    v->upright = av_malloc((size_t)pixels * 3);
+    v->rgb_pixels = v->rgb && v->upright ? pixels : 0;
     return v->rgb_pixels ? OK : video_memory(v);
 }
 
-/* From rgb, whose rows have `stride` bytes, to turned; what is transparent becomes black. */
+/* From rgb, whose rows have `stride` bytes, to `upright`; what is transparent becomes black. */
 static void rgb_turn(const Video *v, int64_t h, int64_t w, int64_t stride, bool alpha)
 {
     const Turn *t = &v->turn;
@@ -440,15 +439,14 @@ static void rgb_turn(const Video *v, int64_t h, int64_t w, int64_t stride, bool 
     for (int64_t y = 0; y < h; y++)
         for (int64_t x = 0; x < w; x++) {
             const unsigned char *p = v->rgb + y * stride + x * (alpha ? 4 : 3);
-            unsigned char       *to = v->turned + ((y0 + t->yx * x + t->yy * y) * to_w + x0 +
-                                             t->xx * x + t->xy * y) *
-                                                3;
+            unsigned char       *to =
+                v->upright + ((y0 + t->yx * x + t->yy * y) * to_w + x0 + t->xx * x + t->xy * y) * 3;
             for (int c = 0; c < 3; c++)
                 to[c] = alpha ? (unsigned char)((p[c] * p[3] + 127) / 255) : p[c];
         }
 }
 
-/* Converts v->frame to v->turned. */
+/* Converts v->frame to v->upright. */
 static Err frame_convert(Video *v)
 {
     const AVFrame            *f = v->frame;
@@ -461,11 +459,10 @@ static Err frame_convert(Video *v)
     Err     err = rgb_room(v, (stride / 3 + 1) * f->height);
     if (err)
         return err;
-    v->scale = sws_getCachedContext(v->scale, f->width, f->height, (enum AVPixelFormat)f->format,
-                                    f->width, f->height, alpha ? AV_PIX_FMT_RGBA : AV_PIX_FMT_RGB24,
-                                    SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT |
-                                        SWS_FULL_CHR_H_INP,
-                                    NULL, NULL, NULL);
+    v->scale = sws_getCachedContext(
+        v->scale, f->width, f->height, (enum AVPixelFormat)f->format, f->width, f->height,
+        alpha ? AV_PIX_FMT_RGBA : AV_PIX_FMT_RGB24,
+        SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT | SWS_FULL_CHR_H_INP, NULL, NULL, NULL);
     if (!v->scale)
         return host->fail(E_FORMAT, "%s has pixels of a form that is not read (%s)", v->file->path,
                           about ? about->name : "unknown");
@@ -484,11 +481,11 @@ static Err frame_convert(Video *v)
     return OK;
 }
 
-static Err turned_give(Video *v, int64_t w, int64_t h, VideoTake *take, void *to)
+static Err upright_give(Video *v, int64_t w, int64_t h, VideoTake *take, void *to)
 {
     bool quarter = v->turn.xy != 0;
     v->given++;
-    return take(to, v->turned, quarter ? w : h, quarter ? h : w);
+    return take(to, v->upright, quarter ? w : h, quarter ? h : w);
 }
 
 typedef struct Shown { /* the frame that is shown until the next one */
@@ -500,11 +497,11 @@ typedef struct Shown { /* the frame that is shown until the next one */
 /* Times in files are rounded, in Matroska to milliseconds. */
 #define TIME_SLACK 6e-4
 
-/* Gives the frame in v->turned once for each output frame before `until`. */
+/* Gives the frame in v->upright once for each output frame before `until`. */
 static Err shown_give(Video *v, const Shown *s, double until, VideoTake *take, void *to)
 {
     while (s->any && v->given < v->wanted && wanted_at(v, v->given) < until - TIME_SLACK) {
-        Err err = turned_give(v, s->width, s->height, take, to);
+        Err err = upright_give(v, s->width, s->height, take, to);
         if (err)
             return err;
     }
@@ -526,7 +523,7 @@ static Err frame_take(Video *v, Shown *shown, VideoTake *take, void *to)
         return err;
     err = frame_convert(v);
     *shown = (Shown){ f->width, f->height, at, true };
-    return err || !v->every ? err : turned_give(v, f->width, f->height, take, to);
+    return err || !v->every ? err : upright_give(v, f->width, f->height, take, to);
 }
 
 /* Sends a packet, or NULL at the end, and takes the frames that come of it. */

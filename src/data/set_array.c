@@ -103,10 +103,7 @@ typedef struct Member {
     Npy         array;
 } Member;
 
-static bool is_labels(const Npy *a)
-{
-    return a->rank == 1 && !npy_floats(a) && a->type != NPY_B1;
-}
+static bool is_labels(const Npy *a) { return a->rank == 1 && !npy_floats(a) && a->type != NPY_B1; }
 
 /* The images to which the labels belong: the only other array with as many. */
 static const Member *labelled(const Member *members, int32_t n, const Member *labels)
@@ -195,7 +192,8 @@ static const char *file_stem(Pool *pool, const char *path)
     return pool_textn(pool, name, dot > name ? (size_t)(dot - name) : strlen(name));
 }
 
-Err set_npy_parse(Pool *pool, const char *path, const void *bytes, size_t n, SetTake *take, void *to)
+Err set_npy_parse(Pool *pool, const char *path, const void *bytes, size_t n, SetTake *take,
+                  void *to)
 {
     Member one = { .name = file_stem(pool, path) };
     TRY(npy_parse(path, bytes, n, &one.array));

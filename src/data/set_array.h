@@ -40,16 +40,15 @@ Err set_pickle_parse(Pool *pool, const char *path, const void *bytes, size_t n, 
                      void *to);
 
 /* Reads one image as floats in [0,1], (height, width, channels) of 1 or 3. */
-Err    set_array_load(const SetArray *array, int64_t index, int64_t channels, float *to,
-                      Work *work);
+Err set_array_load(const SetArray *array, int64_t index, int64_t channels, float *to, Work *work);
 size_t set_array_work(const SetArray *array);
 
 /* ---- between set_array.c and set_pickle.c ---- */
 
 /* An array of images whose numbers begin at a->data, in a file of n bytes. n_each: of those that
  * share the first axis, if that is the classes' and not the images'; else 0. */
-Err set_array_new(Pool *pool, const char *path, const char *name, const void *bytes, size_t n,
-                  const Npy *a, SetArray **out, int64_t *n_each);
+Err  set_array_new(Pool *pool, const char *path, const char *name, const void *bytes, size_t n,
+                   const Npy *a, SetArray **out, int64_t *n_each);
 /* Gives all images of an array that is a class, or several. */
 void set_array_give(Pool *pool, const char *name, const SetArray *array, int64_t n_each,
                     SetTake *take, void *to);

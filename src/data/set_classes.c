@@ -91,8 +91,7 @@ static Err binary_take(SetClasses *s, const char *path)
                      .stride = CIFAR_PIXELS + labels };
     for (int64_t i = 0; i < a->n; i++)
         image_take(s,
-                   pool_print(s->pool, "class %d",
-                              map.bytes[(size_t)i * a->stride + labels - 1]),
+                   pool_print(s->pool, "class %d", map.bytes[(size_t)i * a->stride + labels - 1]),
                    a, i);
     return OK;
 }
@@ -103,8 +102,8 @@ static Err csv_line(SetClasses *s, const char *path, const char *folder, const c
                     int64_t number)
 {
     const char *comma = memchr(line, ',', n);
-    if (!comma || comma == line || comma + 1 == line + n || memchr(comma + 1, ',', n - (size_t)(comma + 1 - line)) ||
-        memchr(line, '"', n))
+    if (!comma || comma == line || comma + 1 == line + n ||
+        memchr(comma + 1, ',', n - (size_t)(comma + 1 - line)) || memchr(line, '"', n))
         return fail(E_FORMAT, "%s:%lld: a line holds a file's name and its class: NAME.jpg,CLASS",
                     path, (long long)number);
     const char *name = pool_textn(s->pool, line, (size_t)(comma - line));
@@ -148,8 +147,9 @@ static Err csv_take(SetClasses *s, const char *path)
 /* A data set's parts are no classes: with them, every set would mix all classes. */
 static Err parts_refuse(Pool *pool, const char *path, char *const *names, int n)
 {
-    static const char *const others[] = { "test", "val", "valid", "validation", "images_evaluation",
-                                          "val.csv", "test.csv" };
+    static const char *const others[] = {
+        "test", "val", "valid", "validation", "images_evaluation", "val.csv", "test.csv"
+    };
     static const char *const trains[] = { "train", "images_background", "train.csv" };
     const char              *train = NULL, *other = NULL;
     for (int i = 0; i < n; i++) {

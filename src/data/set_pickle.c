@@ -60,7 +60,7 @@ static bool raw_bytes(Pool *pool, const Pickle *value, const char **out, size_t 
     if (value->kind == PICKLE_CALL && value->call->callable &&
         pickle_is_global(value->call->callable, "_codecs encode")) {
         const Pickle *text = call_arg(value, 0);
-        bool is_text = text && (text->kind == PICKLE_TEXT || text->kind == PICKLE_BYTES);
+        bool          is_text = text && (text->kind == PICKLE_TEXT || text->kind == PICKLE_BYTES);
         return is_text && latin1_bytes(pool, text, out, n);
     }
     *out = value->bytes;
@@ -73,7 +73,8 @@ static bool dtype_read(const Pickle *value, NpyType *type)
 {
     const Pickle *name = value ? call_arg(value, 0) : NULL;
     const Pickle *order = name && value->call->state ? pickle_item(value->call->state, 1) : NULL;
-    if (!name || name->kind != PICKLE_TEXT || !pickle_is_global(value->call->callable, "numpy dtype"))
+    if (!name || name->kind != PICKLE_TEXT ||
+        !pickle_is_global(value->call->callable, "numpy dtype"))
         return false;
     if (order && pickle_is_text(order, ">"))
         return false;

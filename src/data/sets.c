@@ -28,9 +28,8 @@ static Err array_image(const Sets *s, const SetItem *item, float *to, Work *work
     const SetArray *a = item->array;
     size_t          used = work->used;
     bool            same = a->height == s->height && a->width == s->width;
-    float          *all = same ? to
-                               : work_take(work, (size_t)(a->height * a->width * s->channels) *
-                                                     sizeof(float));
+    float          *all =
+        same ? to : work_take(work, (size_t)(a->height * a->width * s->channels) * sizeof(float));
     TRY(set_array_load(a, item->index, s->channels, all, work));
     if (!same)
         image_resize(all, a->height, a->width, s->channels, to, s->height, s->width, RESIZE_CUBIC,
@@ -124,7 +123,7 @@ static size_t sets_work(const Sets *s)
     size_t            pixels = (size_t)(c->array_height * c->array_width);
     size_t            array = pixels ? c->array_work + work_size(pixels * 3 * sizeof(float)) +
                                 image_resize_work(c->array_height, c->array_width, 3, s->height,
-                                                  s->width)
+                                                             s->width)
                                      : 0;
     return image_work(&c->largest, s->height, s->width) + array;
 }

@@ -24,8 +24,8 @@ typedef struct SetClasses {
     int32_t     n, cap;
     int32_t    *slots; /* open addressing by name: index + 1 */
     int32_t     n_slots;
-    ImageInfo   largest;                                      /* of image files */
-    size_t      array_work;                                   /* of one image of an array */
+    ImageInfo   largest;    /* of image files */
+    size_t      array_work; /* of one image of an array */
     int64_t     array_height, array_width;
 } SetClasses;
 

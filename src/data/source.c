@@ -214,11 +214,11 @@ const char *files_unread(Pool *pool, const char *path, const char *const *read)
         if (!is_among(list.paths[i], read))
             list.paths[n++] = list.paths[i];
     if (n)
-        sentence = pool_print(
-            pool,
-            "%s%s in a format that is not read: convert images and frames "
-            "to PNG or JPEG, audio to WAV",
-            list.paths[0], n == 1 ? " is" : pool_print(local, " and %d more are", n - 1));
+        sentence = pool_print(pool,
+                              "%s%s in a format that is not read: convert images and frames "
+                              "to PNG or JPEG, audio to WAV",
+                              list.paths[0],
+                              n == 1 ? " is" : pool_print(local, " and %d more are", n - 1));
     pool_free(local);
     return sentence;
 }

@@ -39,12 +39,12 @@ typedef struct DataSpec {    /* what a run asks for */
     double          range_low, range_high;  /* range images: metres; both 0: from the data */
     int64_t         levels, channels, rate; /* audio */
     bool            mu_law, keep_rest;
-    int64_t         memory; /* bytes that loading may take; more is refused. 0: any */
+    int64_t         memory;  /* bytes that loading may take; more is refused. 0: any */
     const char     *pattern; /* of the files that are read (pattern.h); NULL: all */
     const char     *cache;   /* folder for decoded files (cache.h); NULL: a temporary one */
     bool            quiet;   /* says nothing while files are decoded */
     double          frame_rate, from, seconds; /* video: as in media.h; 0: all there is */
-    bool            any_part;      /* a clip is any part of a longer one, drawn anew each time */
+    bool            any_excerpt;   /* a clip is any part of a longer one, drawn anew each time */
     int64_t         range_channel; /* of range images with several; -1: not said */
     const char     *array;         /* the array of an .npz file; NULL: the only one */
 } DataSpec;
@@ -94,8 +94,8 @@ int64_t source_order(const DataSource *source, uint64_t seed, int64_t drawn);
 typedef struct DataKind {
     const char *name, *feeds; /* inputs it can provide, separated by ' '; "*": any, by name */
     Err (*open)(Pool *pool, const DataSpec *spec, DataSource **source);
-    const char *drawn; /* the kind that draws the same inputs; NULL: this one draws */
-    const char *help;
+    const char        *drawn; /* the kind that draws the same inputs; NULL: this one draws */
+    const char        *help;
     const char *const *media; /* endings of files that it reads through a plugin; NULL: none */
 } DataKind;
 
@@ -133,7 +133,7 @@ typedef struct PathList {
     int32_t      n, cap;
 } PathList;
 
-typedef struct FilePick { /* which files below the folder `root`; see pattern.h */
+typedef struct FilePick {       /* which files below the folder `root`; see pattern.h */
     const char *root, *pattern; /* NULL: all */
 } FilePick;
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 /* Of memory while a file is decoded, for each pixel of a frame: up to 20 frames that the decoder
- * keeps, one as RGB, turned, and as floats. */
+ * keeps, one as RGB, upright, and as floats. */
 enum { PIXEL_BYTES = 64 };
 
 static VideoWish video_wish(const DataSpec *spec)
@@ -35,8 +35,9 @@ static Err video_look(Pool *pool, const void *own, int fd, CacheItem *item)
     item->shape[2] = v->width;
     item->shape[3] = v->channels;
     if (info.varies && v->spec->frame_rate <= 0)
-        item->said = pool_print(pool, "%s has no steady frame rate: it is read at %.2f frames a "
-                                      "second",
+        item->said = pool_print(pool,
+                                "%s has no steady frame rate: it is read at %.2f frames a "
+                                "second",
                                 item->path, info.rate);
     return OK;
 }

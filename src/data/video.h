@@ -24,9 +24,9 @@ Videos *videos_new(Pool *pool, const DataSpec *spec, int64_t height, int64_t wid
 static inline int64_t video_frames(const CacheItem *item) { return item->shape[0]; }
 
 /* Frame number `frame` as floats in [-1,1]; a number beyond the last means the last. */
-Err video_frame(const CacheItem *item, int64_t frame, float *to, Work *work);
+Err         video_frame(const CacheItem *item, int64_t frame, float *to, Work *work);
 /* Workspace of video_frame. */
-size_t video_frame_work(const Videos *videos);
+size_t      video_frame_work(const Videos *videos);
 /* "3 videos, 120 frames" */
 const char *videos_said(Pool *pool, const Videos *videos);
 

@@ -81,7 +81,7 @@ static const Field ema_fields[] = {
     { 0 }
 };
 
-static const char *const data_parts[] = { "start", "any", NULL };
+static const char *const data_excerpts[] = { "start", "any", NULL };
 
 static const Field data_fields[] = {
     { "kind", FIELD_TEXT, offsetof(DataConfig, kind), 0, 0, NULL, NULL,
@@ -108,7 +108,7 @@ static const Field data_fields[] = {
       "video: where the part that is used begins, in seconds" },
     { "seconds", FIELD_NUMBER, offsetof(DataConfig, seconds), 0, 1e6, NULL, NULL,
       "video: length of that part; 0: to the end" },
-    { "part", FIELD_CHOICE, offsetof(DataConfig, part), 0, 0, data_parts, NULL,
+    { "excerpt", FIELD_CHOICE, offsetof(DataConfig, excerpt), 0, 0, data_excerpts, NULL,
       "clips with captions: the first frames, or any part, drawn anew each time" },
     { "range_channel", FIELD_INT, offsetof(DataConfig, range_channel), -1, 63, NULL, NULL,
       "range images with several channels: which one holds metres; -1: there is one" },

@@ -56,7 +56,7 @@ typedef struct EmaConfig {
     double decay, power;
 } EmaConfig;
 
-typedef enum DataPart { PART_START, PART_ANY } DataPart;
+typedef enum DataExcerpt { EXCERPT_START, EXCERPT_ANY } DataExcerpt;
 
 typedef struct DataConfig {
     const char *kind, *path;           /* see data/kinds.c; kind NULL: the model's inputs decide */
@@ -68,7 +68,7 @@ typedef struct DataConfig {
     const char *pattern;               /* of the files that are read, or NULL: all */
     double      frame_rate;            /* video: frames a second; 0: the file's own */
     double      from, seconds;         /* video: the part of each file; seconds 0: to the end */
-    int         part;                  /* DataPart */
+    int         excerpt;               /* DataExcerpt */
     int64_t     range_channel;         /* range images with several channels; -1: not said */
     const char *array;                 /* which array of an .npz file; NULL: the only one */
 } DataConfig;

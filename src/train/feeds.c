@@ -182,7 +182,7 @@ static Err feeds_source(Pool *pool, Feeds *feeds, const Recipe *recipe, const ch
                  .frame_rate = data->frame_rate,
                  .from = data->from,
                  .seconds = data->seconds,
-                 .any_part = data->part == PART_ANY && !input,
+                 .any_excerpt = data->excerpt == EXCERPT_ANY && !input,
                  .range_channel = data->range_channel,
                  .array = data->array,
     };

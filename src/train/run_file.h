@@ -7,8 +7,7 @@
 #include "base/pool.h"
 
 typedef struct RunFile { /* options as the user gave them; NULL or 0: not given */
-    const char *device, *backend, *budget, *host_budget, *loader_memory, *allow, *given,
-        *cache;
+    const char *device, *backend, *budget, *host_budget, *loader_memory, *allow, *given, *cache;
     int64_t     threads;
     const char *encoder; /* of the feed `text` (data/source.h); NULL: there is none */
     uint64_t    text_hash;

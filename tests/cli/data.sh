@@ -206,13 +206,13 @@ bad audio audio/b.wav "format 2" sashimi-small
 wav RIFF 1 '\000\000\000\000' "$long" 2048 > "$work/audio/b.wav"
 bad audio audio/b.wav "wrong header" sashimi-small
 wav RIFF 1 '\104\254\000\000' "$long" 2048 > "$work/audio/b.wav"
-if [ -e "$(dirname "$program")/libplimsoll_sound.so" ]; then
+if [ -e "$(dirname "$program")/libplimsoll_audio.so" ]; then
     good audio sashimi-small                 # converted from 44100 samples a second
 else
     bad audio audio/b.wav "44100 samples a second" sashimi-small
 fi
 rm "$work/audio/b.wav" && wav RIFF 1 "$rate" '\002\000\000\000' 2 > "$work/audio/a.wav"
-bad audio "$work/audio" "none of its 1 sound files" sashimi-small
+bad audio "$work/audio" "none of its 1 audio files" sashimi-small
 
 # DiT3D: clips with captions
 images clips/one

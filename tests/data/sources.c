@@ -751,8 +751,8 @@ static void audio_as_tokens(void)
     CHECK_INT(((int32_t *)o.to[0])[0], 32768);
     CHECK_INT(((int32_t *)o.to[1])[5], ((int32_t *)o.to[1])[40]);
 
-    const SoundPlugin *plugin;
-    if (media_sound("a.wav", &plugin)) {
+    const AudioPlugin *plugin;
+    if (media_audio("a.wav", &plugin)) {
         stereo.rate = 8000;
         refused(&o, stereo, E_FORMAT, "a.wav has 16000 samples a second");
         stereo.rate = 16000;
@@ -760,9 +760,9 @@ static void audio_as_tokens(void)
     Opened lengthy = { .feeds = { { "tokens", I32, SHAPE(4096) }, { "target", I32, SHAPE(4096) } },
                        .n = 2 };
     stereo.keep_rest = false;
-    refused(&lengthy, stereo, E_FORMAT, "none of its 1 sound files has the 2048 frames");
+    refused(&lengthy, stereo, E_FORMAT, "none of its 1 audio files has the 2048 frames");
     refused(&o, (DataSpec){ .path = at_path("empty"), .channels = 1 }, E_FORMAT,
-            "holds no sound files (.wav");
+            "holds no audio files (.wav");
     /* 100 stereo frames of floats; frame 91 is 0, then NaN, then infinite */
     unsigned char floats[44 + 800] = { 0 };
     memcpy(floats,

@@ -1,10 +1,10 @@
-"""Video, sound and range arrays: what the model gets, against ffmpeg's frames resized by PIL, ffmpeg's and analytic sound, and
+"""Video, audio and range arrays: what the model gets, against ffmpeg's frames resized by PIL, ffmpeg's and analytic audio, and
 numpy; damaged and foreign files; and the cache of decoded files.
 
     test_media.py PROGRAM WORK_FOLDER [PART ...]
 
 PROGRAM is tests/reference/data.c; the plugins lie beside it. Files are made with ffmpeg. Tolerances: a level of 255 in frames,
-2e-4 in sound that is only decoded (2e-3 for MP3 and Ogg, whose decoders may differ), 2e-3 where it is resampled."""
+2e-4 in audio that is only decoded (2e-3 for MP3 and Ogg, whose decoders may differ), 2e-3 where it is resampled."""
 import glob
 import os
 import shutil
@@ -116,7 +116,7 @@ def has(encoder):
     return encoder in subprocess.run(["ffmpeg", "-v", "error", "-encoders"], capture_output=True, text=True).stdout
 
 
-def turned():
+def upright():
     """The matrix of the track says how frames are shown."""
     plain = open(pattern(at("t/plain.mp4"), "-pix_fmt", "yuv420p", seconds=0.2), "rb").read()
     frames = frames_of(at("t/plain.mp4"))[0]
@@ -165,13 +165,13 @@ def times_of_frames():
 
 
 def alpha():
-    pictures = []
+    shots = []
     for k in range(4):
         a = np.zeros((48, 64, 4), np.uint8)
         a[8:40, 8 + 8 * k:30 + 8 * k] = (255, 40 * k, 90, 255)
-        pictures.append(Image.fromarray(a))
-    pictures[0].save(at("a/alpha.gif"), save_all=True, append_images=pictures[1:], duration=100, disposal=2)
-    frames = np.array([np.asarray(p)[..., :3].astype(np.int64) for p in pictures])
+        shots.append(Image.fromarray(a))
+    shots[0].save(at("a/alpha.gif"), save_all=True, append_images=shots[1:], duration=100, disposal=2)
+    frames = np.array([np.asarray(p)[..., :3].astype(np.int64) for p in shots])
     shows(at("a/alpha.gif"), frames)
 
 
@@ -190,7 +190,7 @@ def captions():
     for k in range(2):
         want = fitted(frames_of(at(f"c/clip{k}.mp4"))[0][:FRAMES], True)
         check(np.abs((arrays["clip"][k] + 1) * 127.5 - want).max() <= 1.001, "the middle of a frame")
-    arrays, said, _ = data.run(at("c"), CLIP, kind="captioned-clips", part="any", draws=40)
+    arrays, said, _ = data.run(at("c"), CLIP, kind="captioned-clips", excerpt="any", draws=40)
     clips = (arrays["clip"].reshape(40, 3, FRAMES, HEIGHT, WIDTH, 3) + 1) * 127.5
     for k in range(2):
         frames = fitted(frames_of(at(f"c/clip{k}.mp4"))[0], True)
@@ -245,21 +245,21 @@ def damaged_video():
         open(at(f"d/{name}"), "wb").write(bytes_)
         data.refused(at(f"d/{name}"), ALL, "is not a video that is read", kind="clips")
         check(True, name)
-    ffmpeg("-f", "lavfi", "-i", "sine", "-t", "1", at("d/sound.mp4"))
-    data.refused(at("d/sound.mp4"), ALL, "holds no video", kind="clips")
+    ffmpeg("-f", "lavfi", "-i", "sine", "-t", "1", at("d/audio.mp4"))
+    data.refused(at("d/audio.mp4"), ALL, "holds no video", kind="clips")
     data.refused(at("v/h264.mp4"), ALL, "--loader-memory", kind="clips", memory=100000, cache=at("d/cache"))
 
 
-# ---- sound ----
+# ---- audio ----
 
 TOKENS = {"tokens": ("I32", (400,)), "target": ("I32", (400,))}
 
 
-def sound_of(path, rate, channels=1, levels=65536):
+def audio_of(path, rate, channels=1, levels=65536):
     """The single entry of a fresh cache: frames by channels, in [-1,1]."""
-    shutil.rmtree(at("sound_cache"), ignore_errors=True)
-    _, said, _ = data.run(path, TOKENS, kind="audio", cache=at("sound_cache"), rate=rate, channels=channels, levels=levels)
-    entry, = glob.glob(at("sound_cache") + "/*.npy")
+    shutil.rmtree(at("audio_cache"), ignore_errors=True)
+    _, said, _ = data.run(path, TOKENS, kind="audio", cache=at("audio_cache"), rate=rate, channels=channels, levels=levels)
+    entry, = glob.glob(at("audio_cache") + "/*.npy")
     x = np.load(entry)
     return x.astype(np.float64) / (32768 if x.dtype == np.int16 else 1), said, x.dtype
 
@@ -281,39 +281,39 @@ def decoded(path, channels=1):
     return np.frombuffer(ffmpeg("-i", path, "-f", "f32le", "-"), "<f4").reshape(-1, channels)
 
 
-def sound():
+def audio():
     mono, stereo = wave(16000), np.stack([wave(16000), wave(16000, shift=1.3)], 1)
     for bits, codec in ((16, "s16"), (24, "s32")):
         path = coded(f"{bits}.flac", mono, 16000, "-sample_fmt", codec)
-        got, said, kind = sound_of(path, 16000)
-        check("1 file, 1.0 s of sound, 1 decoded" in said and "converted" not in said, said)
+        got, said, kind = audio_of(path, 16000)
+        check("1 file, 1.0 s of audio, 1 decoded" in said and "converted" not in said, said)
         check(kind == (np.int16 if bits == 16 else np.float32), f"{path}: {kind}")
         check(np.abs(got - decoded(path)).max() == 0, f"{path} is not exact")
     wav = coded("16.wav", mono, 16000, "-c:a", "pcm_s16le")
     a, b = (data.run(path, TOKENS, kind="audio", rate=16000, channels=1, levels=65536)[0] for path in (wav, at("s/16.flac")))
-    check((a["target"] == b["target"]).all(), "FLAC and WAV of the same sound give the same levels")
+    check((a["target"] == b["target"]).all(), "FLAC and WAV of the same audio give the same levels")
     for name, options in (("a.ogg", ("-c:a", "libvorbis", "-q:a", "6")), ("a.mp3", ("-b:a", "192k")), ("a.opus", ("-b:a", "96k"))):
         if name == "a.mp3" and not has("libmp3lame") or name == "a.ogg" and not has("libvorbis") or name == "a.opus" and not has("libopus"):
             skipped.append(f"no encoder for {name}")
             continue
         path = coded(name, mono, 48000 if name == "a.opus" else 16000, *options)
         rate = 48000 if name == "a.opus" else 16000
-        got, _, _ = sound_of(path, rate)
+        got, _, _ = audio_of(path, rate)
         want = decoded(path)
         n = min(len(got), len(want))
         check(len(got) in (len(want), 16000 * rate // 16000) and np.abs(got[:n] - want[:n]).max() <= 2e-3,
               f"{path}: {len(got)} and {len(want)} frames, {np.abs(got[:n] - want[:n]).max()} apart")
     for rate, name in ((44100, "pcm_s24le"), (8000, "pcm_f32le"), (48000, "pcm_s16le"), (22050, "pcm_u8")):
         path = coded(f"{name}.wav", wave(rate) if rate > 8000 else wave(rate), rate, "-c:a", name)
-        got, said, _ = sound_of(path, 16000)
+        got, said, _ = audio_of(path, 16000)
         want, edge = wave(16000), 400
         loss = 1 / 128 if name == "pcm_u8" else 2e-3
         check(len(got) == 16000 and f"converted from {rate} to 16000" in said, f"{path}: {len(got)} frames; {said}")
         check(np.abs(got[edge:-edge, 0] - want[edge:-edge]).max() <= loss, f"{path}: {np.abs(got[edge:-edge, 0] - want[edge:-edge]).max()}")
     path = coded("stereo.flac", stereo, 16000, "-sample_fmt", "s16")
-    both, _, _ = sound_of(path, 16000, 2)
+    both, _, _ = audio_of(path, 16000, 2)
     check(np.abs(both - decoded(path, 2)).max() == 0, "two channels stay two")
-    mean, _, _ = sound_of(path, 16000, 1)
+    mean, _, _ = audio_of(path, 16000, 1)
     check(np.abs(mean[:, 0] - both.mean(1)).max() < 1e-6, "one channel is the mean of two")
     arrays, _, _ = data.run(at("s/16.flac"), TOKENS, kind="audio", rate=16000, channels=2, levels=256)
     check((arrays["target"][:, ::2] == arrays["target"][:, 1::2]).all(), "one channel is copied to two")
@@ -321,7 +321,7 @@ def sound():
     data.refused(path, TOKENS, "has 6 channels, the model 2", kind="audio", rate=16000, channels=2, levels=256)
 
 
-def damaged_sound():
+def damaged_audio():
     names = [n for n in ("16.flac", "a.ogg", "a.mp3", "a.opus") if os.path.exists(at(f"s/{n}"))]
     keys = {"kind": "audio", "rate": 16000, "channels": 1, "levels": 256}
     for name in names:
@@ -369,7 +369,7 @@ def cache(path, feeds, keys, change):
     for bad in (whole[:-1], whole[:60], b""):
         open(entry, "wb").write(bad)
         again, _, _ = data.run(path, feeds, **keys)
-        check(open(entry, "rb").read() == whole, "a damaged entry is made anew")
+        check(open(entry, "rb").read() == whole, "a damaged entry is decoded again")
     open(os.path.join(folder, ".plimsoll-999999999-1.tmp"), "wb").write(whole[:100])
     data.run(path, feeds, **keys)
     change(path)
@@ -386,7 +386,7 @@ def without_plugins():
     os.environ["LD_LIBRARY_PATH"] = ":".join(glob.glob(beside + "/glibc-hwcaps/*") or [beside + "/kernels"])
     there, data.program = data.program, alone
     try:
-        says = "scripts/setup_media.sh"
+        says = "make media"
         data.refused(at("v/odd.mkv"), ALL, says, kind="clips", cache=at("none"))
         data.run(at("v/odd.mkv"), ALL, kind="clips")
         data.refused(at("s/16.flac"), TOKENS, says, kind="audio", rate=16000, channels=1, levels=256, cache=at("none"))
@@ -466,19 +466,19 @@ part_run(ranges)
 tool = shutil.which("ffmpeg") and shutil.which("ffprobe")
 video = tool and os.path.exists(beside + "/libplimsoll_video.so")
 if video:
-    for part in (formats, turned, times_of_frames, alpha, captions, damaged_video):
+    for part in (formats, upright, times_of_frames, alpha, captions, damaged_video):
         part_run(part)
     part_run(cache, pattern(at("k/a.mp4"), "-pix_fmt", "yuv420p"), ALL, {"kind": "clips"},
           lambda path: pattern(path, "-pix_fmt", "yuv420p", seconds=2))
 else:
-    skipped.append("video (ffmpeg or its plugin is not here: scripts/setup_media.sh)")
-if tool and os.path.exists(beside + "/libplimsoll_sound.so"):
-    part_run(sound)
-    part_run(damaged_sound)
+    skipped.append("video (ffmpeg or its plugin is not here: make media)")
+if tool and os.path.exists(beside + "/libplimsoll_audio.so"):
+    part_run(audio)
+    part_run(damaged_audio)
     part_run(cache, coded("kept.flac", wave(16000), 16000), TOKENS, {"kind": "audio", "rate": 16000, "channels": 1, "levels": 256},
           lambda path: coded("kept.flac", wave(16000, 2), 16000))
     if video:
         part_run(without_plugins)
 else:
-    skipped.append("sound (ffmpeg or the plugin is not here: scripts/setup_media.sh)")
+    skipped.append("audio (ffmpeg or the plugin is not here: make media)")
 print(f"{passed} passed" + (f", {len(skipped)} skipped: {'; '.join(skipped)}" if skipped else ""))

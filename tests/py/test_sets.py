@@ -133,7 +133,7 @@ def pickles():
         refused(at("bad.pkl"), "")
 
 
-def picture(name, array):
+def image_save(name, array):
     Image.fromarray(array).save(at(name))
 
 
@@ -141,11 +141,11 @@ def folders():
     for k in range(CLASSES):
         for i in range(EACH):
             image = images[k * EACH + i]
-            picture(f"omniglot/images_background/Alphabet_{k % 2}/character{k:02}/{i}.png", image)
-            picture(f"CUB_200_2011/images/{k:03}.Bird/{i}.png", image)
-            picture(f"mini/images/n{k}_{i}.png", image)
-            picture(f"scenes/{k}/{i}/good.png", image)
-            picture(f"scenes/{k}/{i}/mask.png", image)
+            image_save(f"omniglot/images_background/Alphabet_{k % 2}/character{k:02}/{i}.png", image)
+            image_save(f"CUB_200_2011/images/{k:03}.Bird/{i}.png", image)
+            image_save(f"mini/images/n{k}_{i}.png", image)
+            image_save(f"scenes/{k}/{i}/good.png", image)
+            image_save(f"scenes/{k}/{i}/mask.png", image)
     holds(at("omniglot/images_background"))
     shutil.copytree(at("omniglot/images_background"), at("omniglot/images_evaluation"))
     refused(at("omniglot"), "--set data.holdout_path=")

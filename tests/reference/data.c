@@ -42,13 +42,20 @@ static void key_add(Asked *a, const char *key, const char *value)
         int64_t     *whole;
         double      *number;
     } keys[] = {
-        { "kind", &s->kind, NULL, NULL },         { "cache", &s->cache, NULL, NULL },
-        { "pattern", &s->pattern, NULL, NULL },   { "array", &s->array, NULL, NULL },
-        { "rate", NULL, &s->rate, NULL },         { "channels", NULL, &s->channels, NULL },
-        { "levels", NULL, &s->levels, NULL },     { "range_channel", NULL, &s->range_channel, NULL },
-        { "memory", NULL, &s->memory, NULL },     { "draws", NULL, &a->draws, NULL },
-        { "low", NULL, NULL, &s->range_low },     { "high", NULL, NULL, &s->range_high },
-        { "from", NULL, NULL, &s->from },         { "seconds", NULL, NULL, &s->seconds },
+        { "kind", &s->kind, NULL, NULL },
+        { "cache", &s->cache, NULL, NULL },
+        { "pattern", &s->pattern, NULL, NULL },
+        { "array", &s->array, NULL, NULL },
+        { "rate", NULL, &s->rate, NULL },
+        { "channels", NULL, &s->channels, NULL },
+        { "levels", NULL, &s->levels, NULL },
+        { "range_channel", NULL, &s->range_channel, NULL },
+        { "memory", NULL, &s->memory, NULL },
+        { "draws", NULL, &a->draws, NULL },
+        { "low", NULL, NULL, &s->range_low },
+        { "high", NULL, NULL, &s->range_high },
+        { "from", NULL, NULL, &s->from },
+        { "seconds", NULL, NULL, &s->seconds },
         { "frame_rate", NULL, NULL, &s->frame_rate },
     };
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
@@ -61,18 +68,18 @@ static void key_add(Asked *a, const char *key, const char *value)
                 *keys[i].number = atof(value);
             return;
         }
-    REQUIRE(!strcmp(key, "part"));
-    s->any_part = !strcmp(value, "any");
+    REQUIRE(!strcmp(key, "excerpt"));
+    s->any_excerpt = !strcmp(value, "any");
 }
 
 static Err samples_write(Pool *pool, const Asked *a, const DataSource *source, const char *out)
 {
-    void   *to[FEEDS];
-    FILE   *files[FEEDS];
-    size_t  bytes[FEEDS];
-    Work    work = { .n = source->work_bytes + 64 };
-    char    room[4096];
-    Err     err = OK;
+    void  *to[FEEDS];
+    FILE  *files[FEEDS];
+    size_t bytes[FEEDS];
+    Work   work = { .n = source->work_bytes + 64 };
+    char   room[4096];
+    Err    err = OK;
     work.at = pool_alloc(pool, work.n, 1);
     for (int i = 0; i < a->spec.n_feeds; i++) {
         bytes[i] = (size_t)(shape_count(a->feeds[i].shape) * type_bytes(a->feeds[i].type));

@@ -1,5 +1,5 @@
-/* sound.c -- sound files through the plugin, into the cache. */
-#include "data/sound.h"
+/* audio_cache.c -- audio files through the plugin, into the cache. */
+#include "data/audio_cache.h"
 
 #include "base/text.h"
 #include "data/media.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-Err sound_channels_check(const char *path, int64_t has, int64_t channels)
+Err audio_channels_check(const char *path, int64_t has, int64_t channels)
 {
     if (channels == 1 || has == channels || has == 1)
         return OK;
@@ -18,16 +18,16 @@ Err sound_channels_check(const char *path, int64_t has, int64_t channels)
                 path, (long long)has, (long long)channels, (long long)has);
 }
 
-static Err sound_look(Pool *pool, const void *own, int fd, CacheItem *item)
+static Err audio_look(Pool *pool, const void *own, int fd, CacheItem *item)
 {
-    const Sounds      *s = own;
-    const SoundPlugin *plugin;
-    SoundInfo          info;
-    TRY(media_sound(item->path, &plugin));
+    const AudioCache  *s = own;
+    const AudioPlugin *plugin;
+    AudioInfo          info;
+    TRY(media_audio(item->path, &plugin));
     TRY(plugin->look(&(MediaFile){ fd, item->path }, &info));
-    TRY(sound_channels_check(item->path, info.channels, s->channels));
+    TRY(audio_channels_check(item->path, info.channels, s->channels));
     if (info.frames < 1)
-        return fail(E_FORMAT, "%s holds no sound", item->path);
+        return fail(E_FORMAT, "%s holds no audio", item->path);
     double frames = (double)info.frames * (double)s->rate / (double)info.rate;
     bool   mixed = s->channels == 1 && info.channels > 1;
     item->rank = 2;
@@ -39,14 +39,14 @@ static Err sound_look(Pool *pool, const void *own, int fd, CacheItem *item)
     return OK;
 }
 
-typedef struct SoundOut {
+typedef struct AudioOut {
     const CacheItem *item;
     FileOut         *out;
     int64_t          has; /* channels of the file */
     int64_t          n;   /* frames so far */
-} SoundOut;
+} AudioOut;
 
-static void number_add(const SoundOut *o, float x)
+static void number_add(const AudioOut *o, float x)
 {
     x = x > -1 ? (x < 1 ? x : 1) : -1;
     int16_t level = (int16_t)(x >= 1 ? 32767 : lrintf(x * 32768));
@@ -57,9 +57,9 @@ static void number_add(const SoundOut *o, float x)
 }
 
 /* A resampled file may end a few frames late: what is beyond its length is left out. */
-static Err sound_take(void *own, const float *frames, int64_t n)
+static Err audio_take(void *own, const float *frames, int64_t n)
 {
-    SoundOut *o = own;
+    AudioOut *o = own;
     int64_t   channels = o->item->shape[1];
     for (int64_t i = 0; i < n && o->n < o->item->shape[0]; i++, o->n++) {
         float mean = 0;
@@ -71,17 +71,17 @@ static Err sound_take(void *own, const float *frames, int64_t n)
     return OK;
 }
 
-static Err sound_decode(const void *own, int fd, const CacheItem *item, FileOut *out)
+static Err audio_decode(const void *own, int fd, const CacheItem *item, FileOut *out)
 {
-    const Sounds      *s = own;
-    const SoundPlugin *plugin;
-    SoundInfo          info;
+    const AudioCache  *s = own;
+    const AudioPlugin *plugin;
+    AudioInfo          info;
     MediaFile          file = { fd, item->path };
-    SoundOut           o = { .item = item, .out = out };
-    TRY(media_sound(item->path, &plugin));
+    AudioOut           o = { .item = item, .out = out };
+    TRY(media_audio(item->path, &plugin));
     TRY(plugin->look(&file, &info));
     o.has = info.channels;
-    TRY(plugin->decode(&file, s->rate, sound_take, &o));
+    TRY(plugin->decode(&file, s->rate, audio_take, &o));
     while (o.n < item->shape[0]) { /* or early */
         for (int64_t c = 0; c < item->shape[1]; c++)
             number_add(&o, 0);
@@ -90,18 +90,18 @@ static Err sound_decode(const void *own, int fd, const CacheItem *item, FileOut 
     return OK;
 }
 
-Sounds *sounds_new(Pool *pool, const DataSpec *spec, int64_t rate, int64_t channels)
+AudioCache *audio_cache_new(Pool *pool, const DataSpec *spec, int64_t rate, int64_t channels)
 {
-    Sounds *s = NEW(pool, Sounds);
-    *s = (Sounds){ .rate = rate, .channels = channels };
-    s->form = (CacheForm){ .what = "sound files", .look = sound_look, .decode = sound_decode };
+    AudioCache *s = NEW(pool, AudioCache);
+    *s = (AudioCache){ .rate = rate, .channels = channels };
+    s->form = (CacheForm){ .what = "audio files", .look = audio_look, .decode = audio_decode };
     s->form.settings = pool_print(pool, "%lld a second, %s", (long long)rate,
                                   channels == 1 ? "one channel" : "all channels");
     s->list = cache_list(spec, &s->form, s);
     return s;
 }
 
-Err sound_read(const CacheItem *item, int64_t first, int64_t n, unsigned char *raw, float *to)
+Err audio_read(const CacheItem *item, int64_t first, int64_t n, unsigned char *raw, float *to)
 {
     int64_t channels = item->shape[1];
     size_t  bytes = npy_type_bytes(item->type);
@@ -116,7 +116,7 @@ Err sound_read(const CacheItem *item, int64_t first, int64_t n, unsigned char *r
     return OK;
 }
 
-const char *sounds_said(Pool *pool, const Sounds *s)
+const char *audio_cache_said(Pool *pool, const AudioCache *s)
 {
     int32_t     converted = 0;
     const char *rate = NULL;
@@ -129,7 +129,8 @@ const char *sounds_said(Pool *pool, const Sounds *s)
     if (!s->list.n)
         return NULL;
     return !converted ? pool_print(pool, "%d decoded", s->list.n)
-                      : pool_print(pool, "%d decoded, %d of them converted from %s to %lld samples "
-                                         "a second",
+                      : pool_print(pool,
+                                   "%d decoded, %d of them converted from %s to %lld samples "
+                                   "a second",
                                    s->list.n, converted, rate, (long long)s->rate);
 }

@@ -1,4 +1,4 @@
-/* plugin_sound.c -- FLAC, Ogg, MP3 and WAV by libsndfile; other sample rates by libsamplerate. */
+/* plugin_audio.c -- FLAC, Ogg, MP3 and WAV by libsndfile; other sample rates by libsamplerate. */
 #include "data/media.h"
 
 #include <fcntl.h>
@@ -16,13 +16,13 @@ enum {
 
 static const MediaHost *host;
 
-typedef struct Sound {
+typedef struct Audio {
     const MediaFile *file;
     SNDFILE         *in;
     SF_INFO          info;
     SRC_STATE       *resampler;
     float           *from, *to; /* BLOCK frames; those that the resampler makes of them */
-} Sound;
+} Audio;
 
 /* libmpg123, of which libsndfile makes use, prints warnings. The program's messages are its own, so
  * what comes meanwhile is dropped; decoding is over before the first step. */
@@ -44,7 +44,7 @@ static void stderr_show(int before)
     }
 }
 
-static void sound_close(Sound *s)
+static void audio_close(Audio *s)
 {
     if (s->resampler)
         src_delete(s->resampler);
@@ -54,13 +54,13 @@ static void sound_close(Sound *s)
     free(s->to);
 }
 
-static Err sound_open(const MediaFile *file, Sound *s)
+static Err audio_open(const MediaFile *file, Audio *s)
 {
-    *s = (Sound){ .file = file };
+    *s = (Audio){ .file = file };
     lseek(file->fd, 0, SEEK_SET);
     s->in = sf_open_fd(file->fd, SFM_READ, &s->info, 0);
     if (!s->in)
-        return host->fail(E_FORMAT, "%s is not a sound file that is read: %s", file->path,
+        return host->fail(E_FORMAT, "%s is not a audio file that is read: %s", file->path,
                           sf_strerror(NULL));
     const SF_INFO *i = &s->info;
     if (i->channels < 1 || i->channels > MAX_CHANNELS || i->samplerate < 1 ||
@@ -70,7 +70,7 @@ static Err sound_open(const MediaFile *file, Sound *s)
                              "%lld frames",
                              file->path, i->channels, MAX_CHANNELS, i->samplerate,
                              (long long)i->frames);
-        sound_close(s);
+        audio_close(s);
         return err;
     }
     return OK;
@@ -88,24 +88,24 @@ static int sample_bits(int format)
     }
 }
 
-static Err sound_look(const MediaFile *file, SoundInfo *info)
+static Err audio_look(const MediaFile *file, AudioInfo *info)
 {
-    Sound s;
+    Audio s;
     int   shown = stderr_hide();
-    Err   err = sound_open(file, &s);
+    Err   err = audio_open(file, &s);
     stderr_show(shown);
     if (err)
         return err;
-    *info = (SoundInfo){ .rate = s.info.samplerate,
+    *info = (AudioInfo){ .rate = s.info.samplerate,
                          .channels = s.info.channels,
                          .frames = s.info.frames,
                          .bits = sample_bits(s.info.format) };
-    sound_close(&s);
+    audio_close(&s);
     return OK;
 }
 
 /* Passes on n frames of s->from; last: no more follow. */
-static Err sound_resample(Sound *s, int64_t rate, int64_t n, bool last, SoundTake *take, void *to)
+static Err audio_resample(Audio *s, int64_t rate, int64_t n, bool last, AudioTake *take, void *to)
 {
     double   ratio = (double)rate / s->info.samplerate;
     SRC_DATA d = { .data_in = s->from,
@@ -128,7 +128,7 @@ static Err sound_resample(Sound *s, int64_t rate, int64_t n, bool last, SoundTak
     return OK;
 }
 
-static Err sound_read(Sound *s, int64_t rate, SoundTake *take, void *to)
+static Err audio_read(Audio *s, int64_t rate, AudioTake *take, void *to)
 {
     int64_t done = 0;
     for (;;) {
@@ -142,7 +142,7 @@ static Err sound_read(Sound *s, int64_t rate, SoundTake *take, void *to)
             s->from[i] = s->from[i] > -1 ? (s->from[i] < 1 ? s->from[i] : 1) : -1;
         }
         done += n;
-        Err err = s->resampler ? sound_resample(s, rate, n, n == 0, take, to)
+        Err err = s->resampler ? audio_resample(s, rate, n, n == 0, take, to)
                   : n          ? take(to, s->from, n)
                                : OK;
         if (err)
@@ -161,11 +161,11 @@ static Err sound_read(Sound *s, int64_t rate, SoundTake *take, void *to)
     return OK;
 }
 
-static Err decode_quietly(const MediaFile *file, int64_t rate, SoundTake *take, void *to)
+static Err decode_quietly(const MediaFile *file, int64_t rate, AudioTake *take, void *to)
 {
-    Sound s;
+    Audio s;
     int   error = 0;
-    Err   err = sound_open(file, &s);
+    Err   err = audio_open(file, &s);
     if (err)
         return err;
     size_t samples = (size_t)BLOCK * (size_t)s.info.channels;
@@ -175,12 +175,12 @@ static Err decode_quietly(const MediaFile *file, int64_t rate, SoundTake *take, 
         s.resampler = src_new(SRC_SINC_MEDIUM_QUALITY, s.info.channels, &error);
     if (!s.from || !s.to || error)
         err = host->fail(E_IO, "%s: no memory to decode it", file->path);
-    err = err ? err : sound_read(&s, rate, take, to);
-    sound_close(&s);
+    err = err ? err : audio_read(&s, rate, take, to);
+    audio_close(&s);
     return err;
 }
 
-static Err sound_decode(const MediaFile *file, int64_t rate, SoundTake *take, void *to)
+static Err audio_decode(const MediaFile *file, int64_t rate, AudioTake *take, void *to)
 {
     int shown = stderr_hide();
     Err err = decode_quietly(file, rate, take, to);
@@ -188,10 +188,10 @@ static Err sound_decode(const MediaFile *file, int64_t rate, SoundTake *take, vo
     return err;
 }
 
-const SoundPlugin *plimsoll_sound(const MediaHost *program);
-const SoundPlugin *plimsoll_sound(const MediaHost *program)
+const AudioPlugin *plimsoll_audio(const MediaHost *program);
+const AudioPlugin *plimsoll_audio(const MediaHost *program)
 {
-    static const SoundPlugin plugin = { sound_look, sound_decode };
+    static const AudioPlugin plugin = { audio_look, audio_decode };
     host = program;
     return program->form == MEDIA_FORM ? &plugin : NULL;
 }

@@ -32,6 +32,18 @@ float npy_number(const Npy *a, int64_t i) /* memcpy: numbers need not be aligned
     }
 }
 
+int64_t npy_whole(const Npy *a, int64_t i)
+{
+    int64_t x = 0; /* little endian */
+    memcpy(&x, (const char *)a->data + i * (int64_t)npy_type_bytes(a->type), npy_type_bytes(a->type));
+    switch (a->type) {
+    case NPY_I4: return (int32_t)x;
+    case NPY_I2: return (int16_t)x;
+    case NPY_I1: return (int8_t)x;
+    default: return x;
+    }
+}
+
 bool npy_floats(const Npy *a)
 {
     return a->type == NPY_F4 || a->type == NPY_F8 || a->type == NPY_F2;

@@ -7,6 +7,8 @@
 
 float npy_number(const Npy *array, int64_t i); /* one number of an array of any type */
 bool  npy_floats(const Npy *array);
+/* The same of whole numbers, exactly. */
+int64_t npy_whole(const Npy *array, int64_t i);
 
 /* E_FORMAT if a number of the array is NaN or outside -max..max. */
 Err npy_within(const char *path, const Npy *array, double max);

@@ -128,7 +128,7 @@ static Err labels_give(Pool *pool, const char *path, const void *bytes, size_t n
         return fail(E_FORMAT, "%s: %s has %lld images, and there are %lld labels", path,
                     images->name, (long long)array->n, (long long)labels->count);
     for (int64_t i = 0; i < array->n; i++)
-        take(to, pool_print(pool, "class %.0f", (double)npy_number(labels, i)), array, i);
+        take(to, pool_print(pool, "class %lld", (long long)npy_whole(labels, i)), array, i);
     return OK;
 }
 

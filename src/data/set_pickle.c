@@ -5,6 +5,7 @@
 
 #include "base/pickle.h"
 #include "base/text.h"
+#include "data/frames.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -159,14 +160,6 @@ static const Pickle *entry_find(const Pickle *dict, const char *const *keys)
     return NULL;
 }
 
-static int64_t whole_at(const Npy *a, int64_t i)
-{
-    int64_t x = 0;
-    size_t  bytes = npy_type_bytes(a->type);
-    memcpy(&x, (const char *)a->data + (size_t)i * bytes, bytes); /* little endian */
-    return bytes == 4 ? (int32_t)x : bytes == 2 ? (int16_t)x : x;
-}
-
 static Err labels_give(const PickleSet *p, const SetArray *array, const Pickle *labels)
 {
     Npy  a;
@@ -178,7 +171,7 @@ static Err labels_give(const PickleSet *p, const SetArray *array, const Pickle *
         return fail(E_FORMAT, "%s: its labels are no list of %lld", p->path, (long long)array->n);
     for (int64_t i = 0; i < array->n; i++) {
         const char *name = list ? class_name(p->pool, labels->items[i])
-                                : pool_print(p->pool, "class %lld", (long long)whole_at(&a, i));
+                                : pool_print(p->pool, "class %lld", (long long)npy_whole(&a, i));
         if (!name)
             return fail(E_FORMAT, "%s: label %lld is neither a number nor a text", p->path,
                         (long long)i);

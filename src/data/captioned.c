@@ -196,9 +196,11 @@ static Err captioned_add(Pool *pool, CaptionedClips *c, const char *folder, cons
     if (video_name(name) && !folder_exists(path)) {
         item.name = pool_textn(pool, name, (size_t)(strrchr(name, '.') - name));
         TRY(caption_read(pool, c, folder, &item));
-        item.video = c->videos->list.n;
-        TRY(cache_add(pool, &c->videos->list, path));
-        item.n_frames = video_frames(&c->videos->list.items[item.video]);
+        if (c->clip >= 0) { /* a sampler needs the caption alone */
+            item.video = c->videos->list.n;
+            TRY(cache_add(pool, &c->videos->list, path));
+            item.n_frames = video_frames(&c->videos->list.items[item.video]);
+        }
         VEC_ADD(pool, c->list, c->n, c->cap, item);
         return OK;
     }
@@ -285,7 +287,7 @@ static const char *captioned_detail(Pool *pool, const CaptionedClips *c)
     if (c->clip >= 0)
         text_add(&text, "%lld frames each", (long long)c->frames);
     if (longer)
-        text_add(&text, " (%s of %d longer)", c->any_excerpt ? "any part" : "the first", longer);
+        text_add(&text, " (%s of %d longer)", c->any_excerpt ? "any excerpt" : "the first", longer);
     if (shorter)
         text_add(&text, " (the last repeated in %d shorter)", shorter);
     if (text.n)

@@ -3,7 +3,7 @@ BUILD ?= build
 PREFIX ?= /usr/local
 PYTHON ?= $(shell test -x .venv/bin/python && echo .venv/bin/python || echo python3)
 
-.PHONY: all setup media build install test check zoo demo gallery bench docs-check words warnings fuzz cuda release test-cuda asan valgrind format count clean
+.PHONY: all setup media build install test check torture soak zoo demo gallery bench docs-check words warnings fuzz cuda release test-cuda asan valgrind format count clean
 
 all: build
 
@@ -78,6 +78,13 @@ docs-check: build               ## what README and docs say: commands are run, b
 fuzz:                           ## every parser, 60 seconds each
 	@scripts/setup_fuzz.sh
 	@scripts/fuzz.sh 60
+
+torture: build                  ## 100 kills, and every system call of a run failing once in three ways, ten minutes
+	@scripts/setup_test_tools.sh
+	@python3 tests/cli/torture.py $(BUILD)/plimsoll $(BUILD)/torture --kills 100 --every 1
+
+soak: build                     ## 20,000 steps: memory, descriptors and step time stay the same, two minutes
+	@python3 scripts/soak.py $(BUILD)/plimsoll $(BUILD)/soak
 
 format:                         ## src, tests and bench as .clang-format says
 	@scripts/format.sh

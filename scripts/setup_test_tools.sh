@@ -1,10 +1,11 @@
 #!/bin/sh
 # Installs system packages that some tests need: chromium opens the HTML report, CBC proves optimal plans of small
-# graphs. Without them these tests are skipped with a message. Does nothing if they are there.
+# graphs, strace makes system calls fail. Without them these tests are skipped with a message. Does nothing if they are there.
 set -eu
 missing=""
 command -v chromium > /dev/null 2>&1 || missing="$missing chromium"
 ls /usr/lib/*/libCbc.so* > /dev/null 2>&1 || missing="$missing coinor-libcbc3"
+command -v strace > /dev/null 2>&1 || missing="$missing strace"
 [ -z "$missing" ] && exit 0
 [ "$(id -u)" = 0 ] && command -v apt-get > /dev/null 2>&1 || { echo "plimsoll: not installed, and their tests skipped:$missing"; exit 0; }
 echo "plimsoll: installing$missing"

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static ModelOptions model;
+static ModelOptions model = { .paced = true };
 static struct {
     const char *allow, *md;
     TextList    sweep;

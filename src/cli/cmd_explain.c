@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static ModelOptions model;
+static ModelOptions model = { .paced = true };
 static struct {
     const char *html, *md, *allow, *plan;
     int64_t     effort;

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static ModelOptions model;
+static ModelOptions model = { .paced = true };
 static struct {
     const char *allow, *out;
     double      prove_limit;
@@ -67,7 +67,7 @@ static double avoidable(const Shown *s)
 static double proof_ns(const Shown *s)
 {
     const Engine *engine = s->fit.engine;
-    return engine_forecast_ns(engine, s->proof.cost_ns, engine->arena_bytes);
+    return engine_pace(engine) * engine_forecast_ns(engine, s->proof.cost_ns, engine->arena_bytes);
 }
 
 static void json_proof(JsonOut *o, const Shown *s)
@@ -147,7 +147,7 @@ static Err fit_json(const Shown *s)
     if (opt.prove)
         json_proof(&o, s);
     if (opt.curve)
-        curve_json(&o, s->points, s->n_points, r->default_ns);
+        curve_json(&o, s->points, s->n_points, r->default_ns, engine_pace(engine));
     if (opt.what_if)
         json_offers(&o, s);
     json_out_end(&o);
@@ -172,11 +172,11 @@ static void show_choice(Pool *pool, const Shown *s)
     if (r->engine->host_bytes)
         printf("  %-18s %10s\n", "on the host, pinned", bytes_text(r->engine->host_bytes));
     printf("  %-18s %10s  %12s a step\n", "everything kept", bytes_text(r->default_bytes),
-           step_text(pool, r->default_ns));
+           step_text(pool, r->default_ns * engine_pace(r->engine)));
     if (r->n_changes)
         printf("  %-18s %10s  %12s a step: %s%s, time %+.1f %%\n",
                r->fits ? "this plan" : "smallest found", bytes_text(r->engine->arena_bytes),
-               step_text(pool, r->step_ns),
+               step_text(pool, r->step_ns * engine_pace(r->engine)),
                r->default_bytes >= r->engine->arena_bytes ? "saves " : "takes more by ",
                bytes_text(llabs(r->default_bytes - r->engine->arena_bytes)),
                percent(r->step_ns, r->default_ns));

@@ -116,6 +116,8 @@ static Err probe_machine(Pool *pool, const Device *device, Profile *profile)
     return OK;
 }
 
+static const char *disturbed = ""; /* names the recipes whose times are, in the profile too */
+
 static Err probe_recipe(Pool *pool, const char *name, Profile *profile)
 {
     Recipe        *recipe;
@@ -129,10 +131,19 @@ static Err probe_recipe(Pool *pool, const char *name, Profile *profile)
     printf("%-20s %5d operators, %4d of them distinct; step %.1f ms, sum of its operators %.1f "
            "ms\n",
            recipe->name, m.nodes, m.calls, m.step_ms, m.nodes_ms);
+    if (m.disturbed) {
+        print_sentence(
+            stdout,
+            "  disturbed: other programs took the processors in each of %d tries, so the "
+            "times of %s are too long; measure again on a quiet machine",
+            MEASURE_TRIES, recipe->name);
+        disturbed = pool_print(pool, "%s; %s was disturbed by other programs", disturbed,
+                               recipe->name);
+    }
     profile->ops_origin = pool_print(
-        pool, "measured on %s with %s, %d threads: medians inside real steps, scaled to %s",
+        pool, "measured on %s with %s, %d threads: medians inside real steps, scaled to %s%s",
         device->model, device->library, device->threads,
-        device->kind == DEVICE_CUDA ? "the median of a row of steps" : "the best step");
+        device->kind == DEVICE_CUDA ? "the median of a row of steps" : "the best step", disturbed);
     return OK;
 }
 

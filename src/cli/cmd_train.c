@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static ModelOptions model = { .runs = true };
+static ModelOptions model = { .runs = true, .paced = true };
 static struct {
     const char *out, *resume, *init, *given, *dump, *dump_random, *data, *plan, *allow,
         *loader_memory, *cache;

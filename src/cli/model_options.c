@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "device/memory.h"
 #include "ops/ops.h"
-#include "profile/profile.h"
+#include "profile/pace.h"
 #include "train/checkpoint.h"
 
 #include <errno.h>
@@ -113,6 +113,8 @@ Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *
                                       .backend = o->backend,
                                       .tf32 = recipe_tf32(*recipe) },
                     device));
+    if (o->paced)
+        TRY(pace_find(pool, *device));
     if ((*device)->kind == DEVICE_CUDA)
         device_expect(*device, model_launches(*recipe));
     if (o->runs && (*device)->described)

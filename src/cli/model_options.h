@@ -8,7 +8,9 @@
 
 typedef struct ModelOptions {
     const char *device, *precision, *backend, *budget, *host_budget, *loss;
-    bool        runs; /* the command computes: the device must be in this machine */
+    bool        runs;  /* the command computes: the device must be in this machine */
+    bool        paced; /* it shows predicted times: on an unprobed processor a few kernels are
+                        * measured for them, once (profile/pace.h) */
     int64_t     batch, threads;
     TextList    set;
 } ModelOptions;

@@ -59,7 +59,7 @@ static Err compare_row(Pool *pool, Comparison *c, const Recipe *recipe, const De
         row->peak_bytes = e->sheet->peak_bytes;
         row->minimum_bytes = e->minimum_bytes ? e->minimum_bytes + device->runtime_bytes : 0;
         row->state_bytes = e->sheet->engine->persistent_bytes;
-        row->step_ms = e->step_ms;
+        row->step_ms = e->step_ms * engine_pace(e->sheet->engine);
         c->time_source = pool_text(pool, engine_time_source(e->sheet->engine));
     }
     for (int32_t i = 0; i < c->n_budgets && !err; i++)

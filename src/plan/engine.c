@@ -464,11 +464,19 @@ double engine_step_ns(const Engine *engine, int64_t accumulate)
     return engine_forecast_ns(engine, ns, engine->arena_bytes);
 }
 
+double engine_pace(const Engine *engine)
+{
+    const Profile *profile = engine->device->profile;
+    return profile && profile->pace > 0 ? profile->pace : 1;
+}
+
 const char *engine_time_source(const Engine *engine)
 {
     const Profile *profile = engine->device->profile;
     if (!profile)
         return "roofline";
+    if (profile->pace > 0)
+        return "roofline scaled to this machine";
     bool measured = engine->basis_ns[TIME_MEASURED] + engine->basis_ns[TIME_FAMILY] > 0;
     return pool_print(engine->graph->pool, "%sprofile %s", measured ? "" : "roofline of ",
                       profile->name);

@@ -100,6 +100,9 @@ double      engine_step_ns(const Engine *engine, int64_t accumulate);
 double      engine_forecast_ns(const Engine *engine, double sum_ns, int64_t arena_bytes);
 double      engine_saved(const Engine *engine); /* share of keep_all_bytes that the plan does not
                                                   * need */
+/* A factor on predicted times that are shown, never on those that plans are chosen by
+ * (profile/pace.h). */
+double      engine_pace(const Engine *engine);
 const char *engine_time_source(const Engine *engine);
 double      engine_time_share(const Engine *engine, TimeBasis basis);
 /* E_BUDGET: the message gives the smallest arena found, and *engine is the plan that has it. Asking

@@ -64,7 +64,7 @@ typedef struct PGraph {
 Err pgraph_read(Pool *pool, const char *path, PGraph **graph); /* strict: an error says what is
                                                                    * wrong */
 Err pgraph_parse(Pool *pool, const char *name, const char *text, size_t n, PGraph **graph);
-Err pgraph_check(const PGraph *graph);                         /* ids, order, producers, roots */
+Err pgraph_check(const PGraph *graph); /* ids, order, producers, roots */
 Err pgraph_write(const PGraph *graph, const char *path);
 
 int32_t  pgraph_root(const PGraph *graph, int32_t value);      /* of a view; else the value */

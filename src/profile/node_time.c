@@ -66,14 +66,19 @@ OpTime node_call(const Device *device, const Node *node, const Choice *choice, u
                      .bytes = cost.bytes };
 }
 
+double plain_ns(const Device *device, double flops, double bytes)
+{
+    double by_flops = flops / plain_flops_per_ns, by_bytes = bytes / plain_bytes_per_ns;
+    double ns = by_flops > by_bytes ? by_flops : by_bytes;
+    return plain_launch_ns + ns / (device->threads > 0 ? device->threads : 1);
+}
+
 double node_time(const Device *device, const Node *node, const Choice *choice, uint64_t graph,
                  TimeBasis *basis)
 {
     OpTime call = node_call(device, node, choice, graph);
-    if (device->profile)
+    if (device->profile && device->profile->pace <= 0)
         return profile_ns(device->profile, &call, basis);
-    double by_flops = call.flops / plain_flops_per_ns, by_bytes = call.bytes / plain_bytes_per_ns;
     *basis = TIME_ROOFLINE;
-    double ns = by_flops > by_bytes ? by_flops : by_bytes;
-    return plain_launch_ns + ns / (device->threads > 0 ? device->threads : 1);
+    return plain_ns(device, call.flops, call.bytes);
 }

@@ -16,4 +16,7 @@ OpTime node_call(const Device *device, const Node *node, const Choice *choice, u
 double node_time(const Device *device, const Node *node, const Choice *choice, uint64_t graph,
                  TimeBasis *basis);
 
+/* The generic roofline, for a device without a profile. */
+double plain_ns(const Device *device, double flops, double bytes);
+
 #endif

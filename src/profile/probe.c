@@ -239,7 +239,7 @@ Err probe_rates(Pool *pool, const Device *device, const ProbeOptions *options, P
     profile->n_bandwidth = profile->n_rates = 0;
     probe_launch(&p);
     probe_bandwidth(&p);
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+    for (size_t i = 0; i < (p.o.only_fp32 ? 1 : sizeof types / sizeof *types); i++) {
         TRY(probe_matmul(&p, types[i]));
         TRY(probe_conv(&p, types[i]));
     }

@@ -13,6 +13,7 @@ typedef struct ProbeOptions {
     int64_t bandwidth_bytes; /* of each array, well above the caches; 0: 128 MiB */
     double  largest_flops;   /* of one product; 0: 2.2e9 */
     double  seconds;         /* for each size; 0: 0.03 */
+    bool    only_fp32;       /* no other types */
     void (*progress)(void *arg, double done, const char *text);
     void *progress_arg;
 } ProbeOptions;

@@ -73,6 +73,7 @@ struct Profile {
     Tightness  *tight;      /* one for each model that has one */
     int32_t     n_tight, cap_tight;
     Family     *families; /* by operator and type */
+    double      pace;     /* more than 0: nothing else is known (pace.h) */
     int32_t     n_families, cap_families;
 };
 

@@ -10,14 +10,14 @@ void chunks_json(JsonOut *o, const Levers *levers)
     json_out_string(o, "attention", levers->stored_attention ? "stored" : "streamed");
 }
 
-void curve_json(JsonOut *o, const FitPoint *points, int n, double base_ns)
+void curve_json(JsonOut *o, const FitPoint *points, int n, double base_ns, double pace)
 {
     json_out_array(o, "curve");
     for (int i = 0; i < n; i++) {
         const FitPoint *p = &points[i];
         json_out_object_row(o, NULL);
         json_out_int(o, "peak_bytes", p->peak_bytes);
-        json_out_number(o, "step_ms", p->step_ns * 1e-6);
+        json_out_number(o, "step_ms", p->step_ns * pace * 1e-6);
         json_out_number(o, "slowdown", p->step_ns / base_ns);
         json_out_int(o, "micro_batch", p->batch);
         json_out_int(o, "accumulate", p->accumulate);

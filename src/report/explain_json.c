@@ -220,7 +220,7 @@ static void plan_json(JsonOut *o, const Explained *e)
     if (e->fit) {
         json_out_bool(o, "fits", e->fit->fits);
         json_out_int(o, "peak_bytes", e->fit->engine->arena_bytes);
-        json_out_number(o, "step_ms", e->fit->step_ns * 1e-6);
+        json_out_number(o, "step_ms", e->fit->step_ns * 1e-6 * engine_pace(e->fit->engine));
         json_out_number(o, "slowdown", e->fit->step_ns / (e->step_ms * 1e6));
         json_out_bool(o, "cut", e->fit->cut);
         fit_write_changes(o, e->fit);
@@ -337,7 +337,7 @@ void explain_json_members(JsonOut *o, const Explained *e)
     if (e->n_what_if)
         what_if_json(o, e);
     if (e->n_curve)
-        curve_json(o, e->curve, e->n_curve, e->step_ms * 1e6);
+        curve_json(o, e->curve, e->n_curve, e->step_ms * 1e6, engine_pace(engine));
     rows_json(o, "modules", "module", s->modules, s->n_modules, s, true);
     rows_json(o, "lines", "line", s->lines, s->n_lines, s, false);
 }

@@ -59,7 +59,8 @@ static void md_summary(const Md *m)
     for (int32_t i = 0; i < e->n_notes; i++)
         text_add(m->to, "- %s%s", e->notes[i], i + 1 < e->n_notes ? "\n" : "\n\n");
     text_add(m->to, "Predicted time of a step: %s, by %s.\n\n",
-             step_text(m->pool, e->step_ms * 1e6), md_name(m->pool, time_text(m->pool, s->engine)));
+             step_text(m->pool, e->step_ms * 1e6 * engine_pace(s->engine)),
+             md_name(m->pool, time_text(m->pool, s->engine)));
 }
 
 static const char *md_largest(int64_t batch)

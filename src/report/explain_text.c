@@ -329,6 +329,7 @@ void explain_text_rest(FILE *to, const Explained *e, bool colour)
     fputc('\n', to);
     print_sentence(to, "the batch as the data gives it: %s bytes", count_text(e->batch_bytes));
     print_sentence(to, "%s", runtime_text(pool, e->device, e->runtime_bytes));
-    print_sentence(to, "predicted time of a step: %s, by %s", step_text(pool, e->step_ms * 1e6),
+    print_sentence(to, "predicted time of a step: %s, by %s",
+                   step_text(pool, e->step_ms * 1e6 * engine_pace(s->engine)),
                    time_text(pool, s->engine));
 }

@@ -74,6 +74,9 @@ const char *time_text(Pool *pool, const Engine *engine)
     if (!engine->device->profile)
         return note ? pool_print(pool, "roofline, not measured (%s)", note)
                     : "roofline, not measured (plimsoll probe measures this machine)";
+    if (engine->device->profile->pace > 0)
+        return pool_print(pool, "%s by a few kernels%s (plimsoll probe measures more)",
+                          engine_time_source(engine), note ? pool_print(pool, "; %s", note) : "");
     if (measured + family <= 0)
         return pool_print(pool, "%s, a floor and not a measurement: %s", engine_time_source(engine),
                           one_device);
@@ -110,7 +113,7 @@ const char *step_text(Pool *pool, double ns)
 void time_json(JsonOut *o, const Engine *engine, double step_ms, double slowdown)
 {
     json_out_object_row(o, "time");
-    json_out_number(o, "step_ms", step_ms);
+    json_out_number(o, "step_ms", step_ms * engine_pace(engine));
     json_out_number(o, "slowdown", slowdown);
     json_out_string(o, "source", engine_time_source(engine));
     json_out_number(o, "measured", engine_time_share(engine, TIME_MEASURED));

@@ -24,6 +24,8 @@ enum {
     MEASURE_MAX = 15,      /* steps that are timed node by node */
     MEASURE_ROW = 5,       /* steps in a row without a pause, on a GPU */
     MEASURE_EFFORT = 1000, /* of planning, for a plan that is only timed */
+    MEASURE_TRIES = 3,     /* while other programs are in the way */
+    MEASURE_APART = 2,     /* a step and the sum of its nodes differ by less on a quiet machine */
 };
 
 /* A plain step, then one with node times, so that both see the same load from other programs; at
@@ -42,7 +44,11 @@ typedef struct Measured {
     double  step_ms;       /* the best plain step; on a GPU, the median of steps in a row */
     double  nodes_ms;      /* sum of the nodes' median times in one step */
     int64_t runtime_bytes; /* of this process, outside the arena */
+    bool    disturbed;     /* by other programs, in every try */
 } Measured;
+
+/* Is the step so far from the sum of its nodes that one of them was disturbed? */
+bool measured_apart(const Measured *measured);
 
 /* Adds the samples so far to the profile; runtime_bytes is left 0. */
 void stopwatch_file(Pool *pool, const Stopwatch *stopwatch, Profile *profile, Measured *measured);
@@ -55,7 +61,8 @@ void stopwatch_file_tight(Pool *pool, const Stopwatch *kept, const Stopwatch *ti
 /* The predicted time of a step by a profile, which may be newer than the plan. */
 double stopwatch_predict_ms(const Stopwatch *stopwatch, const Profile *profile);
 
-/* Adds the times of the recipe's nodes to the profile. */
+/* Adds the times of the recipe's nodes to the profile. Times that other programs disturbed are
+ * measured again; if that does not help they are added all the same, and *measured says so. */
 Err measure_recipe(Pool *pool, const Recipe *recipe, const Device *device,
                    const MeasureOptions *options, Profile *profile, Measured *measured);
 

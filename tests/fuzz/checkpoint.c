@@ -11,7 +11,7 @@ static size_t n_good;
 
 static void fuzz_begin(void)
 {
-    const char    path[] = "fuzz_checkpoint.json";
+    const char     path[] = "fuzz_checkpoint.json";
     const RunState state = { .step = 12,
                              .drawn = 240,
                              .samples = 1000,

@@ -90,6 +90,15 @@ static void no_such_data(void)
     CHECK_INT(profile->n_ops, 0);
 }
 
+/* A step of 76.7 ms whose operators take 23.5 was once filed without a word. */
+static void a_disturbed_step_is_noticed(void)
+{
+    CHECK(measured_apart(&(Measured){ .step_ms = 76.7, .nodes_ms = 23.5 }));
+    CHECK(measured_apart(&(Measured){ .step_ms = 10, .nodes_ms = 25 }));
+    CHECK(!measured_apart(&(Measured){ .step_ms = 24.4, .nodes_ms = 23.5 }));
+    CHECK(!measured_apart(&(Measured){ .step_ms = 23.5, .nodes_ms = 33 }));
+}
+
 int main(void)
 {
     pool = pool_new(NULL, "test");
@@ -97,6 +106,7 @@ int main(void)
     RUN(plain);
     RUN(accumulated);
     RUN(no_such_data);
+    RUN(a_disturbed_step_is_noticed);
     pool_free(pool);
     return test_end();
 }

@@ -1,0 +1,143 @@
+/* pace.c -- measures a few kernels, keeps and finds the answer. */
+#include "profile/pace.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/json_out.h"
+#include "profile/node_time.h"
+#include "profile/probe.h"
+#include "profile/quiet.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PACE_FORMAT "plimsoll-pace-1"
+
+enum {
+    PACE_PRODUCT = 256, /* rows and columns */
+    PACE_SIDE = 32,     /* of a convolved map */
+    PACE_WIDTH = 64,    /* its channels */
+    PACE_BYTES = 16 << 20,
+    PACE_LARGEST = 100 /* how far from the roofline is believed, either way */
+};
+
+/* ---- measuring ---- */
+
+/* Rates of these sizes, as a probe would measure them. */
+static double pace_rate(const Profile *measured, RateKind kind, double flops)
+{
+    double best = 0, nearest = INFINITY;
+    for (int32_t i = 0; i < measured->n_rates; i++) {
+        const Rate *rate = &measured->rates[i];
+        double      apart = fabs(log(rate->flops / flops));
+        if (rate->kind == kind && !strcmp(rate->type, "f32") && apart < nearest) {
+            nearest = apart;
+            best = rate->flops_per_s;
+        }
+    }
+    return best;
+}
+
+static double pace_ratio(const Device *device, double flops, double bytes, double seconds)
+{
+    return seconds * 1e9 / plain_ns(device, flops, bytes);
+}
+
+Err pace_measure(Pool *pool, const Device *device, double *pace)
+{
+    Pool        *work = pool_new(pool, "pace");
+    Profile     *measured = NEW(work, Profile);
+    ProbeOptions how = { .bandwidth_bytes = PACE_BYTES, .seconds = 0.02, .only_fp32 = true };
+    double       product = 2.0 * PACE_PRODUCT * PACE_PRODUCT * PACE_PRODUCT,
+           conv = 2.0 * 9 * PACE_SIDE * PACE_SIDE * PACE_WIDTH * PACE_WIDTH;
+    how.largest_flops = fmax(product, conv);
+    Quiet quiet = quiet_begin();
+    *pace = 0;
+    TRY(probe_rates(work, device, &how, measured));
+    double rates[] = { pace_rate(measured, RATE_MATMUL, product),
+                       pace_rate(measured, RATE_CONV, conv),
+                       measured->bandwidth[measured->n_bandwidth - 1].copy };
+    double logs = log(pace_ratio(device, product, 0, product / rates[0])) +
+                  log(pace_ratio(device, conv, 0, conv / rates[1])) +
+                  log(pace_ratio(device, 0, 2.0 * PACE_BYTES, 2.0 * PACE_BYTES / rates[2]));
+    if (quiet_end(quiet, device->threads))
+        *pace = fmin(fmax(exp(logs / 3), 1.0 / PACE_LARGEST), PACE_LARGEST);
+    pool_free(work);
+    return OK;
+}
+
+/* ---- keeping ---- */
+
+static const char *pace_path(Pool *pool, const Device *device)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    const char *folder = cache && *cache == '/' ? pool_print(pool, "%s/plimsoll", cache)
+                         : home && *home        ? pool_print(pool, "%s/.cache/plimsoll", home)
+                                                : NULL;
+    uint64_t    key = hash_text(hash_text(HASH_EMPTY, device->model), device->library);
+    return folder ? pool_print(pool, "%s/pace-%016llx-%d.json", folder, (unsigned long long)key,
+                               device->threads)
+                  : NULL;
+}
+
+/* 0: it is not there, or not of this machine. */
+static double pace_read(Pool *pool, const char *path, const Device *device)
+{
+    const Json *json;
+    const char *format, *model, *library;
+    double      pace;
+    if (!file_exists(path) || json_read(pool, path, 0, &json) ||
+        json_need_text(json, "format", &format) || json_need_text(json, "model", &model) ||
+        json_need_text(json, "library", &library) || json_need_number(json, "pace", &pace))
+        return 0;
+    bool same = !strcmp(format, PACE_FORMAT) && !strcmp(model, device->model) &&
+                !strcmp(library, device->library);
+    return same && pace >= 1.0 / PACE_LARGEST && pace <= PACE_LARGEST ? pace : 0;
+}
+
+Err pace_keep(Pool *pool, const Device *device, double pace)
+{
+    char        folder[FILE_PATH_MAX];
+    const char *path = pace_path(pool, device);
+    FileOut     out;
+    JsonOut     o;
+    if (!path)
+        return OK;
+    file_folder(path, folder, sizeof folder);
+    TRY(folder_make(folder));
+    TRY(file_out_init(&out, path));
+    json_out_file(&o, &out, JSON_PRETTY);
+    json_out_object(&o, NULL);
+    json_out_string(&o, "format", PACE_FORMAT);
+    json_out_string(&o, "model", device->model);
+    json_out_string(&o, "library", device->library);
+    json_out_int(&o, "threads", device->threads);
+    json_out_number(&o, "pace", pace);
+    json_out_end(&o);
+    return file_out_done(&out, json_out_done(&o));
+}
+
+Err pace_find(Pool *pool, Device *device)
+{
+    if (device->kind != DEVICE_CPU || device->profile || device->described)
+        return OK;
+    const char *path = pace_path(pool, device);
+    if (!path)
+        return OK;
+    double pace = pace_read(pool, path, device);
+    if (pace <= 0) {
+        TRY(pace_measure(pool, device, &pace));
+        /* that it cannot be kept is no failure: it is measured again */
+        Err unused = pace > 0 ? pace_keep(pool, device, pace) : OK;
+        (void)unused;
+    }
+    if (pace <= 0)
+        return OK;
+    Profile *profile = NEW(pool, Profile);
+    *profile = (Profile){ .name = device->name, .title = device->model, .pace = pace };
+    device->profile = profile;
+    return OK;
+}

@@ -7,17 +7,23 @@ from ._native import Block, DoesNotFit, Peak, replay, version
 from .explaining import Explanation, Share, StepPeak, explain
 
 if TYPE_CHECKING:
+    from .batching import BatchSize, batch_size
+    from .checkpointing import Checkpointed, checkpoint
     from .fitting import BudgetError, FitPlan, Step, fit, parse_bytes
 
-__all__ = ["Block", "BudgetError", "DoesNotFit", "Explanation", "FitPlan", "Peak", "Share", "Step",
-           "StepPeak", "explain", "fit", "parse_bytes", "replay", "version"]
+__all__ = ["BatchSize", "Block", "BudgetError", "Checkpointed", "DoesNotFit", "Explanation",
+           "FitPlan", "Peak", "Share", "Step", "StepPeak", "batch_size", "checkpoint", "explain",
+           "fit", "parse_bytes", "replay", "version"]
 
-_LATER = {name: "fitting" for name in ("BudgetError", "FitPlan", "Step", "fit", "parse_bytes")}
+_LATER = {"batching": ("BatchSize", "batch_size"), "checkpointing": ("Checkpointed", "checkpoint"),
+          "fitting": ("BudgetError", "FitPlan", "Step", "fit", "parse_bytes")}
 
 
 def __getattr__(name: str) -> Any:
     """What needs PyTorch is imported when it is first used."""
-    if name not in _LATER:
-        raise AttributeError(f"module 'plimsoll' has no attribute {name!r}")
     from importlib import import_module
-    return getattr(import_module("." + _LATER[name], __name__), name)
+
+    for module, names in _LATER.items():
+        if name in names:
+            return getattr(import_module("." + module, __name__), name)
+    raise AttributeError(f"module 'plimsoll' has no attribute {name!r}")

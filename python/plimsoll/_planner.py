@@ -1,4 +1,4 @@
-"""The C planner: a graph of values and nodes, and the cheapest plan within a budget (plimsoll.h)."""
+"""The C planner (plimsoll.h): a graph of values and nodes, the cheapest plan within a budget."""
 from __future__ import annotations
 
 import ctypes

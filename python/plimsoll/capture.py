@@ -92,13 +92,13 @@ class Recorder(TorchDispatchMode):
         self.out.events.append((_native.MARK, 0, 0))
 
     def hold(self, tensor: torch.Tensor, kind: str, op: str = "",
-             at: tuple[str, str] = ("", "")) -> None:
-        """A request for the tensor's storage, unless it is known."""
+             at: tuple[str, str] = ("", ""), least: int = 0) -> None:
+        """A request for the tensor's storage of at least so many bytes, unless it is known."""
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key in self._live or storage.nbytes() == 0:
             return
-        number = self.request(storage.nbytes(), kind, op, at)
+        number = self.request(max(least, storage.nbytes()), kind, op, at)
 
         def dead(_: Any, key: int = key, number: int = number) -> None:
             self._live.pop(key, None)
@@ -151,9 +151,10 @@ class Recorder(TorchDispatchMode):
         held = [self.request(n, "workspaces", name + " (copy)", at) for n in copies]
         result = func(*args, **kwargs)
         kind = self._kind(func, args)
+        least = workspaces.kept_bytes(name, args)
         for x in tree_leaves(result):
             if isinstance(x, torch.Tensor) and not (self.host_scalars and x.dim() == 0):
-                self.hold(x, kind, name, at)
+                self.hold(x, kind, name, at, least)
                 if self.rules:
                     self._conv_workspace(name, args, x, at)
         if self.rules:

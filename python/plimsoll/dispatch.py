@@ -28,8 +28,8 @@ _upsample_nearest_exact2d upsample_nearest3d _upsample_nearest_exact3d upsample_
 upsample_bilinear2d _upsample_bilinear2d_aa upsample_trilinear3d upsample_bicubic2d
 _upsample_bicubic2d_aa""".split()
 # Those whose result becomes fp32, without a copy of the input.
-_FP32_RESULT = """prod softmax.int log_softmax.int cumprod cumsum linalg_vector_norm sum sum.dim_IntList
-""".split()
+_FP32_RESULT = """prod softmax.int log_softmax.int cumprod cumsum linalg_vector_norm sum
+sum.dim_IntList""".split()
 _WIDEST = "addcdiv addcmul atan2 bilinear cross dot grid_sampler index_put tensordot scatter_add"
 _HALVES = (torch.bfloat16, torch.float16)
 

@@ -101,7 +101,7 @@ class _Ready:
     plan: FitPlan
     graph: fx.GraphModule
     joint: joint.Joint
-    run: Callable[..., Any]
+    compiled: Callable[..., Any] | None = None
 
 
 class Step:
@@ -113,7 +113,7 @@ class Step:
         self._model, self._loss_fn, self.options = model, loss_fn, options
         self._ready: dict[Any, _Ready] = {}
         self._last: _Ready | None = None
-        self._compile: dict[str, Any] | None = None
+        self._backend: Callable[..., Any] | None = None
         self._modules = dict(model.named_modules())
 
     @property
@@ -131,14 +131,13 @@ class Step:
     def __str__(self) -> str:
         return str(self.plan)
 
-    def compile(self, **how: Any) -> Step:
-        """Has torch.compile make each graph's code from now on; returns this step."""
+    def compile(self, backend: str = "inductor") -> Step:
+        """Has a backend of torch.compile make each graph's code when it first runs; returns this
+        step. Operators that run once may then take other random numbers than eager's."""
         if self.options.offload:
             raise ValueError("a step that copies to the host cannot be compiled: plan it without "
                              "offload")
-        self._compile = how
-        for ready in self._ready.values():
-            ready.run = _compiled(ready.graph, how)
+        self._backend = torch._dynamo.lookup_backend(backend)
         return self
 
     # ---- plans ----
@@ -173,8 +172,7 @@ class Step:
                                   "reserved memory" if search.cuda else "live storages")
         plan = _described(made, search, rules, o)
         graph = made.emitted.graph
-        run = graph if self._compile is None else _compiled(graph, self._compile)
-        return _Ready(plan, graph, found, run)
+        return _Ready(plan, graph, found)
 
     # ---- runs ----
 
@@ -184,10 +182,18 @@ class Step:
         assert ready is not None
         parameters = [self._model.get_parameter(n) for n in ready.joint.parameters]
         with torch.no_grad():
-            results = ready.run(*self._inputs(ready.joint, parameters, batch))
+            given = self._inputs(ready.joint, parameters, batch)
+            results = self._code(ready, given)(*given)
             self._keep(ready.joint, parameters, results)
         outputs = [results[i] for i in ready.joint.outputs]
         return tree_unflatten(outputs, ready.joint.out_spec)
+
+    def _code(self, ready: _Ready, given: list[Any]) -> Callable[..., Any]:
+        if self._backend is None:
+            return ready.graph
+        if ready.compiled is None:
+            ready.compiled = self._backend(randomness.for_compile(ready.graph), given)
+        return ready.compiled
 
     def _inputs(self, of: joint.Joint, parameters: list[torch.nn.Parameter],
                 batch: Any) -> list[Any]:
@@ -212,10 +218,6 @@ class Step:
                 p.grad = results[at]
             else:
                 p.grad.add_(results[at])
-
-
-def _compiled(graph: fx.GraphModule, how: dict[str, Any]) -> Callable[..., Any]:
-    return torch.compile(randomness.for_compile(graph), **how)
 
 
 def _held_gradient(p: torch.nn.Parameter) -> torch.Tensor:

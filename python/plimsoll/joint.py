@@ -85,15 +85,15 @@ class _Wrapped(torch.nn.Module):
                                spec)
         tensors = {n: getattr(self, f"p{i}") for i, n in enumerate(self.names[0])}
         tensors |= {n: getattr(self, f"b{i}") for i, n in enumerate(self.names[1])}
-        with torch.nn.utils.stateless._reparametrize_module(model, tensors, tie_weights=True):
-            with autocast(precision, device):
-                result = loss_fn(model, batch)
+        swapped = torch.nn.utils.stateless._reparametrize_module(model, tensors, tie_weights=True)
+        with swapped, autocast(precision, device):
+            result = loss_fn(model, batch)
         flat, self.out_spec = tree_flatten(result)
         if not flat or not isinstance(flat[0], torch.Tensor) or flat[0].numel() != 1:
             raise TypeError("loss_fn(model, batch) must return a loss of one element, or a tuple "
                             "that begins with it")
         others = [x.detach().clone() for x in flat[1:]]
-        loss = flat[0].reshape(())
+        loss = flat[0].reshape(()).clone()      # some losses keep the unreduced one's storage
         return (loss * inputs[-1], loss.detach().clone(), *others) if scaled else (loss, *others)
 
 

@@ -1,4 +1,4 @@
-"""Operators that take random numbers and run again: the second run gets the numbers of the first."""
+"""Operators that take random numbers and run again: with the numbers of the first run."""
 from __future__ import annotations
 
 from typing import Any

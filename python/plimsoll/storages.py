@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.flop_counter import FlopCounterMode
 
+from . import workspaces
 from .joint import is_getitem
 
 Cost = Callable[[fx.Node, int, int], float]
@@ -146,6 +147,9 @@ class _Tracer(fx.Interpreter):
             self.out.scalars.add(n)
         written = [self.out.of[a] for a in _written(n)] if mutable else []
         args, kwargs = self.fetch_args_kwargs_from_env(n)
+        if len(fresh) == 1 and isinstance(n.target, torch._ops.OpOverload):
+            kept = workspaces.kept_bytes(n.target._schema.name.removeprefix("aten::"), args)
+            self.out.storages[fresh[0]].bytes = max(kept, self.out.storages[fresh[0]].bytes)
         moved = sum(x.numel() * x.element_size() for x in _tensors((args, kwargs, result)))
         self.out.operators.append(Operator(
             n, inputs, sorted({*fresh, *written}), self.cost(n, flops, moved),

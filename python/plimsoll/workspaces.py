@@ -53,6 +53,19 @@ def inside(rules: Rules, name: str, args: Any) -> list[int]:
     return rules.attention_backward_bytes(kernels[name], q.shape, q.dtype != torch.float32)
 
 
+# Their result is the unreduced loss, reduced in place: the number keeps that storage.
+_REDUCED_IN_PLACE = {"mse_loss": 2, "smooth_l1_loss": 2}
+
+
+def kept_bytes(name: str, args: Any) -> int:
+    """Bytes of the result's storage, where PyTorch keeps more than the result shows; else 0."""
+    at = _REDUCED_IN_PLACE.get(name)
+    if at is None or (len(args) > at and args[at] == 0):
+        return 0
+    shape = torch.broadcast_shapes(args[0].shape, args[1].shape)
+    return int(shape.numel()) * torch.promote_types(args[0].dtype, args[1].dtype).itemsize
+
+
 def convolution(rules: Rules, name: str, args: Any, made: torch.Tensor) -> int:
     """cuDNN's workspace of one call: counted as zero until it is measured."""
     return 0

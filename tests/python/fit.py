@@ -7,10 +7,10 @@ import os
 import sys
 
 os.environ["PLIMSOLL_LIBRARY"] = os.path.abspath(sys.argv[1])
-from judges import (F, StorageMeter, allocator_peak, check, decoder, decoder_loss, done,  # noqa: E402
+from judges import (F, StorageMeter, allocator_peak, check, decoder, decoder_loss, done,
                     mixed, mixed_loss, perceptron, perceptron_loss, torch, tree_leaves)
 
-import plimsoll  # noqa: E402
+import plimsoll
 
 EFFORT = 500
 

@@ -61,7 +61,7 @@ def made(job):
     def loss_fn(_, batch):
         for cell, value in zip(held, batch):
             cell.cell_contents = value
-        with torch.autocast(job["device"], torch.bfloat16, enabled=job["precision"] == "bf16"):
+        with torch.autocast("cuda" if job["device"] == "cuda" else "cpu", torch.bfloat16, enabled=job["precision"] == "bf16"):
             return loss()
     return model, loss_fn, [c.cell_contents for c in held]
 
@@ -202,4 +202,5 @@ def main():
             json.dump({"torch": torch.__version__, "device": options.device, "rows": rows}, f, indent=1)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -77,6 +77,9 @@ class Estimate:
         if self.rules is None or not isinstance(node.target, torch._ops.OpOverload):
             return 0
         name = node.target._schema.name.removeprefix("aten::")
+        if name in ("convolution", "convolution_backward"):
+            known = workspaces.convolution(self.rules, name, args) or 0
+            return sum(self._rounded([*workspaces.hidden_copies(name, args), known]))
         return sum(self._rounded(workspaces.hidden_copies(name, args))) + \
             sum(self._rounded(workspaces.inside(self.rules, name, args)))
 

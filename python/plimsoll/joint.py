@@ -17,6 +17,8 @@ import torch
 from torch import fx
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
+from .capture import unpacked_sequences
+
 aten = torch.ops.aten
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -109,11 +111,12 @@ def capture(model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any,
     if scaled:
         inputs.append(torch.ones((), device=device))
     wrapped = _Wrapped(model, loss_fn, leaves, spec, precision, device.type, scaled)
-    with warnings.catch_warnings(), torch.enable_grad():
+    with warnings.catch_warnings(), torch.enable_grad(), unpacked_sequences():
         warnings.simplefilter("ignore")
-        graph, signature = aot_export_module(wrapped, tuple(inputs), trace_joint=True,
+        traced, signature = aot_export_module(wrapped, tuple(inputs), trace_joint=True,
                                              output_loss_index=0)
-    assert wrapped.out_spec is not None
+    assert wrapped.out_spec is not None and isinstance(traced, fx.GraphModule)
+    graph = traced
     _write_back(graph, signature)
     joint = _described(graph, signature, wrapped, scaled)
     _clean(joint.graph)
@@ -129,7 +132,8 @@ def _placeholders(graph: fx.GraphModule) -> list[fx.Node]:
 
 
 def _results(graph: fx.GraphModule) -> list[Any]:
-    return list(graph.graph.output_node().args[0])
+    results: Any = graph.graph.output_node().args[0]
+    return list(results)
 
 
 def _set_results(graph: fx.GraphModule, results: list[Any]) -> None:

@@ -35,6 +35,7 @@ endif
 check: build asan valgrind words docs-check warnings  ## slower: words, names and format, warnings on two compilers, sanitizers, valgrind
 	@scripts/check_walk.py
 	@scripts/check_format.sh
+	@scripts/check_python.sh
 
 words: build
 	@scripts/check_words.py --program $(BUILD)/plimsoll

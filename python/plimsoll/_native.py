@@ -91,7 +91,7 @@ def replay(events: Sequence[Event], settings: str = "",
     """PyTorch's allocator over a list of requests: a peak per interval between marks, and where
     each request was placed. Settings as in PYTORCH_CUDA_ALLOC_CONF."""
     n = len(events)
-    given = (_Event * max(n, 1))(*events)
+    given = (_Event * max(n, 1))(*(_Event(*e) for e in events))
     peaks = (_Peak * (1 + sum(e[0] == MARK for e in events)))()
     blocks = (_Block * max(n, 1))()
     error = _Error()

@@ -59,7 +59,7 @@ class Recorder(TorchDispatchMode):
     """Turns storages into requests. Works on fake and on real tensors alike."""
 
     def __init__(self, rules: Rules | None = None) -> None:
-        super().__init__()
+        super().__init__()          # type: ignore[no-untyped-call]
         self.rules = rules
         self.out = Capture()
         self.phase = "forward"
@@ -69,6 +69,9 @@ class Recorder(TorchDispatchMode):
         self.parameter_storages: set[int] = set()
         self._live: dict[int, tuple[int, Any]] = {}
         self._cublas: set[str] = set()
+        self.convolutions: dict[str, tuple[str, Any]] = {}
+        """every call that was seen, by the name that the table of workspaces has for it"""
+        self.unmeasured = 0
 
     # ---- events ----
 
@@ -92,13 +95,13 @@ class Recorder(TorchDispatchMode):
         self.out.events.append((_native.MARK, 0, 0))
 
     def hold(self, tensor: torch.Tensor, kind: str, op: str = "",
-             at: tuple[str, str] = ("", "")) -> None:
-        """A request for the tensor's storage, unless it is known."""
+             at: tuple[str, str] = ("", ""), least: int = 0) -> None:
+        """A request for the tensor's storage of at least so many bytes, unless it is known."""
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key in self._live or storage.nbytes() == 0:
             return
-        number = self.request(storage.nbytes(), kind, op, at)
+        number = self.request(max(least, storage.nbytes()), kind, op, at)
 
         def dead(_: Any, key: int = key, number: int = number) -> None:
             self._live.pop(key, None)
@@ -122,7 +125,7 @@ class Recorder(TorchDispatchMode):
             return self.where.get(node._sequence_nr(), ("", "")) if node else ("", "")
         at = (self.modules[-1] if self.modules else "", _user_line())
         if self.phase == "forward":
-            self.where[torch.autograd._get_sequence_nr() - 1] = at
+            self.where[torch._C._autograd._get_sequence_nr() - 1] = at
         return at
 
     def _kind(self, func: Any, args: Any) -> str:
@@ -151,11 +154,12 @@ class Recorder(TorchDispatchMode):
         held = [self.request(n, "workspaces", name + " (copy)", at) for n in copies]
         result = func(*args, **kwargs)
         kind = self._kind(func, args)
+        least = workspaces.kept_bytes(name, args)
         for x in tree_leaves(result):
             if isinstance(x, torch.Tensor) and not (self.host_scalars and x.dim() == 0):
-                self.hold(x, kind, name, at)
+                self.hold(x, kind, name, at, least)
                 if self.rules:
-                    self._conv_workspace(name, args, x, at)
+                    self._conv_workspace(name, args, at)
         if self.rules:
             for n in workspaces.inside(self.rules, name, args):
                 held.append(self.request(n, "workspaces", name, at))
@@ -163,11 +167,16 @@ class Recorder(TorchDispatchMode):
             self.release(number)
         return result
 
-    def _conv_workspace(self, name: str, args: Any, made: torch.Tensor,
-                        at: tuple[str, str]) -> None:
+    def _conv_workspace(self, name: str, args: Any, at: tuple[str, str]) -> None:
         assert self.rules
-        if name in ("convolution", "convolution_backward"):
-            self.temporary(workspaces.convolution(self.rules, name, args, made), name, at)
+        if name not in ("convolution", "convolution_backward"):
+            return
+        known = workspaces.convolution(self.rules, name, args)
+        self.convolutions[workspaces.convolution_key(name, args)] = (name, args)
+        if known is None:
+            self.unmeasured += 1
+        else:
+            self.temporary(known, name, at)
 
 
 def _user_line() -> str:
@@ -206,6 +215,23 @@ def _fake(mode: FakeTensorMode, x: torch.Tensor) -> torch.Tensor:
 
 
 @contextmanager
+def unpacked_sequences() -> Iterator[None]:
+    """transformers asks the values of position ids whether several sequences share a row. Tensors
+    without numbers cannot tell: then it builds a mask that a usual run does not have. Here the
+    answer is no."""
+    masking: Any = sys.modules.get("transformers.masking_utils")
+    before = getattr(masking, "find_packed_sequence_indices", None)
+    if masking is None or before is None:
+        yield
+        return
+    masking.find_packed_sequence_indices = lambda position_ids: None
+    try:
+        yield
+    finally:
+        masking.find_packed_sequence_indices = before
+
+
+@contextmanager
 def _faked(model: torch.nn.Module, mode: FakeTensorMode) -> Iterator[None]:
     """The model with fake parameters and buffers; its own come back at the end."""
     made: dict[int, Any] = {}
@@ -219,7 +245,7 @@ def _faked(model: torch.nn.Module, mode: FakeTensorMode) -> Iterator[None]:
                     fake = _fake(mode, x.detach())
                     made[id(x)] = (torch.nn.Parameter(fake, x.requires_grad)
                                    if isinstance(x, torch.nn.Parameter) else fake)
-                before.append((table, name, x))     # type: ignore[arg-type]
+                before.append((table, name, x))
     try:
         for table, name, x in before:
             table[name] = made[id(x)]
@@ -301,12 +327,16 @@ def record(recorder: Recorder, model: torch.nn.Module, loss_fn: Callable[..., An
 
 def capture(model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any,
             optimizer: str | Callable[..., Any] | None, precision: str, rules: Rules,
-            steps: int = 2) -> Capture:
+            steps: int = 2, recorder: Recorder | None = None) -> Capture:
     """The requests of the first steps on CUDA. The model may be on any device, also on meta; it
     is as before afterwards."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    recorder = Recorder(rules)
+    recorder = recorder or Recorder(rules)
     recorder.out.notes.extend(rules.notes)
     fake_batch = tree_map(lambda x: _fake(mode, x) if isinstance(x, torch.Tensor) else x, batch)
-    with _faked(model, mode), as_cuda(rules), mode:
-        return record(recorder, model, loss_fn, fake_batch, optimizer, precision, steps)
+    with _faked(model, mode), as_cuda(rules), unpacked_sequences(), mode:
+        found = record(recorder, model, loss_fn, fake_batch, optimizer, precision, steps)
+    if recorder.unmeasured:
+        found.notes.append(f"{recorder.unmeasured} calls of cuDNN's convolutions: their workspaces "
+                           "are not measured on this GPU and counted as zero")
+    return found

@@ -28,8 +28,8 @@ _upsample_nearest_exact2d upsample_nearest3d _upsample_nearest_exact3d upsample_
 upsample_bilinear2d _upsample_bilinear2d_aa upsample_trilinear3d upsample_bicubic2d
 _upsample_bicubic2d_aa""".split()
 # Those whose result becomes fp32, without a copy of the input.
-_FP32_RESULT = """prod softmax.int log_softmax.int cumprod cumsum linalg_vector_norm sum sum.dim_IntList
-""".split()
+_FP32_RESULT = """prod softmax.int log_softmax.int cumprod cumsum linalg_vector_norm sum
+sum.dim_IntList""".split()
 _WIDEST = "addcdiv addcmul atan2 bilinear cross dot grid_sampler index_put tensordot scatter_add"
 _HALVES = (torch.bfloat16, torch.float16)
 
@@ -87,10 +87,12 @@ def _in_widest(op: Any) -> Callable[..., Any]:
     return kernel
 
 
-def _register_autocast(lib: Any) -> None:
+def _register_autocast(lib: Any, rules: Rules) -> None:
     for names, make in ((_FP32, _in_fp32), (_FP32_RESULT, _fp32_result),
                         (_WIDEST.split(), _in_widest)):
         for name in names:
+            if name == "rms_norm" and rules.torch < (2, 12):
+                continue        # its entry is younger
             for op in _overloads(name):
                 if make is _fp32_result and "dtype" not in str(op._schema):
                     continue
@@ -162,10 +164,30 @@ def _dropout(x: Any, p: float, train: bool) -> Any:
     return aten.native_dropout(x, p, train)[0]
 
 
+class _FusedRmsNorm(torch.autograd.Function):
+    """What CUDA's kernel allocates and saves: input, weight and one number per row. The operator
+    itself falls apart into steps on the CPU, and those save more."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, rows: tuple[int, ...],
+                weight: torch.Tensor | None) -> torch.Tensor:
+        inverse = x.new_empty((*rows, 1), dtype=torch.float32)
+        ctx.save_for_backward(x, weight, inverse)
+        return torch.empty_like(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        x, weight, _ = ctx.saved_tensors
+        return torch.empty_like(x), None, None if weight is None else torch.empty_like(weight)
+
+
 def _rms_norm(x: Any, shape: Any, weight: Any = None, eps: Any = None) -> Any:
     if weight is not None and weight.dtype != x.dtype:
-        return aten._fused_rms_norm.default(x, shape, weight.to(x.dtype), eps)[0]
-    return aten._fused_rms_norm.default(x, shape, weight, eps)[0]
+        wide = x.to(torch.float32)      # no kernel for two types: step by step
+        scale = (wide.pow(2).mean(list(range(-len(shape), 0)), True) + 1e-6).rsqrt()
+        return (wide * scale * weight).to(x.dtype)
+    rows = tuple(x.shape[:x.dim() - len(shape)])
+    return _FusedRmsNorm.apply(x, rows, weight)     # type: ignore[no-untyped-call]
 
 
 @contextmanager
@@ -174,7 +196,7 @@ def as_cuda(rules: Rules) -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with torch.library._scoped_library("aten", "IMPL") as lib:
-            _register_autocast(lib)
+            _register_autocast(lib, rules)
             lib.impl("scaled_dot_product_attention", _attention(rules), "AutogradCPU")
             lib.impl("dropout", _dropout, "AutogradCPU")
             if rules.torch >= (2, 9):

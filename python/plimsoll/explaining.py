@@ -84,7 +84,7 @@ def find_rules(device: str, torch_version: str | None) -> Rules:
 
 
 def _notes(gpu: Gpu, version: tuple[int, int]) -> list[str]:
-    notes = ["workspaces of cuDNN's convolutions are counted as zero"]
+    notes: list[str] = []
     if not gpu.measured:
         notes.append(f"{gpu.name}: context and workspaces are estimated from an H200's")
     if not (2, 6) <= version <= (2, 13):

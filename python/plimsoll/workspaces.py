@@ -1,6 +1,9 @@
 """Memory inside of one CUDA call, which no tensor of the program shows."""
 from __future__ import annotations
 
+import functools
+import json
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -53,6 +56,42 @@ def inside(rules: Rules, name: str, args: Any) -> list[int]:
     return rules.attention_backward_bytes(kernels[name], q.shape, q.dtype != torch.float32)
 
 
-def convolution(rules: Rules, name: str, args: Any, made: torch.Tensor) -> int:
-    """cuDNN's workspace of one call: counted as zero until it is measured."""
-    return 0
+# Their result is the unreduced loss, reduced in place: the number keeps that storage.
+_REDUCED_IN_PLACE = {"mse_loss": 2, "smooth_l1_loss": 2}
+
+
+def kept_bytes(name: str, args: Any) -> int:
+    """Bytes of the result's storage, where PyTorch keeps more than the result shows; else 0."""
+    at = _REDUCED_IN_PLACE.get(name)
+    if at is None or (len(args) > at and args[at] == 0):
+        return 0
+    shape: torch.Size = torch.broadcast_shapes(args[0].shape, args[1].shape)
+    return int(shape.numel()) * torch.promote_types(args[0].dtype, args[1].dtype).itemsize
+
+
+def convolution_key(name: str, args: Any) -> str:
+    """A convolution's call as the measured table names it (bench/torch_workspaces.py)."""
+    said = []
+    for x in args:
+        if isinstance(x, torch.Tensor):
+            last = x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last) \
+                and not x.is_contiguous()
+            said.append(f"{tuple(x.shape)} {x.dtype}{' last' if last else ''}")
+        else:
+            said.append(str(list(x) if isinstance(x, (list, tuple)) else x))
+    return f"{name}: " + "; ".join(said).replace("torch.", "")
+
+
+@functools.cache
+def measured_convolutions(gpu: str) -> dict[str, int]:
+    """Workspaces measured on that GPU, by convolution_key; empty if there are none."""
+    path = Path(__file__).with_name("convolutions.json")
+    if not path.exists():
+        return {}
+    table: dict[str, dict[str, int]] = json.loads(path.read_text())
+    return table.get(gpu, {})
+
+
+def convolution(rules: Rules, name: str, args: Any) -> int | None:
+    """cuDNN's workspace of one call; None: not measured on this GPU."""
+    return measured_convolutions(rules.gpu.name).get(convolution_key(name, args))

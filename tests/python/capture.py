@@ -18,8 +18,8 @@ except ImportError:
     print("skipped: PyTorch is not installed (scripts/setup_torch.sh)")
     sys.exit(77)
 
-import plimsoll  # noqa: E402
-from plimsoll import capture, rules  # noqa: E402
+import plimsoll
+from plimsoll import capture, rules
 
 F = torch.nn.functional
 

@@ -1,0 +1,176 @@
+"""plimsoll.fit on small models: gradients, memory, random numbers, mutations, refusals.
+
+    fit.py LIBPLIMSOLL
+"""
+import copy
+import os
+import sys
+
+os.environ["PLIMSOLL_LIBRARY"] = os.path.abspath(sys.argv[1])
+from judges import (F, StorageMeter, allocator_peak, check, decoder, decoder_loss, done,
+                    mixed, mixed_loss, perceptron, perceptron_loss, torch, tree_leaves)
+
+import plimsoll
+
+EFFORT = 500
+
+
+def gradients(model):
+    return {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+
+
+def equal(a, b):
+    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
+
+
+def near(a, b):
+    return a.keys() == b.keys() and all(torch.allclose(a[k], b[k], rtol=1e-4, atol=1e-5) for k in a)
+
+
+def one_step(model, loss_fn, batch, budget, **how):
+    """A step of a copy of the model from seed 7."""
+    model = copy.deepcopy(model)
+    step = plimsoll.fit(model, loss_fn, batch, budget, effort=EFFORT, **how)
+    torch.manual_seed(7)
+    result = step(batch)
+    return model, step, result
+
+
+def eager(model, loss_fn, batch):
+    model = copy.deepcopy(model)
+    torch.manual_seed(7)
+    result = loss_fn(model, batch)
+    tree_leaves(result)[0].backward()
+    return model, result
+
+
+def metered(model, step, batch):
+    """Two whole steps with fused AdamW under the meter."""
+    model.zero_grad()
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    meter = StorageMeter([*model.parameters(), *model.buffers(), *tree_leaves(batch)])
+    with meter:
+        for _ in range(2):
+            step(batch)
+            optimizer.step()
+            optimizer.zero_grad()
+    return meter.peak
+
+
+def allocated(model, step, batch):
+    held = sum(x.untyped_storage().nbytes() for x in
+               {x.untyped_storage()._cdata: x for x in [*model.parameters(), *model.buffers(),
+                                                        *tree_leaves(batch)]}.values())
+
+    def run():
+        model.zero_grad()
+        step(batch)
+    return held + allocator_peak(run)
+
+
+for name, make, loss_fn, shares in (("mixed", mixed, mixed_loss, (0.8, 0.6)),
+                                    ("decoder", decoder, decoder_loss, (0.8, 0.6)),
+                                    ("perceptron", perceptron, perceptron_loss, (0.92,))):
+    model, batch = make()
+    by_eager, eager_result = eager(model, loss_fn, batch)
+    kept, kept_step, kept_result = one_step(model, loss_fn, batch, None)
+    check("%s: gradients as eager's" % name, near(gradients(by_eager), gradients(kept)))
+    check("%s: buffers as eager's" % name, near(dict(by_eager.named_buffers()),
+                                                dict(kept.named_buffers())))
+    peak = kept_step.plan.peak_bytes
+    for share in shares:
+        fitted, step, result = one_step(model, loss_fn, batch, int(share * peak))
+        what = "%s at %.0f %%" % (name, 100 * share)
+        print(what, "-", step)
+        check(what + ": gradients bit for bit", equal(gradients(kept), gradients(fitted)))
+        check(what + ": results bit for bit", all(
+            torch.equal(a, b) for a, b in zip(tree_leaves(kept_result), tree_leaves(result))))
+        check(what + ": buffers written once", equal(dict(kept.named_buffers()),
+                                                     dict(fitted.named_buffers())))
+        check(what + ": something runs again", sum(step.plan.recomputed.values()) > 0)
+        check(what + ": within the budget", step.plan.peak_bytes <= share * peak)
+        seen = metered(fitted, step, batch)
+        print("    planned %d, storages %d" % (step.plan.peak_bytes, seen))
+        check(what + ": the meter sees no more", 0.97 * step.plan.peak_bytes <= seen
+              <= step.plan.peak_bytes)
+    step = plimsoll.fit(fitted, loss_fn, batch, int(shares[0] * peak), optimizer=None,
+                        effort=EFFORT)
+    inside = allocated(fitted, step, batch)
+    print("    without an update: planned %d, allocator %d" % (step.plan.peak_bytes, inside))
+    check("%s: nor does the allocator, but for workspaces" % name,
+          inside <= step.plan.peak_bytes + (1 << 20))
+
+model, batch = mixed()
+try:
+    plimsoll.fit(model, mixed_loss, batch, "1KiB", effort=EFFORT)
+    check("a budget that is too small is refused", False)
+except plimsoll.BudgetError as error:
+    minimum = error.minimum_bytes
+    check("refused: %s" % error, str(minimum) in str(error) and minimum > 1024)
+kept, _, _ = one_step(model, mixed_loss, batch, None)
+least, step, _ = one_step(model, mixed_loss, batch, minimum)
+check("the minimum works", step.plan.peak_bytes <= minimum
+      and equal(gradients(kept), gradients(least)))
+check("and is held", metered(least, step, batch) <= minimum)
+
+# ---- gradients that add up ----
+
+model, batch = perceptron()
+twice, _ = eager(model, perceptron_loss, batch)
+perceptron_loss(twice, batch).backward()
+for how in ({}, {"accumulate": True}):
+    fitted, step, _ = one_step(model, perceptron_loss, batch, None, **how)
+    step(batch)
+    check("two steps add up (%s)" % (how or "after the step"), near(gradients(twice),
+                                                                   gradients(fitted)))
+
+# ---- the loss scaled, autocast, other forms and modes ----
+
+scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+plain, step, result = one_step(model, perceptron_loss, batch, None)
+scaled, step, scaled_result = one_step(model, perceptron_loss, batch, None, grad_scaler=scaler)
+check("GradScaler: gradients scaled, the loss not", torch.equal(result, scaled_result) and all(
+    torch.allclose(g, 1024 * gradients(plain)[n]) for n, g in gradients(scaled).items()))
+optimizer = torch.optim.SGD(scaled.parameters(), 0.1)
+scaler.step(optimizer)
+scaler.update()
+check("GradScaler: unscaled by step()", near(gradients(plain), gradients(scaled)))
+
+model, batch = decoder()
+def half_loss(m, b):
+    with torch.autocast("cpu", torch.bfloat16):
+        return decoder_loss(m, b)
+by_eager, eager_result = eager(model, half_loss, batch)
+kept, kept_step, _ = one_step(model, decoder_loss, batch, None, precision="bf16")
+fitted, step, result = one_step(model, decoder_loss, batch,
+                                int(0.8 * kept_step.plan.peak_bytes), precision="bf16")
+check("bf16: gradients bit for bit", equal(gradients(kept), gradients(fitted)))
+check("bf16: as eager's", torch.allclose(result, eager_result, rtol=1e-3) and all(
+    F.cosine_similarity(g.flatten(), gradients(fitted)[n].flatten(), 0) > 0.99
+    for n, g in gradients(by_eager).items()))
+
+model.eval()
+a, b = step(batch), step(batch)
+fitted.eval()
+a, b = step(batch), step(batch)
+check("eval mode: planned anew, without dropout", torch.equal(a, b))
+fitted.zero_grad()
+fitted.words.requires_grad_(False)
+step(batch[:2])
+check("a batch of another form and a frozen weight", fitted.words.weight.grad is None
+      and fitted.layers[0].linear1.weight.grad is not None)
+for wrong, words in (({"budget": "16 bananas"}, "KiB"), ({"precision": "fp8"}, "bf16"),
+                     ({"optimizer": "lion"}, "adamw")):
+    try:
+        plimsoll.fit(model, decoder_loss, batch, **wrong)
+        check("refused: %s" % wrong, False)
+    except ValueError as error:
+        check("refused: %s" % error, words in str(error))
+try:
+    plimsoll.fit(model, lambda m, x: m(x), batch)
+    check("refused: no scalar", False)
+except TypeError as error:
+    check("refused: %s" % error, "one element" in str(error))
+check("bytes", [plimsoll.parse_bytes(x) for x in ("16GiB", "2 MB", "1.5K", "7", 9)]
+      == [16 << 30, 2_000_000, 1536, 7, 9])
+done()

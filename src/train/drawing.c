@@ -22,6 +22,9 @@ struct Drawing {
     double         shown;    /* time of the last progress message */
     Pool          *work;     /* of drawing_again: reset, never freed */
 
+    void (*wrote)(void *arg, const char *path); /* of drawing_tell_files, or NULL */
+    void *wrote_arg;
+
     const volatile sig_atomic_t *stop; /* NULL: nothing stops it */
     bool                         stopped;
 };
@@ -249,10 +252,18 @@ Err drawing_draw(Drawing *d, const char *folder, SampleReport *report)
 
 Err drawing_again(Drawing *d, const char *folder)
 {
-    SampleReport unused = { 0 };
-    Err          err = drawing_once(d->work, d, folder, &unused);
+    SampleReport report = { 0 };
+    Err          err = drawing_once(d->work, d, folder, &report);
+    for (int32_t i = 0; i < report.n_files && folder && d->wrote && !err; i++)
+        d->wrote(d->wrote_arg, report.files[i]);
     pool_reset(d->work);
     return err;
+}
+
+void drawing_tell_files(Drawing *d, void (*wrote)(void *arg, const char *path), void *arg)
+{
+    d->wrote = wrote;
+    d->wrote_arg = arg;
 }
 
 void drawing_stop_by(Drawing *d, const volatile sig_atomic_t *stop) { d->stop = stop; }

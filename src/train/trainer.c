@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "ops/optimizer/optim.h"
 #include "train/checkpoint.h"
+#include "train/events.h"
 #include "train/feeds.h"
 #include "fit/fit.h"
 #include "train/log.h"
@@ -43,6 +44,8 @@ typedef struct Trainer {
     Saver              *saver;
     Pool               *held; /* holds the lock on the run's folder */
     RunLog              log;
+    Events              events;
+    int64_t             memory_bytes; /* measured so far, as logged */
     RunState            state;
     int64_t             saved;       /* step of the last whole checkpoint; -1: none */
     double              saved_at;    /* clock_now() of the last attempt, or of the first step */
@@ -109,6 +112,7 @@ static Err train_save(Trainer *t)
     t->is_best = false;
     /* first: the log must not end before the checkpoint */
     Err log_err = log_flush(&t->log, true);
+    log_err = log_err ? log_err : events_flush(&t->events, true);
     snprintf(why, sizeof why, "%s", log_err ? err_text() : "");
     Err err = saver_save(t->saver, &t->state);
     if (err && was_best) /* the one before stays the best; the next validation may take its place */
@@ -292,7 +296,9 @@ static Err train_open(Pool *pool, Trainer *t)
     TRY(fit_write(pool_print(pool, "%s/plan.json", o->out), t->asked, &t->fit));
     /* a step that was not validated yet has no log entry yet */
     int64_t logged = t->state.step - (t->state.due == DUE_VALIDATE);
-    return log_open(pool, &t->log, o->out, o->resume ? logged : -1);
+    TRY(log_open(pool, &t->log, o->out, o->resume ? logged : -1));
+    return events_open(pool, &t->events, o->out, o->resume ? logged : -1,
+                       t->state.due == DUE_NOTHING);
 }
 
 /* Batch-norm statistics and carried states change with every micro-batch, all else only in the
@@ -437,19 +443,6 @@ static Err train_validate(Trainer *t, double loss, TrainResult *result, bool *do
     return OK;
 }
 
-static void train_log(Trainer *t, double loss, double ms, const double *validation)
-{
-    bool measured = t->graph.train.measures_norm;
-    if (!t->log.path)
-        return;
-    log_add(&t->log, &(LogLine){ .step = t->state.step,
-                                 .loss = loss,
-                                 .lr = (double)t->rates[RATE_GROUPS + t->graph.n_groups - 1],
-                                 .grad_norm = measured ? (double)t->progress[PROGRESS_NORM] : NAN,
-                                 .ms = ms,
-                                 .validation = validation });
-}
-
 static int64_t train_measured(const Trainer *t)
 {
     int64_t max = 0;
@@ -457,6 +450,38 @@ static int64_t train_measured(const Trainer *t)
         if (session_measured_bytes(t->session, (Phase)phase) > max)
             max = session_measured_bytes(t->session, (Phase)phase);
     return max;
+}
+
+static void train_log(Trainer *t, double loss, double ms, const double *validation)
+{
+    int64_t memory = train_measured(t);
+    LogLine line = { .step = t->state.step,
+                     .loss = loss,
+                     .lr = (double)t->rates[RATE_GROUPS + t->graph.n_groups - 1],
+                     .grad_norm = t->graph.train.measures_norm ? (double)t->progress[PROGRESS_NORM]
+                                                               : NAN,
+                     .ms = ms,
+                     .validation = validation,
+                     .memory_bytes = memory > t->memory_bytes ? memory : 0 };
+    Scalar  scalars[5] = { { "loss", loss }, { "learning_rate", line.lr }, { "step_ms", ms } };
+    int     n = 3;
+    if (!t->log.path)
+        return;
+    t->memory_bytes = memory > t->memory_bytes ? memory : t->memory_bytes;
+    log_add(&t->log, &line);
+    if (t->graph.train.measures_norm)
+        scalars[n++] = (Scalar){ "gradient_norm", line.grad_norm };
+    if (validation)
+        scalars[n++] = (Scalar){ "validation/loss", *validation };
+    events_scalars(&t->events, t->state.step, scalars, n);
+}
+
+/* What TensorBoard lacks of the samples is only said: the files are there. */
+static void train_sampled(void *arg, const char *path)
+{
+    Trainer *t = arg;
+    if (events_sample(&t->events, t->state.step, path) && !t->options->quiet)
+        fprintf(stderr, "not shown in TensorBoard: %s\n", err_text());
 }
 
 /* The mean time of the newest steps, without the very first, which includes page faults. */
@@ -607,7 +632,8 @@ static Err train_loop(Trainer *t, TrainResult *result)
      * stopped before its first step can be resumed. */
     if (!err && t->saver && unsaved)
         err = train_save_last(t);
-    return err ? err : log_flush(&t->log, true);
+    err = err ? err : log_flush(&t->log, true);
+    return err ? err : events_flush(&t->events, true);
 }
 
 static Err train_phases(Pool *pool, Trainer *t)
@@ -619,7 +645,9 @@ static Err train_phases(Pool *pool, Trainer *t)
     if (sample && !o->out && !o->quiet)
         fprintf(stderr, "nothing is sampled: samples are written to RUN, and --out is none\n");
     int64_t left = o->loader_bytes ? int_max(o->loader_bytes - t->feeds.bytes, 1) : 0;
-    return phases_open(pool, t->session, t->recipe, &t->graph, o->out, left, o->quiet, &t->phases);
+    TRY(phases_open(pool, t->session, t->recipe, &t->graph, o->out, left, o->quiet, &t->phases));
+    phases_tell_files(t->phases, train_sampled, t);
+    return OK;
 }
 
 /* After the phases, which need their memory, while prefetching only saves time. */

@@ -77,8 +77,11 @@ Err  options_read(const Command *command, int argc, char **argv, char **args, in
 void command_help(FILE *to, const Command *command);
 void commands_help(FILE *to); /* the list of commands */
 
-/* Progress as one line on stderr, erased when done >= 1; show_planning has the form that the
- * planner calls. */
+/* The command that usually follows, on stderr, after a result for people. */
+void next_command(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* Progress as one line on a terminal (terminal_draws), erased when done >= 1; show_planning has the
+ * form that the planner calls. */
 void show_progress(const char *verb, double done, const char *text);
 void show_planning(void *unused, double done, const char *text);
 

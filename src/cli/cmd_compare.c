@@ -3,11 +3,11 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/terminal.h"
 #include "base/text.h"
 #include "report/compare_pages.h"
 
 #include <string.h>
-#include <unistd.h>
 
 static ModelOptions model;
 static struct {
@@ -114,7 +114,7 @@ static Err cmd_compare_run(Pool *pool, int n_args, char **args)
     const char    *budgets = model.budget;
     CompareOptions how = { .allow = ALLOW_DEFAULT,
                            .effort = opt.effort,
-                           .progress = isatty(2) ? show_planning : NULL,
+                           .progress = terminal_draws() ? show_planning : NULL,
                            .deadline_s = clock_now() +
                                          (opt.time_limit > 0 ? opt.time_limit : SECONDS) };
     Err            last = OK;
@@ -157,7 +157,9 @@ static Err cmd_compare_run(Pool *pool, int n_args, char **args)
     }
     if (opt.json)
         return compare_json(stdout, &c);
-    compare_text(stdout, &c, isatty(1));
+    compare_text(stdout, &c, terminal_colours(stdout));
+    next_command("fit %s --budget %s -o plan.json", text_word(pool, args[0]),
+                 c.n_budgets ? pool_print(pool, "%lld", (long long)c.budgets[0]) : "16GiB");
     return OK;
 }
 

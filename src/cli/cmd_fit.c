@@ -3,15 +3,17 @@
 
 #include "base/file.h"
 #include "base/json_out.h"
+#include "base/stop.h"
+#include "base/terminal.h"
 #include "base/text.h"
 #include "fit/fit.h"
 #include "fit/sheet.h"
+#include "profile/devices.h"
 #include "report/curve.h"
 #include "report/machine.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 static ModelOptions model;
 static struct {
@@ -186,7 +188,8 @@ static void show_choice(Pool *pool, const Shown *s)
         printf("what changes\n");
     changes_print(stdout, r);
     if (r->cut)
-        printf("  The time limit ended the search; a longer one may find a better plan.\n");
+        printf("  %s the search; a longer one may find a better plan.\n",
+               stop_asked() ? "^C ended" : "The time limit ended");
     show_notes(s);
     print_sentence(stdout, "On %s; %s. Times by %s.", device_text(pool, device),
                    runtime_text(pool, device, device_runtime_bytes(device, 0)),
@@ -241,8 +244,17 @@ static void show_curve(Pool *pool, const Shown *s)
 static void tell_point(void *arg, const FitPoint *p)
 {
     Shown *s = arg;
-    fprintf(stderr, "\r");
+    progress_clear();
     print_point(stderr, s->pool, s, p);
+}
+
+/* What ^C would keep. */
+static void tell_found(void *arg, int64_t arena_bytes, double step_ns)
+{
+    const Shown *s = arg;
+    progress_clear();
+    fprintf(stderr, "  found: %s, %s a step; looking for a faster plan\n", bytes_text(arena_bytes),
+            step_text(s->pool, step_ns));
 }
 
 static void show_offers(const Shown *s)
@@ -268,6 +280,21 @@ static void show_offers(const Shown *s)
             printf("the minimum is %s instead of %s%s\n", bytes_text(r->engine->arena_bytes),
                    bytes_text(now->engine->arena_bytes), cut);
     }
+}
+
+/* With the options that the plan was made for. */
+static void fit_next(Pool *pool, const char *name, const Device *device)
+{
+    const char *on = device->described ? " --device cuda"
+                     : model.device    ? pool_print(pool, " --device %s", text_word(pool, model.device))
+                                       : "";
+    if (device_planned_only(device))
+        return;
+    if (opt.out)
+        next_command("train %s%s --plan %s", text_word(pool, name), on, text_word(pool, opt.out));
+    else
+        next_command("fit %s%s --budget %s -o plan.json", text_word(pool, name), on,
+                     model.budget ? model.budget : "100%");
 }
 
 static Err cmd_fit_run(Pool *pool, int n_args, char **args)
@@ -302,16 +329,19 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
         how.budget_bytes = device->memory_bytes; /* what the device can give */
     s->budget_bytes = how.budget_bytes + device->runtime_bytes;
     how.budget_bytes = no_room ? 1 : how.budget_bytes;
-    if (!opt.json && isatty(2)) {
+    if (!opt.json && terminal_draws()) {
         how.progress = show_planning;
         how.point = tell_point;
-        how.point_arg = s;
+        how.found = tell_found;
+        how.point_arg = how.found_arg = s;
     }
     s->pool = pool;
     s->recipe = recipe;
+    stop_on_interrupt("\nplimsoll: stopping, with the best plan found so far; ^C again ends at once\n");
     Err err = fit_run(pool, recipe, device, &how, &s->fit);
     if (err && err != E_BUDGET)
         return err;
+    how.found = NULL;
     const char *refusal = err ? pool_text(pool, err_text()) : NULL;
     if (err && no_room)
         refusal = pool_print(pool, "%s; with them this model needs at least %s (%lld bytes)",
@@ -340,6 +370,8 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
         show_offers(s);
     if (opt.json)
         TRY(fit_json(s));
+    else if (!err)
+        fit_next(pool, args[0], device);
     return err ? fail(err, "%s", refusal) : OK;
 }
 

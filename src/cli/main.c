@@ -1,6 +1,7 @@
 /* main.c -- finds the command, runs it, and reports a failure once. */
 #include "cli/cli.h"
 
+#include "base/terminal.h"
 #include "base/text.h"
 
 #include <fcntl.h>
@@ -75,6 +76,7 @@ int main(int argc, char **argv)
     Err   err = main_run(pool, argc, argv);
     if (!err && (fflush(stdout) || ferror(stdout)))
         err = fail(E_IO, "the output could not be written");
+    progress_end();
     if (err)
         fprintf(stderr, "plimsoll: %s\n", err_text());
     pool_free(pool);

@@ -4,13 +4,13 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/terminal.h"
 #include "data/raster.h"
 #include "device/convert.h"
 #include "train/feeds.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 struct Drawing {
     Pool          *pool; /* for the report's texts */
@@ -123,12 +123,16 @@ static void drawing_progress(Sampler *s, int64_t done, int64_t of)
 {
     Drawing *d = s->own;
     double   now = clock_now();
-    bool     terminal = isatty(2), last = done == of;
+    bool     terminal = terminal_draws(), last = done == of;
     if (d->options.quiet || (!last && now - d->shown < (terminal ? 0.1 : 5)))
         return;
     d->shown = now;
-    fprintf(stderr, "%ssampling %lld/%lld%s", terminal ? "\r" : "", (long long)done, (long long)of,
-            terminal && !last ? "   " : "\n");
+    if (terminal)
+        progress_show("sampling %lld/%lld", (long long)done, (long long)of);
+    else
+        fprintf(stderr, "sampling %lld/%lld\n", (long long)done, (long long)of);
+    if (last)
+        progress_end();
 }
 
 /* Captions are checked in the same way: invalid bytes would match no text of the training data. */

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/int_math.h"
+#include "base/terminal.h"
 #include "base/text.h"
 #include "ops/optimizer/optim.h"
 #include "train/checkpoint.h"
@@ -19,6 +20,7 @@
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,17 +65,23 @@ typedef struct Trainer {
 } Trainer;
 
 static volatile sig_atomic_t train_stop, train_save_asked;
+static const char           *train_stop_says; /* to stderr, at the first signal; NULL: nothing */
 
 /* The first signal ends the run after a checkpoint. The second ends it at once: a file takes its
  * place only when it is whole, so the last checkpoint stays. SIGXCPU comes every second once the
  * limit is passed, and never counts as the second. */
 static void train_on_stop(int number)
 {
+    int error = errno;
     if (train_stop && number != SIGXCPU) {
         signal(number, SIG_DFL);
         raise(number); /* delivered when this function returns */
     }
+    if (!train_stop && train_stop_says && write(2, train_stop_says, strlen(train_stop_says)) < 0) {
+        /* nobody reads it */
+    }
     train_stop = 1;
+    errno = error;
 }
 
 static void train_on_save(int number)
@@ -119,6 +127,7 @@ static Err train_save(Trainer *t)
         t->state.best_step = t->best_before;
     TRY(err);
     t->saved = t->state.step;
+    progress_clear();
     if (saver_note(t->saver) && !t->options->quiet)
         fprintf(stderr, "an old checkpoint stays: %s\n", saver_note(t->saver));
     return log_err ? fail(log_err, "%s", why) : OK;
@@ -480,8 +489,10 @@ static void train_log(Trainer *t, double loss, double ms, const double *validati
 static void train_sampled(void *arg, const char *path)
 {
     Trainer *t = arg;
-    if (events_sample(&t->events, t->state.step, path) && !t->options->quiet)
-        fprintf(stderr, "not shown in TensorBoard: %s\n", err_text());
+    if (!events_sample(&t->events, t->state.step, path) || t->options->quiet)
+        return;
+    progress_clear();
+    fprintf(stderr, "not shown in TensorBoard: %s\n", err_text());
 }
 
 /* The mean time of the newest steps, without the very first, which includes page faults. */
@@ -494,23 +505,53 @@ static double train_pace(const Trainer *t)
     return n ? sum / (double)n : t->state.ms;
 }
 
+enum { SHOWN_MAX = 255 };
+
+typedef struct ShownStep { /* one step as a line; parts that do not fit are left out */
+    char text[SHOWN_MAX + 1];
+    int  n, room;
+} ShownStep;
+
+__attribute__((format(printf, 2, 3))) static bool shown_add(ShownStep *line, const char *fmt, ...)
+{
+    char    part[64];
+    va_list args;
+    va_start(args, fmt);
+    int n = vsnprintf(part, sizeof part, fmt, args);
+    va_end(args);
+    if (n >= (int)sizeof part || line->n + n > line->room || line->n + n > SHOWN_MAX)
+        return false;
+    strcpy(line->text + line->n, part);
+    line->n += n;
+    return true;
+}
+
 static void train_show(const Trainer *t, double loss, const double *validation, bool last)
 {
-    bool   terminal = isatty(2);
-    char   word[48] = "";
-    double ms = train_pace(t);
+    bool        terminal = terminal_draws();
+    ShownStep   line = { .room = terminal ? terminal_width() - 1 : SHOWN_MAX };
+    double      ms = train_pace(t);
+    int64_t     left = t->recipe->steps - t->state.step;
+    const char *used = bytes_text(train_measured(t)),
+               *planned = bytes_text(session_engine(t->session)->arena_bytes);
     if (t->options->quiet ||
         (!terminal && !last && !validation && t->state.step % 50 && t->state.step != 1))
         return;
+    shown_add(&line, "step %lld/%lld", (long long)t->state.step, (long long)t->recipe->steps);
+    shown_add(&line, "  loss %.5f", loss);
     if (validation)
-        snprintf(word, sizeof word, "  validation %.5f", *validation);
-    int64_t left = t->recipe->steps - t->state.step;
-    fprintf(stderr,
-            "%sstep %lld/%lld  loss %.5f%s  %.1f ms/step  %s left  memory %s of %s planned%s",
-            terminal ? "\r" : "", (long long)t->state.step, (long long)t->recipe->steps, loss, word,
-            ms, span_text((double)left * ms / 1000), bytes_text(train_measured(t)),
-            bytes_text(session_engine(t->session)->arena_bytes),
-            terminal && !last && !validation ? "   " : "\n");
+        shown_add(&line, "  validation %.5f", *validation);
+    shown_add(&line, "  %.1f ms/step", ms);
+    shown_add(&line, "  %s left", span_text((double)left * ms / 1000));
+    if (!shown_add(&line, "  memory %s of %s planned", used, planned) &&
+        !shown_add(&line, "  %s of %s", used, planned))
+        shown_add(&line, "  %s", planned);
+    if (!terminal)
+        fprintf(stderr, "%s\n", line.text);
+    else
+        progress_show("%s", line.text);
+    if (last || validation)
+        progress_end();
 }
 
 static int compare_floats(const void *a, const void *b)
@@ -566,10 +607,11 @@ static Err train_after(Trainer *t, TrainResult *result)
     if (s->due == DUE_SAMPLE && t->phases && phase_due(&t->recipe->sample, s->step)) {
         file_error(); /* forgets earlier ones */
         Err err = phases_sample(t->phases, s->step);
-        if (err == E_IO && disk_is_full())
+        if (err == E_IO && disk_is_full()) {
+            progress_clear();
             fprintf(stderr, "no samples of step %lld: %s; the run goes on\n", (long long)s->step,
                     err_text());
-        else if (err)
+        } else if (err)
             return err;
     }
     s->due = DUE_NOTHING;
@@ -706,7 +748,14 @@ static Err train_all(Pool *pool, Trainer *t, const Device *device, TrainResult *
                 engine->host_bytes ? bytes_text(engine->host_bytes) : "",
                 engine_step_ns(engine, recipe->accumulate) * 1e-6, engine_time_source(engine));
 
+    if (!options->quiet && options->out && t->log.path)
+        fprintf(stderr, "curves and samples: plimsoll watch %s\n", text_word(pool, options->out));
+
     struct sigaction before[N_SIGNALS];
+    train_stop_says = options->quiet ? NULL
+                      : options->out ? "\nstopping: this step is finished and saved; ^C again ends "
+                                       "at once and keeps the last checkpoint\n"
+                                     : "\nstopping: this step is finished; ^C again ends at once\n";
     signals_install(before);
     if (t->phases)
         phases_stop_by(t->phases, &train_stop);

@@ -11,7 +11,7 @@
 
 static ModelOptions model;
 static struct {
-    const char *allow, *md;
+    const char *allow, *md, *html;
     TextList    sweep;
     int64_t     effort;
     double      time_limit;
@@ -29,6 +29,8 @@ static const Option options[] = {
     { "effort",     OPT_NATURAL,&opt.effort,     "N",         "search moves of every search" },
     { "time-limit", OPT_SECONDS,&opt.time_limit, "S",         "no search begins after S seconds; "
                                                               "default 60" },
+    { "html",       OPT_TEXT,   &opt.html,       "FILE",      "write the table as a page that opens "
+                                                              "offline" },
     { "md",         OPT_TEXT,   &opt.md,         "FILE",      "write the table in Markdown" },
     { "json",       OPT_FLAG,   &opt.json,       NULL,        "print the table as JSON" },
     { 0 }
@@ -125,6 +127,8 @@ static Err cmd_compare_run(Pool *pool, int n_args, char **args)
                              "--budget 16GiB,24GiB");
     if (opt.md)
         TRY(file_try(opt.md));
+    if (opt.html)
+        TRY(file_try(opt.html));
     if (opt.allow)
         TRY(allow_read(opt.allow, &how.allow));
     for (int i = 0; i < opt.sweep.n; i++) {
@@ -155,6 +159,8 @@ static Err cmd_compare_run(Pool *pool, int n_args, char **args)
         compare_md(&text, &c);
         TRY(file_write(opt.md, text.at, text.n));
     }
+    if (opt.html)
+        TRY(compare_html(pool, opt.html, &c));
     if (opt.json)
         return compare_json(stdout, &c);
     compare_text(stdout, &c, terminal_colours(stdout));

@@ -10,6 +10,7 @@
 #include "fit/sheet.h"
 #include "profile/devices.h"
 #include "report/curve.h"
+#include "report/fit_pages.h"
 #include "report/machine.h"
 
 #include <math.h>
@@ -17,7 +18,7 @@
 
 static ModelOptions model;
 static struct {
-    const char *allow, *out;
+    const char *allow, *out, *html;
     double      prove_limit;
     bool        json, curve, what_if, prove;
 } opt;
@@ -33,6 +34,7 @@ static const Option options[] = {
     { "prove", OPT_FLAG, &opt.prove, NULL, "print a bound on the optimality gap" },
     { "prove-limit", OPT_SECONDS, &opt.prove_limit, "S",
       "seconds for CBC, where it is installed; default 30" },
+    { "html", OPT_TEXT, &opt.html, "FILE", "write a page with the plan and its curve" },
     SEARCH_OPTIONS(search, "search moves; the default takes about 10 s on 2 cores"),
     { "json", OPT_FLAG, &opt.json, NULL, "print the result as JSON" },
     { 0 }
@@ -311,6 +313,8 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
         return fail(E_USAGE, "fit takes one recipe: plimsoll fit MODEL --budget 16GiB");
     if (opt.out)
         TRY(file_try(opt.out));
+    if (opt.html)
+        TRY(file_try(opt.html));
     if (opt.allow)
         TRY(allow_read(opt.allow, &how.allow));
     const char *of_kept = model.budget && budget_is_of_kept(model.budget) ? model.budget : NULL;
@@ -356,7 +360,7 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
     if (opt.prove && !opt.json)
         show_proof(pool, s);
     fflush(stdout);
-    if (opt.curve)
+    if (opt.curve || opt.html)
         TRY(fit_curve(pool, recipe, device, &how, &s->fit, &s->points, &s->n_points));
     if (opt.curve && !opt.json)
         show_curve(pool, s);
@@ -368,6 +372,8 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
     }
     if (opt.what_if && !opt.json)
         show_offers(s);
+    if (opt.html)
+        TRY(fit_html(pool, opt.html, &s->fit, s->budget_bytes, s->points, s->n_points));
     if (opt.json)
         TRY(fit_json(s));
     else if (!err)

@@ -8,7 +8,7 @@
 #include <signal.h>
 #include <string.h>
 
-const Command *const commands[] = { &cmd_explain, &cmd_fit,    &cmd_compare, &cmd_train,
+const Command *const commands[] = { &cmd_explain, &cmd_fit,    &cmd_compare, &cmd_train, &cmd_watch,
                                     &cmd_sample,  &cmd_export, &cmd_probe,   &cmd_plan,
                                     &cmd_layout,  &cmd_replay, &cmd_list,    &cmd_help,
                                     NULL };

@@ -72,6 +72,7 @@ def run(words, columns, interrupts=(), term="xterm", **more):
         if waits and waits[0] in text[last:]:
             last = len(text)
             waits.pop(0)
+            time.sleep(0.25)
             os.write(fd, b"\x03")
     else:
         os.kill(pid, signal.SIGKILL)
@@ -106,7 +107,7 @@ for columns in (80, 40):
     steps = [int(m.group(1)) for s in drawn if (m := re.match(r"step (\d+)/", s))]
     check("every step is shown, in order", steps == sorted(steps) and len(set(steps)) == 20, steps)
     if columns == 80:
-        check("with loss, pace, time left and memory", all(re.search(r"loss \S+ .*ms/step.* left .*MiB of", s) for s in drawn if s.startswith("step") and "validation" not in s), drawn)
+        check("with loss, pace, time left and memory", all(re.search(r"loss \S+ .*ms/step.* left .*[KM]iB of", s) for s in drawn if s.startswith("step") and "validation" not in s), drawn)
     drawn, screen = narrow("fit", ["fit", "unet-small", "--budget", "14MiB", "--effort", "20000", *SMALL], columns)
     check("fit never goes backwards", not falls(drawn), falls(drawn))
     check("fit shows the first plan early", any(l.startswith("  found: ") for l in screen.lines))
@@ -115,7 +116,7 @@ status, screen, text = run([*TRAIN, "--steps", "100000", "--out", "stopped"], 80
 check("^C says what it does", "stopping: this step is finished and saved; ^C again ends at once" in text, text[-600:])
 check("and how to go on", status == 0 and "continue with: plimsoll train --resume stopped" in text, status)
 status, screen, text = run(["train", "unet-small", *SMALL, "--steps", "100000", "--out", "ended", "--set", "sample.every=1000000", "--batch",
-                            "128"], 80, ["step 1/", "stopping"])
+                            "256"], 80, ["step 1/", "stopping"])
 check("a second ^C ends at once", os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGINT, status, text[-200:])
 
 status, screen, text = run(["fit", "unet-small", "--budget", "70%kept", "-o", "plan.json", *SMALL, "--effort", "100000000"], 80, ["found: "])

@@ -113,10 +113,11 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
         explain_text_sheet(stdout, e, terminal_colours(stdout));
     explain_text_rest(stdout, e, terminal_colours(stdout));
     next_command("fit %s%s%s --budget %s -o plan.json", text_word(pool, args[0]),
-                 model.device ? " --device " : "", model.device ? text_word(pool, model.device) : "",
-                 model.budget                         ? model.budget
-                 : device->kind == DEVICE_CUDA        ? "80%"
-                                                      : "80%kept");
+                 model.device ? " --device " : "",
+                 model.device ? text_word(pool, model.device) : "",
+                 model.budget                  ? model.budget
+                 : device->kind == DEVICE_CUDA ? "80%"
+                                               : "80%kept");
     return OK;
 }
 

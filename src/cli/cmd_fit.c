@@ -288,8 +288,9 @@ static void show_offers(const Shown *s)
 static void fit_next(Pool *pool, const char *name, const Device *device)
 {
     const char *on = device->described ? " --device cuda"
-                     : model.device    ? pool_print(pool, " --device %s", text_word(pool, model.device))
-                                       : "";
+                     : model.device
+                         ? pool_print(pool, " --device %s", text_word(pool, model.device))
+                         : "";
     if (device_planned_only(device))
         return;
     if (opt.out)
@@ -341,7 +342,8 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
     }
     s->pool = pool;
     s->recipe = recipe;
-    stop_on_interrupt("\nplimsoll: stopping, with the best plan found so far; ^C again ends at once\n");
+    stop_on_interrupt(
+        "\nplimsoll: stopping, with the best plan found so far; ^C again ends at once\n");
     Err err = fit_run(pool, recipe, device, &how, &s->fit);
     if (err && err != E_BUDGET)
         return err;

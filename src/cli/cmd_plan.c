@@ -266,7 +266,8 @@ static Err cmd_plan_run(Pool *pool, int n_args, char **args)
     if (!opt.json && terminal_draws())
         how.progress = show_planning;
 
-    stop_on_interrupt("\nplimsoll: stopping, with the best plan found so far; ^C again ends at once\n");
+    stop_on_interrupt(
+        "\nplimsoll: stopping, with the best plan found so far; ^C again ends at once\n");
     Found  found = { .graph = graph, .keep_all_bytes = keep->live_bytes };
     double start = clock_now();
     Err    err = plan_solve(pool, graph, &how, &plan);

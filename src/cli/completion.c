@@ -9,7 +9,14 @@
 #include <string.h>
 
 /* What follows an option, or is an argument of a command. */
-typedef enum ValueKind { VALUE_ANY, VALUE_FILE, VALUE_WORDS, VALUE_RECIPE, VALUE_DEVICE, VALUE_KEY } ValueKind;
+typedef enum ValueKind {
+    VALUE_ANY,
+    VALUE_FILE,
+    VALUE_WORDS,
+    VALUE_RECIPE,
+    VALUE_DEVICE,
+    VALUE_KEY
+} ValueKind;
 
 typedef struct ValueOf {
     const char *option;
@@ -116,8 +123,9 @@ static void bash_command(Text *to, const Command *command)
         if (o->kind != OPT_FLAG)
             text_add(to, "        %s%s) %s; return ;;\n", dashes_of(o), o->name,
                      bash_words(to->pool, option_value(o)));
-    text_add(to, "        esac\n        if [[ $cur == -* ]]; then _plimsoll_words \"%s\"; else %s; fi\n"
-                 "        ;;\n",
+    text_add(to,
+             "        esac\n        if [[ $cur == -* ]]; then _plimsoll_words \"%s\"; else %s; fi\n"
+             "        ;;\n",
              options_text(to->pool, command), bash_words(to->pool, command_value(command)));
 }
 
@@ -141,7 +149,10 @@ static const char *zsh_help(Pool *pool, const char *help)
 {
     Text text = { .pool = pool };
     for (const char *c = help; *c; c++)
-        text_add(&text, *c == '\'' ? "'\\''" : *c == '[' || *c == ']' || *c == ':' ? "\\%c" : "%c",
+        text_add(&text,
+                 *c == '\''                            ? "'\\''"
+                 : *c == '[' || *c == ']' || *c == ':' ? "\\%c"
+                                                       : "%c",
                  *c);
     return text.at;
 }
@@ -162,14 +173,15 @@ static const char *zsh_action(Pool *pool, ValueOf value)
 static void completion_zsh(Text *to)
 {
     Pool *pool = to->pool;
-    text_add(to,
-             "#compdef plimsoll\n# made by plimsoll help --completion zsh\n"
-             "_plimsoll_list() { plimsoll list $1 2> /dev/null | awk '/^  / { print $1 }' }\n"
-             "_plimsoll_recipes() { compadd -- $(_plimsoll_list recipes); _files }\n"
-             "_plimsoll_devices() { compadd -- $(_plimsoll_list devices); _files }\n"
-             "_plimsoll_key() { compadd -S '' -- %s }\n"
-             "_plimsoll() {\n    if (( CURRENT == 2 )); then\n        local -a all\n        all=(\n",
-             keys_text(pool));
+    text_add(
+        to,
+        "#compdef plimsoll\n# made by plimsoll help --completion zsh\n"
+        "_plimsoll_list() { plimsoll list $1 2> /dev/null | awk '/^  / { print $1 }' }\n"
+        "_plimsoll_recipes() { compadd -- $(_plimsoll_list recipes); _files }\n"
+        "_plimsoll_devices() { compadd -- $(_plimsoll_list devices); _files }\n"
+        "_plimsoll_key() { compadd -S '' -- %s }\n"
+        "_plimsoll() {\n    if (( CURRENT == 2 )); then\n        local -a all\n        all=(\n",
+        keys_text(pool));
     for (int i = 0; commands[i]; i++)
         text_add(to, "            '%s:%s'\n", commands[i]->name,
                  zsh_help(pool, commands[i]->summary));
@@ -186,8 +198,10 @@ static void completion_zsh(Text *to)
                          zsh_action(pool, option_value(o)));
             text_add(to, "' \\\n");
         }
-        text_add(to, "            '--help[show the options]' \\\n            '*:argument:%s'\n        ;;\n",
-                 zsh_action(pool, command_value(commands[i])));
+        text_add(
+            to,
+            "            '--help[show the options]' \\\n            '*:argument:%s'\n        ;;\n",
+            zsh_action(pool, command_value(commands[i])));
     }
     text_add(to, "    esac\n}\n_plimsoll \"$@\"\n");
 }
@@ -218,12 +232,13 @@ static const char *fish_words(Pool *pool, ValueOf value)
 static void completion_fish(Text *to)
 {
     Pool *pool = to->pool;
-    text_add(to,
-             "# fish completion of plimsoll; made by plimsoll help --completion fish\n"
-             "function __plimsoll_list; plimsoll list $argv[1] 2> /dev/null | string match -r '^  "
-             "\\S+' | string trim; end\nset -g __plimsoll_keys '%s'\ncomplete -c plimsoll -f\n"
-             "complete -c plimsoll -n __fish_use_subcommand -s V -l version -d 'print the version'\n",
-             keys_text(pool));
+    text_add(
+        to,
+        "# fish completion of plimsoll; made by plimsoll help --completion fish\n"
+        "function __plimsoll_list; plimsoll list $argv[1] 2> /dev/null | string match -r '^  "
+        "\\S+' | string trim; end\nset -g __plimsoll_keys '%s'\ncomplete -c plimsoll -f\n"
+        "complete -c plimsoll -n __fish_use_subcommand -s V -l version -d 'print the version'\n",
+        keys_text(pool));
     for (int i = 0; commands[i]; i++) {
         const Command *c = commands[i];
         text_add(to, "complete -c plimsoll -n __fish_use_subcommand -a %s -d '%s'\n", c->name,
@@ -231,7 +246,8 @@ static void completion_fish(Text *to)
         text_add(to, "complete -c plimsoll -n '__fish_seen_subcommand_from %s'%s\n", c->name,
                  fish_words(pool, command_value(c)));
         for (const Option *o = c->options; o->name; o++)
-            text_add(to, "complete -c plimsoll -n '__fish_seen_subcommand_from %s' -%s %s%s -d '%s'\n",
+            text_add(to,
+                     "complete -c plimsoll -n '__fish_seen_subcommand_from %s' -%s %s%s -d '%s'\n",
                      c->name, o->name[1] ? "l" : "s", o->name,
                      o->kind == OPT_FLAG ? "" : fish_words(pool, option_value(o)),
                      fish_help(pool, o->help));

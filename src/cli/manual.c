@@ -56,8 +56,9 @@ static void manual_options(Text *to, const Command *command)
 
 static void manual_end(Text *to)
 {
-    text_add(to, ".SH EXIT STATUS\n.TP\n0\nDone.\n.TP\n1\nFailed.\n.TP\n2\nWrong usage.\n.TP\n3\nDoes "
-                 "not fit the budget.\n.SH SEE ALSO\n");
+    text_add(to,
+             ".SH EXIT STATUS\n.TP\n0\nDone.\n.TP\n1\nFailed.\n.TP\n2\nWrong usage.\n.TP\n3\nDoes "
+             "not fit the budget.\n.SH SEE ALSO\n");
     for (int i = 0; commands[i]; i++)
         text_add(to, "\\fBplimsoll\\-%s\\fR(1), ", commands[i]->name);
     text_add(to, "\\fBplimsoll\\-recipe\\fR(5)\n");
@@ -94,9 +95,10 @@ void manual_recipe(Text *to)
     Text keys = { .pool = to->pool };
     recipe_reference(&keys, NULL, false);
     manual_head(to, "plimsoll-recipe", 5, "what is trained, and how");
-    text_add(to, ".SH DESCRIPTION\nA recipe is a YAML file. Below is every key with its default, its "
-                 "type and range, and its meaning; a key that is left out has its default. \\fB"
-                 "\\-\\-set KEY=VALUE\\fR overrides one on the command line.\n.SH KEYS\n.nf\n");
+    text_add(to,
+             ".SH DESCRIPTION\nA recipe is a YAML file. Below is every key with its default, its "
+             "type and range, and its meaning; a key that is left out has its default. \\fB"
+             "\\-\\-set KEY=VALUE\\fR overrides one on the command line.\n.SH KEYS\n.nf\n");
     roff(to, keys.at + strspn(keys.at, "\n"));
     text_add(to, ".fi\n.SH SEE ALSO\n\\fBplimsoll\\fR(1)\n");
 }

@@ -22,11 +22,11 @@ typedef struct Fit {
     const Device     *device;
     const FitOptions *options;
     double            deadline_s;
-    bool              cut;   /* the time limit came before all candidates were built */
-    bool              hasty; /* under a time limit: candidates are tried as they are built */
-    FitResult         first; /* the first plan that fits, then, or for options->found; engine
+    bool              cut;      /* the time limit came before all candidates were built */
+    bool              hasty;    /* under a time limit: candidates are tried as they are built */
+    FitResult         first;    /* the first plan that fits, then, or for options->found; engine
                               * NULL: none yet */
-    double            found_ns;              /* of the plan told last; 0: none */
+    double            found_ns; /* of the plan told last; 0: none */
     double            part_from, part_share; /* the present search, as parts of all: fit_progress */
     double            shown;                 /* the progress told last */
     Candidate         list[MAX_CANDIDATES];

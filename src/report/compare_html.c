@@ -35,7 +35,8 @@ static void page_row(FileOut *out, const Comparison *c, const CompareRow *r)
     }
     file_out_print(out, "</td><td>%s</td><td>%lld × %lld</td><td>%s</td><td>%s</td>",
                    count_text(r->parameters), (long long)r->batch, (long long)r->accumulate,
-                   bytes_text(r->peak_bytes), r->minimum_bytes ? bytes_text(r->minimum_bytes) : "?");
+                   bytes_text(r->peak_bytes),
+                   r->minimum_bytes ? bytes_text(r->minimum_bytes) : "?");
     for (int32_t b = 0; b < c->n_budgets; b++)
         page_cell(out, &r->cells[b]);
     file_out_print(out, "</tr>\n");
@@ -62,10 +63,11 @@ Err compare_html(Pool *pool, const char *path, const Comparison *c)
     file_out_print(out, "</tr>\n");
     for (int32_t i = 0; i < c->n_rows; i++)
         page_row(out, c, &c->rows[i]);
-    file_out_print(out, "</table></div>\n<p class=\"note\">peak: everything kept; minimum: the "
-                        "smallest budget found; yes: fits with everything kept; +N %%: fits "
-                        "re-planned, that much slower by %s; no: no plan was found; *: the search "
-                        "was cut short</p></section>\n",
+    file_out_print(out,
+                   "</table></div>\n<p class=\"note\">peak: everything kept; minimum: the "
+                   "smallest budget found; yes: fits with everything kept; +N %%: fits "
+                   "re-planned, that much slower by %s; no: no plan was found; *: the search "
+                   "was cut short</p></section>\n",
                    c->time_source ? c->time_source : "roofline");
     html_end(out);
     return file_out_done(out, OK);

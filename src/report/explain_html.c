@@ -238,7 +238,7 @@ static void page_program(HtmlPage *p, const Program *program)
 {
     const Graph *graph = p->e->sheet->engine->graph;
     const Plan  *plan = program->plan;
-    Column   module = { .bytes = { .pool = p->pool } }, name = module, live = module, kind = module,
+    Column module = { .bytes = { .pool = p->pool } }, name = module, live = module, kind = module,
            ns = module;
     int32_t *run_of = NEWN(p->pool, int32_t, plan->n_steps + 1), n = 0, peak = 0;
     page_curve(program, &live, &ns);

@@ -41,8 +41,9 @@ static void page_header(const FitPage *p)
     file_out_print(p->out, ".</p>\n<div id=\"tiles\">\n");
     html_tile(p->out, "Budget", bytes_text(p->budget_bytes),
               pool_print(p->pool, "%s bytes", count_text(p->budget_bytes)));
-    html_tile(p->out, r->fits ? "This plan" : "Smallest found", bytes_text(engine->arena_bytes),
-              pool_print(p->pool, "%s bytes, every buffer placed", count_text(engine->arena_bytes)));
+    html_tile(
+        p->out, r->fits ? "This plan" : "Smallest found", bytes_text(engine->arena_bytes),
+        pool_print(p->pool, "%s bytes, every buffer placed", count_text(engine->arena_bytes)));
     html_tile(p->out, "Everything kept", bytes_text(r->default_bytes),
               pool_print(p->pool, "%s a step", step_text(p->pool, r->default_ns)));
     html_tile(p->out, "Step time", step_text(p->pool, r->step_ns),
@@ -70,7 +71,7 @@ static void page_changes(const FitPage *p)
     for (int i = 0; i < r->n_changes; i++) {
         const FitChange *c = &r->changes[i];
         const char      *cells[] = { c->what, c->from, c->to,
-                                     c->exact ? "changes no number" : "rounding may change" };
+                                c->exact ? "changes no number" : "rounding may change" };
         file_out_print(p->out, "<tr>");
         for (int k = 0; k < 4; k++) {
             file_out_print(p->out, "<td class=\"name\">");
@@ -91,12 +92,12 @@ static void page_changes(const FitPage *p)
 /* ---- bytes against time ---- */
 
 typedef struct PlotRange {
-    double most_bytes, low_ns, high_ns;
+    double max_bytes, low_ns, high_ns;
 } PlotRange;
 
 static double plot_x(const PlotRange *range, double bytes)
 {
-    return LEFT + bytes / range->most_bytes * (PLOT_W - LEFT - RIGHT);
+    return LEFT + bytes / range->max_bytes * (PLOT_W - LEFT - RIGHT);
 }
 
 static double plot_y(const PlotRange *range, double ns)
@@ -109,13 +110,13 @@ static PlotRange plot_range(const FitPage *p)
 {
     PlotRange range = { (double)p->budget_bytes, INFINITY, 0 };
     for (int i = 0; i < p->n_points; i++) {
-        range.most_bytes = fmax(range.most_bytes, (double)p->points[i].peak_bytes);
+        range.max_bytes = fmax(range.max_bytes, (double)p->points[i].peak_bytes);
         range.low_ns = fmin(range.low_ns, p->points[i].step_ns);
         range.high_ns = fmax(range.high_ns, p->points[i].step_ns);
     }
-    if (range.most_bytes > 1.5 * (double)p->points[0].peak_bytes) /* a budget far above the curve */
-        range.most_bytes = (double)p->points[0].peak_bytes;
-    range.most_bytes *= 1.04;
+    if (range.max_bytes > 1.5 * (double)p->points[0].peak_bytes) /* a budget far above the curve */
+        range.max_bytes = (double)p->points[0].peak_bytes;
+    range.max_bytes *= 1.04;
     double room = fmax(0.06 * (range.high_ns - range.low_ns), 0.01 * range.high_ns);
     range.low_ns -= room;
     range.high_ns += room;
@@ -125,7 +126,7 @@ static PlotRange plot_range(const FitPage *p)
 static void plot_grid(const FitPage *p, const PlotRange *range)
 {
     for (int i = 0; i <= LINES; i++) {
-        double bytes = range->most_bytes * i / LINES,
+        double bytes = range->max_bytes * i / LINES,
                ns = range->low_ns + (range->high_ns - range->low_ns) * i / LINES;
         double x = plot_x(range, bytes), y = plot_y(range, ns);
         file_out_print(p->out,
@@ -136,8 +137,7 @@ static void plot_grid(const FitPage *p, const PlotRange *range)
         file_out_print(p->out,
                        "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text "
                        "x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%+.0f %%</text>\n",
-                       LEFT, PLOT_W - RIGHT, y, y, LEFT - 8, y + 4,
-                       more_than_kept(p, ns));
+                       LEFT, PLOT_W - RIGHT, y, y, LEFT - 8, y + 4, more_than_kept(p, ns));
     }
 }
 
@@ -192,11 +192,12 @@ static void page_curve(const FitPage *p)
     if (p->n_points < 1)
         return;
     PlotRange range = plot_range(p);
-    file_out_print(p->out, "<section><div class=\"head\"><h2>Bytes against time</h2><span "
-                           "class=\"note\">plans that no other plan found beats in both</span>"
-                           "</div>\n<div class=\"scroll\"><svg class=\"plot\" style=\"min-width: "
-                           "640px\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"Arena against "
-                           "time of a step\">\n",
+    file_out_print(p->out,
+                   "<section><div class=\"head\"><h2>Bytes against time</h2><span "
+                   "class=\"note\">plans that no other plan found beats in both</span>"
+                   "</div>\n<div class=\"scroll\"><svg class=\"plot\" style=\"min-width: "
+                   "640px\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"Arena against "
+                   "time of a step\">\n",
                    PLOT_W, PLOT_H);
     plot_grid(p, &range);
     plot_points(p, &range);

@@ -60,7 +60,8 @@ static const char *html_outcome(const ReplayAll *all, const ReplayRun *run)
 static void html_runs(FileOut *out, const ReplayAll *all)
 {
     file_out_print(out, "<section id=\"settings\"><div class=\"head\"><h2>Settings</h2></div>"
-                        "<div class=\"scroll\"><table><tr><th class=\"name\">PYTORCH_CUDA_ALLOC_CONF</th><th>reserved "
+                        "<div class=\"scroll\"><table><tr><th "
+                        "class=\"name\">PYTORCH_CUDA_ALLOC_CONF</th><th>reserved "
                         "peak</th><th>allocated peak</th><th>saved</th><th>unused at the peak</th>"
                         "<th>retries</th><th></th></tr>\n");
     for (int32_t i = 0; i < all->n_runs; i++) {
@@ -130,7 +131,8 @@ static void html_gaps(FileOut *out, const ReplayRun *run)
         out,
         "<section id=\"gaps\"><div class=\"head\"><h2>Where fragmentation sits</h2><span "
         "class=\"note\">at the reserved peak, event %d: %s reserved and not allocated"
-        "</span></div><div class=\"scroll\"><table><tr><th>segment</th><th class=\"name\">pool</th><th>size"
+        "</span></div><div class=\"scroll\"><table><tr><th>segment</th><th "
+        "class=\"name\">pool</th><th>size"
         "</th><th>free</th><th>gaps</th><th>largest gap</th><th>at offset</th></tr>\n",
         run->reserved_peak_event, bytes_text(run->unused_bytes));
     for (int32_t i = 0; i < run->n_gaps; i++) {
@@ -150,7 +152,8 @@ static void html_lines(FileOut *out, const ReplayRun *run)
 {
     file_out_print(out,
                    "<section id=\"live\"><div class=\"head\"><h2>Live at the allocated peak</h2>"
-                   "<span class=\"note\">event %d, %s blocks</span></div><div class=\"scroll\"><table><tr><th>bytes</th>"
+                   "<span class=\"note\">event %d, %s blocks</span></div><div "
+                   "class=\"scroll\"><table><tr><th>bytes</th>"
                    "<th>blocks</th><th>largest</th><th class=\"name\">line</th></tr>\n",
                    run->allocated_peak_event, count_text(run->n_live));
     for (int32_t i = 0; i < run->n_lines; i++) {

@@ -163,7 +163,7 @@ void events_scalars(Events *events, int64_t step, const Scalar *scalars, int n)
     events_flush(events, false);
 }
 
-/* ---- images and sounds ---- */
+/* ---- images and audio ---- */
 
 typedef struct SampleFile {
     int           fd;
@@ -366,7 +366,8 @@ static Err events_shorten_all(Pool *pool, const char *folder, int64_t step, bool
     TRY(folder_list(pool, folder, &names, &n));
     for (int i = 0; i < n; i++) {
         size_t length = strlen(names[i]);
-        if (length < sizeof name_end || strcmp(names[i] + length - (sizeof name_end - 1), name_end) ||
+        if (length < sizeof name_end ||
+            strcmp(names[i] + length - (sizeof name_end - 1), name_end) ||
             sscanf(names[i], "events.out.tfevents.%lld.", &number) != 1)
             continue;
         TRY(events_shorten(pool, pool_print(pool, "%s/%s", folder, names[i]), step, sampled));

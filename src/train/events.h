@@ -1,6 +1,6 @@
 /* events.h -- RUN/tensorboard: what TensorBoard shows of a run (docs/user/FORMATS.md).
  *
- * Scalars of every step, and the images and sounds that were sampled, as event files: records
+ * Scalars of every step, and the images and audio that were sampled, as event files: records
  * (records.h) of protocol buffers. As with the log, nothing is allocated after events_open, entries
  * wait in memory while the disk is full, and a resumed run first removes what comes after its
  * checkpoint. It then goes on in a new file, so that a TensorBoard that already reads the old one
@@ -29,12 +29,12 @@ typedef struct Scalar {
 
 /* Closed with the pool. step: the last step whose scalars are kept; -1: starts anew. sampled: the
  * samples of that step are kept too. */
-Err events_open(Pool *pool, Events *events, const char *run, int64_t step, bool sampled);
+Err  events_open(Pool *pool, Events *events, const char *run, int64_t step, bool sampled);
 /* n: at most 8; tags of at most 32 bytes */
 void events_scalars(Events *events, int64_t step, const Scalar *scalars, int n);
 /* A PNG or WAV file that was sampled, by its ending; any other file is left out. */
-Err events_sample(Events *events, int64_t step, const char *path);
-Err events_flush(Events *events, bool durable);
+Err  events_sample(Events *events, int64_t step, const char *path);
+Err  events_flush(Events *events, bool durable);
 
 /* How many of an event file's bytes a run resumed at `step` keeps. *n_kept: events among them. */
 size_t events_kept(const unsigned char *bytes, size_t n, int64_t step, bool sampled,

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-bool span_is(Span span, const char *text)
+bool http_is(HttpText span, const char *text)
 {
     return span.n == strlen(text) && !memcmp(span.at, text, span.n);
 }
@@ -16,12 +16,12 @@ static bool is_token(char c) /* of a method or of a field's name */
 }
 
 /* The line at *at without its end; moves behind it. False: it does not end. */
-static bool line_next(const char *bytes, size_t n, size_t *at, Span *line)
+static bool line_next(const char *bytes, size_t n, size_t *at, HttpText *line)
 {
     const char *end = memchr(bytes + *at, '\n', n - *at);
     if (!end)
         return false;
-    *line = (Span){ bytes + *at, (size_t)(end - (bytes + *at)) };
+    *line = (HttpText){ bytes + *at, (size_t)(end - (bytes + *at)) };
     *at += line->n + 1;
     if (line->n && line->at[line->n - 1] == '\r')
         line->n--;
@@ -29,13 +29,13 @@ static bool line_next(const char *bytes, size_t n, size_t *at, Span *line)
 }
 
 /* GET /path?query HTTP/1.1 */
-static int parse_target(Span line, HttpRequest *r)
+static int parse_target(HttpText line, HttpRequest *r)
 {
     const char *space = memchr(line.at, ' ', line.n),
                *last = space ? memrchr(line.at, ' ', line.n) : NULL;
     if (!space || space == last)
         return 400;
-    Span method = { line.at, (size_t)(space - line.at) },
+    HttpText method = { line.at, (size_t)(space - line.at) },
          target = { space + 1, (size_t)(last - space - 1) },
          version = { last + 1, line.n - (size_t)(last + 1 - line.at) };
     for (size_t i = 0; i < method.n; i++)
@@ -50,13 +50,13 @@ static int parse_target(Span line, HttpRequest *r)
         if (target.at[i] <= ' ' || target.at[i] == 127)
             return 400;
     const char *mark = memchr(target.at, '?', target.n);
-    r->path = (Span){ target.at, mark ? (size_t)(mark - target.at) : target.n };
-    r->query = mark ? (Span){ mark + 1, target.n - r->path.n - 1 } : (Span){ target.at, 0 };
-    return span_is(method, "GET") ? 200 : 405;
+    r->path = (HttpText){ target.at, mark ? (size_t)(mark - target.at) : target.n };
+    r->query = mark ? (HttpText){ mark + 1, target.n - r->path.n - 1 } : (HttpText){ target.at, 0 };
+    return http_is(method, "GET") ? 200 : 405;
 }
 
 /* host:port; [::1]:port */
-static int parse_host(Span value, HttpRequest *r)
+static int parse_host(HttpText value, HttpRequest *r)
 {
     size_t n = value.n && *value.at == '[' ? 0 : value.n;
     for (size_t i = 0; i < value.n; i++) {
@@ -72,17 +72,16 @@ static int parse_host(Span value, HttpRequest *r)
         return 400; /* twice, or without an end */
     if (*value.at != '[' && colon)
         n = (size_t)(colon - value.at);
-    r->host = (Span){ value.at, n };
+    r->host = (HttpText){ value.at, n };
     return 200;
 }
 
-static int parse_field(Span line, HttpRequest *r)
+static int parse_field(HttpText line, HttpRequest *r)
 {
     const char *colon = memchr(line.at, ':', line.n);
     if (!colon || colon == line.at)
         return 400;
-    Span name = { line.at, (size_t)(colon - line.at) },
-         value = { colon + 1, line.n - name.n - 1 };
+    HttpText name = { line.at, (size_t)(colon - line.at) }, value = { colon + 1, line.n - name.n - 1 };
     for (size_t i = 0; i < name.n; i++)
         if (!is_token(name.at[i]))
             return 400;
@@ -95,7 +94,7 @@ static int parse_field(Span line, HttpRequest *r)
             return 400;
     if (name.n == 4 && !strncasecmp(name.at, "host", 4))
         return value.n ? parse_host(value, r) : 400;
-    if ((name.n == 14 && !strncasecmp(name.at, "content-length", 14) && !span_is(value, "0")) ||
+    if ((name.n == 14 && !strncasecmp(name.at, "content-length", 14) && !http_is(value, "0")) ||
         (name.n == 17 && !strncasecmp(name.at, "transfer-encoding", 17)))
         return 413;
     return 200;
@@ -104,7 +103,7 @@ static int parse_field(Span line, HttpRequest *r)
 int http_parse(const char *bytes, size_t n, HttpRequest *r)
 {
     size_t at = 0;
-    Span   line;
+    HttpText   line;
     *r = (HttpRequest){ 0 };
     if (!line_next(bytes, n, &at, &line))
         return n >= HTTP_HEAD_MAX ? 414 : 0;
@@ -142,7 +141,7 @@ const char *http_reason(int status)
     return "Internal Server Error";
 }
 
-bool query_number(Span query, const char *key, long long most, long long *number)
+bool query_number(HttpText query, const char *key, long long most, long long *number)
 {
     size_t      n_key = strlen(key);
     const char *at = query.at, *end = query.at + query.n;

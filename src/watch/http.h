@@ -10,22 +10,22 @@
 
 enum { HTTP_HEAD_MAX = 8192, HTTP_FIELDS_MAX = 100 }; /* bytes of a request's head; its fields */
 
-typedef struct Span { /* bytes of the request, not terminated */
+typedef struct HttpText { /* bytes of the request, not terminated */
     const char *at;
     size_t      n;
-} Span;
+} HttpText;
 
 typedef struct HttpRequest {
-    Span path, query; /* of the target: before and after '?', as sent */
-    Span host;        /* without the port */
+    HttpText path, query; /* of the target: before and after '?', as sent */
+    HttpText host;        /* without the port */
 } HttpRequest;
 
 /* 0: the head is not whole yet; 200: read; otherwise the status to refuse it with. */
 int http_parse(const char *bytes, size_t n, HttpRequest *request);
 
 const char *http_reason(int status);
-bool        span_is(Span span, const char *text);
+bool        http_is(HttpText span, const char *text);
 /* The number after KEY= in a query; false: there is none, or it is not from 0 to `most`. */
-bool        query_number(Span query, const char *key, long long most, long long *number);
+bool        query_number(HttpText query, const char *key, long long most, long long *number);
 
 #endif

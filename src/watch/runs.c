@@ -87,7 +87,7 @@ Err runs_open(Pool *pool, const char *root, Runs *runs)
 
 /* ---- plan.json and recipe.yaml ---- */
 
-static int64_t file_stamp(const RunView *run, const char *name)
+static int64_t file_version(const RunView *run, const char *name)
 {
     struct stat s;
     if (fstatat(run->fd, name, &s, AT_SYMLINK_NOFOLLOW) || !S_ISREG(s.st_mode))
@@ -111,9 +111,9 @@ static int64_t int_of(const Json *object, const char *key, int64_t otherwise)
 /* What cannot be read is left out: the page says what it knows. */
 static void run_look(RunView *run)
 {
-    int64_t     plan = file_stamp(run, "plan.json"), recipe = file_stamp(run, "recipe.yaml");
+    int64_t     plan = file_version(run, "plan.json"), recipe = file_version(run, "recipe.yaml");
     const Json *root;
-    if (plan == run->plan_stamp && recipe == run->recipe_stamp)
+    if (plan == run->plan_version && recipe == run->recipe_version)
         return;
     Pool *kept = pool_new(NULL, "plan"), *work = pool_new(NULL, "read");
     run->model = run->device = run->precision = NULL;
@@ -133,8 +133,8 @@ static void run_look(RunView *run)
     pool_free(work);
     pool_free(run->plan_pool);
     run->plan_pool = kept;
-    run->plan_stamp = plan;
-    run->recipe_stamp = recipe;
+    run->plan_version = plan;
+    run->recipe_version = recipe;
 }
 
 /* Does a process hold the run's folder, as train does? Asked without taking the lock, which would

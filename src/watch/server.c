@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/stop.h"
-#include "watch/answer.h"
+#include "watch/response.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -23,7 +23,7 @@ typedef struct Connection {
     char   in[HTTP_HEAD_MAX];
     size_t n_in;
     bool   answering;
-    Answer answer;
+    Response answer;
     size_t sent; /* of answer.text */
 } Connection;
 
@@ -57,9 +57,10 @@ Err server_open(Pool *pool, Runs *runs, int port, Server *server)
     pool_at_free(pool, server_close, server);
     setsockopt(server->listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (bind(server->listener, (struct sockaddr *)&at, n) || listen(server->listener, BACKLOG))
-        return fail(errno == EACCES ? E_USAGE : E_IO, "port %d cannot be listened to: %s; name "
-                    "another with --port N, or leave it out for any that is free", port,
-                    strerror(errno));
+        return fail(errno == EACCES ? E_USAGE : E_IO,
+                    "port %d cannot be listened to: %s; name "
+                    "another with --port N, or leave it out for any that is free",
+                    port, strerror(errno));
     getsockname(server->listener, (struct sockaddr *)&at, &n);
     server->port = ntohs(at.sin_port);
     return OK;
@@ -71,7 +72,7 @@ static void connection_end(Connection *c)
         return;
     close(c->fd);
     if (c->answering)
-        answer_free(&c->answer);
+        response_free(&c->answer);
     c->fd = -1;
 }
 
@@ -101,15 +102,15 @@ static void connection_read(Server *server, Connection *c)
     int status = http_parse(c->in, c->n_in, &request);
     if (!status)
         return;
-    answer_make(&c->answer, server->runs, server->token, status, &request);
+    response_make(&c->answer, server->runs, server->token, status, &request);
     c->answering = true;
 }
 
 static void connection_write(Connection *c)
 {
-    Answer *a = &c->answer;
+    Response *a = &c->answer;
     bool    all = c->sent == a->text.n;
-    if (all && !answer_more(a)) {
+    if (all && !response_more(a)) {
         /* what is still unread would make the close a reset, which could overtake the answer */
         shutdown(c->fd, SHUT_WR);
         while (recv(c->fd, c->in, sizeof c->in, MSG_DONTWAIT) > 0)
@@ -140,7 +141,8 @@ Err server_run(Server *server)
             if (all[i].fd >= 0 && clock_now() - all[i].touched > TIMEOUT_S)
                 connection_end(&all[i]);
             free_one = all[i].fd < 0 ? i : free_one;
-            on[i] = (struct pollfd){ .fd = all[i].fd, .events = all[i].answering ? POLLOUT : POLLIN };
+            on[i] = (struct pollfd){ .fd = all[i].fd,
+                                     .events = all[i].answering ? POLLOUT : POLLIN };
         }
         /* while all are in use, others wait in the system's queue */
         on[CONNECTIONS] = (struct pollfd){ .fd = free_one < 0 ? -1 : server->listener,

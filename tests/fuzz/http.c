@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void within(Span s, const char *bytes, size_t n)
+static void within(HttpText s, const char *bytes, size_t n)
 {
     REQUIRE(s.at >= bytes && s.at <= bytes + n && s.n <= (size_t)(bytes + n - s.at));
 }

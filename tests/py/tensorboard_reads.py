@@ -1,5 +1,5 @@
 """TensorBoard's own reader on the events of a run that is killed twice and resumed: every step once, with the numbers of the log;
-the images and sounds that were sampled, byte for byte.
+the images and audio that were sampled, byte for byte.
 
     tensorboard_reads.py PLIMSOLL FOLDER
 
@@ -105,17 +105,17 @@ def images():
         check("its size is the file's", (e.width, e.height) == struct.unpack(">II", file[16:24]), e.width, e.height)
 
 
-def sounds():
+def audio():
     out = os.path.join(folder, "sashimi")
     subprocess.run(command("sashimi-small", out, False, "--steps", "2", "--set", "batch=1", "--set", "model.length=64", "--set",
                            "sampler.length=32", "--set", "sample.every=2", "--set", "sample.n=2", "--set", "validate.every=0"),
                    check=True, stdout=subprocess.DEVNULL)
     events = scalars(out)
-    check("sounds have a tag each", events.Tags()["audio"] == ["samples/audio-000", "samples/audio-001"], events.Tags()["audio"])
+    check("audio have a tag each", events.Tags()["audio"] == ["samples/audio-000", "samples/audio-001"], events.Tags()["audio"])
     for name in ("000", "001"):
         e, = events.Audio(f"samples/audio-{name}")
         file = open(os.path.join(out, f"samples/000002/audio-{name}.wav"), "rb").read()
-        check("a sound is the file", e.step == 2 and e.encoded_audio_string == file and e.content_type == "audio/wav")
+        check("audio is the file", e.step == 2 and e.encoded_audio_string == file and e.content_type == "audio/wav")
         rate, = struct.unpack("<I", file[24:28])
         channels, = struct.unpack("<H", file[22:24])
         check("its rate and length are the file's", e.sample_rate == rate and e.length_frames == (len(file) - 44) // (2 * channels),
@@ -125,6 +125,6 @@ def sounds():
 shutil.rmtree(folder, ignore_errors=True)
 os.makedirs(folder)
 images()
-sounds()
+audio()
 print("failed" if failed else "passed")
 sys.exit(failed != 0)

@@ -67,7 +67,8 @@ static void lines(void)
         char *at = strstr(bytes, ", \"time\": ");
         CHECK(at != NULL);
         if (at)
-            times[i] = strtod(at + 10, &at), memmove(strstr(bytes, ", \"time\": "), at, strlen(at) + 1);
+            times[i] = strtod(at + 10, &at),
+            memmove(strstr(bytes, ", \"time\": "), at, strlen(at) + 1);
     }
     CHECK_TEXT(bytes,
                "{\"step\": 7, \"loss\": 0.5, \"lr\": 0.001, \"grad_norm\": 2, \"ms\": 1.250, "

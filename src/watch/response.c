@@ -1,14 +1,14 @@
-/* answer.c -- makes answers. */
-#include "watch/answer.h"
+/* response.c -- makes answers. */
+#include "watch/response.h"
 
 #include "report/page_bytes.h"
-#include "watch/page_bytes.h"
+#include "watch/watch_bytes.h"
 
 #include <string.h>
 #include <unistd.h>
 
-enum { LOG_MOST = 4 << 20, FILE_CHUNK = 1 << 16 };
-static const int64_t FILE_MOST = (int64_t)1 << 30;
+enum { MAX_LOG = 4 << 20, FILE_CHUNK = 1 << 16 };
+static const int64_t MAX_FILE = (int64_t)1 << 30;
 
 /* The page may show and fetch what is here, and nothing else. */
 static const char security[] =
@@ -18,28 +18,28 @@ static const char security[] =
     "'unsafe-inline'; img-src 'self' data:; media-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'\r\nConnection: close\r\n";
 
-static void answer_head(Answer *a, int status, const char *type, int64_t n, const char *more)
+static void response_head(Response *a, int status, const char *type, int64_t n, const char *more)
 {
     text_add(&a->text, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %lld\r\n%s%s\r\n",
              status, http_reason(status), type, (long long)n, more, security);
 }
 
-static void answer_status(Answer *a, int status)
+static void response_status(Response *a, int status)
 {
     const char *reason = http_reason(status);
-    answer_head(a, status, "text/plain; charset=utf-8", (int64_t)strlen(reason) + 1,
+    response_head(a, status, "text/plain; charset=utf-8", (int64_t)strlen(reason) + 1,
                 status == 405 ? "Allow: GET\r\n" : "");
     text_add(&a->text, "%s\n", reason);
 }
 
-static void answer_body(Answer *a, const char *type, const Text *body, const char *more)
+static void response_body(Response *a, const char *type, const Text *body, const char *more)
 {
-    answer_head(a, 200, type, (int64_t)body->n, more);
+    response_head(a, 200, type, (int64_t)body->n, more);
     text_addn(&a->text, body->at ? body->at : "", body->n);
 }
 
 /* The page with {{css}} and {{js}} filled in. */
-static void answer_page(Answer *a)
+static void response_page(Response *a)
 {
     Text        body = { .pool = a->pool };
     const char *at = (const char *)watch_html, *end = at + watch_html_n;
@@ -56,22 +56,22 @@ static void answer_page(Answer *a)
         }
         at = (const char *)memmem(mark, (size_t)(end - mark), "}}", 2) + 2;
     }
-    answer_body(a, "text/html; charset=utf-8", &body, "");
+    response_body(a, "text/html; charset=utf-8", &body, "");
 }
 
-static void answer_log(Answer *a, const RunView *run, Span query)
+static void response_log(Response *a, const RunView *run, HttpText query)
 {
     long long from = 0;
     LogPart   part;
     Text      body = { .pool = a->pool };
     query_number(query, "from", (long long)1 << 52, &from);
-    run_log(&body, run, from, LOG_MOST, &part);
-    answer_body(a, "text/plain; charset=utf-8", &body,
+    run_log(&body, run, from, MAX_LOG, &part);
+    response_body(a, "text/plain; charset=utf-8", &body,
                 pool_print(a->pool, "X-Log: %lld %lld %lld\r\n", part.id, part.from, part.end));
 }
 
 /* I/samples/... */
-static void answer_file(Answer *a, Runs *runs, Span path)
+static void response_file(Response *a, Runs *runs, HttpText path)
 {
     long long   run = 0;
     size_t      n = 0;
@@ -79,21 +79,21 @@ static void answer_file(Answer *a, Runs *runs, Span path)
     for (; n < path.n && path.at[n] >= '0' && path.at[n] <= '9' && run < runs->n; n++)
         run = 10 * run + (path.at[n] - '0');
     if (!n || n >= path.n || path.at[n] != '/' || run >= runs->n || !type) {
-        answer_status(a, 404);
+        response_status(a, 404);
         return;
     }
     a->fd = run_file_open(&runs->list[run], path.at + n + 1, path.n - n - 1, &a->left);
-    if (a->fd < 0 || a->left > FILE_MOST)
-        answer_status(a, 404);
+    if (a->fd < 0 || a->left > MAX_FILE)
+        response_status(a, 404);
     else
-        answer_head(a, 200, type, a->left, "");
-    if (a->left > FILE_MOST)
+        response_head(a, 200, type, a->left, "");
+    if (a->left > MAX_FILE)
         a->left = 0;
 }
 
 /* The path behind /TOKEN. False: it has another token. Every digit is compared, so that the time it
  * takes says nothing. */
-static bool token_path(Span *path, const char *token)
+static bool token_path(HttpText *path, const char *token)
 {
     size_t n = strlen(token);
     int    differs = 0;
@@ -101,54 +101,54 @@ static bool token_path(Span *path, const char *token)
         return false;
     for (size_t i = 0; i < n; i++)
         differs |= path->at[i + 1] ^ token[i];
-    *path = (Span){ path->at + n + 1, path->n - n - 1 };
+    *path = (HttpText){ path->at + n + 1, path->n - n - 1 };
     return !differs;
 }
 
-static void answer_path(Answer *a, Runs *runs, Span path, Span query)
+static void response_path(Response *a, Runs *runs, HttpText path, HttpText query)
 {
     static const char file[] = "/file/";
     long long         run = 0;
     Text              body = { .pool = a->pool };
-    bool known = query_number(query, "run", WATCH_RUNS - 1, &run) && run < runs->n;
-    if (span_is(path, "/")) {
-        answer_page(a);
-    } else if (span_is(path, "/runs.json")) {
+    bool              known = query_number(query, "run", WATCH_RUNS - 1, &run) && run < runs->n;
+    if (http_is(path, "/")) {
+        response_page(a);
+    } else if (http_is(path, "/runs.json")) {
         runs_json(&body, runs);
-        answer_body(a, "application/json", &body, "");
-    } else if (span_is(path, "/log") && known) {
-        answer_log(a, &runs->list[run], query);
-    } else if (span_is(path, "/samples.json") && known) {
+        response_body(a, "application/json", &body, "");
+    } else if (http_is(path, "/log") && known) {
+        response_log(a, &runs->list[run], query);
+    } else if (http_is(path, "/samples.json") && known) {
         run_samples_json(&body, &runs->list[run]);
-        answer_body(a, "application/json", &body, "");
+        response_body(a, "application/json", &body, "");
     } else if (path.n > sizeof file && !memcmp(path.at, file, sizeof file - 1)) {
-        answer_file(a, runs, (Span){ path.at + sizeof file - 1, path.n - (sizeof file - 1) });
+        response_file(a, runs, (HttpText){ path.at + sizeof file - 1, path.n - (sizeof file - 1) });
     } else {
-        answer_status(a, 404);
+        response_status(a, 404);
     }
 }
 
-void answer_make(Answer *a, Runs *runs, const char *token, int status, const HttpRequest *r)
+void response_make(Response *a, Runs *runs, const char *token, int status, const HttpRequest *r)
 {
-    Span path = r->path;
-    *a = (Answer){ .pool = pool_new(NULL, "answer"), .fd = -1 };
+    HttpText path = r->path;
+    *a = (Response){ .pool = pool_new(NULL, "answer"), .fd = -1 };
     a->text.pool = a->pool;
     if (status != 200)
-        answer_status(a, status);
-    else if (!span_is(r->host, "127.0.0.1") && !span_is(r->host, "localhost"))
-        answer_status(a, 403);
+        response_status(a, status);
+    else if (!http_is(r->host, "127.0.0.1") && !http_is(r->host, "localhost"))
+        response_status(a, 403);
     else if (!token_path(&path, token))
-        answer_status(a, 404);
+        response_status(a, 404);
     else
-        answer_path(a, runs, path, r->query);
+        response_path(a, runs, path, r->query);
 }
 
-bool answer_more(Answer *a)
+bool response_more(Response *a)
 {
     if (a->fd < 0 || !a->left)
         return false;
-    Pool *pool = pool_new(NULL, "answer"); /* the piece before is gone */
-    char *bytes = pool_alloc(pool, FILE_CHUNK, 1);
+    Pool   *pool = pool_new(NULL, "answer"); /* the chunk before is gone */
+    char   *bytes = pool_alloc(pool, FILE_CHUNK, 1);
     ssize_t got = read(a->fd, bytes, a->left < FILE_CHUNK ? (size_t)a->left : FILE_CHUNK);
     pool_free(a->pool);
     a->pool = pool;
@@ -158,7 +158,7 @@ bool answer_more(Answer *a)
     return got > 0;
 }
 
-void answer_free(Answer *a)
+void response_free(Response *a)
 {
     if (a->fd >= 0)
         close(a->fd);

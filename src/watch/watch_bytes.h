@@ -1,7 +1,7 @@
-/* page_bytes.h -- the page of `watch`, which scripts/embed.cmake turns into arrays (watch_page.c in
+/* watch_bytes.h -- the page of `watch`, which scripts/embed.cmake turns into arrays (watch_page.c in
  * the build folder) from src/watch/page/. Its style begins with that of report's page. */
-#ifndef WATCH_PAGE_BYTES_H
-#define WATCH_PAGE_BYTES_H
+#ifndef WATCH_WATCH_BYTES_H
+#define WATCH_WATCH_BYTES_H
 
 #include <stddef.h>
 

@@ -10,7 +10,7 @@ cmake -S . -B build-valgrind -G Ninja -DPLIMSOLL_ISAS=v3 -DPLIMSOLL_CUDA=OFF -DP
 rm -f build-valgrind.log
 ninja -C build-valgrind plimsoll test_ops test_base_json test_base_yaml test_base_safetensors test_plan_plan_buffers test_lib_plimsoll > build-valgrind/log 2>&1 || { tail -40 build-valgrind/log; exit 1; }
 cd build-valgrind
-run() { OMP_NUM_THREADS=2 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite \
+run() { OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite \
     --suppressions=../tests/valgrind.supp "$@" > valgrind.log 2>&1 || { tail -60 valgrind.log; exit 1; }; }
 run ./test_base_json
 run ./test_base_yaml

@@ -1,6 +1,6 @@
-# Writes files as C arrays, one for each ending: page_html, page_css, page_js, each with its length in
-# page_<ending>_n. Files of the same ending are joined in the order given.
-set(text "/* Made by scripts/embed.cmake from src/report/page. */\n#include <stddef.h>\n")
+# Writes files as C arrays, one for each ending: with NAME page they are page_html, page_css, page_js, each with its
+# length in page_<ending>_n. Files of the same ending are joined in the order given.
+set(text "/* Made by scripts/embed.cmake. */\n#include <stddef.h>\n")
 foreach(file ${FILES})
   get_filename_component(ending ${file} LAST_EXT)
   string(SUBSTRING ${ending} 1 -1 ending)
@@ -11,8 +11,8 @@ foreach(file ${FILES})
 endforeach()
 list(REMOVE_DUPLICATES endings)
 foreach(ending ${endings})
-  string(APPEND text "extern const unsigned char page_${ending}[];\nextern const size_t page_${ending}_n;\n"
-    "const unsigned char page_${ending}[] = {\n${page_${ending}}};\n"
-    "const size_t page_${ending}_n = sizeof page_${ending};\n")
+  string(APPEND text "extern const unsigned char ${NAME}_${ending}[];\nextern const size_t ${NAME}_${ending}_n;\n"
+    "const unsigned char ${NAME}_${ending}[] = {\n${page_${ending}}};\n"
+    "const size_t ${NAME}_${ending}_n = sizeof ${NAME}_${ending};\n")
 endforeach()
 file(WRITE ${OUT} "${text}")

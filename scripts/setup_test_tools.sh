@@ -1,9 +1,11 @@
 #!/bin/sh
-# Installs system packages that some tests need: chromium opens the HTML report, CBC proves optimal plans of small
-# graphs, strace makes system calls fail. Without them these tests are skipped with a message. Does nothing if they are there.
+# Installs system packages that some tests need: chromium opens the HTML pages, CBC proves optimal plans of small
+# graphs, strace makes system calls fail, tmux shows progress as a terminal does, mandoc, zsh and fish read the manual
+# and the completion. Without them these tests are skipped with a message. Does nothing if they are there.
 set -eu
 missing=""
 command -v chromium > /dev/null 2>&1 || missing="$missing chromium"
+for tool in tmux mandoc zsh fish; do command -v $tool > /dev/null 2>&1 || missing="$missing $tool"; done
 ls /usr/lib/*/libCbc.so* > /dev/null 2>&1 || missing="$missing coinor-libcbc3"
 command -v strace > /dev/null 2>&1 || missing="$missing strace"
 [ -z "$missing" ] && exit 0

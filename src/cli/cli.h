@@ -66,7 +66,7 @@ typedef struct Command {
 } Command;
 
 extern const Command cmd_compare, cmd_explain, cmd_export, cmd_fit, cmd_help, cmd_layout, cmd_list,
-    cmd_plan, cmd_probe, cmd_replay, cmd_sample, cmd_train;
+    cmd_plan, cmd_probe, cmd_replay, cmd_sample, cmd_train, cmd_watch;
 extern const Command *const commands[]; /* in the order of the help; NULL at the end */
 const Command              *command_find(const char *name);    /* NULL if there is none */
 Err                         command_unknown(const char *name); /* E_USAGE, with the nearest name */
@@ -77,8 +77,11 @@ Err  options_read(const Command *command, int argc, char **argv, char **args, in
 void command_help(FILE *to, const Command *command);
 void commands_help(FILE *to); /* the list of commands */
 
-/* Progress as one line on stderr, erased when done >= 1; show_planning has the form that the
- * planner calls. */
+/* The command that usually follows, on stderr, after a result for people. */
+void next_command(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* Progress as one line on a terminal (terminal_draws), erased when done >= 1; show_planning has the
+ * form that the planner calls. */
 void show_progress(const char *verb, double done, const char *text);
 void show_planning(void *unused, double done, const char *text);
 

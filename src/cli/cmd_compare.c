@@ -3,15 +3,15 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/terminal.h"
 #include "base/text.h"
 #include "report/compare_pages.h"
 
 #include <string.h>
-#include <unistd.h>
 
 static ModelOptions model = { .paced = true };
 static struct {
-    const char *allow, *md;
+    const char *allow, *md, *html;
     TextList    sweep;
     int64_t     effort;
     double      time_limit;
@@ -29,6 +29,8 @@ static const Option options[] = {
     { "effort",     OPT_NATURAL,&opt.effort,     "N",         "search moves of every search" },
     { "time-limit", OPT_SECONDS,&opt.time_limit, "S",         "no search begins after S seconds; "
                                                               "default 60" },
+    { "html",       OPT_TEXT,   &opt.html,       "FILE",      "write the table as a page that opens "
+                                                              "offline" },
     { "md",         OPT_TEXT,   &opt.md,         "FILE",      "write the table in Markdown" },
     { "json",       OPT_FLAG,   &opt.json,       NULL,        "print the table as JSON" },
     { 0 }
@@ -114,7 +116,7 @@ static Err cmd_compare_run(Pool *pool, int n_args, char **args)
     const char    *budgets = model.budget;
     CompareOptions how = { .allow = ALLOW_DEFAULT,
                            .effort = opt.effort,
-                           .progress = isatty(2) ? show_planning : NULL,
+                           .progress = terminal_draws() ? show_planning : NULL,
                            .deadline_s = clock_now() +
                                          (opt.time_limit > 0 ? opt.time_limit : SECONDS) };
     Err            last = OK;
@@ -125,6 +127,8 @@ static Err cmd_compare_run(Pool *pool, int n_args, char **args)
                              "--budget 16GiB,24GiB");
     if (opt.md)
         TRY(file_try(opt.md));
+    if (opt.html)
+        TRY(file_try(opt.html));
     if (opt.allow)
         TRY(allow_read(opt.allow, &how.allow));
     for (int i = 0; i < opt.sweep.n; i++) {
@@ -155,9 +159,13 @@ static Err cmd_compare_run(Pool *pool, int n_args, char **args)
         compare_md(&text, &c);
         TRY(file_write(opt.md, text.at, text.n));
     }
+    if (opt.html)
+        TRY(compare_html(pool, opt.html, &c));
     if (opt.json)
         return compare_json(stdout, &c);
-    compare_text(stdout, &c, isatty(1));
+    compare_text(stdout, &c, terminal_colours(stdout));
+    next_command("fit %s --budget %s -o plan.json", text_word(pool, args[0]),
+                 c.n_budgets ? pool_print(pool, "%lld", (long long)c.budgets[0]) : "16GiB");
     return OK;
 }
 

@@ -2,11 +2,12 @@
 #include "cli/model_options.h"
 
 #include "base/file.h"
+#include "base/terminal.h"
+#include "base/text.h"
 #include "fit/whatif.h"
 #include "report/explain_pages.h"
 
 #include <string.h>
-#include <unistd.h>
 
 static ModelOptions model = { .paced = true };
 static struct {
@@ -48,7 +49,7 @@ static Err explain_plan(Pool *pool, Explained *e, unsigned allow)
                        .allow = allow,
                        .effort = opt.effort > 0 ? opt.effort : 0,
                        .time_limit_s = opt.time_limit,
-                       .progress = isatty(2) ? show_planning : NULL };
+                       .progress = terminal_draws() ? show_planning : NULL };
     if (e->budget_bytes < 0) /* less than the GPU's runtime: a short search will do */
         how.effort = EXPLAIN_EFFORT;
     Err err = e->budget_bytes < 0 ? fit_plan(pool, e->recipe, e->device, &how, e->fit)
@@ -85,7 +86,7 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
     TRY(explained_sheet(pool, recipe, device, &how, &e));
     bool early = !opt.json && !opt.plan; /* a plan file may be refused: print later */
     if (early) {
-        explain_text_sheet(stdout, e, isatty(1));
+        explain_text_sheet(stdout, e, terminal_colours(stdout));
         fflush(stdout); /* the searches that follow take a while */
     }
     TRY(explained_minimum(pool, e, &how));
@@ -98,7 +99,7 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
                               .effort = opt.effort > 0 ? opt.effort : 0,
                               .allow = opt.allow ? allow : ALLOW_DEFAULT | ALLOW_PRECISION,
                               .curve = opt.html || opt.md,
-                              .progress = isatty(2) ? show_planning : NULL }));
+                              .progress = terminal_draws() ? show_planning : NULL }));
     if (opt.html)
         TRY(explain_html(opt.html, e));
     if (opt.md) {
@@ -109,8 +110,14 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
     if (opt.json)
         return explain_json(stdout, e);
     if (!early)
-        explain_text_sheet(stdout, e, isatty(1));
-    explain_text_rest(stdout, e, isatty(1));
+        explain_text_sheet(stdout, e, terminal_colours(stdout));
+    explain_text_rest(stdout, e, terminal_colours(stdout));
+    next_command("fit %s%s%s --budget %s -o plan.json", text_word(pool, args[0]),
+                 model.device ? " --device " : "",
+                 model.device ? text_word(pool, model.device) : "",
+                 model.budget                  ? model.budget
+                 : device->kind == DEVICE_CUDA ? "80%"
+                                               : "80%kept");
     return OK;
 }
 

@@ -42,6 +42,7 @@ static Err cmd_export_run(Pool *pool, int n_args, char **args)
     if (r.left_out)
         print_sentence(stderr, "%s is left out: the model's file holds its size but no contents",
                        r.left_out);
+    next_command("train %s --init %s --out RUN2", text_word(pool, path), text_word(pool, opt.out));
     return OK;
 }
 

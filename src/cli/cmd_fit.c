@@ -3,19 +3,22 @@
 
 #include "base/file.h"
 #include "base/json_out.h"
+#include "base/stop.h"
+#include "base/terminal.h"
 #include "base/text.h"
 #include "fit/fit.h"
 #include "fit/sheet.h"
+#include "profile/devices.h"
 #include "report/curve.h"
+#include "report/fit_pages.h"
 #include "report/machine.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 static ModelOptions model = { .paced = true };
 static struct {
-    const char *allow, *out;
+    const char *allow, *out, *html;
     double      prove_limit;
     bool        json, curve, what_if, prove;
 } opt;
@@ -31,6 +34,7 @@ static const Option options[] = {
     { "prove", OPT_FLAG, &opt.prove, NULL, "print a bound on the optimality gap" },
     { "prove-limit", OPT_SECONDS, &opt.prove_limit, "S",
       "seconds for CBC, where it is installed; default 30" },
+    { "html", OPT_TEXT, &opt.html, "FILE", "write a page with the plan and its curve" },
     SEARCH_OPTIONS(search, "search moves; the default takes about 10 s on 2 cores"),
     { "json", OPT_FLAG, &opt.json, NULL, "print the result as JSON" },
     { 0 }
@@ -186,7 +190,8 @@ static void show_choice(Pool *pool, const Shown *s)
         printf("what changes\n");
     changes_print(stdout, r);
     if (r->cut)
-        printf("  The time limit ended the search; a longer one may find a better plan.\n");
+        printf("  %s the search; a longer one may find a better plan.\n",
+               stop_asked() ? "^C ended" : "The time limit ended");
     show_notes(s);
     print_sentence(stdout, "On %s; %s. Times by %s.", device_text(pool, device),
                    runtime_text(pool, device, device_runtime_bytes(device, 0)),
@@ -241,8 +246,17 @@ static void show_curve(Pool *pool, const Shown *s)
 static void tell_point(void *arg, const FitPoint *p)
 {
     Shown *s = arg;
-    fprintf(stderr, "\r");
+    progress_clear();
     print_point(stderr, s->pool, s, p);
+}
+
+/* What ^C would keep. */
+static void tell_found(void *arg, int64_t arena_bytes, double step_ns)
+{
+    const Shown *s = arg;
+    progress_clear();
+    fprintf(stderr, "  found: %s, %s a step; looking for a faster plan\n", bytes_text(arena_bytes),
+            step_text(s->pool, step_ns));
 }
 
 static void show_offers(const Shown *s)
@@ -270,6 +284,22 @@ static void show_offers(const Shown *s)
     }
 }
 
+/* With the options that the plan was made for. */
+static void fit_next(Pool *pool, const char *name, const Device *device)
+{
+    const char *on = device->described ? " --device cuda"
+                     : model.device
+                         ? pool_print(pool, " --device %s", text_word(pool, model.device))
+                         : "";
+    if (device_planned_only(device))
+        return;
+    if (opt.out)
+        next_command("train %s%s --plan %s", text_word(pool, name), on, text_word(pool, opt.out));
+    else
+        next_command("fit %s%s --budget %s -o plan.json", text_word(pool, name), on,
+                     model.budget ? model.budget : "100%");
+}
+
 static Err cmd_fit_run(Pool *pool, int n_args, char **args)
 {
     Recipe    *recipe;
@@ -284,6 +314,8 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
         return fail(E_USAGE, "fit takes one recipe: plimsoll fit MODEL --budget 16GiB");
     if (opt.out)
         TRY(file_try(opt.out));
+    if (opt.html)
+        TRY(file_try(opt.html));
     if (opt.allow)
         TRY(allow_read(opt.allow, &how.allow));
     const char *of_kept = model.budget && budget_is_of_kept(model.budget) ? model.budget : NULL;
@@ -302,16 +334,20 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
         how.budget_bytes = device->memory_bytes; /* what the device can give */
     s->budget_bytes = how.budget_bytes + device->runtime_bytes;
     how.budget_bytes = no_room ? 1 : how.budget_bytes;
-    if (!opt.json && isatty(2)) {
+    if (!opt.json && terminal_draws()) {
         how.progress = show_planning;
         how.point = tell_point;
-        how.point_arg = s;
+        how.found = tell_found;
+        how.point_arg = how.found_arg = s;
     }
     s->pool = pool;
     s->recipe = recipe;
+    stop_on_interrupt(
+        "\nplimsoll: stopping, with the best plan found so far; ^C again ends at once\n");
     Err err = fit_run(pool, recipe, device, &how, &s->fit);
     if (err && err != E_BUDGET)
         return err;
+    how.found = NULL;
     const char *refusal = err ? pool_text(pool, err_text()) : NULL;
     if (err && no_room)
         refusal = pool_print(pool, "%s; with them this model needs at least %s (%lld bytes)",
@@ -326,7 +362,7 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
     if (opt.prove && !opt.json)
         show_proof(pool, s);
     fflush(stdout);
-    if (opt.curve)
+    if (opt.curve || opt.html)
         TRY(fit_curve(pool, recipe, device, &how, &s->fit, &s->points, &s->n_points));
     if (opt.curve && !opt.json)
         show_curve(pool, s);
@@ -338,8 +374,12 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
     }
     if (opt.what_if && !opt.json)
         show_offers(s);
+    if (opt.html)
+        TRY(fit_html(pool, opt.html, &s->fit, s->budget_bytes, s->points, s->n_points));
     if (opt.json)
         TRY(fit_json(s));
+    else if (!err)
+        fit_next(pool, args[0], device);
     return err ? fail(err, "%s", refusal) : OK;
 }
 

@@ -1,16 +1,21 @@
 /* cmd_help.c -- `help`: the commands, the options of one, and the keys of a recipe. */
-#include "cli/cli.h"
+#include "cli/manual.h"
 
 #include "report/recipe_pages.h"
 
 #include <string.h>
 
 static struct {
-    bool markdown;
+    bool        markdown, man;
+    const char *completion;
 } opt;
 
 static const Option options[] = {
-    { "md", OPT_FLAG, &opt.markdown, NULL, "help recipe: as Markdown" }, { 0 }
+    { "md", OPT_FLAG, &opt.markdown, NULL, "help recipe: as Markdown" },
+    { "man", OPT_FLAG, &opt.man, NULL, "as a man page: plimsoll help train --man | man -l -" },
+    { "completion", OPT_TEXT, &opt.completion, "SHELL",
+      "print the completion of bash, zsh or fish" },
+    { 0 }
 };
 
 static Err help_recipe(Pool *pool, const char *system)
@@ -31,14 +36,36 @@ static Err help_recipe(Pool *pool, const char *system)
     return OK;
 }
 
+static Err help_man(Pool *pool, const char *name)
+{
+    Text           text = { .pool = pool };
+    const Command *command = name ? command_find(name) : NULL;
+    if (name && !command && strcmp(name, "recipe"))
+        return command_unknown(name);
+    if (name && !command)
+        manual_recipe(&text);
+    else
+        manual_page(&text, command);
+    fputs(text.at, stdout);
+    return OK;
+}
+
 static Err cmd_help_run(Pool *pool, int n_args, char **args)
 {
     bool recipe = n_args > 0 && !strcmp(args[0], "recipe");
+    Text text = { .pool = pool };
+    if (opt.completion && n_args == 0) {
+        TRY(completion_write(&text, opt.completion));
+        fputs(text.at, stdout);
+        return OK;
+    }
     if (n_args > (recipe ? 2 : 1))
         return fail(E_USAGE, "help takes one command, or recipe and a system: plimsoll help recipe "
                              "unet");
     if (opt.markdown && !recipe)
         return fail(E_USAGE, "--md is for plimsoll help recipe");
+    if (opt.man)
+        return help_man(pool, n_args ? args[0] : NULL);
     if (recipe)
         return help_recipe(pool, n_args > 1 ? args[1] : NULL);
     if (!n_args) {

@@ -87,7 +87,12 @@ static Err cmd_layout_run(Pool *pool, int n_args, char **args)
                     result.proved ? " (proved: none smaller exists)"
                     : result.cut  ? "; the time limit ended the search, try a longer --time-limit"
                                   : "; try a larger --effort");
-    return opt.out ? layout_write(opt.out, &file) : OK;
+    if (opt.out)
+        return layout_write(opt.out, &file);
+    if (!opt.json)
+        next_command("layout %s --capacity %lld -o out.csv", text_word(pool, args[0]),
+                     (long long)result.arena_bytes);
+    return OK;
 }
 
 const Command cmd_layout = { "layout", "buffers.csv --capacity N -o out.csv",

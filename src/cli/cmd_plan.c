@@ -5,11 +5,12 @@
 #include "base/file.h"
 #include "base/int_math.h"
 #include "base/json_out.h"
+#include "base/stop.h"
+#include "base/terminal.h"
 #include "base/text.h"
 #include "plan/prove.h"
 
 #include <string.h>
-#include <unistd.h>
 
 enum { CURVE_POINTS = 20 };
 
@@ -262,9 +263,11 @@ static Err cmd_plan_run(Pool *pool, int n_args, char **args)
     int64_t base = graph->base_peak_bytes ? graph->base_peak_bytes : keep->live_bytes;
     if (opt.budget)
         TRY(plan_read_budget(opt.budget, base, &how.budget_bytes));
-    if (!opt.json && isatty(2))
+    if (!opt.json && terminal_draws())
         how.progress = show_planning;
 
+    stop_on_interrupt(
+        "\nplimsoll: stopping, with the best plan found so far; ^C again ends at once\n");
     Found  found = { .graph = graph, .keep_all_bytes = keep->live_bytes };
     double start = clock_now();
     Err    err = plan_solve(pool, graph, &how, &plan);
@@ -286,6 +289,9 @@ static Err cmd_plan_run(Pool *pool, int n_args, char **args)
         plan_print(&found);
     if (opt.out && found.fits)
         TRY(plan_write(opt.out, graph, found.plan));
+    else if (!opt.json && found.fits)
+        next_command("plan %s --budget %lld -o plan.json", text_word(pool, args[0]),
+                     (long long)plan_peak_bytes(found.plan));
     return found.fits ? OK : plan_refuse(&found);
 }
 

@@ -3,13 +3,13 @@
 
 #include "base/file.h"
 #include "base/shipped.h"
+#include "base/terminal.h"
 #include "base/text.h"
 #include "device/memory.h"
 #include "profile/probe.h"
 #include "train/measure.h"
 
 #include <string.h>
-#include <unistd.h>
 
 static ModelOptions model = { .runs = true };
 static struct {
@@ -39,7 +39,7 @@ static void show_probing(void *unused, double done, const char *text)
 }
 
 typedef void     Progress(void *, double, const char *);
-static Progress *probe_progress(void) { return isatty(2) ? show_probing : NULL; }
+static Progress *probe_progress(void) { return terminal_draws() ? show_probing : NULL; }
 
 static Err probe_memory(Pool *pool, const Device *device, Profile *profile)
 {
@@ -96,7 +96,7 @@ static Err probe_machine(Pool *pool, const Device *device, Profile *profile)
         TRY(probe_memory(pool, device, profile));
         TRY(probe_rates(pool, device, &how, profile));
     }
-    if (isatty(2))
+    if (terminal_draws())
         show_progress("measuring", 1, "");
     for (int32_t i = 0; i < profile->n_bandwidth; i++)
         printf("bandwidth  %s: read %.1f, write %.1f, copy %.1f GB/s\n",
@@ -126,7 +126,7 @@ static Err probe_recipe(Pool *pool, const char *name, Profile *profile)
     MeasureOptions measure = { .seconds = opt.seconds, .progress = probe_progress() };
     TRY(model_open(pool, &model, name, NULL, 0, &recipe, &device, &measure.budget_bytes));
     TRY(measure_recipe(pool, recipe, device, &measure, profile, &m));
-    if (isatty(2))
+    if (terminal_draws())
         show_progress("measuring", 1, "");
     printf("%-20s %5d operators, %4d of them distinct; step %.1f ms, sum of its operators %.1f "
            "ms\n",
@@ -244,6 +244,8 @@ static Err cmd_probe_run(Pool *pool, int n_args, char **args)
     const char *how = opt.out ? pool_print(pool, "; use it with --device %s", path)
                               : ", where explain, fit and train look for it";
     printf("written to %s%s\n", path, how);
+    next_command("explain RECIPE%s%s", opt.out ? " --device " : "",
+                 opt.out ? text_word(pool, path) : "");
     return OK;
 }
 

@@ -69,7 +69,11 @@ static Err cmd_replay_run(Pool *pool, int n_args, char **args)
         TRY(replay_json(stdout, &all));
     else
         replay_text(stdout, &all);
-    return opt.html ? replay_html(pool, opt.html, args[0], &all) : OK;
+    if (opt.html)
+        return replay_html(pool, opt.html, args[0], &all);
+    if (!opt.json)
+        next_command("replay %s --html replay.html", text_word(pool, args[0]));
+    return OK;
 }
 
 const Command cmd_replay = { "replay", "snapshot.pickle [--conf TEXT]...",

@@ -126,6 +126,8 @@ static Err cmd_sample_run(Pool *pool, int n_args, char **args)
                count_text(report.measured_bytes));
     else
         printf("%s planned, for the weights alone\n", count_text(report.planned_bytes));
+    if (!opt.quiet)
+        next_command("export %s -o weights.safetensors", text_word(pool, args[0]));
     return OK;
 }
 

@@ -158,7 +158,7 @@ static void train_print(Pool *pool, const Recipe *recipe, const TrainResult *r, 
     if (run && !opt.out && !opt.resume)
         printf("the run is in %s\n", run);
     if (run && !r->interrupted && recipe->model->sample && !opt.quiet)
-        fprintf(stderr, "next: plimsoll sample %s -n 4\n", text_word(pool, run));
+        next_command("sample %s -n 4", text_word(pool, run));
     if (r->interrupted && run)
         printf("stopped at step %lld; continue with: plimsoll train --resume %s\n",
                (long long)r->step, text_word(pool, run));

@@ -2,16 +2,19 @@
 #include "cli/cli.h"
 
 #include "base/file.h"
+#include "base/terminal.h"
 #include "base/text.h"
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const Command *const commands[] = { &cmd_explain, &cmd_fit,    &cmd_compare, &cmd_train,
-                                    &cmd_sample,  &cmd_export, &cmd_probe,   &cmd_plan,
-                                    &cmd_layout,  &cmd_replay, &cmd_list,    &cmd_help,
-                                    NULL };
+                                    &cmd_watch,   &cmd_sample, &cmd_export,  &cmd_probe,
+                                    &cmd_plan,    &cmd_layout, &cmd_replay,  &cmd_list,
+                                    &cmd_help,    NULL };
 enum { N_COMMANDS = sizeof commands / sizeof *commands - 1 };
 
 const Command *command_find(const char *name)
@@ -68,8 +71,24 @@ static void main_hold_streams(void)
             return;
 }
 
+/* How often a waiting thread looks before it sleeps. libgomp's own 300,000 are milliseconds, which on
+ * a busy machine the thread it waits for would need; none at all costs a wake-up at every parallel
+ * loop. libgomp reads it while it is loaded, so the program starts itself again. Measured:
+ * docs/user/PERFORMANCE.md, "On a shared machine". */
+#define SPIN_COUNT "1000"
+
+static void main_wait_briefly(char **argv)
+{
+    if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY") ||
+        setenv("GOMP_SPINCOUNT", SPIN_COUNT, 0))
+        return;
+    execv("/proc/self/exe", argv);
+    unsetenv("GOMP_SPINCOUNT"); /* it could not be started again: threads then spin for long */
+}
+
 int main(int argc, char **argv)
 {
+    main_wait_briefly(argv);
     main_hold_streams();
     file_map_guard();
     signal(SIGXFSZ, SIG_IGN); /* a file size limit then is an error, like a full disk */
@@ -77,6 +96,7 @@ int main(int argc, char **argv)
     Err   err = main_run(pool, argc, argv);
     if (!err && (fflush(stdout) || ferror(stdout)))
         err = fail(E_IO, "the output could not be written");
+    progress_end();
     if (err)
         fprintf(stderr, "plimsoll: %s\n", err_text());
     pool_free(pool);

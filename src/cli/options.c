@@ -1,11 +1,13 @@
 /* options.c -- reads options by their table, prints help, and shows progress. */
 #include "cli/cli.h"
 
+#include "base/terminal.h"
 #include "base/text.h"
 #include "device/memory.h"
 
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -173,7 +175,23 @@ void show_planning(void *unused, double done, const char *text)
 
 void show_progress(const char *verb, double done, const char *text)
 {
-    fprintf(stderr, "\r  %s %3.0f%%  %-40s", verb, 100 * done, text);
-    if (done >= 1)
-        fprintf(stderr, "\r%60s\r", "");
+    static double highest; /* never backwards: a search may begin several times */
+    highest = done > highest ? done : highest;
+    if (done < 1) {
+        progress_show("  %s %3.0f%%  %s", verb, 100 * highest, text);
+        return;
+    }
+    highest = 0;
+    progress_clear();
+}
+
+void next_command(const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    fflush(stdout); /* after the result */
+    fprintf(stderr, "next: plimsoll ");
+    vfprintf(stderr, fmt, args);
+    fputc('\n', stderr);
+    va_end(args);
 }

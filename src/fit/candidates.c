@@ -7,6 +7,7 @@
 #include "fit/fit_int.h"
 
 #include "base/clock.h"
+#include "base/stop.h"
 #include "ops/ops.h"
 
 #include <math.h>
@@ -33,13 +34,15 @@ Err fit_build(Pool *pool, const Recipe *recipe, const Device *device, const FitO
 bool fit_late(const Fit *fit)
 {
     double limit_s = fit->options->time_limit_s;
-    return limit_s > 0 && clock_now() > fit->deadline_s + (fit->first.engine ? 0 : limit_s);
+    return stop_asked() ||
+           (limit_s > 0 && clock_now() > fit->deadline_s + (fit->first.engine ? 0 : limit_s));
 }
 
 bool fit_late_to_build(const Fit *fit)
 {
     double half_s = fit->options->time_limit_s / 2;
-    return fit_late(fit) || (fit->first.engine && clock_now() > fit->deadline_s - half_s);
+    return fit_late(fit) ||
+           (fit->hasty && fit->first.engine && clock_now() > fit->deadline_s - half_s);
 }
 
 Err fit_add(Fit *fit, const Recipe *recipe, bool twin)

@@ -17,6 +17,7 @@
 #include "fit/fit_int.h"
 
 #include "base/clock.h"
+#include "base/stop.h"
 #include "base/text.h"
 
 #include <stdlib.h>
@@ -148,13 +149,32 @@ static int64_t fit_share(const Fit *fit, const Candidate *c)
     return as_asked ? effort : effort / (inside ? 8 : 2) + 1;
 }
 
+/* One search's progress as progress of all: never backwards, although each search begins at 0. */
+static void fit_progress(void *arg, double done, const char *text)
+{
+    Fit   *fit = arg;
+    double all = fit->part_from + fit->part_share * (done < 1 ? done : 1);
+    fit->shown = all > fit->shown ? all : fit->shown;
+    if (fit->options->progress)
+        fit->options->progress(fit->options->progress_arg, fit->shown < 0.99 ? fit->shown : 0.99,
+                               text);
+}
+
+static void fit_found(Fit *fit, const Engine *engine, double step_ns)
+{
+    if (!fit->options->found || (fit->found_ns > 0 && step_ns >= fit->found_ns))
+        return;
+    fit->found_ns = step_ns;
+    fit->options->found(fit->options->found_arg, engine->arena_bytes, step_ns);
+}
+
 static Err fit_search(Fit *fit, Candidate *c, int64_t budget, TrainingGraph *graph, Engine **engine)
 {
     EngineOptions how = { .budget_bytes = budget,
                           .effort = fit_share(fit, c),
                           .seed = fit->options->seed,
-                          .progress = fit->options->progress,
-                          .progress_arg = fit->options->progress_arg };
+                          .progress = fit->options->progress ? fit_progress : NULL,
+                          .progress_arg = fit };
     if (fit->options->time_limit_s > 0) {
         how.time_limit_s = fit->deadline_s - clock_now();
         if (how.time_limit_s < 0.01)
@@ -186,7 +206,8 @@ Err fit_first(Fit *fit, Candidate *c)
     int64_t       budget = fit->options->budget_bytes;
     TrainingGraph graph = c->graph;
     Engine       *engine = c->kept;
-    if (!fit->hasty || !budget || fit->first.engine || c->kept->bound_bytes > budget)
+    if ((!fit->hasty && !fit->options->found) || !budget || fit->first.engine || stop_asked() ||
+        c->kept->bound_bytes > budget)
         return OK;
     if (c->kept->keep_all_bytes > budget) {
         if (c->twin)
@@ -199,8 +220,10 @@ Err fit_first(Fit *fit, Candidate *c)
         if (err && err != E_BUDGET)
             return err;
     }
-    if (engine_fits(engine, budget))
+    if (engine_fits(engine, budget)) {
         fit_take(&fit->first, c, &graph, engine);
+        fit_found(fit, engine, fit->first.step_ns);
+    }
     return OK;
 }
 
@@ -232,6 +255,8 @@ static Err fit_try(Fit *fit, Candidate *c, FitResult *r)
     if (better)
         fit_take(r, c, &graph, engine);
     r->fits |= fits;
+    if (better && fits)
+        fit_found(fit, engine, r->step_ns);
     return OK;
 }
 
@@ -242,9 +267,10 @@ static Err fit_refuse(const FitResult *r, const FitOptions *options)
     int64_t        budget = options->budget_bytes + runtime, minimum = r->minimum_bytes + runtime;
     if (r->cut) /* the true minimum may be far lower: name what was found */
         return fail(E_BUDGET,
-                    "the time limit came before a plan within %s (%lld bytes) was found: the "
+                    "%s before a plan within %s (%lld bytes) was found: the "
                     "smallest found so far needs %s (%lld bytes). Give the search more time, or "
                     "ask for that",
+                    stop_asked() ? "the search was stopped" : "the time limit came",
                     bytes_text(budget), (long long)budget, bytes_text(minimum), (long long)minimum);
     if (!program_in_step(peak))
         return fail(E_BUDGET,
@@ -287,6 +313,15 @@ static Err fit_minimum(Fit *fit, FitResult *r)
     return OK;
 }
 
+static void fit_take_first(const Fit *fit, FitResult *r)
+{
+    r->recipe = fit->first.recipe;
+    r->graph = fit->first.graph;
+    r->engine = fit->first.engine;
+    r->step_ns = fit->first.step_ns;
+    r->fits = true;
+}
+
 /* `refine`: where nothing fits, search again for the minimum (fit_minimum). */
 static Err fit_choose(Fit *fit, bool refine, FitResult *r)
 {
@@ -297,22 +332,26 @@ static Err fit_choose(Fit *fit, bool refine, FitResult *r)
             asked = &fit->list[i];
     r->default_bytes = asked->kept->keep_all_bytes;
     r->default_ns = asked->kept->keep_all_ns;
-    if (fit->first.engine) {
-        r->recipe = fit->first.recipe;
-        r->graph = fit->first.graph;
-        r->engine = fit->first.engine;
-        r->step_ns = fit->first.step_ns;
-        r->fits = true;
-    }
+    if (fit->first.engine && fit->hasty)
+        fit_take_first(fit, r);
+    double whole = 0;
+    for (int i = 0; i < fit->n; i++)
+        whole += (double)fit_share(fit, &fit->list[i]);
     for (int i = 0; i < fit->n; i++) {
         int64_t bound = fit->list[i].kept->bound_bytes;
         r->bound_bytes = i == 0 || bound < r->bound_bytes ? bound : r->bound_bytes;
+        fit->part_share = (double)fit_share(fit, &fit->list[i]) / whole;
         TRY(fit_try(fit, &fit->list[i], r));
+        fit->part_from += fit->part_share;
     }
+    if (!r->fits && fit->first.engine && stop_asked())
+        fit_take_first(fit, r);
     if (fit->cut) /* some candidates were not built, so there is no bound */
         r->bound_bytes = 0;
     if (refine && !r->fits)
         TRY(fit_minimum(fit, r));
+    if (fit->options->progress)
+        fit->options->progress(fit->options->progress_arg, 1, "");
     fit_say_changes(fit->pool, fit->recipe, r);
     for (int i = 0; i < fit->n; i++)
         if (fit->list[i].recipe != r->recipe)

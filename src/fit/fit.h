@@ -53,6 +53,9 @@ typedef struct FitOptions {
     /* fit_curve: called with each point that none before it beats in both, as it is found */
     void (*point)(void *arg, const FitPoint *point);
     void *point_arg;
+    /* fit_run: called with the first plan that fits, and with each faster one, as they are found */
+    void (*found)(void *arg, int64_t arena_bytes, double step_ns);
+    void *found_arg;
 } FitOptions;
 
 typedef struct FitChange { /* one lever that differs from the recipe */
@@ -74,7 +77,7 @@ typedef struct FitResult {
     int64_t       default_bytes;
     int64_t       minimum_bytes; /* the smallest arena found; set only where nothing fits */
     int64_t       bound_bytes;   /* no plan with what is allowed needs less; 0: not known */
-    bool          cut;           /* the time limit ended the search */
+    bool          cut;           /* the time limit, or ^C (base/stop.h), ended the search */
 } FitResult;
 
 /* The fastest plan within the budget. E_BUDGET if none was found: the result is filled all the

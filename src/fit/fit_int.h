@@ -22,9 +22,13 @@ typedef struct Fit {
     const Device     *device;
     const FitOptions *options;
     double            deadline_s;
-    bool              cut;   /* the time limit came before all candidates were built */
-    bool              hasty; /* under a time limit: candidates are tried as they are built */
-    FitResult         first; /* the first plan that fits, then; engine NULL: none yet */
+    bool              cut;      /* the time limit came before all candidates were built */
+    bool              hasty;    /* under a time limit: candidates are tried as they are built */
+    FitResult         first;    /* the first plan that fits, then, or for options->found; engine
+                              * NULL: none yet */
+    double            found_ns; /* of the plan told last; 0: none */
+    double            part_from, part_share; /* the present search, as parts of all: fit_progress */
+    double            shown;                 /* the progress told last */
     Candidate         list[MAX_CANDIDATES];
     int               n;
 } Fit;
@@ -38,7 +42,8 @@ Err fit_build(Pool *pool, const Recipe *recipe, const Device *device, const FitO
 bool fit_late(const Fit *fit);
 bool fit_late_to_build(const Fit *fit);
 
-/* Under a time limit: a short search, until one candidate fits. What is found is not lost. */
+/* Under a time limit, or where somebody waits for the first plan: a short search, until one
+ * candidate fits. What is found is not lost. */
 Err fit_first(Fit *fit, Candidate *candidate);
 
 /* Can this state be host-resident: has the device its own memory, and the recipe such state? */

@@ -4,7 +4,7 @@
  * better rank, so that it is placed lower next time. Cheap, and the only improvement that
  * components of tens of thousands of buffers can afford.
  */
-#include "base/clock.h"
+#include "base/stop.h"
 #include "layout/layout_int.h"
 
 #include <stdlib.h>
@@ -42,7 +42,7 @@ int64_t climb_improve(Pool *pool, Component *component, uint64_t seed, int64_t g
     for (int32_t rank = 0; rank < component->n; rank++)
         claim[rank] = (Claim){ (int64_t)rank * CLIMB_STEP, by_rank[rank] };
     for (int round = 0; round < CLIMB_ROUNDS && component->top > goal; round++) {
-        if (nodes + component->n > max_nodes || (deadline > 0 && clock_now() > deadline))
+        if (nodes + component->n > max_nodes || stop_late(deadline))
             break;
         for (int32_t i = 0; i < component->n; i++)
             if (offset[claim[i].item] + component->items[claim[i].item].size > goal)

@@ -19,7 +19,7 @@
  * one order only. But a search from the ground up (layout_search.c) proves more; this one finds
  * more. Fixed buffers and mixed alignments are not handled.
  */
-#include "base/clock.h"
+#include "base/stop.h"
 #include "layout/layout_int.h"
 
 #include <string.h>
@@ -221,7 +221,7 @@ static bool fill_stops(Fill *f)
 {
     if (f->n_nodes >= f->max_nodes)
         f->ending = SEARCH_LIMIT;
-    else if (f->deadline > 0 && f->n_nodes % 1024 == 0 && clock_now() > f->deadline)
+    else if (f->n_nodes % 1024 == 0 && stop_late(f->deadline))
         f->ending = SEARCH_CUT;
     else
         return f->n_nodes++, false;

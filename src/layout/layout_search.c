@@ -27,7 +27,7 @@
  * Alignment: offsets are multiples of the alignment that all share, so a buffer takes its `span`,
  * except the topmost of a section, which may save its padding (`slack`).
  */
-#include "base/clock.h"
+#include "base/stop.h"
 #include "layout/layout_int.h"
 
 #include <string.h>
@@ -277,7 +277,7 @@ static bool search_stops(LayoutSearch *s)
 {
     if (s->n_nodes >= s->max_nodes)
         s->ending = SEARCH_LIMIT;
-    else if (s->deadline > 0 && s->n_nodes % 1024 == 0 && clock_now() > s->deadline)
+    else if (s->n_nodes % 1024 == 0 && stop_late(s->deadline))
         s->ending = SEARCH_CUT;
     else
         return s->n_nodes++, false;

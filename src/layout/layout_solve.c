@@ -6,6 +6,7 @@
  * the same input gives the same layout on any machine.
  */
 #include "base/clock.h"
+#include "base/stop.h"
 #include "base/text.h"
 #include "layout/layout_int.h"
 
@@ -174,7 +175,7 @@ static void solve_component(LayoutSolve *solve, Component *component, int64_t go
      * component. */
     int64_t usual = 40000000000 / (60 * component->n + component->members);
     solve->nodes += spent;
-    solve->cut |= component->top > goal && solve->deadline > 0 && clock_now() > solve->deadline;
+    solve->cut |= component->top > goal && stop_late(solve->deadline);
     if (component->top > goal && component->top <= LAYOUT_SEARCH_BYTES &&
         component->n <= SEARCH_ITEMS)
         solve_search(solve, component, goal, solve->max_nodes ? left - spent : usual);

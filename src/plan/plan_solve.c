@@ -21,6 +21,7 @@
 #include "plan/solve_int.h"
 
 #include "base/clock.h"
+#include "base/stop.h"
 #include "plan/proof/proof.h"
 
 #include <math.h>
@@ -69,7 +70,7 @@ static void solve_until(PlanSolve *s, double share)
 
 bool solve_late(PlanSolve *s)
 {
-    bool late = s->deadline_s > 0 && clock_now() > s->deadline_s;
+    bool late = stop_late(s->deadline_s);
     s->cut |= late;
     return late;
 }

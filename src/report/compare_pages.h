@@ -11,4 +11,6 @@ void compare_text(FILE *to, const Comparison *c, bool colour); /* at most 100 co
 Err  compare_json(FILE *to, const Comparison *c);              /* docs/user/FORMATS.md */
 void compare_md(Text *to, const Comparison *c);
 
+Err compare_html(Pool *pool, const char *path, const Comparison *comparison);
+
 #endif

@@ -205,6 +205,24 @@ static void page_buffers(HtmlPage *p, const Program *program, const int32_t *run
     json_out_end(p->o);
 }
 
+/* Live bytes and time of each run of a plan: what the plan's own curve needs. A run's time is the
+ * node's predicted cost, as the planner adds it up. */
+static int32_t page_curve(const Program *program, Column *live, Column *ns)
+{
+    const Plan *plan = program->plan;
+    int64_t     elsewhere = program->live_bytes - program->meter.live_bytes;
+    int32_t     n = 0;
+    for (int32_t s = 0; s < plan->n_steps; s++) {
+        if (plan->steps[s].kind != STEP_RUN)
+            continue;
+        double cost = program->pgraph->nodes[plan->steps[s].id].cost;
+        column_add_difference(live, program->meter.curve[s] + elsewhere);
+        column_add(ns, cost > 0 ? (uint64_t)(cost + 0.5) : 0);
+        n++;
+    }
+    return n;
+}
+
 /* "micro"; "micro and update" where they are planned together. */
 static const char *page_phases(HtmlPage *p, const Program *program)
 {
@@ -220,9 +238,10 @@ static void page_program(HtmlPage *p, const Program *program)
 {
     const Graph *graph = p->e->sheet->engine->graph;
     const Plan  *plan = program->plan;
-    Column   module = { .bytes = { .pool = p->pool } }, name = module, live = module, kind = module;
+    Column module = { .bytes = { .pool = p->pool } }, name = module, live = module, kind = module,
+           ns = module;
     int32_t *run_of = NEWN(p->pool, int32_t, plan->n_steps + 1), n = 0, peak = 0;
-    int64_t  elsewhere = program->live_bytes - program->meter.live_bytes;
+    page_curve(program, &live, &ns);
     for (int32_t s = 0; s < plan->n_steps; s++) {
         run_of[s] = n > 0 ? n - 1 : 0; /* a drop or copy belongs to the run before it */
         if (plan->steps[s].kind != STEP_RUN)
@@ -234,7 +253,6 @@ static void page_program(HtmlPage *p, const Program *program)
         column_add_difference(
             &name, (int64_t)words_index(
                        &p->names, page_short(graph, node->module, node_text(graph, node->id))));
-        column_add_difference(&live, program->meter.curve[s] + elsewhere);
         column_add(&kind, node->phase == PHASE_UPDATE ? 2 : node->backward);
         n++;
     }
@@ -248,7 +266,29 @@ static void page_program(HtmlPage *p, const Program *program)
     column_write(p->o, "runName", &name);
     column_write(p->o, "runKind", &kind);
     column_write(p->o, "live", &live);
+    column_write(p->o, "ns", &ns);
     page_buffers(p, program, run_of);
+    json_out_end(p->o);
+}
+
+/* The plan within the budget, beside everything kept: one curve for each of its programs. */
+static void page_plan(HtmlPage *p)
+{
+    const Explained *e = p->e;
+    const Engine    *engine = e->fit ? e->fit->engine : NULL;
+    if (e->budget_bytes > 0)
+        json_out_int(p->o, "budgetBytes", e->budget_bytes);
+    json_out_array(p->o, "planned");
+    for (int i = 0; engine && i < engine->n_programs; i++) {
+        Column live = { .bytes = { .pool = p->pool } }, ns = live;
+        json_out_object(p->o, NULL);
+        json_out_string(p->o, "name", page_phases(p, &engine->programs[i]));
+        json_out_int(p->o, "batch", e->fit->recipe->batch);
+        json_out_int(p->o, "runs", page_curve(&engine->programs[i], &live, &ns));
+        column_write(p->o, "live", &live);
+        column_write(p->o, "ns", &ns);
+        json_out_end(p->o);
+    }
     json_out_end(p->o);
 }
 
@@ -344,6 +384,7 @@ Err explain_html(const char *path, const Explained *e)
     for (int i = 0; i < e->sheet->engine->n_programs; i++)
         page_program(&p, &e->sheet->engine->programs[i]);
     json_out_end(&o);
+    page_plan(&p);
     page_state(&p);
     words_write(&o, "names", &p.names);
     words_write(&o, "lines", &p.lines);

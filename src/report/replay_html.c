@@ -2,48 +2,10 @@
  * what was live. It has the style of explain's page and needs no script to be read. */
 #include "report/replay_pages.h"
 
-#include <string.h>
-
 #include "base/text.h"
-#include "report/page_bytes.h"
+#include "report/html.h"
 
 enum { PLOT_WIDTH = 1200, PLOT_HEIGHT = 240 };
-
-static void html_text(FileOut *out, const char *text)
-{
-    for (const char *c = text; *c; c++)
-        file_out_print(out, strchr("<&>\"", *c) ? "&#%d;" : "%c", *c);
-}
-
-static void html_head(FileOut *out, const char *recording)
-{
-    file_out_print(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-                        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-                        "<title>");
-    html_text(out, recording);
-    file_out_print(out, " - PyTorch's allocator replayed</title>\n<style>\n");
-    file_out_add(out, page_css, page_css_n);
-    file_out_print(out, "\ntable { border-collapse: collapse; width: 100%%; }\n"
-                        "th, td { text-align: right; padding: 4px 10px; border-bottom: 1px solid "
-                        "var(--line); white-space: nowrap; }\n"
-                        "th { color: var(--soft); font-weight: 500; }\n"
-                        "th.name, td.name { text-align: left; white-space: normal; word-break: "
-                        "break-word; }\n"
-                        ".plot { width: 100%%; height: auto; background: var(--plot); }\n"
-                        ".reserved { fill: none; stroke: var(--accent); stroke-width: 1.5; }\n"
-                        ".allocated { fill: var(--accent); opacity: .25; }\n"
-                        "</style>\n<script>document.documentElement.dataset.theme = "
-                        "matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';"
-                        "</script>\n</head>\n<body>\n");
-}
-
-static void html_tile(FileOut *out, const char *label, const char *value, const char *more)
-{
-    file_out_print(out,
-                   "<div class=\"tile\"><div class=\"label\">%s</div><div class=\"value\">%s</div>"
-                   "<div class=\"more\">%s</div></div>\n",
-                   label, value, more);
-}
 
 static void html_check(FileOut *out, const ReplayDifference *c)
 {
@@ -66,12 +28,8 @@ static void html_summary(FileOut *out, const char *recording, const ReplayAll *a
         if (all->runs[i].oom_event < 0 &&
             replay_saved(all, &all->runs[i]) > replay_saved(all, best))
             best = &all->runs[i];
-    file_out_print(out, "<header><div class=\"bar\"><svg class=\"mark\" viewBox=\"0 0 32 32\" "
-                        "aria-hidden=\"true\"><circle cx=\"16\" cy=\"16\" r=\"11\"/><path "
-                        "d=\"M1 16h30\"/></svg><h1>");
-    html_text(out, recording);
-    file_out_print(out, "</h1></div>\n<p id=\"about\">Device %d, recorded with ",
-                   all->snap->device);
+    html_header(out, recording);
+    file_out_print(out, "<p id=\"about\">Device %d, recorded with ", all->snap->device);
     html_text(out, replay_name(recorded));
     file_out_print(out, "</p>\n<div id=\"tiles\">\n");
     html_tile(out, "Reserved peak",
@@ -102,7 +60,8 @@ static const char *html_outcome(const ReplayAll *all, const ReplayRun *run)
 static void html_runs(FileOut *out, const ReplayAll *all)
 {
     file_out_print(out, "<section id=\"settings\"><div class=\"head\"><h2>Settings</h2></div>"
-                        "<table><tr><th class=\"name\">PYTORCH_CUDA_ALLOC_CONF</th><th>reserved "
+                        "<div class=\"scroll\"><table><tr><th "
+                        "class=\"name\">PYTORCH_CUDA_ALLOC_CONF</th><th>reserved "
                         "peak</th><th>allocated peak</th><th>saved</th><th>unused at the peak</th>"
                         "<th>retries</th><th></th></tr>\n");
     for (int32_t i = 0; i < all->n_runs; i++) {
@@ -120,7 +79,7 @@ static void html_runs(FileOut *out, const ReplayAll *all)
                        bytes_text(run->unused_bytes), (long long)run->stats.num_alloc_retries,
                        html_outcome(all, run));
     }
-    file_out_print(out, "</table></section>\n");
+    file_out_print(out, "</table></div></section>\n");
 }
 
 static void html_line(FileOut *out, const int64_t *line, double most)
@@ -172,7 +131,8 @@ static void html_gaps(FileOut *out, const ReplayRun *run)
         out,
         "<section id=\"gaps\"><div class=\"head\"><h2>Where fragmentation sits</h2><span "
         "class=\"note\">at the reserved peak, event %d: %s reserved and not allocated"
-        "</span></div><table><tr><th>segment</th><th class=\"name\">pool</th><th>size"
+        "</span></div><div class=\"scroll\"><table><tr><th>segment</th><th "
+        "class=\"name\">pool</th><th>size"
         "</th><th>free</th><th>gaps</th><th>largest gap</th><th>at offset</th></tr>\n",
         run->reserved_peak_event, bytes_text(run->unused_bytes));
     for (int32_t i = 0; i < run->n_gaps; i++) {
@@ -185,14 +145,15 @@ static void html_gaps(FileOut *out, const ReplayRun *run)
                        bytes_text(gap->segment_free_bytes), gap->n_gaps,
                        bytes_text(gap->largest_bytes), (long long)gap->offset);
     }
-    file_out_print(out, "</table></section>\n");
+    file_out_print(out, "</table></div></section>\n");
 }
 
 static void html_lines(FileOut *out, const ReplayRun *run)
 {
     file_out_print(out,
                    "<section id=\"live\"><div class=\"head\"><h2>Live at the allocated peak</h2>"
-                   "<span class=\"note\">event %d, %s blocks</span></div><table><tr><th>bytes</th>"
+                   "<span class=\"note\">event %d, %s blocks</span></div><div "
+                   "class=\"scroll\"><table><tr><th>bytes</th>"
                    "<th>blocks</th><th>largest</th><th class=\"name\">line</th></tr>\n",
                    run->allocated_peak_event, count_text(run->n_live));
     for (int32_t i = 0; i < run->n_lines; i++) {
@@ -202,19 +163,19 @@ static void html_lines(FileOut *out, const ReplayRun *run)
         html_text(out, *line->line ? line->line : "(not recorded)");
         file_out_print(out, "</td></tr>\n");
     }
-    file_out_print(out, "</table></section>\n");
+    file_out_print(out, "</table></div></section>\n");
 }
 
 Err replay_html(Pool *pool, const char *path, const char *recording, const ReplayAll *all)
 {
     FileOut *out = NEW(pool, FileOut);
     TRY(file_out_init(out, path));
-    html_head(out, recording);
+    html_head(out, recording, "PyTorch's allocator replayed");
     html_summary(out, recording, all);
     html_runs(out, all);
     html_plots(out, all);
     html_gaps(out, &all->runs[0]);
     html_lines(out, &all->runs[0]);
-    file_out_print(out, "</main>\n</body>\n</html>\n");
+    html_end(out);
     return file_out_done(out, OK);
 }

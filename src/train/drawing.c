@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/terminal.h"
 #include "data/raster.h"
 #include "device/convert.h"
 #include "train/feeds.h"
@@ -11,7 +12,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 struct Drawing {
     Pool          *pool; /* for the report's texts */
@@ -25,6 +25,9 @@ struct Drawing {
     SafeFile       given;    /* options.given */
     Err            failed;   /* what the file lacks, if it lacks something, */
     const char    *why;      /* with its sentence */
+
+    void (*wrote)(void *arg, const char *path); /* of drawing_tell_files, or NULL */
+    void *wrote_arg;
 
     const volatile sig_atomic_t *stop; /* NULL: nothing stops it */
     bool                         stopped;
@@ -139,12 +142,16 @@ static void drawing_progress(Sampler *s, int64_t done, int64_t of)
 {
     Drawing *d = s->own;
     double   now = clock_now();
-    bool     terminal = isatty(2), last = done == of;
+    bool     terminal = terminal_draws(), last = done == of;
     if (d->options.quiet || (!last && now - d->shown < (terminal ? 0.1 : 5)))
         return;
     d->shown = now;
-    fprintf(stderr, "%ssampling %lld/%lld%s", terminal ? "\r" : "", (long long)done, (long long)of,
-            terminal && !last ? "   " : "\n");
+    if (terminal)
+        progress_show("sampling %lld/%lld", (long long)done, (long long)of);
+    else
+        fprintf(stderr, "sampling %lld/%lld\n", (long long)done, (long long)of);
+    if (last)
+        progress_end();
 }
 
 /* Captions are checked in the same way: invalid bytes would match no text of the training data. */
@@ -291,10 +298,18 @@ Err drawing_draw(Drawing *d, const char *folder, SampleReport *report)
 
 Err drawing_again(Drawing *d, const char *folder)
 {
-    SampleReport unused = { 0 };
-    Err          err = drawing_once(d->work, d, folder, &unused);
+    SampleReport report = { 0 };
+    Err          err = drawing_once(d->work, d, folder, &report);
+    for (int32_t i = 0; i < report.n_files && folder && d->wrote && !err; i++)
+        d->wrote(d->wrote_arg, report.files[i]);
     pool_reset(d->work);
     return err;
+}
+
+void drawing_tell_files(Drawing *d, void (*wrote)(void *arg, const char *path), void *arg)
+{
+    d->wrote = wrote;
+    d->wrote_arg = arg;
 }
 
 void drawing_stop_by(Drawing *d, const volatile sig_atomic_t *stop) { d->stop = stop; }

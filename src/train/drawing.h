@@ -35,6 +35,8 @@ Err drawing_draw(Drawing *drawing, const char *folder, SampleReport *report);
 /* For drawing repeatedly: drawing_prepare allocates all memory, drawing_again allocates none. */
 Err  drawing_prepare(Drawing *drawing);
 Err  drawing_again(Drawing *drawing, const char *folder);
+/* drawing_again then calls `wrote` with each file that it has written. */
+void drawing_tell_files(Drawing *drawing, void (*wrote)(void *arg, const char *path), void *arg);
 /* Drawing is cut short, with an error, once *stop is not 0; drawing_stopped then says so. */
 void drawing_stop_by(Drawing *drawing, const volatile sig_atomic_t *stop);
 bool drawing_stopped(const Drawing *drawing);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { LOG_BUFFER = 1 << 18, LOG_LINE = 512 }; /* bytes; LOG_LINE is more than the longest */
@@ -82,6 +83,14 @@ static int log_number(char *to, size_t room, const char *key, double number)
     return snprintf(to, room, isfinite(number) ? ", \"%s\": %.9g" : ", \"%s\": null", key, number);
 }
 
+static int log_time(char *to, size_t room)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return snprintf(to, room, ", \"time\": %lld.%03ld", (long long)now.tv_sec,
+                    now.tv_nsec / 1000000);
+}
+
 void log_add(RunLog *log, const LogLine *line)
 {
     char *at = log->buffer + log->n;
@@ -100,6 +109,9 @@ void log_add(RunLog *log, const LogLine *line)
     at += snprintf(at, LOG_LINE / 4, ", \"ms\": %.3f", line->ms);
     if (line->validation)
         at += log_number(at, LOG_LINE / 8, "val_loss", *line->validation);
+    if (line->memory_bytes)
+        at += snprintf(at, LOG_LINE / 8, ", \"memory_bytes\": %lld", (long long)line->memory_bytes);
+    at += log_time(at, LOG_LINE / 8);
     *at++ = '}';
     *at++ = '\n';
     log->n = (size_t)(at - log->buffer);

@@ -25,6 +25,7 @@ typedef struct LogLine {
     int64_t       step;
     double        loss, lr, grad_norm, ms; /* written as null if not finite or not known */
     const double *validation;              /* NULL: none at this step */
+    int64_t       memory_bytes;            /* highest use of the arena so far; 0: as before */
 } LogLine;
 
 /* Closed with the pool. step: the last entry to keep; -1: starts a new log. */

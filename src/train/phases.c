@@ -81,6 +81,12 @@ void phases_stop_by(Phases *p, const volatile sig_atomic_t *stop)
         drawing_stop_by(p->drawing, stop);
 }
 
+void phases_tell_files(Phases *p, void (*wrote)(void *arg, const char *path), void *arg)
+{
+    if (p->drawing)
+        drawing_tell_files(p->drawing, wrote, arg);
+}
+
 bool phases_stopped(const Phases *p)
 {
     return p->stopped || (p->drawing && drawing_stopped(p->drawing));

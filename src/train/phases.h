@@ -34,5 +34,7 @@ bool phases_stopped(const Phases *phases);
 bool phase_due(const EveryConfig *every, int64_t step);
 Err  phases_validate(Phases *phases, double *loss);
 Err  phases_sample(Phases *phases, int64_t step); /* into OUT/samples/STEP */
+/* phases_sample then calls `wrote` with each file that it has written. */
+void phases_tell_files(Phases *phases, void (*wrote)(void *arg, const char *path), void *arg);
 
 #endif

@@ -4,10 +4,12 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/int_math.h"
+#include "base/terminal.h"
 #include "base/text.h"
 #include "ops/optimizer/optim.h"
 #include "train/checkpoint.h"
 #include "train/dump.h"
+#include "train/events.h"
 #include "train/feeds.h"
 #include "fit/fit.h"
 #include "train/log.h"
@@ -19,6 +21,7 @@
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +48,8 @@ typedef struct Trainer {
     Saver              *saver;
     Pool               *held; /* holds the lock on the run's folder */
     RunLog              log;
+    Events              events;
+    int64_t             memory_bytes; /* measured so far, as logged */
     RunState            state;
     int64_t             saved;       /* step of the last whole checkpoint; -1: none */
     double              saved_at;    /* clock_now() of the last attempt, or of the first step */
@@ -62,17 +67,23 @@ typedef struct Trainer {
 } Trainer;
 
 static volatile sig_atomic_t train_stop, train_save_asked;
+static const char           *train_stop_says; /* to stderr, at the first signal; NULL: nothing */
 
 /* The first signal ends the run after a checkpoint. The second ends it at once: a file takes its
  * place only when it is whole, so the last checkpoint stays. SIGXCPU comes every second once the
  * limit is passed, and never counts as the second. */
 static void train_on_stop(int number)
 {
+    int error = errno;
     if (train_stop && number != SIGXCPU) {
         signal(number, SIG_DFL);
         raise(number); /* delivered when this function returns */
     }
+    if (!train_stop && train_stop_says && write(2, train_stop_says, strlen(train_stop_says)) < 0) {
+        /* nobody reads it */
+    }
     train_stop = 1;
+    errno = error;
 }
 
 static void train_on_save(int number)
@@ -111,12 +122,14 @@ static Err train_save(Trainer *t)
     t->is_best = false;
     /* first: the log must not end before the checkpoint */
     Err log_err = log_flush(&t->log, true);
+    log_err = log_err ? log_err : events_flush(&t->events, true);
     snprintf(why, sizeof why, "%s", log_err ? err_text() : "");
     Err err = saver_save(t->saver, &t->state);
     if (err && was_best) /* the one before stays the best; the next validation may take its place */
         t->state.best_step = t->best_before;
     TRY(err);
     t->saved = t->state.step;
+    progress_clear();
     if (saver_note(t->saver) && !t->options->quiet)
         fprintf(stderr, "an old checkpoint stays: %s\n", saver_note(t->saver));
     return log_err ? fail(log_err, "%s", why) : OK;
@@ -308,7 +321,9 @@ static Err train_open(Pool *pool, Trainer *t)
     TRY(fit_write(pool_print(pool, "%s/plan.json", o->out), t->asked, &t->fit));
     /* a step that was not validated yet has no log entry yet */
     int64_t logged = t->state.step - (t->state.due == DUE_VALIDATE);
-    return log_open(pool, &t->log, o->out, o->resume ? logged : -1);
+    TRY(log_open(pool, &t->log, o->out, o->resume ? logged : -1));
+    return events_open(pool, &t->events, o->out, o->resume ? logged : -1,
+                       t->state.due == DUE_NOTHING);
 }
 
 /* Batch-norm statistics and carried states change with every micro-batch, all else only in the
@@ -458,19 +473,6 @@ static Err train_validate(Trainer *t, double loss, TrainResult *result, bool *do
     return OK;
 }
 
-static void train_log(Trainer *t, double loss, double ms, const double *validation)
-{
-    bool measured = t->graph.train.measures_norm;
-    if (!t->log.path)
-        return;
-    log_add(&t->log, &(LogLine){ .step = t->state.step,
-                                 .loss = loss,
-                                 .lr = (double)t->rates[RATE_GROUPS + t->graph.n_groups - 1],
-                                 .grad_norm = measured ? (double)t->progress[PROGRESS_NORM] : NAN,
-                                 .ms = ms,
-                                 .validation = validation });
-}
-
 static int64_t train_measured(const Trainer *t)
 {
     int64_t max = 0;
@@ -478,6 +480,40 @@ static int64_t train_measured(const Trainer *t)
         if (session_measured_bytes(t->session, (Phase)phase) > max)
             max = session_measured_bytes(t->session, (Phase)phase);
     return max;
+}
+
+static void train_log(Trainer *t, double loss, double ms, const double *validation)
+{
+    int64_t memory = train_measured(t);
+    LogLine line = { .step = t->state.step,
+                     .loss = loss,
+                     .lr = (double)t->rates[RATE_GROUPS + t->graph.n_groups - 1],
+                     .grad_norm = t->graph.train.measures_norm ? (double)t->progress[PROGRESS_NORM]
+                                                               : NAN,
+                     .ms = ms,
+                     .validation = validation,
+                     .memory_bytes = memory > t->memory_bytes ? memory : 0 };
+    Scalar  scalars[5] = { { "loss", loss }, { "learning_rate", line.lr }, { "step_ms", ms } };
+    int     n = 3;
+    if (!t->log.path)
+        return;
+    t->memory_bytes = memory > t->memory_bytes ? memory : t->memory_bytes;
+    log_add(&t->log, &line);
+    if (t->graph.train.measures_norm)
+        scalars[n++] = (Scalar){ "gradient_norm", line.grad_norm };
+    if (validation)
+        scalars[n++] = (Scalar){ "validation/loss", *validation };
+    events_scalars(&t->events, t->state.step, scalars, n);
+}
+
+/* What TensorBoard lacks of the samples is only said: the files are there. */
+static void train_sampled(void *arg, const char *path)
+{
+    Trainer *t = arg;
+    if (!events_sample(&t->events, t->state.step, path) || t->options->quiet)
+        return;
+    progress_clear();
+    fprintf(stderr, "not shown in TensorBoard: %s\n", err_text());
 }
 
 /* The mean time of the newest steps, without the very first, which includes page faults. */
@@ -490,23 +526,53 @@ static double train_pace(const Trainer *t)
     return n ? sum / (double)n : t->state.ms;
 }
 
+enum { SHOWN_MAX = 255 };
+
+typedef struct ShownStep { /* one step as a line; parts that do not fit are left out */
+    char text[SHOWN_MAX + 1];
+    int  n, room;
+} ShownStep;
+
+__attribute__((format(printf, 2, 3))) static bool shown_add(ShownStep *line, const char *fmt, ...)
+{
+    char    part[64];
+    va_list args;
+    va_start(args, fmt);
+    int n = vsnprintf(part, sizeof part, fmt, args);
+    va_end(args);
+    if (n >= (int)sizeof part || line->n + n > line->room || line->n + n > SHOWN_MAX)
+        return false;
+    strcpy(line->text + line->n, part);
+    line->n += n;
+    return true;
+}
+
 static void train_show(const Trainer *t, double loss, const double *validation, bool last)
 {
-    bool   terminal = isatty(2);
-    char   word[48] = "";
-    double ms = train_pace(t);
+    bool        terminal = terminal_draws();
+    ShownStep   line = { .room = terminal ? terminal_width() - 1 : SHOWN_MAX };
+    double      ms = train_pace(t);
+    int64_t     left = t->recipe->steps - t->state.step;
+    const char *used = bytes_text(train_measured(t)),
+               *planned = bytes_text(session_engine(t->session)->arena_bytes);
     if (t->options->quiet ||
         (!terminal && !last && !validation && t->state.step % 50 && t->state.step != 1))
         return;
+    shown_add(&line, "step %lld/%lld", (long long)t->state.step, (long long)t->recipe->steps);
+    shown_add(&line, "  loss %.5f", loss);
     if (validation)
-        snprintf(word, sizeof word, "  validation %.5f", *validation);
-    int64_t left = t->recipe->steps - t->state.step;
-    fprintf(stderr,
-            "%sstep %lld/%lld  loss %.5f%s  %.1f ms/step  %s left  memory %s of %s planned%s",
-            terminal ? "\r" : "", (long long)t->state.step, (long long)t->recipe->steps, loss, word,
-            ms, span_text((double)left * ms / 1000), bytes_text(train_measured(t)),
-            bytes_text(session_engine(t->session)->arena_bytes),
-            terminal && !last && !validation ? "   " : "\n");
+        shown_add(&line, "  validation %.5f", *validation);
+    shown_add(&line, "  %.1f ms/step", ms);
+    shown_add(&line, "  %s left", span_text((double)left * ms / 1000));
+    if (!shown_add(&line, "  memory %s of %s planned", used, planned) &&
+        !shown_add(&line, "  %s of %s", used, planned))
+        shown_add(&line, "  %s", planned);
+    if (!terminal)
+        fprintf(stderr, "%s\n", line.text);
+    else
+        progress_show("%s", line.text);
+    if (last || validation)
+        progress_end();
 }
 
 static int compare_floats(const void *a, const void *b)
@@ -562,10 +628,11 @@ static Err train_after(Trainer *t, TrainResult *result)
     if (s->due == DUE_SAMPLE && t->phases && phase_due(&t->recipe->sample, s->step)) {
         file_error(); /* forgets earlier ones */
         Err err = phases_sample(t->phases, s->step);
-        if (err == E_IO && disk_is_full())
+        if (err == E_IO && disk_is_full()) {
+            progress_clear();
             fprintf(stderr, "no samples of step %lld: %s; the run goes on\n", (long long)s->step,
                     err_text());
-        else if (err)
+        } else if (err)
             return err;
     }
     s->due = DUE_NOTHING;
@@ -628,7 +695,8 @@ static Err train_loop(Trainer *t, TrainResult *result)
      * stopped before its first step can be resumed. */
     if (!err && t->saver && unsaved)
         err = train_save_last(t);
-    return err ? err : log_flush(&t->log, true);
+    err = err ? err : log_flush(&t->log, true);
+    return err ? err : events_flush(&t->events, true);
 }
 
 static Err train_phases(Pool *pool, Trainer *t)
@@ -640,8 +708,10 @@ static Err train_phases(Pool *pool, Trainer *t)
     if (sample && !o->out && !o->quiet)
         fprintf(stderr, "nothing is sampled: samples are written to RUN, and --out is none\n");
     int64_t left = o->loader_bytes ? int_max(o->loader_bytes - t->feeds.bytes, 1) : 0;
-    return phases_open(pool, t->session, t->recipe, &t->graph, o->out, o->cache, left, o->quiet,
-                       &t->phases);
+    TRY(phases_open(pool, t->session, t->recipe, &t->graph, o->out, o->cache, left, o->quiet,
+                    &t->phases));
+    phases_tell_files(t->phases, train_sampled, t);
+    return OK;
 }
 
 /* After the phases, which need their memory, while prefetching only saves time. */
@@ -703,7 +773,14 @@ static Err train_all(Pool *pool, Trainer *t, const Device *device, TrainResult *
                 engine_step_ns(engine, recipe->accumulate) * engine_pace(engine) * 1e-6,
                 engine_time_source(engine));
 
+    if (!options->quiet && options->out && t->log.path)
+        fprintf(stderr, "curves and samples: plimsoll watch %s\n", text_word(pool, options->out));
+
     struct sigaction before[N_SIGNALS];
+    train_stop_says = options->quiet ? NULL
+                      : options->out ? "\nstopping: this step is finished and saved; ^C again ends "
+                                       "at once and keeps the last checkpoint\n"
+                                     : "\nstopping: this step is finished; ^C again ends at once\n";
     signals_install(before);
     if (t->phases)
         phases_stop_by(t->phases, &train_stop);

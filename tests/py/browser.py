@@ -79,7 +79,7 @@ class Browser:
             self.note(answer)
 
     def open(self, path):
-        self.send("Page.navigate", url="file://" + os.path.abspath(path))
+        self.send("Page.navigate", url=path if path.startswith("http://") else "file://" + os.path.abspath(path))
         for _ in range(600):
             if self.run("document.readyState === 'complete' && location.href !== 'about:blank'"):
                 return

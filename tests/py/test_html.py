@@ -54,6 +54,8 @@ def main():
         keys(b)
         tables(b, told)
         treemap(b, told)
+        time_axis(b, told)
+        modules(b, told)
         what_if(b)
         themes(b)
         speed(b)
@@ -95,7 +97,7 @@ def drawn(b, told):
 
 
 def box(b):
-    return b.run("(() => { const r = document.getElementById('plot').getBoundingClientRect(), t = plimsoll.timeline; return [r.left, r.top, t.cssW, t.cssH, t.xOf(t.p.peakRun + .5)]; })()")
+    return b.run("(() => { const r = document.getElementById('plot').getBoundingClientRect(), t = plimsoll.timeline; return [r.left, r.top, t.cssW, t.cssH, t.xOf(t.p.middle(t.p.peakRun))]; })()")
 
 
 def hover(b):
@@ -139,10 +141,10 @@ def keys(b):
     span = "plimsoll.timeline.t1 - plimsoll.timeline.t0"
     b.key("0")
     time.sleep(0.1)
-    check("0 shows all", b.run(span) == b.run("plimsoll.timeline.p.runs"))
+    check("0 shows all", b.run(span) == b.run("plimsoll.timeline.p.total"))
     b.key("+")
     time.sleep(0.1)
-    check("+ zooms in", b.run(span) < b.run("plimsoll.timeline.p.runs"))
+    check("+ zooms in", b.run(span) < b.run("plimsoll.timeline.p.total"))
     at = b.run("plimsoll.timeline.t0")
     b.key("ArrowRight")
     time.sleep(0.1)
@@ -153,7 +155,7 @@ def keys(b):
     check("up chooses one buffer after another", b.run("plimsoll.timeline.hover") != first)
     b.key("p")
     time.sleep(0.1)
-    check("p goes to the peak", b.run("plimsoll.timeline.t0 <= plimsoll.timeline.p.peakRun && plimsoll.timeline.p.peakRun < plimsoll.timeline.t1"))
+    check("p goes to the peak", b.run("(() => { const t = plimsoll.timeline, at = t.p.middle(t.p.peakRun); return t.t0 <= at && at < t.t1; })()"))
     b.key("0")
     b.key("Escape")
 
@@ -170,6 +172,26 @@ def tables(b, told):
     b.run("document.querySelector('#table th button').click()")
     check("a heading sorts", b.run("!!document.querySelector('#table th[aria-sort]')"))
     b.run("document.querySelectorAll('#pick button')[1].click()")
+
+
+def time_axis(b, told):
+    """The x axis is time: the runs' times add up to the step's, as the planner predicts it."""
+    total = b.run("plimsoll.data.programs.filter(p => p.name.includes('micro') || p.name.includes('update')).reduce((a, p) => a + p.total * (p.name.includes('micro') ? plimsoll.data.explain.recipe.accumulate : 1), 0)")
+    check("the runs' times add up to the step's", 0.5 < total / told["time"]["step_ms"] < 1.2, total, told["time"]["step_ms"])
+    check("runs begin in order", b.run("plimsoll.data.programs.every(p => p.time.every((v, t) => !t || v >= p.time[t - 1]))"))
+
+
+def modules(b, told):
+    """Coloured by module: other stacks, the same bytes; and back."""
+    b.run("plimsoll.timeline.showAll(); document.querySelector('[data-colour=module]').click()")
+    names = b.run("plimsoll.timeline.groups.names.length")
+    check("several groups of modules", 3 <= names <= 12, names)
+    check("their bytes at the peak are all of it", abs(b.run("(() => { const p = plimsoll.data.peak; return p.liveAt(p.peakRun).reduce((a, i) => a + p.bytes[i], 0); })()") - told["live_bytes"]) < 1)
+    check("neighbours in the stack are of one module", b.run("(() => { const p = plimsoll.timeline.p; for (let i = p.nState + 1; i < p.n; i++) if (p.grp[i] < p.grp[i - 1]) return false; return true; })()"))
+    check("the legend has them", b.run("document.querySelectorAll('#legend button').length") >= 3)
+    b.screenshot(os.path.join(folder, f"{recipe}-modules.png"))
+    b.run("document.querySelector('[data-colour=class]').click()")
+    check("and back to classes", b.run("plimsoll.timeline.p.grp === plimsoll.timeline.p.cls"))
 
 
 def treemap(b, told):
@@ -209,6 +231,11 @@ def planned(b):
         time.sleep(0.05)
     e = b.run("plimsoll.data.explain")
     check("the plan is shown", b.run("!document.getElementById('plan').hidden"))
+    plan = b.run("(() => { const t = plimsoll.timeline, q = t.plan; return q && { max: Math.max(...q.live), total: q.time[q.runs], kept: t.p.total, budget: plimsoll.data.budgetBytes, top: t.top, y: t.yOf(plimsoll.data.budgetBytes) }; })()")
+    check("the plan's curve is there and stays below the budget", plan and plan["max"] <= plan["budget"] == 14 * 2**20, plan)
+    check("the budget's line is within the plot", plan and plan["budget"] < plan["top"] and plan["y"] > 0, plan)
+    drawn = b.run("(() => { const t = plimsoll.timeline, g = t.over.getContext('2d'), y = Math.round(t.yOf(plimsoll.data.budgetBytes)), d = g.getImageData(0, y - 1, t.over.width, 3).data; let n = 0; for (let i = 3; i < d.length; i += 4) n += d[i] > 60; return n; })()")
+    check("and drawn", drawn > 300, drawn)
     foot = b.run("document.querySelector('#plantable tfoot').textContent")
     check("its classes end with both peaks", f"{e['peak_bytes']:,}" in foot and f"{e['plan']['peak_bytes']:,}" in foot, foot)
     check("and add up", sum(e["plan"]["classes"].values()) == e["plan"]["peak_bytes"])
@@ -233,6 +260,7 @@ def speed(b):
             q[key] = new p[key].constructor(n);
             for (let i = 0; i < n; i++) q[key][i] = p[key][i < p.n ? i : p.nState + i % (p.n - p.nState)];
         }
+        q.grp = q.cls;
         const k = Math.ceil(n / p.n);
         for (let i = p.nState; i < n; i++) q.bytes[i] /= k;
         const out = {}, was = t.p;

@@ -8,7 +8,9 @@
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 static Pool      *pool;
@@ -55,14 +57,25 @@ static void lines(void)
     CHECK_OK(folder_make(folder));
     Pool *run = pool_new(pool, "run");
     CHECK_OK(log_open(run, &log, folder, -1));
-    log_add(&log, &(LogLine){ 7, 0.5, 1e-3, 2, 1.25, NULL });
-    log_add(&log, &(LogLine){ 8, NAN, 0, INFINITY, 0, &seen });
+    log_add(&log, &(LogLine){ 7, 0.5, 1e-3, 2, 1.25, NULL, 4096 });
+    log_add(&log, &(LogLine){ 8, NAN, 0, INFINITY, 0, &seen, 0 });
     pool_free(run); /* closes and flushes it */
     CHECK_OK(file_read(pool, path, &bytes, &n));
+    double       times[2] = { 0 };
+    const double now = (double)time(NULL);
+    for (int i = 0; i < 2; i++) { /* the lines without their times */
+        char *at = strstr(bytes, ", \"time\": ");
+        CHECK(at != NULL);
+        if (at)
+            times[i] = strtod(at + 10, &at),
+            memmove(strstr(bytes, ", \"time\": "), at, strlen(at) + 1);
+    }
     CHECK_TEXT(bytes,
-               "{\"step\": 7, \"loss\": 0.5, \"lr\": 0.001, \"grad_norm\": 2, \"ms\": 1.250}\n"
+               "{\"step\": 7, \"loss\": 0.5, \"lr\": 0.001, \"grad_norm\": 2, \"ms\": 1.250, "
+               "\"memory_bytes\": 4096}\n"
                "{\"step\": 8, \"loss\": null, \"lr\": 0, \"grad_norm\": null, \"ms\": 0.000, "
                "\"val_loss\": 0.25}\n");
+    CHECK(times[0] > now - 60 && times[0] <= times[1] && times[1] < now + 2);
 }
 
 static void going_on(void)

@@ -65,19 +65,21 @@ static bool same_files(Pool *pool, const char *a, const char *b)
     return n == m && !memcmp(x, y, n);
 }
 
-/* The log without its times. */
+/* The log without its times, and without the bytes, which stand where they grow in a process. */
 static const char *log_text(Pool *pool, const char *run)
 {
-    char  *text;
-    size_t n;
-    Text   out = { .pool = pool };
+    static const char *const left_out[] = { ", \"ms\": ", ", \"memory_bytes\": ", ", \"time\": " };
+    char                    *text;
+    size_t                   n;
+    Text                     out = { .pool = pool };
     CHECK_OK(file_read(pool, pool_print(pool, "%s/log.jsonl", run), &text, &n));
-    for (const char *at = text, *ms; *at; at = ms) {
-        ms = strstr(at, ", \"ms\": ");
-        if (!ms)
-            ms = at + strlen(at);
-        text_add(&out, "%.*s", (int)(ms - at), at);
-        ms += *ms ? strcspn(ms + 2, ",}\n") + 2 : 0;
+    for (const char *at = text; *at;) {
+        bool skip = false;
+        for (int i = 0; i < 3 && !skip; i++)
+            skip = !strncmp(at, left_out[i], strlen(left_out[i]));
+        if (!skip)
+            text_addn(&out, at, 1);
+        at += skip ? strcspn(at + 2, ",}\n") + 2 : 1;
     }
     return out.at;
 }

@@ -9,7 +9,7 @@
  * Values without bytes are never dropped, except those in the way of a taking over. Views go with
  * their root.
  */
-#include "base/clock.h"
+#include "base/stop.h"
 #include "plan/solvers/solver.h"
 
 #include <string.h>
@@ -234,7 +234,7 @@ void solve_exact(Pool *pool, const SolverArgs *args, RunList *out)
             exact_list(pool, &e, state, out);
             break;
         }
-        if (args->deadline_s > 0 && turn % 1024 == 1023 && clock_now() > args->deadline_s) {
+        if (turn % 1024 == 1023 && stop_late(args->deadline_s)) {
             out->cut = true;
             break;
         }

@@ -11,7 +11,7 @@
  */
 #include "plan/solvers/search.h"
 
-#include "base/clock.h"
+#include "base/stop.h"
 
 #include <float.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ typedef struct Exchange {
 
 static bool exchange_done(Exchange *e)
 {
-    e->late |= e->deadline_s > 0 && clock_now() > e->deadline_s;
+    e->late |= stop_late(e->deadline_s);
     return e->late || e->x->s->n_edits >= e->edits;
 }
 

@@ -1,7 +1,7 @@
 /* search.c -- moves over schedules (search.h). */
 #include "plan/solvers/search.h"
 
-#include "base/clock.h"
+#include "base/stop.h"
 
 #include <float.h>
 #include <string.h>
@@ -399,7 +399,7 @@ bool run_list_keep(Pool *pool, RunList *best, const RunList *list, int64_t budge
 
 bool search_late(const SolverArgs *args, int64_t turn)
 {
-    return args->deadline_s > 0 && (turn & 63) == 0 && clock_now() > args->deadline_s;
+    return (turn & 63) == 0 && stop_late(args->deadline_s);
 }
 
 bool search_polish(ScheduleSearch *x, const SolverArgs *args)

@@ -25,6 +25,31 @@ function unpack(text, n, differences) {            // LEB128 in base64; see expl
   return out;
 }
 
+// The times at which runs begin, in milliseconds, and at last the end. Without any cost every run takes one unit.
+function runTimes(ns) {
+  const time = new Float64Array(ns.length + 1), free = !ns.some(v => v > 0);
+  for (let t = 0; t < ns.length; t++) time[t + 1] = time[t] + (free ? 1 : ns[t] / 1e6);
+  return time;
+}
+
+// Modules as a few groups: the largest is divided into its children while there is room for them.
+const MODULE_COLOURS = ["#4a7fc1", "#e4694b", "#2fa394", "#e6c24f", "#9a86d1", "#c43d63", "#7fb069", "#f2a65e", "#4fb3c9", "#b07aa1", "#bd9468"];
+function moduleGroups(data, program) {
+  const n = data.modules.length, total = new Float64Array(n), children = Array.from({ length: n }, () => []);
+  for (const i of program.liveAt(program.peakRun)) total[program.module[i]] += program.bytes[i];
+  for (let i = n - 1; i >= 0; i--) if (data.parents[i] >= 0) { total[data.parents[i]] += total[i]; children[data.parents[i]].unshift(i); }
+  let groups = [0];
+  for (;;) {
+    const big = groups.filter(g => children[g].some(c => total[c] > 0)).sort((a, b) => total[b] - total[a])
+      .find(g => groups.length - 1 + children[g].filter(c => total[c] > 0).length <= MODULE_COLOURS.length);
+    if (big === undefined) break;
+    groups = groups.flatMap(g => g === big ? children[g].filter(c => total[c] > 0) : [g]);
+  }
+  const of = new Uint8Array(n), rest = groups.length;
+  for (let i = 0; i < n; i++) { let up = i; while (up >= 0 && !groups.includes(up)) up = data.parents[up]; of[i] = up < 0 ? rest : groups.indexOf(up); }
+  return { of, names: [...groups.map(g => data.modules[g] || "(model)"), "(other)"], colours: [...groups.map((_, i) => MODULE_COLOURS[i]), "#94a0b3"] };
+}
+
 function unpackBuffers(b) {
   return { n: b.n, first: unpack(b.first, b.n, true), length: unpack(b.length, b.n, false), bytes: unpack(b.bytes, b.n, true),
     offset: unpack(b.offset, b.n, true), cls: Uint8Array.from(unpack(b.class, b.n, false)),
@@ -41,6 +66,8 @@ class Program {
     Object.assign(this, { data, name: p.name, runs: p.runs, peakRun: p.peakRun, peakBytes: p.peakBytes, liveBytes: p.liveBytes,
                           n });
     this.live = unpack(p.live, p.runs, true);
+    this.time = runTimes(unpack(p.ns, p.runs, false));
+    this.total = this.time[p.runs];
     this.runModule = Int32Array.from(unpack(p.runModule, p.runs, true));
     this.runName = Int32Array.from(unpack(p.runName, p.runs, true));
     this.runKind = Uint8Array.from(unpack(p.runKind, p.runs, false));
@@ -60,6 +87,23 @@ class Program {
           this.shape[k] = get("shape", i);
     }
     this.nState = state.n;
+    this.grp = this.cls;
+  }
+  // The run in progress at a time.
+  at(time) {
+    let lo = 0, hi = this.runs - 1;
+    while (lo < hi) { const mid = (lo + hi + 1) >> 1; if (this.time[mid] <= time) lo = mid; else hi = mid - 1; }
+    return lo;
+  }
+  middle(t) { return (this.time[t] + this.time[t + 1]) / 2; }
+  // Stacks buffers by class (groupOf null) or by group of modules.
+  stackBy(groupOf) {
+    const { n, nState } = this, key = i => groupOf ? groupOf[this.module[i]] : this.cls[i];
+    const order = new Int32Array(n).map((_, i) => i);
+    order.sort((a, b) => (b < nState) - (a < nState) || key(a) - key(b) || this.first[a] - this.first[b] || a - b);
+    for (const name of ["first", "end", "bytes", "offset", "cls", "module", "nameOf", "line", "shape"]) this[name] = this[name].map((_, k, old) => old[order[k]]);
+    this.grp = groupOf ? Uint8Array.from(this.module, m => groupOf[m]) : this.cls;
+    this.texts = null;
   }
   name_(i) { const s = this.data.names[this.nameOf[i]]; return s[0] === "." ? this.data.modules[this.module[i]] + s : s; }
   runText(t) { const s = this.data.names[this.runName[t]]; return s[0] === "." ? this.data.modules[this.runModule[t]] + s : s; }
@@ -75,6 +119,10 @@ function readData() {
   const data = JSON.parse(document.getElementById("data").textContent);
   const state = unpackBuffers(data.state);
   data.programs = data.programs.map(p => new Program(data, p, state));
+  for (const plan of data.planned) {
+    plan.live = unpack(plan.live, plan.runs, true);
+    plan.time = runTimes(unpack(plan.ns, plan.runs, false));
+  }
   data.peak = data.programs.reduce((a, b) => b.peakBytes > a.peakBytes ? b : a);
   return data;
 }
@@ -98,4 +146,5 @@ function element(tag, attributes, ...children) {
   e.append(...children.filter(c => c !== null && c !== undefined));
   return e;
 }
+const patch = colour => element("span", { class: "swatch", style: "background:" + colour });
 const swatch = cls => element("span", { class: "swatch", style: "background:" + COLOURS[cls] });

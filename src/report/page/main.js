@@ -35,16 +35,20 @@ function header(data) {
 function legend(data, timeline) {
   const box = document.getElementById("legend");
   box.replaceChildren();
-  CLASSES.forEach((name, c) => {
-    const bytes = data.explain.classes[name];
+  const { groups, p } = timeline, bytesOf = new Float64Array(groups.names.length);
+  for (const i of data.peak.liveAt(data.peak.peakRun)) bytesOf[groups.of ? groups.of[data.peak.module[i]] : data.peak.cls[i]] += data.peak.bytes[i];
+  groups.names.forEach((name, c) => {
+    const bytes = bytesOf[c];
     let used = bytes > 0;
-    for (let i = 0; !used && i < timeline.p.n; i++) used = timeline.p.cls[i] === c;
+    for (let i = 0; !used && i < p.n; i++) used = p.grp[i] === c;
     if (!used) return;
     box.append(element("button", { "aria-pressed": String(timeline.only === c), title: "show only " + name,
                                    onclick: () => { timeline.only = timeline.only === c ? -1 : c; timeline.draw();
                                                     legend(data, timeline); } },
-      swatch(name), name, element("span", { class: "bytes" }, bytesText(bytes))));
+      patch(groups.colours[c]), name, element("span", { class: "bytes" }, bytesText(bytes))));
   });
+  if (timeline.plan && timeline.view === "live")
+    box.append(element("span", { class: "key" }, element("i", { class: "planline" }), `the plan${timeline.plan.batch !== data.explain.recipe.batch ? `, micro-batch of ${countText(timeline.plan.batch)}` : ""}`));
 }
 
 function detail(data, timeline) {
@@ -93,9 +97,15 @@ function start() {
                                             String(b === e.currentTarget)); timeline.use(p); legend(data, timeline);
                                                 } }, p.name));
   programs.hidden = data.programs.length < 2;
+  const colours = document.getElementById("colours"), byClass = timeline.groups, byModule = moduleGroups(data, data.peak);
+  for (const b of colours.children) b.addEventListener("click", () => {
+    for (const other of colours.children) other.setAttribute("aria-pressed", String(other === b));
+    timeline.colourBy(b.dataset.colour === "module" ? byModule : byClass);
+    legend(data, timeline);
+  });
   const views = document.getElementById("views");
   const show = view => { for (const b of views.children) b.setAttribute("aria-pressed", String(b.dataset.view === view));
-                         timeline.show(view); };
+                         timeline.show(view); legend(data, timeline); };
   for (const b of views.children) b.addEventListener("click", () => show(b.dataset.view));
   const theme = () => { root.dataset.theme = root.dataset.theme === "dark" ? "light" : "dark"; timeline.draw(); };
   document.getElementById("theme").addEventListener("click", theme);

@@ -1,11 +1,17 @@
 // timeline.js -- the plot: every buffer drawn as pixels into one image.
 //
-// Live view: at each column the run with the most live bytes is shown, its buffers stacked. Arena view: each
+// The x axis is the predicted time of the pass. Live view: at each column the run with the most live bytes is shown, its buffers stacked. Arena view: each
 // buffer where it lies (offset) while it lives. A second image holds the buffer's number for every pixel,
 // so that finding the buffer under the pointer costs nothing.
 "use strict";
 
 const MARGIN = { left: 66, right: 12, top: 18, bottom: 24 };
+
+// A time on the axis: as many digits as tell neighbours apart.
+function axisTime(ms, step) {
+  const seconds = step >= 100, v = seconds ? ms / 1000 : ms, s = seconds ? step / 1000 : step;
+  return v === 0 ? "0" : v.toFixed(Math.max(0, -Math.floor(Math.log10(s) + 1e-9))) + (seconds ? " s" : " ms");
+}
 
 class Timeline {
   constructor(data) {
@@ -16,6 +22,7 @@ class Timeline {
     this.tip = document.getElementById("tip");
     this.overview = document.getElementById("overview");
     this.view = "live";
+    this.groups = { names: CLASSES, colours: CLASSES.map(c => COLOURS[c]), of: null };
     this.match = null;                               // Uint8Array, or null: all
     this.only = -1;                                  // one class, or -1
     this.hover = -1; this.pinned = -1; this.at = null;
@@ -28,7 +35,9 @@ class Timeline {
   use(program) {
     this.p = program;
     this.hover = this.pinned = -1;
-    this.t0 = 0; this.t1 = program.runs;
+    this.plan = this.data.planned.find(q => q.name === program.name);
+    if (this.groups.of || program.grp !== program.cls) program.stackBy(this.groups.of);
+    this.t0 = 0; this.t1 = program.total;
     this.y0 = 0; this.y1 = 0;                        // y1 0: as high as needed
     this.search(this.query || "");
   }
@@ -38,8 +47,8 @@ class Timeline {
     const dark = document.documentElement.dataset.theme === "dark", bg = dark ? [19, 26, 34] : [251, 252, 253];
     const pack = (r, g, b) => (255 << 24 | b << 16 | g << 8 | r) >>> 0;
     this.back = pack(...bg);
-    this.shades = CLASSES.map(name => {
-      const v = parseInt(COLOURS[name].slice(1), 16), rgb = [v >> 16, v >> 8 & 255, v & 255];
+    this.shades = this.groups.colours.map(colour => {
+      const v = parseInt(colour.slice(1), 16), rgb = [v >> 16, v >> 8 & 255, v & 255];
       const mix = (by, to) => pack(...rgb.map((c, i) => Math.round(c + (to[i] - c) * by)));
       return { full: [mix(0, bg), mix(.13, dark ? [0, 0, 0] : [255, 255, 255]), mix(.09, dark ? [255, 255, 255] : [0, 0, 0])],
                faint: [mix(.8, bg), mix(.83, bg), mix(.86, bg)] };
@@ -69,8 +78,7 @@ class Timeline {
     this.column = new Int32Array(W);
     this.highest = 0;
     for (let x = 0; x < W; x++) {
-      const a = Math.max(0, Math.min(p.runs - 1, Math.floor(t0 + x * span / W))),
-          b = Math.max(a + 1, Math.min(p.runs, Math.floor(t0 + (x + 1) * span / W)));
+      const a = p.at(t0 + x * span / W), b = Math.max(a + 1, p.at(t0 + (x + 1) * span / W) + (x + 1 === W ? 1 : 0));
       let best = a;
       for (let t = a + 1; t < b; t++) if (p.live[t] > p.live[best]) best = t;
       this.column[x] = best;
@@ -84,9 +92,9 @@ class Timeline {
     }
   }
 
-  lit(i) { return (!this.match || this.match[i] === 1) && (this.only < 0 || this.p.cls[i] === this.only); }
+  lit(i) { return (!this.match || this.match[i] === 1) && (this.only < 0 || this.p.grp[i] === this.only); }
   shade(i) {
-    const s = this.shades[this.p.cls[i]];
+    const s = this.shades[this.p.grp[i]];
     return (this.lit(i) ? s.full : s.faint)[i < this.p.nState ? i % 2 : i % 3];
   }
 
@@ -98,7 +106,8 @@ class Timeline {
     this.sample();
     this.pixels.fill(this.back);
     this.ids.fill(-1);
-    this.top = this.y1 || (this.view === "live" ? this.highest * 1.06 : this.p.peakBytes * 1.02) || 1;
+    const budget = this.data.budgetBytes ?? 0, near = budget <= 1.5 * this.highest ? Math.max(this.highest, budget) : this.highest;
+    this.top = this.y1 || (this.view === "live" ? near * 1.06 : this.p.peakBytes * 1.02) || 1;
     if (this.view === "live") this.drawLive(); else this.drawArena();
     const g = this.base.getContext("2d");
     g.clearRect(0, 0, this.base.width, this.base.height);
@@ -128,10 +137,10 @@ class Timeline {
       for (let y = now > 0 ? Math.ceil(now) : 0, at = y * W + x; y < to; y++, at += W) { pixels[at] = colour; ids[at] = id; }
     };
     for (let i = p.nState; i < p.n; i++) {
-      const x0 = firstColumn[p.first[i]], x1 = firstColumn[p.end[i]], h = p.bytes[i] * scale, cls = p.cls[i];
+      const x0 = firstColumn[p.first[i]], x1 = firstColumn[p.end[i]], h = p.bytes[i] * scale, cls = p.grp[i];
       if (x0 < x1 && h < 1) { const lit = +this.lit(i); any[lit] = true; small[lit][x0] += h; small[lit][x1] -= h; }
       else if (x0 < x1) { const colour = this.shade(i); for (let x = x0; x < x1; x++) column(x, h, colour, i); }
-      if (i + 1 < p.n && p.cls[i + 1] === cls) continue;
+      if (i + 1 < p.n && p.grp[i + 1] === cls) continue;
       for (let lit = 0; lit < 2; lit++) {
         if (!any[lit]) continue;
         const s = this.shades[cls];
@@ -146,9 +155,9 @@ class Timeline {
   drawArena() {
     const { W, H, p, pixels, ids, t0, t1, y0 } = this, sx = W / (t1 - t0), sy = H / (this.top - y0);
     for (let i = 0; i < p.n; i++) {
-      if (p.end[i] <= t0 || p.first[i] >= t1) continue;
-      const x0 = Math.max(0, Math.floor((p.first[i] - t0) * sx)), x1 = Math.min(W,
-          Math.max(x0 + 1, Math.floor((p.end[i] - t0) * sx)));
+      const from = p.time[p.first[i]], to = p.time[p.end[i]];
+      if (to < t0 || from >= t1) continue;
+      const x0 = Math.max(0, Math.floor((from - t0) * sx)), x1 = Math.min(W, Math.max(x0 + 1, Math.floor((to - t0) * sx)));
       const bottom = Math.min(H, Math.round(H - (p.offset[i] - y0) * sy)),
           top = Math.max(0, Math.min(bottom - 1, Math.round(H - (p.offset[i] + p.bytes[i] - y0) * sy)));
       if (bottom <= 0 || top >= H) continue;
@@ -164,7 +173,7 @@ class Timeline {
                                                                             soft: s.getPropertyValue("--soft"),
                                                                                 line: s.getPropertyValue("--line"),
                                                                                     accent: s.getPropertyValue("--accent"),
-                                                                                        bad: s.getPropertyValue("--bad") }; }
+                                                                                        bad: s.getPropertyValue("--bad"), surface: s.getPropertyValue("--surface") }; }
 
   axes(g) {
     const c = this.styles(), { dpr } = this;
@@ -182,10 +191,11 @@ class Timeline {
       g.fillText(bytesText(v), MARGIN.left - 7, y);
     }
     g.textBaseline = "top"; g.textAlign = "center";
-    const spanT = this.t1 - this.t0, stepT = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000,
-                                              100000].find(s => spanT / s <= 10) || 1e6;
-    for (let t = Math.ceil(this.t0 / stepT) * stepT; t <= this.t1; t += stepT) g.fillText(countText(t), this.xOf(t),
-        this.cssH - MARGIN.bottom + 6);
+    const stepT = niceStep(this.t1 - this.t0, Math.max(2, Math.min(10, this.cssW / 110)), 10);
+    for (let k = Math.ceil(this.t0 / stepT); k * stepT <= this.t1; k++) {
+      const label = axisTime(k * stepT, stepT), half = g.measureText(label).width / 2;
+      g.fillText(label, Math.min(this.cssW - half - 2, this.xOf(k * stepT)), this.cssH - MARGIN.bottom + 6);
+    }
     // which pass runs, as a band above the plot
     const words = ["forward", "backward", "update"], tints = [c.accent, c.soft, c.bad];
     let from = 0;
@@ -219,7 +229,7 @@ class Timeline {
     g.scale(dpr, dpr);
     g.beginPath(); g.rect(MARGIN.left, MARGIN.top, this.cssW - MARGIN.left - MARGIN.right,
                           this.cssH - MARGIN.top - MARGIN.bottom); g.clip();
-    const xPeak = this.xOf(p.peakRun + .5);
+    const xPeak = this.xOf(p.middle(p.peakRun));
     g.strokeStyle = c.bad; g.setLineDash([4, 3]); g.lineWidth = 1.5;
     g.beginPath(); g.moveTo(xPeak, MARGIN.top); g.lineTo(xPeak, this.cssH - MARGIN.bottom); g.stroke();
     g.fillStyle = c.bad; g.font = "11px system-ui, sans-serif"; g.textBaseline = "top";
@@ -227,6 +237,7 @@ class Timeline {
     g.fillText("peak " + bytesText(p.liveBytes), xPeak + (g.textAlign === "right" ? -6 : 6), MARGIN.top + 3);
     g.setLineDash([]);
     if (i >= 0) this.outline(g, i, c.ink);
+    if (this.view === "live") this.limits(g, c);
     if (this.at) {
       g.strokeStyle = c.ink; g.globalAlpha = .35; g.lineWidth = 1;
       g.beginPath(); g.moveTo(this.at.x + .5, MARGIN.top); g.lineTo(this.at.x + .5, this.cssH - MARGIN.bottom); g.stroke();
@@ -234,13 +245,41 @@ class Timeline {
     g.restore();
   }
 
+  // The budget as a line, and the live bytes of the plan that fits it over those of everything kept, both in their own time.
+  limits(g, c) {
+    const { data, plan } = this, budget = data.budgetBytes, label = (text, x, y, colour, align) => {
+      g.font = "600 11px system-ui, sans-serif"; g.textAlign = align; g.textBaseline = "bottom"; g.lineWidth = 3; g.strokeStyle = c.surface; g.lineJoin = "round";
+      g.strokeText(text, x, y); g.fillStyle = colour; g.fillText(text, x, y);
+    };
+    if (plan) {
+      const trace = () => {
+        g.beginPath();
+        for (let t = 0; t < plan.runs; t++) {
+          const y = this.yOf(plan.live[t]);
+          if (t) g.lineTo(this.xOf(plan.time[t]), y); else g.moveTo(this.xOf(0), y);
+          g.lineTo(this.xOf(plan.time[t + 1]), y);
+        }
+        g.stroke();
+      };
+      g.lineJoin = "round";
+      g.strokeStyle = c.surface; g.lineWidth = 4; g.globalAlpha = .8; trace();
+      g.strokeStyle = c.ink; g.lineWidth = 1.8; g.globalAlpha = 1; trace();
+    }
+    if (budget && budget < this.top && budget > this.y0) {
+      const y = this.yOf(budget), right = this.cssW - MARGIN.right - 6;
+      g.strokeStyle = c.surface; g.lineWidth = 4; g.globalAlpha = .7; g.beginPath(); g.moveTo(MARGIN.left, y); g.lineTo(this.cssW, y); g.stroke(); g.globalAlpha = 1;
+      g.strokeStyle = c.bad; g.lineWidth = 1.8; g.setLineDash([7, 4]); g.beginPath(); g.moveTo(MARGIN.left, y); g.lineTo(this.cssW, y); g.stroke(); g.setLineDash([]);
+      label("budget " + bytesText(budget), right, y - 3, c.bad, "right");
+    }
+  }
+
   // Frames the pixels of one buffer, found by its number.
   outline(g, i, colour) {
     const { W, H, ids, dpr, p } = this;
     let x0, x1;
     if (this.view === "live") { x0 = this.firstColumn[p.first[i]]; x1 = this.firstColumn[Math.min(p.end[i], p.runs + 1)]; }
-    else { const sx = W / (this.t1 - this.t0); x0 = Math.max(0, Math.floor((p.first[i] - this.t0) * sx));
-           x1 = Math.min(W, Math.max(x0 + 1, Math.floor((p.end[i] - this.t0) * sx))); }
+    else { const sx = W / (this.t1 - this.t0); x0 = Math.max(0, Math.floor((p.time[p.first[i]] - this.t0) * sx));
+           x1 = Math.min(W, Math.max(x0 + 1, Math.floor((p.time[p.end[i]] - this.t0) * sx))); }
     g.fillStyle = colour;
     for (let x = x0; x < x1; x++) {
       let a = -1, b = -1;
@@ -262,13 +301,13 @@ class Timeline {
     g.fillStyle = COLOURS.activations; g.globalAlpha = .75;
     g.beginPath(); g.moveTo(left, h);
     for (let x = 0; x <= span; x++) {
-      const a = Math.floor(x / span * p.runs), b = Math.max(a + 1, Math.floor((x + 1) / span * p.runs));
+      const a = p.at(x / span * p.total), b = Math.max(a + 1, p.at((x + 1) / span * p.total));
       let most = 0;
       for (let t = a; t < b && t < p.runs; t++) if (p.live[t] > most) most = p.live[t];
       g.lineTo(left + x, h - most / p.liveBytes * (h - 6));
     }
     g.lineTo(left + span, h); g.fill(); g.globalAlpha = 1;
-    const a = left + this.t0 / p.runs * span, b = left + this.t1 / p.runs * span;
+    const a = left + this.t0 / p.total * span, b = left + this.t1 / p.total * span;
     g.fillStyle = c.ink; g.globalAlpha = .12; g.fillRect(left, 0, a - left, h); g.fillRect(b, 0, left + span - b, h);
         g.globalAlpha = 1;
     g.strokeStyle = c.accent; g.lineWidth = 2; g.strokeRect(a + 1, 1, Math.max(3, b - a - 2), h - 2);
@@ -276,8 +315,8 @@ class Timeline {
 
   // ---- moving and zooming ----
   setRange(t0, t1) {
-    const minSpan = Math.min(8, this.p.runs), span = Math.max(minSpan, Math.min(this.p.runs, t1 - t0));
-    t0 = Math.max(0, Math.min(this.p.runs - span, t0));
+    const whole = this.p.total, minSpan = whole * Math.min(1, 2 / this.p.runs), span = Math.max(minSpan, Math.min(whole, t1 - t0));
+    t0 = Math.max(0, Math.min(whole - span, t0));
     this.t0 = t0; this.t1 = t0 + span;
     this.redraw();
   }
@@ -289,10 +328,16 @@ class Timeline {
     this.y0 = y0; this.y1 = y1;
     this.redraw();
   }
-  showAll() { this.y0 = this.y1 = 0; this.setRange(0, this.p.runs); }
+  showAll() { this.y0 = this.y1 = 0; this.setRange(0, this.p.total); }
   redraw() { if (!this.waiting) { this.waiting = true; requestAnimationFrame(() => { this.waiting = false; this.draw(); }); } }
-  goToPeak() { const span = Math.min(this.p.runs, 240); this.y0 = this.y1 = 0;
-               this.setRange(this.p.peakRun - span / 2, this.p.peakRun + span / 2); }
+  goToPeak() { const { p } = this, span = p.total * Math.min(1, 240 / p.runs), at = p.middle(p.peakRun); this.y0 = this.y1 = 0;
+               this.setRange(at - span / 2, at + span / 2); }
+  colourBy(groups) {
+    this.groups = groups;
+    this.only = -1;
+    this.use(this.p);
+    this.draw();
+  }
   show(view) { this.view = view; this.y0 = this.y1 = 0; this.draw(); }
 
   search(query) {
@@ -366,7 +411,7 @@ class Timeline {
                      ArrowRight: () => this.setRange(this.t0 + span * .15, this.t1 + span * .15),
         "+": () => this.zoom(.7, middle), "=": () => this.zoom(.7, middle), "-": () => this.zoom(1 / .7, middle),
             "0": () => this.showAll(), Home: () => this.setRange(0, span),
-                End: () => this.setRange(this.p.runs - span, this.p.runs),
+                End: () => this.setRange(this.p.total - span, this.p.total),
         ArrowUp: () => this.next(1), ArrowDown: () => this.next(-1), Enter: () => { if (this.hover >= 0) this.pick(this.hover,
             true); }, Escape: () => { this.pinned = -1; this.pick(-1, false); } };
       if (keys[e.key] && !e.ctrlKey && !e.metaKey) { e.preventDefault(); keys[e.key](); }
@@ -374,7 +419,7 @@ class Timeline {
     let sliding = false;
     const slide = e => {
       const b = this.overview.getBoundingClientRect(),
-          t = (e.clientX - b.left - MARGIN.left) / (b.width - MARGIN.left - MARGIN.right) * this.p.runs, span = this.t1 - this.t0;
+          t = (e.clientX - b.left - MARGIN.left) / (b.width - MARGIN.left - MARGIN.right) * this.p.total, span = this.t1 - this.t0;
       this.setRange(t - span / 2, t + span / 2);
     };
     this.overview.addEventListener("pointerdown", e => { sliding = true; this.overview.setPointerCapture(e.pointerId); slide(e);
@@ -390,8 +435,8 @@ class Timeline {
     if (i >= 0) this.tip.append(element("b", {}, p.name_(i)), element("br"), swatch(CLASSES[p.cls[i]]),
                                 ` ${CLASSES[p.cls[i]]}  ${bytesText(p.bytes[i])}  ${this.data.shapes[p.shape[i]]}`,
                                     element("br"));
-    else if (i < -1) this.tip.append(swatch(CLASSES[-2 - i]),
-                                     ` small buffers of class ${CLASSES[-2 - i]}; shift and wheel tell them apart`,
+    else if (i < -1) this.tip.append(patch(this.groups.colours[-2 - i]),
+                                     ` small buffers of ${this.groups.of ? "module" : "class"} ${this.groups.names[-2 - i]}; shift and wheel tell them apart`,
                                          element("br"));
     this.tip.append(element("span", { class: "note" }, `run ${countText(t)}: ${p.runText(t)}, ${bytesText(p.live[t])} live`));
     this.tip.hidden = false;
@@ -403,8 +448,7 @@ class Timeline {
 
   // The next buffer up or down in the column under the crosshair, or at the peak.
   next(by) {
-    const { p } = this, t = this.at ? this.runAt(this.at.x) : Math.max(Math.ceil(this.t0),
-                                                                       Math.min(Math.floor(this.t1) - 1, p.peakRun));
+    const { p } = this, t = this.at ? this.runAt(this.at.x) : Math.max(p.at(this.t0), Math.min(p.at(this.t1), p.peakRun));
     let live = p.liveAt(t).filter(i => !this.match || this.match[i]);
     if (this.view === "arena") live.sort((a, b) => p.offset[a] - p.offset[b]);
     if (!live.length) return;

@@ -1,0 +1,40 @@
+/* cmd_watch.c -- `watch`: a page with a run's curves, samples, memory and time left. */
+#include "cli/cli.h"
+
+#include "base/stop.h"
+#include "base/text.h"
+#include "watch/server.h"
+
+static struct {
+    int64_t port;
+} opt;
+
+static const Option options[] = { { "port", OPT_NATURAL, &opt.port, "N",
+                                    "port of 127.0.0.1 to listen to; default: any that is free" },
+                                  { 0 } };
+
+enum { MAX_PORT = 65535 };
+
+static Err cmd_watch_run(Pool *pool, int n_args, char **args)
+{
+    Runs   *runs = NEW(pool, Runs);
+    Server *server = NEW(pool, Server);
+    if (n_args != 1)
+        return fail(E_USAGE, "watch takes one run, or a folder of runs: plimsoll watch RUN");
+    if (opt.port > MAX_PORT)
+        return fail(E_USAGE, "--port takes 0 to %d, not %lld", MAX_PORT, (long long)opt.port);
+    TRY(runs_open(pool, args[0], runs));
+    TRY(server_open(pool, runs, (int)opt.port, server));
+    stop_on_interrupt("\n");
+    printf("watching %s at http://127.0.0.1:%d/%s/\n", args[0], server->port, server->token);
+    print_sentence(stdout,
+                   "Open this address in a browser of this machine; ^C ends. From another "
+                   "machine: ssh -L %d:127.0.0.1:%d HOST, then the same address there",
+                   server->port, server->port);
+    fflush(stdout);
+    return server_run(server);
+}
+
+const Command cmd_watch = { "watch", "RUN [--port N]",
+                            "show a run in the browser: curves, samples, memory, time left",
+                            options, cmd_watch_run };

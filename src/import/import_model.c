@@ -248,18 +248,47 @@ static Err add_constant(Lower *l, const ExportedInput *in, Operand *item)
 
 static Err import_batch(const void *of, int64_t *batch);
 
-/* Is the input one tensor for all samples? Where the batch size is a symbol, its first axis then
- * does not depend on it. */
-static Err input_whole(const ImportConfig *config, const ExportedValue *v, Dims dims, bool *whole)
+/* Another symbol that the input's axis 0 is, with the batch's size in the file: inputs that the
+ * program never relates to each other have symbols of their own, and still count the same samples. */
+static Symbol *batch_twin(const Exported *p, const ExportedInput *in, const Symbol *symbol)
+{
+    const ExportedValue *v = in->value >= 0 ? &p->values[in->value] : NULL;
+    int64_t              rows;
+    if (in->kind != EX_USER_INPUT || !v || v->rank < 1 || !v->size[0].expr || !symbol->known)
+        return NULL;
+    for (int32_t i = 0; i < p->symbols.n; i++) {
+        Symbol *s = &p->symbols.list[i];
+        if (s != symbol && s->known && s->hint == symbol->hint && sym_uses(&p->symbols, v->size[0], s))
+            return !sym_eval(&p->symbols, v->size[0], &rows) && rows == s->value ? s : NULL;
+    }
+    return NULL;
+}
+
+void import_set_batch(const ImportConfig *config, Symbol *symbol, int64_t batch)
 {
     const Exported *p = config->program;
+    for (int32_t i = 0; i < p->n_inputs && !config->batch; i++) {
+        Symbol *twin = batch_twin(p, &p->inputs[i], symbol);
+        if (twin)
+            twin->value = batch;
+    }
+    symbol->value = batch;
+}
+
+/* Is the input one tensor for all samples? Where the batch size is a symbol, its first axis then
+ * does not depend on it. */
+static Err input_whole(const ImportConfig *config, const ExportedInput *in, Dims dims, bool *whole)
+{
+    const Exported      *p = config->program;
+    const ExportedValue *v = &p->values[in->value];
     Symbol         *symbol;
     int64_t         batch;
     TRY(import_symbol(config, &symbol));
     TRY(import_batch(config, &batch));
     batch = symbol ? symbol->value : batch;
     *whole = !dims.rank || dims.at[0] != batch ||
-             (symbol && !sym_uses(&p->symbols, v->size[0], symbol));
+             (symbol && !sym_uses(&p->symbols, v->size[0], symbol) &&
+              !batch_twin(p, in, symbol));
     return OK;
 }
 
@@ -287,7 +316,7 @@ static Err add_feed(Lower *l, const ExportedInput *in, Operand *item)
                     l->program->path, in->name, sizeof attr.name - 1);
     snprintf(attr.name, sizeof attr.name, "%s", in->name);
     attr.below = input_below(l->program, l->config, in->value);
-    TRY(input_whole(l->config, v, dims, &attr.whole));
+    TRY(input_whole(l->config, in, dims, &attr.whole));
     if (l->all && !attr.whole)
         feed_all(&attr);
     l->graph->module = 0;
@@ -401,7 +430,7 @@ static Err set_batch(const ImportConfig *config, int64_t batch)
         return fail(E_USAGE, "batch: %s allows %lld to %lld samples, not %lld",
                     config->program->path, (long long)low, (long long)symbol->high,
                     (long long)batch);
-    symbol->value = batch;
+    import_set_batch(config, symbol, batch);
     return OK;
 }
 
@@ -657,6 +686,8 @@ static Err proof_side(Pool *pool, const ImportConfig *config, int64_t batch, Low
 {
     *side = (SplitSide){ .graph = graph_new(pool, F32), .batch = batch };
     TRY(import_build(side->graph, config, batch, 1, lowered, &side->loss));
+    side->numbers = (*lowered)->node_numbers;
+    side->n_numbers = (*lowered)->n_noted;
     return graph_check(side->graph);
 }
 
@@ -714,7 +745,8 @@ static SplitProof prove_split(Pool *pool, const ImportConfig *config)
             proof.why = "it divides by a sum that does not follow from the inputs alone";
         return proof;
     }
-    return (SplitProof){ .why = "no two small batch sizes could be compared" };
+    return (SplitProof){ .why = pool_print(pool, "it cannot be read for small batch sizes: %s",
+                                           err_text()) };
 }
 
 /* Once for a file: its loss does not change within a run of the program. */
@@ -738,7 +770,7 @@ static const SplitProof *import_proof(const ImportConfig *config)
         p->split.why = pool_print(p->pool, "its loss is not proved to be a mean or a sum over samples, "
                                            "because %s", p->split.why);
     if (symbol)
-        symbol->value = value;
+        import_set_batch(config, symbol, value);
     p->n_narrowed = n_narrowed, p->narrowed = narrowed;
     p->drawn = drawn, p->n_drawn = n_drawn, p->cap_drawn = cap;
     pool_free(pool);

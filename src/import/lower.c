@@ -58,7 +58,7 @@ bool arg_given(const Lower *l, const char *name)
     return a && a->kind != ARG_NONE;
 }
 
-static Err number_of(Lower *l, const ExportedArg *a, int at, int64_t *value)
+static Err number_read(Lower *l, const ExportedArg *a, int at, int64_t *value)
 {
     if (a->kind == ARG_FLOAT || a->kind == ARG_FLOATS) {
         *value = (int64_t)a->floats[at];
@@ -67,6 +67,13 @@ static Err number_of(Lower *l, const ExportedArg *a, int at, int64_t *value)
     if (a->kind == ARG_VALUE || a->kind == ARG_VALUES)
         return item_int(&l->items[a->values[at]], value);
     return sym_eval(&l->program->symbols, a->ints[at], value);
+}
+
+static Err number_of(Lower *l, const ExportedArg *a, int at, int64_t *value)
+{
+    TRY(number_read(l, a, at, value));
+    l->numbers = hash_int(l->numbers, *value);
+    return OK;
 }
 
 Err arg_int(Lower *l, const char *name, int64_t otherwise, int64_t *value)
@@ -616,6 +623,13 @@ static Err written_in_place(Lower *l, const ExportedCall *call)
     return OK;
 }
 
+/* Nodes that were added since. */
+static void note_numbers(Lower *l, uint64_t numbers)
+{
+    while (l->n_noted < l->graph->n_nodes)
+        VEC_ADD(l->pool, l->node_numbers, l->n_noted, l->cap_noted, numbers);
+}
+
 static Err lower_call(Lower *l, const ExportedCall *call)
 {
     l->call = call;
@@ -626,8 +640,11 @@ static Err lower_call(Lower *l, const ExportedCall *call)
     if (!l->def)
         return asserts_only(call->target) ? OK : refuse(l, "this operator is not supported");
     lower_place(l, call);
+    note_numbers(l, 0);
+    l->numbers = HASH_EMPTY;
     TRY(l->def->lower(l));
     TRY(graph_check(l->graph));
+    note_numbers(l, l->numbers);
     return writes ? written_in_place(l, call) : OK;
 }
 
@@ -824,9 +841,9 @@ Err lower_all(Lower *l, int32_t value, Operand *item)
     Symbol *symbol;
     int64_t split = l->graph->build->split;
     TRY(import_symbol(l->config, &symbol));
-    symbol->value *= split;
+    import_set_batch(l->config, symbol, symbol->value * split);
     Err err = lower_needed(all, values_behind(l, value));
-    symbol->value /= split;
+    import_set_batch(l->config, symbol, symbol->value / split);
     if (l->call)
         lower_place(l, l->call);
     return err ? err : item_at(all, value, item);

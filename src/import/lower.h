@@ -66,6 +66,9 @@ struct Lower {
     const int32_t      *first_use, *uses;
     bool                all; /* for all samples of a micro-batch before its split (lower_all) */
     Lower              *whole; /* what lower_all has lowered so far; NULL: nothing */
+    uint64_t            numbers; /* hash of the whole numbers that the call was given */
+    uint64_t           *node_numbers; /* the same by node; of nodes that no call made: 0 */
+    int32_t             n_noted, cap_noted;
 };
 
 /* ---- arguments of the call being lowered ---- */
@@ -181,6 +184,7 @@ Err     target_count(Lower *l, Operand targets, int64_t ignore, Tensor *count); 
 /* Node source, module and scope of a call. */
 void    lower_place(Lower *l, const ExportedCall *call);
 Err     lower_input(Lower *l, int32_t input, Operand *item); /* import_model.c */
+void    import_set_batch(const ImportConfig *config, Symbol *symbol, int64_t batch);
 Err     import_symbol(const ImportConfig *config, Symbol **symbol); /* the batch; NULL: fixed */
 /* Positions along an axis, as a constant that broadcasts. */
 Operand lower_positions(Lower *l, int rank, int axis, int64_t n);

@@ -2,6 +2,7 @@
 #include "import/split_proof.h"
 
 #include "ir/chunk_rule.h"
+#include "ops/arrange/strided.h"
 #include "ops/attention/attention.h"
 #include "ops/elementwise/basic.h"
 #include "ops/elementwise/unary.h"
@@ -334,9 +335,34 @@ static bool give_fact(Walk *w, Fact fact)
     return true;
 }
 
-static bool same_attr(const OpDef *op, const void *a, const void *b)
+/* Calls that only arrange elements are given sizes, which may well depend on the batch. */
+static bool arranges(const OpDef *op)
 {
-    return op == &op_pointwise ? same_chunk(a, b) : !memcmp(a, b, (size_t)op->attr_bytes);
+    return op == &op_reshape || op == &op_strided || op == &op_permute || op == &op_slice ||
+           op == &op_split || op == &op_concat || op == &op_shift;
+}
+
+/* Their attributes are int64_t and Shape; an int is followed by padding, whose content is by
+ * chance. */
+static bool same_sizes(const char *a, const char *b, int n)
+{
+    for (int i = 0; i < n; i += 8)
+        if (memcmp(a + i, b + i, 4))
+            return false;
+    return true;
+}
+
+/* An attribute follows from the operands' shapes, which are compared, and from the call's numbers. */
+static bool same_attr(const Walk *w, const void *a, const void *b)
+{
+    const OpDef *op = w->at->op;
+    int32_t      i = w->at->id;
+    if (op == &op_pointwise)
+        return same_chunk(a, b);
+    if (arranges(op))
+        return same_sizes(a, b, op->attr_bytes);
+    return (i < w->side[0].n_numbers ? w->side[0].numbers[i] : 0) ==
+           (i < w->side[1].n_numbers ? w->side[1].numbers[i] : 0);
 }
 
 /* Elements of random tensors are numbered across the slices of a micro-batch. */
@@ -378,7 +404,7 @@ static bool each_node(Walk *w)
         if (!sample_rule(w, s, &rule[s]))
             return stuck(w, "may combine samples");
     if (rule[0].inputs != rule[1].inputs ||
-        (w->at->op->attr_bytes && !same_attr(w->at->op, rule[0].attr, rule[1].attr)))
+        (w->at->op->attr_bytes && !same_attr(w, rule[0].attr, rule[1].attr)))
         return stuck(w, "has sizes or numbers that depend on the batch size");
     for (int i = 0; i < w->at->n_in; i++) {
         bool sliced = rule[0].inputs >> i & 1;
@@ -401,6 +427,44 @@ static bool entropy_node(Walk *w)
     return true;
 }
 
+/* Numbers that all samples share, repeated for each: the leading axis counts samples, and nothing is
+ * read along it. */
+static bool spread_view(const Walk *w)
+{
+    StridedAttr at[2];
+    for (int s = 0; s < 2; s++) {
+        at[s] = *ATTR(&w->side[s].graph->nodes[w->at->id], StridedAttr);
+        if (at[s].rank < 1 || at[s].stride[0] || at[s].dim[0] % w->side[s].batch ||
+            !chunk_divides(at[s].shape, w->side[s].batch))
+            return false;
+        at[s].dim[0] /= w->side[s].batch;
+        at[s].shape = chunk_shape(at[s].shape, w->side[s].batch);
+    }
+    return same_sizes((const char *)&at[0], (const char *)&at[1], (int)sizeof at[0]);
+}
+
+static bool spread_program(Walk *w)
+{
+    const PointwiseAttr *p = program_at(w, 0), *q = program_at(w, 1);
+    if (p->n_results != 1 || p->result[0].reduce != POINT_STORED || !same_steps(p, q) ||
+        !same_numbers(p, q) || p->rank < 1 || !sample_shape(w, w->at->out[0]))
+        return false;
+    for (int i = 0; i < p->n_in; i++)
+        if (p->stride[i][0] || q->stride[i][0])
+            return false;
+    return p->dim[0] % w->side[0].batch == 0 && q->dim[0] % w->side[1].batch == 0;
+}
+
+static bool spreads(Walk *w)
+{
+    const Node *n = w->at;
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i] >= 0 && w->facts[n->in[i]].power)
+            return false;
+    return !same_shape(w, n->out[0]) && ((n->op == &op_strided && spread_view(w)) ||
+                                         (n->op == &op_pointwise && spread_program(w)));
+}
+
 /* Only numbers that do not depend on the batch. */
 static bool whole_node(Walk *w)
 {
@@ -408,7 +472,7 @@ static bool whole_node(Walk *w)
     for (int i = 0; i < n->n_in; i++)
         if (n->in[i] >= 0 && w->facts[n->in[i]].power)
             return stuck(w, "computes with a number that depends on the batch size");
-    if (n->op->attr_bytes && !same_attr(n->op, n->attr, m->attr))
+    if (n->op->attr_bytes && !same_attr(w, n->attr, m->attr))
         return stuck(w, "has sizes or numbers that depend on the batch size");
     return give_fact(w, (Fact){ FACT_WHOLE, 0, inputs_only(w) });
 }
@@ -452,6 +516,8 @@ static bool walk_node(Walk *w)
             return stuck(w, "computes with a sum over samples");
         return pointwise_linear(w, &fact) && give_fact(w, fact);
     }
+    if (!any_fact(w, FACT_EACH) && spreads(w))
+        return give_fact(w, (Fact){ FACT_EACH, 0, inputs_only(w) });
     if (!any_fact(w, FACT_EACH))
         return n->op == &op_pointwise && n->n_out == 1
                    ? pointwise_linear(w, &fact) && give_fact(w, fact)

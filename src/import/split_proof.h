@@ -35,6 +35,9 @@ typedef struct SplitSide { /* the program, lowered for one batch size */
     Graph  *graph;
     Tensor  loss;
     int64_t batch;
+    /* By node, as far as calls made them: hash of the numbers in the call, sizes included. */
+    const uint64_t *numbers;
+    int32_t         n_numbers;
 } SplitSide;
 
 /* The reason lives in the pool. */

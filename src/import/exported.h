@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "base/pool.h"
+#include "import/split_proof.h"
 #include "models/drawn.h"
 
 #include <stdbool.h>
@@ -199,6 +200,15 @@ typedef struct Exported {
     const ExportedCall *narrowed; /* the first */
     Drawn              *drawn;    /* the random numbers of that graph, in the file's order */
     int32_t             n_drawn, cap_drawn;
+    /* A loss whose targets are counted, where the count follows from more than inputs; or NULL. */
+    const ExportedCall *uncounted;
+    bool                split_tried; /* whether a micro-batch may be split was found out: */
+    SplitProof          split;
+    /* Values that a split loss divides by: those of the whole micro-batch (split_proof.h). */
+    SplitCount         *counts;
+    int32_t             n_counts, cap_counts;
+    int32_t             own_count; /* a tensor, in the graph that was built last, that lowering
+                                    * itself replaces by that of the whole micro-batch; -1: none */
 } Exported;
 
 /* Reads and checks the whole file. It stays mapped until the pool is freed. Every tensor that a call

@@ -246,22 +246,57 @@ static Err add_constant(Lower *l, const ExportedInput *in, Operand *item)
     return OK;
 }
 
-static Err batch_symbol(const ImportConfig *config, Symbol **symbol);
 static Err import_batch(const void *of, int64_t *batch);
+
+/* Another symbol that the input's axis 0 is, with the batch's size in the file: inputs that the
+ * program never relates to each other have symbols of their own, and still count the same samples. */
+static Symbol *batch_twin(const Exported *p, const ExportedInput *in, const Symbol *symbol)
+{
+    const ExportedValue *v = in->value >= 0 ? &p->values[in->value] : NULL;
+    int64_t              rows;
+    if (in->kind != EX_USER_INPUT || !v || v->rank < 1 || !v->size[0].expr || !symbol->known)
+        return NULL;
+    for (int32_t i = 0; i < p->symbols.n; i++) {
+        Symbol *s = &p->symbols.list[i];
+        if (s != symbol && s->known && s->hint == symbol->hint && sym_uses(&p->symbols, v->size[0], s))
+            return !sym_eval(&p->symbols, v->size[0], &rows) && rows == s->value ? s : NULL;
+    }
+    return NULL;
+}
+
+void import_set_batch(const ImportConfig *config, Symbol *symbol, int64_t batch)
+{
+    const Exported *p = config->program;
+    for (int32_t i = 0; i < p->n_inputs && !config->batch; i++) {
+        Symbol *twin = batch_twin(p, &p->inputs[i], symbol);
+        if (twin)
+            twin->value = batch;
+    }
+    symbol->value = batch;
+}
 
 /* Is the input one tensor for all samples? Where the batch size is a symbol, its first axis then
  * does not depend on it. */
-static Err input_whole(const ImportConfig *config, const ExportedValue *v, Dims dims, bool *whole)
+static Err input_whole(const ImportConfig *config, const ExportedInput *in, Dims dims, bool *whole)
 {
-    const Exported *p = config->program;
+    const Exported      *p = config->program;
+    const ExportedValue *v = &p->values[in->value];
     Symbol         *symbol;
     int64_t         batch;
-    TRY(batch_symbol(config, &symbol));
+    TRY(import_symbol(config, &symbol));
     TRY(import_batch(config, &batch));
     batch = symbol ? symbol->value : batch;
     *whole = !dims.rank || dims.at[0] != batch ||
-             (symbol && !sym_uses(&p->symbols, v->size[0], symbol));
+             (symbol && !sym_uses(&p->symbols, v->size[0], symbol) &&
+              !batch_twin(p, in, symbol));
     return OK;
+}
+
+/* The input's samples before the split. */
+static void feed_all(FeedAttr *attr)
+{
+    memcpy(attr->all_of, attr->name, sizeof attr->all_of);
+    snprintf(attr->name, sizeof attr->name, "%.40s (all)", attr->all_of);
 }
 
 static Err add_feed(Lower *l, const ExportedInput *in, Operand *item)
@@ -281,7 +316,9 @@ static Err add_feed(Lower *l, const ExportedInput *in, Operand *item)
                     l->program->path, in->name, sizeof attr.name - 1);
     snprintf(attr.name, sizeof attr.name, "%s", in->name);
     attr.below = input_below(l->program, l->config, in->value);
-    TRY(input_whole(l->config, v, dims, &attr.whole));
+    TRY(input_whole(l->config, in, dims, &attr.whole));
+    if (l->all && !attr.whole)
+        feed_all(&attr);
     l->graph->module = 0;
     Tensor t = feed_as(l->graph, &attr);
     *item = item_of(l, view_make(t, dims, NULL), v->type);
@@ -314,7 +351,7 @@ static const ExportedValue *first_input(const Exported *p)
 }
 
 /* The symbol that the batch size is; NULL: the file fixes it. */
-static Err batch_symbol(const ImportConfig *config, Symbol **symbol)
+Err import_symbol(const ImportConfig *config, Symbol **symbol)
 {
     const Exported      *p = config->program;
     const ExportedValue *first = first_input(p);
@@ -358,7 +395,7 @@ static int64_t import_max_batch(const void *of)
     const ImportConfig *config = of;
     Symbol             *symbol = NULL;
     int64_t             made = 1;
-    if (batch_symbol(config, &symbol) || import_batch(config, &made))
+    if (import_symbol(config, &symbol) || import_batch(config, &made))
         return 1;
     return !symbol ? made : symbol->high < IMPORT_MAX_BATCH ? symbol->high : IMPORT_MAX_BATCH;
 }
@@ -367,7 +404,7 @@ static Err set_batch(const ImportConfig *config, int64_t batch)
 {
     Symbol *symbol;
     int64_t made;
-    TRY(batch_symbol(config, &symbol));
+    TRY(import_symbol(config, &symbol));
     TRY(import_batch(config, &made));
     if (!symbol && batch != made && config->program->jax)
         return fail(E_USAGE,
@@ -393,7 +430,7 @@ static Err set_batch(const ImportConfig *config, int64_t batch)
         return fail(E_USAGE, "batch: %s allows %lld to %lld samples, not %lld",
                     config->program->path, (long long)low, (long long)symbol->high,
                     (long long)batch);
-    symbol->value = batch;
+    import_set_batch(config, symbol, batch);
     return OK;
 }
 
@@ -421,14 +458,18 @@ static Err output_named(Lower *l, const char *name, bool floating, Operand *item
                 name ? name : "");
 }
 
-static Err target_of(Lower *l, const ImportConfig *config, const Operand *output, Operand *target)
+static Err target_of(Lower *l, const ImportConfig *config, const Operand *output, Operand *target,
+                     int32_t *value)
 {
+    *value = -1;
     const char     *name = config->loss.target ? config->loss.target : "target";
     const Exported *p = l->program;
     for (int32_t i = 0; i < p->n_inputs; i++)
         if (p->inputs[i].kind == EX_USER_INPUT && p->inputs[i].name &&
-            !strcmp(p->inputs[i].name, name))
+            !strcmp(p->inputs[i].name, name)) {
+            *value = p->inputs[i].value;
             return lower_output(l, p->inputs[i].value, target);
+        }
     Dims dims = view_dims(&output->view);
     bool classes = config->loss.kind == IMPORT_CROSS_ENTROPY;
     if (classes) { /* the class axis, 1, is left out */
@@ -436,22 +477,42 @@ static Err target_of(Lower *l, const ImportConfig *config, const Operand *output
             dims.at[a] = dims.at[a + 1];
         dims.rank--;
     }
-    FeedAttr attr = { .type = classes ? I32 : F32, .shape = view_shape(dims, NULL) };
+    int64_t  split = l->graph->build->split;
     Dims     of = view_dims(&output->view);
+    if (l->all && dims.rank)
+        dims.at[0] *= split;
+    FeedAttr attr = { .type = classes ? I32 : F32, .shape = view_shape(dims, NULL) };
     snprintf(attr.name, sizeof attr.name, "%s", name);
     attr.below = classes && of.rank > 1 ? (int32_t)of.at[1] : 0;
     attr.whole = !dims.rank;
+    if (l->all && !attr.whole)
+        feed_all(&attr);
     Tensor t = feed_as(l->graph, &attr);
     *target = item_of(l, view_make(t, dims, NULL), classes ? EX_I64 : EX_F32);
     return graph_check(l->graph);
+}
+
+/* The targets of all slices, where they are an input that the file has not. */
+static Err asked_count(Lower *l, const ImportConfig *config, const Operand *output, Operand target,
+                       int32_t value, Tensor *count)
+{
+    Operand all;
+    if (value >= 0 || l->graph->build->split <= 1)
+        return lower_target_count(l, target, value, LOSS_IGNORE, count);
+    l->all = true;
+    Err err = target_of(l, config, output, &all, &value);
+    l->all = false;
+    TRY(err);
+    return target_count(l, all, LOSS_IGNORE, count);
 }
 
 static Err asked_loss(Lower *l, const ImportConfig *config, float scale, Tensor *loss)
 {
     Operand output, target;
     View    x, t;
+    int32_t value;
     TRY(output_named(l, config->loss.output, true, &output));
-    TRY(target_of(l, config, &output, &target));
+    TRY(target_of(l, config, &output, &target, &value));
     TRY(item_view(l, &output, &x));
     TRY(item_view(l, &target, &t));
     if (config->loss.kind == IMPORT_CROSS_ENTROPY) {
@@ -460,8 +521,10 @@ static Err asked_loss(Lower *l, const ImportConfig *config, float scale, Tensor 
             return fail(E_USAGE, "loss: cross-entropy needs an output with a class axis");
         order_channels_last(x.rank, order);
         int64_t n = view_count(&x) / x.dim[1];
+        Tensor  count;
+        TRY(asked_count(l, config, &output, target, value, &count));
         *loss = cross_entropy(view_tensor_as(x, order, SHAPE(n, x.dim[1])),
-                              view_tensor_as(t, NULL, SHAPE(n)), tensor_none(l->graph), scale);
+                              view_tensor_as(t, NULL, SHAPE(n)), count, scale);
         return graph_check(l->graph);
     }
     int order[VIEW_RANK];
@@ -515,16 +578,23 @@ static const char *import_note(Pool *pool, const void *config)
         p->narrowed->file ? pool_print(pool, "%s:%d", p->narrowed->file, p->narrowed->line) : "");
 }
 
+static const SplitProof *import_proof(const ImportConfig *config);
+
 static Err import_build(Graph *graph, const ImportConfig *config, int64_t batch, int64_t share,
-                        Tensor *loss)
+                        Lower **lowered, Tensor *loss)
 {
     Lower *l;
-    float  scale = (float)(1 / (double)share);
+    double slices = graph->build->split > 1 ? (double)graph->build->split : 1;
     if (!config->program)
         return fail(E_USAGE, "file: name the model, a file of torch.export.save (.pt2)");
+    /* A sum over samples is that of the slices; a mean is the mean of theirs. */
+    float scale = (float)((slices > 1 && import_proof(config)->sum ? slices : 1) / (double)share);
     TRY(set_batch(config, batch));
     config->program->n_drawn = 0;
+    config->program->uncounted = NULL;
+    config->program->own_count = -1;
     TRY(lower_program(graph->pool, graph, config, &l));
+    *lowered = l;
     note_narrowed(l);
     lower_place(l, &(ExportedCall){ .module = "" });
     TRY(config->loss.kind == IMPORT_NO_LOSS ? own_loss(l, scale, loss)
@@ -536,7 +606,8 @@ static Err import_build(Graph *graph, const ImportConfig *config, int64_t batch,
 static Tensor import_loss(Graph *graph, const void *config, int64_t batch, int64_t share)
 {
     Tensor loss;
-    Err    err = import_build(graph, config, batch, share, &loss);
+    Lower *unused;
+    Err    err = import_build(graph, config, batch, share, &unused, &loss);
     return err ? graph_poison(graph, err, "%s", err_text()) : loss;
 }
 
@@ -545,8 +616,9 @@ static Err import_drawn(Pool *pool, const void *config, int64_t batch, const Dra
                         int32_t *n)
 {
     Tensor loss;
+    Lower *unused;
     Graph *graph = graph_new(pool, F32);
-    TRY(import_build(graph, config, batch, 1, &loss));
+    TRY(import_build(graph, config, batch, 1, &unused, &loss));
     *list = ((const ImportConfig *)config)->program->drawn;
     *n = ((const ImportConfig *)config)->program->n_drawn;
     return OK;
@@ -607,10 +679,107 @@ static Err import_seal(Pool *pool, void *config)
     return c->hash ? OK : file_hash(pool, c->file, &c->hash);
 }
 
+/* ---- splitting a micro-batch ---- */
+
+static Err proof_side(Pool *pool, const ImportConfig *config, int64_t batch, Lower **lowered,
+                      SplitSide *side)
+{
+    *side = (SplitSide){ .graph = graph_new(pool, F32), .batch = batch };
+    TRY(import_build(side->graph, config, batch, 1, lowered, &side->loss));
+    side->numbers = (*lowered)->node_numbers;
+    side->n_numbers = (*lowered)->n_noted;
+    return graph_check(side->graph);
+}
+
+/* The program's value that is this tensor, whole. */
+static int32_t value_of_tensor(const Lower *l, int32_t tensor)
+{
+    for (int32_t v = 0; v < l->program->n_values; v++) {
+        const Operand *item = &l->items[v];
+        if (item->set && !item->host && item->view.base.id == tensor &&
+            view_count(&item->view) == shape_count(tensor_shape(item->view.base)) &&
+            l->program->values[v].producer >= 0)
+            return v;
+    }
+    return -1;
+}
+
+/* Counts as values of the program; false: one of them is none, or is not known from the inputs. */
+static bool proof_counts(Lower *l, const SplitProof *proof)
+{
+    Exported *p = l->program;
+    p->n_counts = 0;
+    for (int32_t i = 0; i < proof->n_counts; i++) {
+        SplitCount count = proof->counts[i];
+        if (count.value == p->own_count)
+            continue;
+        count.value = value_of_tensor(l, count.value);
+        if (count.value < 0 || !lower_from_inputs(l, count.value))
+            return false;
+        VEC_ADD(p->pool, p->counts, p->n_counts, p->cap_counts, count);
+    }
+    return true;
+}
+
+static SplitProof prove_split(Pool *pool, const ImportConfig *config)
+{
+    /* Coprime where the program allows it, so that no other size is mistaken for the batch's. */
+    static const int64_t sizes[][2] = { { 3, 5 }, { 4, 7 }, { 4, 6 }, { 4, 8 }, { 8, 16 }, { 2, 3 } };
+    const Exported      *p = config->program;
+    SplitSide            side[2];
+    Lower               *l;
+    Symbol              *symbol;
+    if (import_symbol(config, &symbol) || !symbol)
+        return (SplitProof){ .why = "the file fixes its batch size" };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (proof_side(pool, config, sizes[i][0], &l, &side[0]) ||
+            proof_side(pool, config, sizes[i][1], &l, &side[1]))
+            continue;
+        SplitProof proof = split_prove(pool, side);
+        if (!proof.why && p->uncounted)
+            proof.why = pool_print(
+                pool, "%s at %s:%d counts targets that do not follow from the inputs alone",
+                p->uncounted->target, p->uncounted->file ? p->uncounted->file : "?",
+                p->uncounted->line);
+        if (!proof.why && !proof_counts(l, &proof))
+            proof.why = "it divides by a sum that does not follow from the inputs alone";
+        return proof;
+    }
+    return (SplitProof){ .why = pool_print(pool, "it cannot be read for small batch sizes: %s",
+                                           err_text()) };
+}
+
+/* Once for a file: its loss does not change within a run of the program. */
+static const SplitProof *import_proof(const ImportConfig *config)
+{
+    Exported *p = config->program;
+    if (p->split_tried)
+        return &p->split;
+    Pool               *pool = pool_new(NULL, "proof");
+    Symbol             *symbol = NULL;
+    int64_t             value = 0;
+    int32_t             n_narrowed = p->n_narrowed, n_drawn = p->n_drawn, cap = p->cap_drawn;
+    const ExportedCall *narrowed = p->narrowed;
+    Drawn              *drawn = p->drawn;
+    if (!import_symbol(config, &symbol) && symbol)
+        value = symbol->value;
+    p->drawn = NULL, p->n_drawn = p->cap_drawn = 0;
+    p->split = prove_split(pool, config);
+    p->split_tried = true;
+    if (p->split.why)
+        p->split.why = pool_print(p->pool, "its loss is not proved to be a mean or a sum over samples, "
+                                           "because %s", p->split.why);
+    if (symbol)
+        import_set_batch(config, symbol, value);
+    p->n_narrowed = n_narrowed, p->narrowed = narrowed;
+    p->drawn = drawn, p->n_drawn = n_drawn, p->cap_drawn = cap;
+    pool_free(pool);
+    return &p->split;
+}
+
 static const char *import_no_split(const void *config)
 {
-    (void)config;
-    return "the loss of an imported program is not known to be a mean over its samples";
+    return import_proof(config)->why;
 }
 
 /* ---- the state dict ---- */

@@ -58,7 +58,7 @@ bool arg_given(const Lower *l, const char *name)
     return a && a->kind != ARG_NONE;
 }
 
-static Err number_of(Lower *l, const ExportedArg *a, int at, int64_t *value)
+static Err number_read(Lower *l, const ExportedArg *a, int at, int64_t *value)
 {
     if (a->kind == ARG_FLOAT || a->kind == ARG_FLOATS) {
         *value = (int64_t)a->floats[at];
@@ -67,6 +67,13 @@ static Err number_of(Lower *l, const ExportedArg *a, int at, int64_t *value)
     if (a->kind == ARG_VALUE || a->kind == ARG_VALUES)
         return item_int(&l->items[a->values[at]], value);
     return sym_eval(&l->program->symbols, a->ints[at], value);
+}
+
+static Err number_of(Lower *l, const ExportedArg *a, int at, int64_t *value)
+{
+    TRY(number_read(l, a, at, value));
+    l->numbers = hash_int(l->numbers, *value);
+    return OK;
 }
 
 Err arg_int(Lower *l, const char *name, int64_t otherwise, int64_t *value)
@@ -616,6 +623,13 @@ static Err written_in_place(Lower *l, const ExportedCall *call)
     return OK;
 }
 
+/* Nodes that were added since. */
+static void note_numbers(Lower *l, uint64_t numbers)
+{
+    while (l->n_noted < l->graph->n_nodes)
+        VEC_ADD(l->pool, l->node_numbers, l->n_noted, l->cap_noted, numbers);
+}
+
 static Err lower_call(Lower *l, const ExportedCall *call)
 {
     l->call = call;
@@ -626,8 +640,11 @@ static Err lower_call(Lower *l, const ExportedCall *call)
     if (!l->def)
         return asserts_only(call->target) ? OK : refuse(l, "this operator is not supported");
     lower_place(l, call);
+    note_numbers(l, 0);
+    l->numbers = HASH_EMPTY;
     TRY(l->def->lower(l));
     TRY(graph_check(l->graph));
+    note_numbers(l, l->numbers);
     return writes ? written_in_place(l, call) : OK;
 }
 
@@ -693,12 +710,21 @@ static void index_uses(Lower *l)
     l->uses = uses;
 }
 
-/* A parameter that no call reads, under none of its names, takes no part in a step. */
+/* An input of the module that serves as the target of a loss that was asked for. */
+static bool is_target(const Lower *l, const ExportedInput *in)
+{
+    const char *name = l->config->loss.target ? l->config->loss.target : "target";
+    return l->config->loss.kind != IMPORT_NO_LOSS && in->name && !strcmp(in->name, name);
+}
+
+/* A parameter that no call reads, under none of its names, takes no part in a step; nor does such an
+ * input. */
 static bool is_idle(const Lower *l, int32_t input)
 {
     const Exported      *p = l->program;
     const ExportedInput *in = &p->inputs[input];
-    if (in->kind != EX_PARAMETER || l->first_use[in->value] < l->first_use[in->value + 1])
+    if ((in->kind != EX_PARAMETER && in->kind != EX_USER_INPUT) || is_target(l, in) ||
+        l->first_use[in->value] < l->first_use[in->value + 1])
         return false;
     for (int32_t i = 0; i < p->n_outputs; i++)
         if (p->outputs[i].arg.kind == ARG_VALUE && p->outputs[i].arg.values[0] == in->value)
@@ -707,6 +733,146 @@ static bool is_idle(const Lower *l, int32_t input)
         if (p->inputs[i].tied == input && p->inputs[i].value >= 0)
             return false;
     return true;
+}
+
+static void alias_reset(Lower *l)
+{
+    for (int32_t i = 0; i < l->program->n_values; i++)
+        l->alias[i] = (Alias){ .root = i, .parent = -1, .same = -1 };
+}
+
+static Err lower_inputs(Lower *l, const bool *needed) /* needed by value; NULL: all */
+{
+    const Exported *p = l->program;
+    for (int32_t i = 0; i < p->n_inputs; i++) {
+        const ExportedInput *in = &p->inputs[i];
+        if (in->value < 0 || (needed && (!needed[in->value] || l->items[in->value].set)) ||
+            is_idle(l, i))
+            continue;
+        Operand item;
+        TRY(lower_input(l, i, &item));
+        item.set = true;
+        item.type = p->values[in->value].type;
+        l->items[in->value] = item;
+    }
+    return OK;
+}
+
+/* ---- values of all slices ---- */
+
+static bool is_random(const char *target)
+{
+    for (const LowerDef *def = lower_randoms; def->target; def++)
+        if (lower_any(target) == def)
+            return true;
+    return false;
+}
+
+/* The values that one follows from, itself included, as far as calls of the file say. */
+static bool *values_behind(const Lower *l, int32_t value)
+{
+    const Exported *p = l->program;
+    bool           *needed = NEWN(l->pool, bool, p->n_values + 1);
+    needed[value] = true;
+    for (int32_t i = p->n_calls - 1; i >= 0; i--) {
+        const ExportedCall *c = &p->calls[i];
+        bool                any = false;
+        for (int32_t k = 0; k < c->n_out; k++)
+            any |= c->out[k] >= 0 && needed[c->out[k]];
+        for (int32_t k = 0; any && k < c->n_args; k++)
+            for (int32_t j = 0; c->args[k].values && j < c->args[k].n; j++)
+                if (c->args[k].values[j] >= 0)
+                    needed[c->args[k].values[j]] = true;
+    }
+    return needed;
+}
+
+bool lower_from_inputs(Lower *l, int32_t value)
+{
+    const Exported *p = l->program;
+    if (value < 0)
+        return false;
+    const bool *needed = values_behind(l, value);
+    for (int32_t i = 0; i < p->n_inputs; i++)
+        if (p->inputs[i].kind == EX_PARAMETER && p->inputs[i].value >= 0 &&
+            needed[p->inputs[i].value])
+            return false;
+    for (int32_t v = 0; v < p->n_values; v++) {
+        int32_t made = p->values[v].producer;
+        if (needed[v] && (l->alias[l->alias[v].root].written || l->alias[v].same >= 0 ||
+                          (made >= 0 && is_random(p->calls[made].target))))
+            return false;
+    }
+    return true;
+}
+
+static Lower *lower_whole(Lower *l)
+{
+    if (!l->whole) {
+        l->whole = NEW(l->pool, Lower);
+        *l->whole = *l;
+        l->whole->items = NEWN(l->pool, Operand, l->program->n_values + 1);
+        l->whole->alias = NEWN(l->pool, Alias, l->program->n_values + 1);
+        l->whole->all = true;
+        alias_reset(l->whole);
+    }
+    return l->whole;
+}
+
+/* What is not there yet. */
+static Err lower_needed(Lower *all, const bool *needed)
+{
+    const Exported *p = all->program;
+    TRY(lower_inputs(all, needed));
+    for (int32_t i = 0; i < p->n_calls; i++) {
+        bool any = false;
+        for (int32_t k = 0; k < p->calls[i].n_out; k++)
+            any |= p->calls[i].out[k] >= 0 && needed[p->calls[i].out[k]] &&
+                   !all->items[p->calls[i].out[k]].set;
+        if (any)
+            TRY(lower_call(all, &p->calls[i]));
+    }
+    return OK;
+}
+
+Err lower_all(Lower *l, int32_t value, Operand *item)
+{
+    Lower  *all = lower_whole(l);
+    Symbol *symbol;
+    int64_t split = l->graph->build->split;
+    TRY(import_symbol(l->config, &symbol));
+    import_set_batch(l->config, symbol, symbol->value * split);
+    Err err = lower_needed(all, values_behind(l, value));
+    import_set_batch(l->config, symbol, symbol->value / split);
+    if (l->call)
+        lower_place(l, l->call);
+    return err ? err : item_at(all, value, item);
+}
+
+/* What a loss divides by is that of the whole micro-batch; a sum's share of it. */
+static Err lower_counts(Lower *l, const ExportedCall *call)
+{
+    const Exported *p = l->program;
+    int64_t         split = l->graph->build->split;
+    for (int32_t i = 0; split > 1 && i < p->n_counts; i++) {
+        const SplitCount *count = &p->counts[i];
+        ExportedType      type = l->items[count->value].type;
+        Operand           all;
+        bool              made = false;
+        for (int32_t k = 0; k < call->n_out; k++)
+            made |= call->out[k] == count->value;
+        if (!made)
+            continue;
+        TRY(lower_all(l, count->value, &all));
+        if (count->shared) {
+            Formula f = formula(l);
+            int     n = formula_float(&f, formula_input(&f, all));
+            type = type_floats(type) ? type : EX_F32;
+            TRY(formula_item(&f, F2(&f, MUL, n, formula_number(&f, 1 / (double)split)), type, &all));
+        }
+        l->items[count->value] = all;
+    }
+    return OK;
 }
 
 Err lower_program(Pool *pool, Graph *graph, const ImportConfig *config, Lower **out)
@@ -720,21 +886,13 @@ Err lower_program(Pool *pool, Graph *graph, const ImportConfig *config, Lower **
                   .items = NEWN(pool, Operand, program->n_values + 1),
                   .alias = NEWN(pool, Alias, program->n_values + 1) };
     *out = l;
-    for (int32_t i = 0; i < program->n_values; i++)
-        l->alias[i] = (Alias){ .root = i, .parent = -1, .same = -1 };
+    alias_reset(l);
     index_uses(l);
     TRY(all_known(l));
-    for (int32_t i = 0; i < program->n_inputs; i++) {
-        ExportedInput *in = &program->inputs[i];
-        if (in->value < 0 || is_idle(l, i))
-            continue;
-        Operand item;
-        TRY(lower_input(l, i, &item));
-        item.set = true;
-        item.type = program->values[in->value].type;
-        l->items[in->value] = item;
-    }
-    for (int32_t i = 0; i < program->n_calls; i++)
+    TRY(lower_inputs(l, NULL));
+    for (int32_t i = 0; i < program->n_calls; i++) {
         TRY(lower_call(l, &program->calls[i]));
+        TRY(lower_counts(l, &program->calls[i]));
+    }
     return OK;
 }

@@ -154,6 +154,8 @@ static Err dropout_of(Lower *l)
 const LowerDef lower_randoms[] = {
     { "aten.rand.default", noise, 'u', false }, { "aten.rand_like.default", noise, 'u', false },
     { "aten.randn.default", noise, 'n', false }, { "aten.randn_like.default", noise, 'n', false },
+    { "aten.rand.generator", noise, 'u', false }, { "aten.randn.generator", noise, 'n', false },
+    { "aten.randint.generator", integers, 0, false }, { "aten.randint.low_generator", integers, 0, false },
     { "aten.randint.default", integers, 0, false }, { "aten.randint.low", integers, 0, false },
     { "aten.randint_like.default", integers, 0, false },
     { "aten.randint_like.low_dtype", integers, 0, false },

@@ -278,6 +278,53 @@ static Err target_tensor(Lower *l, Operand target, int64_t ignore, Tensor *t)
     return graph_check(l->graph);
 }
 
+Err target_count(Lower *l, Operand targets, int64_t ignore, Tensor *count)
+{
+    Formula  f = formula(l), g = formula(l);
+    Operand  sum, share;
+    View     v;
+    uint32_t all = (1u << targets.view.rank) - 1;
+    int64_t  split = l->graph->build->split;
+    int      counts = F2(&f, NE, formula_input(&f, targets), formula_integer(&f, ignore));
+    TRY(formula_reduce(&f, F3(&f, SELECT, counts, formula_number(&f, 1), formula_number(&f, 0)),
+                       POINT_SUM, all, 1, EX_F32, &sum));
+    int n = F2(&g, MAX, formula_input(&g, sum), formula_number(&g, 1));
+    n = F2(&g, MUL, n, formula_number(&g, split > 1 ? 1 / (double)split : 1));
+    TRY(formula_item(&g, n, EX_F32, &share));
+    TRY(item_view(l, &share, &v));
+    *count = view_tensor_as(v, NULL, SHAPE(1));
+    return graph_check(l->graph);
+}
+
+Err lower_target_count(Lower *l, Operand own, int32_t value, int64_t ignore, Tensor *count)
+{
+    const BuildOptions *build = l->graph->build;
+    Operand             all = own;
+    *count = tensor_none(l->graph);
+    if (build->split > 1 && value < 0)
+        return refuse(l, "its targets are no tensor of the program");
+    if (build->split > 1)
+        TRY(lower_all(l, value, &all));
+    else if (!l->program->uncounted && value >= 0 && !lower_from_inputs(l, value))
+        l->program->uncounted = l->call;
+    return build->split > 1 || build->counts_given ? target_count(l, all, ignore, count) : OK;
+}
+
+/* The divisor of a mean over targets, where lowering makes it itself. */
+static Err own_count(Lower *l, Operand own, int64_t ignore, Operand *count)
+{
+    const ExportedArg *named = arg(l, "target");
+    Tensor             t;
+    if (l->graph->build->split <= 1) {
+        int32_t value = named->kind == ARG_VALUE ? named->values[0] : -1;
+        l->program->own_count = lower_from_inputs(l, value) ? count->view.base.id : -1;
+        return OK;
+    }
+    TRY(lower_target_count(l, own, named->kind == ARG_VALUE ? named->values[0] : -1, ignore, &t));
+    *count = item_of(l, view_make(t, (Dims){ 0 }, NULL), EX_F32);
+    return OK;
+}
+
 /* Every form of the loss as log_softmax, a sum over the classes, and a reduction:
  * -sum_c ((c == t) (1 - s) + s / C) w_c log p_c, where targets are class indices, and
  * -sum_c (t_c (1 - s) + s / C) w_c log p_c, where they are probabilities. */
@@ -345,6 +392,8 @@ static Err entropy_of_parts(Lower *l, View x, Operand target, bool logits)
     if (how != REDUCE_MEAN || shares)
         return give(l, 0, total);
     TRY(formula_reduce(&count, formula_input(&count, y), POINT_SUM, all, 1, EX_F32, &weights));
+    if (!weight.set) /* the number of targets, which inputs may tell */
+        TRY(own_count(l, target, ignore, &weights));
     int a = formula_input(&mean, total), b = formula_input(&mean, weights);
     return formula_give(&mean, F2(&mean, DIV, a, b), 0);
 }
@@ -454,8 +503,11 @@ static Err cross_entropy_of(Lower *l)
     order_channels_last(x.rank, order);
     Tensor  rows = view_tensor(x, order);
     int64_t classes = x.dim[1], n = shape_count(tensor_shape(rows)) / classes;
-    Tensor  y = cross_entropy(reshape(rows, SHAPE(n, classes)), reshape(t, SHAPE(n)),
-                              tensor_none(l->graph), 1);
+    const ExportedArg *named = arg(l, "target");
+    Tensor             count;
+    TRY(lower_target_count(l, target, named->kind == ARG_VALUE ? named->values[0] : -1, ignore,
+                           &count));
+    Tensor y = cross_entropy(reshape(rows, SHAPE(n, classes)), reshape(t, SHAPE(n)), count, 1);
     return give_tensor(l, 0, y, NULL);
 }
 

@@ -67,7 +67,8 @@ typedef struct ChunkCall { /* the node of one chunk, being built */
 
 typedef struct ChunkDef {
     ChunkBy  by;
-    uint32_t inputs;                    /* INPUT(i) | ...: sliced; CHUNK_ELEMENTS: all of them */
+    /* INPUT(i) | ...: sliced; CHUNK_ELEMENTS: all of them; CHUNK_CUSTOM, 0: .fit adds them */
+    uint32_t inputs;
     bool (*fit)(const ChunkCall *call); /* false: no; NULL: the attribute is unchanged */
 } ChunkDef;
 

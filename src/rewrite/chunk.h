@@ -17,7 +17,7 @@
 #ifndef REWRITE_CHUNK_H
 #define REWRITE_CHUNK_H
 
-#include "ir/op.h"
+#include "ir/chunk_rule.h"
 
 typedef struct ChunkSpec { /* at most one of the two is above 1 */
     int64_t sample_chunks; /* of every section that saves enough memory */
@@ -31,16 +31,5 @@ Err graph_chunk(Graph *graph, const ChunkSpec *spec, Graph **out, Tensor *loss, 
 /* After autodiff: orders the nodes so that one chunk is finished after another. Does nothing where
  * there are no chunks. */
 void graph_order_chunks(Graph *graph);
-
-/* How a node is chunked. */
-typedef struct ChunkRule {
-    uint32_t inputs; /* INPUT(i): input i is sliced, else it is given whole */
-    void    *attr;   /* of one chunk's node; in the pool */
-    bool     sums;   /* a loss: output 0 is the sum over chunks */
-} ChunkRule;
-
-/* rows_only: for the rows before the loss, where operators that need whole samples do not pay.
- * False: the node cannot be chunked. */
-bool chunk_rule(Pool *pool, const Node *n, int64_t chunks, bool rows_only, ChunkRule *rule);
 
 #endif

@@ -35,11 +35,15 @@ Err feeds_new(Pool *pool, Session *session, Phase phase, Feeds *feeds)
         FeedBuffer feed = { .name = ATTR(node, FeedAttr)->name,
                             .type = out_type(node, 0),
                             .shape = out_shape(node, 0),
-                            .bytes = pool_alloc(pool, (size_t)out_bytes(node, 0), 1),
                             .below = ATTR(node, FeedAttr)->below,
                             .whole = ATTR(node, FeedAttr)->whole };
-        feeds->bytes += (int64_t)out_bytes(node, 0);
-        TRY(session_feed_phase(session, phase, feed.name, feed.bytes));
+        if (*ATTR(node, FeedAttr)->all_of) {
+            feed.all_of = ATTR(node, FeedAttr)->all_of;
+        } else {
+            feed.bytes = pool_alloc(pool, feed_bytes(&feed), 1);
+            feeds->bytes += (int64_t)out_bytes(node, 0);
+            TRY(session_feed_phase(session, phase, feed.name, feed.bytes));
+        }
         VEC_ADD(pool, feeds->list, feeds->n, feeds->cap, feed);
     }
     return OK;
@@ -260,7 +264,7 @@ static Err feeds_serve(Pool *pool, Feeds *feeds, const Recipe *recipe, const cha
     for (int whole = 0; whole < 2; whole++)
         for (int32_t i = 0; i < feeds->n; i++) {
             const FeedBuffer *feed = &feeds->list[i];
-            if (feed->whole == (whole != 0) && !feed_computed(feeds, feed) &&
+            if (feed->whole == (whole != 0) && !feed->all_of && !feed_computed(feeds, feed) &&
                 !(except && !strcmp(feed->name, except)))
                 TRY(feeds_want(pool, feeds, i, wanted));
         }
@@ -350,7 +354,7 @@ static void feeds_count_mask(Feeds *feeds)
     *(float *)feed->bytes = (float)(count > 1 ? count : 1);
 }
 
-/* Points the session at slice i of what was loaded. */
+/* Points the session at slice i of what was loaded, and at all of it where that is read. */
 static Err feeds_use_slice(Feeds *feeds, int64_t slice)
 {
     for (int32_t i = 0; i < feeds->n_served; i++) {
@@ -358,6 +362,10 @@ static Err feeds_use_slice(Feeds *feeds, int64_t slice)
         TRY(session_feed_phase(feeds->session, feeds->phase, feed->name,
                                (const char *)feed->bytes + (size_t)slice * feed_bytes(feed)));
     }
+    for (int32_t i = 0; i < feeds->n; i++)
+        if (feeds->list[i].all_of)
+            TRY(session_feed_phase(feeds->session, feeds->phase, feeds->list[i].name,
+                                   feeds_find(feeds, feeds->list[i].all_of)->bytes));
     return OK;
 }
 

@@ -25,6 +25,7 @@ typedef struct FeedBuffer {
     size_t      given_at; /* offset in the file */
     int32_t     below;    /* see FeedAttr */
     bool        whole;
+    const char *all_of; /* another feed, whose samples before the split this one reads; or NULL */
 } FeedBuffer;
 
 typedef struct Prefetcher Prefetcher;

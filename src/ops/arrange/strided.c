@@ -139,13 +139,13 @@ static bool strided_chunk(const ChunkCall *c)
 {
     StridedAttr *at = c->attr, inner = *at;
     Shape        x = in_shape(c->node, 0);
-    int64_t      low, high, row = shape_count(x) / x.dim[0];
-    if (c->axis != 0 || at->rank < 1 || at->dim[0] != x.dim[0] || at->stride[0] != row ||
-        at->dim[0] % c->n || chunk_axis(at->shape) != 0 || !chunk_divides(at->shape, c->n))
+    int64_t      low, high, count = shape_count(x);
+    if (at->rank < 1 || at->stride[0] * at->dim[0] != count || at->dim[0] % c->n ||
+        !chunk_divides(at->shape, c->n))
         return false;
-    inner.dim[0] = 1;
+    inner.dim[0] /= c->n; /* its leading axis may be several of x's, as one */
     strided_bounds(&inner, &low, &high);
-    if (low < 0 || high >= row)
+    if (low < 0 || high >= count / c->n)
         return false;
     at->dim[0] /= c->n;
     at->shape = chunk_shape(at->shape, c->n);

@@ -47,12 +47,20 @@ static void gather_rule(Grad *g)
     grad_give(g, 0, tensor_ok(d) ? cast(d, rows_grad_type(x)) : d);
 }
 
-static bool gather_chunk(const ChunkCall *c) /* along the outer indices */
+/* Along the outer indices; of a table that is read whole, along the indices. */
+static bool gather_chunk(const ChunkCall *c)
 {
     GatherAttr *at = c->attr;
-    Shape       x = in_shape(c->node, 0);
-    if (c->axis != 0 || at->a % c->n || x.dim[0] % c->n || at->shape.dim[0] != x.dim[0] ||
-        at->a == 1 || !chunk_divides(at->shape, c->n))
+    Shape       x = in_shape(c->node, 0), index = in_shape(c->node, 1);
+    if (at->a == 1 && at->shared && chunk_divides(index, c->n) && chunk_divides(at->shape, c->n)) {
+        *c->inputs = INPUT(1);
+        at->m /= c->n;
+        at->shape = chunk_shape(at->shape, c->n);
+        return true;
+    }
+    if (chunk_axis(x) != 0 || at->a % c->n || x.dim[0] % c->n || at->shape.dim[0] != x.dim[0] ||
+        at->a == 1 || !chunk_divides(at->shape, c->n) ||
+        (!at->shared && !chunk_divides(index, c->n)))
         return false;
     *c->inputs = INPUT(0) | (at->shared ? 0 : INPUT(1));
     at->a /= c->n;
@@ -61,7 +69,7 @@ static bool gather_chunk(const ChunkCall *c) /* along the outer indices */
 }
 
 OPERATOR(gather, .doc = "elements by index along an axis",
-         .chunk = { CHUNK_CUSTOM, INPUT(0), gather_chunk }, .attr_bytes = sizeof(GatherAttr),
+         .chunk = { CHUNK_CUSTOM, 0, gather_chunk }, .attr_bytes = sizeof(GatherAttr),
          .n_in = 2, .n_out = 1, .shape = gather_shape, .grad = gather_rule, .cost = index_cost,
          .cpu = { .run = gather_cpu })
 

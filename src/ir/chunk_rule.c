@@ -1,5 +1,5 @@
 /* chunk_rule.c -- how a node runs in chunks, from its operator's ChunkDef. */
-#include "rewrite/chunk.h"
+#include "ir/chunk_rule.h"
 
 #include <string.h>
 
@@ -41,13 +41,14 @@ bool chunk_rule(Pool *pool, const Node *n, int64_t chunks, bool rows_only, Chunk
     for (int i = 0; i < CHUNK_MAX_INPUTS; i++) /* only inputs that are present */
         if (i >= n->n_in || n->in[i] < 0)
             rule->inputs &= ~INPUT(i);
-    int like = 0;
-    while (like < n->n_in && !(rule->inputs & INPUT(like)))
+    bool chosen = def->by == CHUNK_CUSTOM && !def->inputs; /* .fit names the inputs itself */
+    int  like = 0;
+    while (!chosen && like < n->n_in && !(rule->inputs & INPUT(like)))
         like++;
-    if (like >= n->n_in || !chunk_inputs(n, rule->inputs, like, chunks))
+    if (!chosen && (like >= n->n_in || !chunk_inputs(n, rule->inputs, like, chunks)))
         return false;
     Shape x = in_shape(n, like);
-    int   axis = chunk_axis(x);
+    int   axis = chosen ? -1 : chunk_axis(x);
     if (!chunk_along(n, def->by, x, axis))
         return false;
     if (n->op->attr_bytes) {

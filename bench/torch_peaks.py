@@ -6,6 +6,7 @@ PEAKS_TABLE is a page with one row per model and precision (bytes measured), MOD
 name -> function of (model, loss). The models' libraries (diffusers, transformers) are needed, a GPU is not. Prints a table.
 """
 import importlib.util
+import os
 import re
 import statistics
 import sys
@@ -26,6 +27,10 @@ def measured(path):
 
 
 def load(path):
+    # torchvision's wheel for CUDA loads on the CPU if its operators' names exist: a file beside the models may define them.
+    if os.path.exists(os.path.join(os.path.dirname(path), "tvstub.py")):
+        sys.path.insert(0, os.path.dirname(path))
+        importlib.import_module("tvstub")
     spec = importlib.util.spec_from_file_location("models", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

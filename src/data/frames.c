@@ -35,7 +35,8 @@ float npy_number(const Npy *a, int64_t i) /* memcpy: numbers need not be aligned
 int64_t npy_whole(const Npy *a, int64_t i)
 {
     int64_t x = 0; /* little endian */
-    memcpy(&x, (const char *)a->data + i * (int64_t)npy_type_bytes(a->type), npy_type_bytes(a->type));
+    memcpy(&x, (const char *)a->data + i * (int64_t)npy_type_bytes(a->type),
+           npy_type_bytes(a->type));
     switch (a->type) {
     case NPY_I4: return (int32_t)x;
     case NPY_I2: return (int16_t)x;

@@ -5,8 +5,8 @@
 #include "base/npy.h"
 #include "data/image.h"
 
-float npy_number(const Npy *array, int64_t i); /* one number of an array of any type */
-bool  npy_floats(const Npy *array);
+float   npy_number(const Npy *array, int64_t i); /* one number of an array of any type */
+bool    npy_floats(const Npy *array);
 /* The same of whole numbers, exactly. */
 int64_t npy_whole(const Npy *array, int64_t i);
 

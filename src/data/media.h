@@ -66,9 +66,11 @@ typedef struct AudioPlugin {
     Err (*decode)(const MediaFile *file, int64_t rate, AudioTake *take, void *to);
 } AudioPlugin;
 
-/* returns NULL if the form differs */
-typedef const VideoPlugin *VideoEntry(const MediaHost *host); /* plimsoll_video */
-typedef const AudioPlugin *AudioEntry(const MediaHost *host); /* plimsoll_audio */
+/* What each plugin defines; returns NULL if the form differs. */
+typedef const VideoPlugin *VideoEntry(const MediaHost *host);
+typedef const AudioPlugin *AudioEntry(const MediaHost *host);
+const VideoPlugin         *plimsoll_video(const MediaHost *host);
+const AudioPlugin         *plimsoll_audio(const MediaHost *host);
 
 /* ---- for the program ---- */
 

@@ -16,13 +16,13 @@ enum {
 
 static const MediaHost *host;
 
-typedef struct Audio {
+typedef struct AudioReader {
     const MediaFile *file;
     SNDFILE         *in;
     SF_INFO          info;
     SRC_STATE       *resampler;
     float           *from, *to; /* BLOCK frames; those that the resampler makes of them */
-} Audio;
+} AudioReader;
 
 /* libmpg123, of which libsndfile makes use, prints warnings. The program's messages are its own, so
  * what comes meanwhile is dropped; decoding is over before the first step. */
@@ -44,7 +44,7 @@ static void stderr_show(int before)
     }
 }
 
-static void audio_close(Audio *s)
+static void audio_close(AudioReader *s)
 {
     if (s->resampler)
         src_delete(s->resampler);
@@ -54,9 +54,9 @@ static void audio_close(Audio *s)
     free(s->to);
 }
 
-static Err audio_open(const MediaFile *file, Audio *s)
+static Err audio_open(const MediaFile *file, AudioReader *s)
 {
-    *s = (Audio){ .file = file };
+    *s = (AudioReader){ .file = file };
     lseek(file->fd, 0, SEEK_SET);
     s->in = sf_open_fd(file->fd, SFM_READ, &s->info, 0);
     if (!s->in)
@@ -90,9 +90,9 @@ static int sample_bits(int format)
 
 static Err audio_look(const MediaFile *file, AudioInfo *info)
 {
-    Audio s;
-    int   shown = stderr_hide();
-    Err   err = audio_open(file, &s);
+    AudioReader s;
+    int         shown = stderr_hide();
+    Err         err = audio_open(file, &s);
     stderr_show(shown);
     if (err)
         return err;
@@ -105,7 +105,8 @@ static Err audio_look(const MediaFile *file, AudioInfo *info)
 }
 
 /* Passes on n frames of s->from; last: no more follow. */
-static Err audio_resample(Audio *s, int64_t rate, int64_t n, bool last, AudioTake *take, void *to)
+static Err audio_resample(AudioReader *s, int64_t rate, int64_t n, bool last, AudioTake *take,
+                          void *to)
 {
     double   ratio = (double)rate / s->info.samplerate;
     SRC_DATA d = { .data_in = s->from,
@@ -128,7 +129,7 @@ static Err audio_resample(Audio *s, int64_t rate, int64_t n, bool last, AudioTak
     return OK;
 }
 
-static Err audio_read(Audio *s, int64_t rate, AudioTake *take, void *to)
+static Err audio_read(AudioReader *s, int64_t rate, AudioTake *take, void *to)
 {
     int64_t done = 0;
     for (;;) {
@@ -163,9 +164,9 @@ static Err audio_read(Audio *s, int64_t rate, AudioTake *take, void *to)
 
 static Err decode_quietly(const MediaFile *file, int64_t rate, AudioTake *take, void *to)
 {
-    Audio s;
-    int   error = 0;
-    Err   err = audio_open(file, &s);
+    AudioReader s;
+    int         error = 0;
+    Err         err = audio_open(file, &s);
     if (err)
         return err;
     size_t samples = (size_t)BLOCK * (size_t)s.info.channels;
@@ -188,7 +189,6 @@ static Err audio_decode(const MediaFile *file, int64_t rate, AudioTake *take, vo
     return err;
 }
 
-const AudioPlugin *plimsoll_audio(const MediaHost *program);
 const AudioPlugin *plimsoll_audio(const MediaHost *program)
 {
     static const AudioPlugin plugin = { audio_look, audio_decode };

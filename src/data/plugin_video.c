@@ -488,17 +488,17 @@ static Err upright_give(Video *v, int64_t w, int64_t h, VideoTake *take, void *t
     return take(to, v->upright, quarter ? w : h, quarter ? h : w);
 }
 
-typedef struct Shown { /* the frame that is shown until the next one */
+typedef struct ShownFrame { /* the frame that is shown until the next one */
     int64_t width, height;
     double  at;
     bool    any;
-} Shown;
+} ShownFrame;
 
 /* Times in files are rounded, in Matroska to milliseconds. */
 #define TIME_SLACK 6e-4
 
 /* Gives the frame in v->upright once for each output frame before `until`. */
-static Err shown_give(Video *v, const Shown *s, double until, VideoTake *take, void *to)
+static Err shown_give(Video *v, const ShownFrame *s, double until, VideoTake *take, void *to)
 {
     while (s->any && v->given < v->wanted && wanted_at(v, v->given) < until - TIME_SLACK) {
         Err err = upright_give(v, s->width, s->height, take, to);
@@ -509,7 +509,7 @@ static Err shown_give(Video *v, const Shown *s, double until, VideoTake *take, v
 }
 
 /* A decoded frame: its place in time decides whether it is given. */
-static Err frame_take(Video *v, Shown *shown, VideoTake *take, void *to)
+static Err frame_take(Video *v, ShownFrame *shown, VideoTake *take, void *to)
 {
     const AVFrame *f = v->frame;
     int64_t        pts = f->best_effort_timestamp;
@@ -522,12 +522,13 @@ static Err frame_take(Video *v, Shown *shown, VideoTake *take, void *to)
     if (err || v->given == v->wanted || (v->every && !is_within(v, at)))
         return err;
     err = frame_convert(v);
-    *shown = (Shown){ f->width, f->height, at, true };
+    *shown = (ShownFrame){ f->width, f->height, at, true };
     return err || !v->every ? err : upright_give(v, f->width, f->height, take, to);
 }
 
 /* Sends a packet, or NULL at the end, and takes the frames that come of it. */
-static Err packet_decode(Video *v, const AVPacket *packet, Shown *shown, VideoTake *take, void *to)
+static Err packet_decode(Video *v, const AVPacket *packet, ShownFrame *shown, VideoTake *take,
+                         void *to)
 {
     int error = avcodec_send_packet(v->codec, packet);
     if (error < 0 && error != AVERROR_EOF)
@@ -545,10 +546,10 @@ static Err packet_decode(Video *v, const AVPacket *packet, Shown *shown, VideoTa
 
 static Err plugin_decode(const MediaFile *file, const VideoWish *wish, VideoTake *take, void *to)
 {
-    Video v = { .file = file, .wish = wish };
-    Shown shown = { 0 };
-    int   error = 0;
-    Err   err = video_plan(&v);
+    Video      v = { .file = file, .wish = wish };
+    ShownFrame shown = { 0 };
+    int        error = 0;
+    Err        err = video_plan(&v);
     err = err ? err : video_rewind(&v);
     err = err ? err : decoder_open(&v);
     while (!err && v.given < v.wanted && (error = av_read_frame(v.format, v.packet)) >= 0) {
@@ -564,7 +565,6 @@ static Err plugin_decode(const MediaFile *file, const VideoWish *wish, VideoTake
     return err;
 }
 
-const VideoPlugin *plimsoll_video(const MediaHost *program);
 const VideoPlugin *plimsoll_video(const MediaHost *program)
 {
     static const VideoPlugin plugin = { plugin_look, plugin_decode };

@@ -258,7 +258,8 @@ static Symbol *batch_twin(const Exported *p, const ExportedInput *in, const Symb
         return NULL;
     for (int32_t i = 0; i < p->symbols.n; i++) {
         Symbol *s = &p->symbols.list[i];
-        if (s != symbol && s->known && s->hint == symbol->hint && sym_uses(&p->symbols, v->size[0], s))
+        if (s != symbol && s->known && s->hint == symbol->hint &&
+            sym_uses(&p->symbols, v->size[0], s))
             return !sym_eval(&p->symbols, v->size[0], &rows) && rows == s->value ? s : NULL;
     }
     return NULL;
@@ -281,14 +282,13 @@ static Err input_whole(const ImportConfig *config, const ExportedInput *in, Dims
 {
     const Exported      *p = config->program;
     const ExportedValue *v = &p->values[in->value];
-    Symbol         *symbol;
-    int64_t         batch;
+    Symbol              *symbol;
+    int64_t              batch;
     TRY(import_symbol(config, &symbol));
     TRY(import_batch(config, &batch));
     batch = symbol ? symbol->value : batch;
     *whole = !dims.rank || dims.at[0] != batch ||
-             (symbol && !sym_uses(&p->symbols, v->size[0], symbol) &&
-              !batch_twin(p, in, symbol));
+             (symbol && !sym_uses(&p->symbols, v->size[0], symbol) && !batch_twin(p, in, symbol));
     return OK;
 }
 
@@ -477,8 +477,8 @@ static Err target_of(Lower *l, const ImportConfig *config, const Operand *output
             dims.at[a] = dims.at[a + 1];
         dims.rank--;
     }
-    int64_t  split = l->graph->build->split;
-    Dims     of = view_dims(&output->view);
+    int64_t split = l->graph->build->split;
+    Dims    of = view_dims(&output->view);
     if (l->all && dims.rank)
         dims.at[0] *= split;
     FeedAttr attr = { .type = classes ? I32 : F32, .shape = view_shape(dims, NULL) };
@@ -724,11 +724,13 @@ static bool proof_counts(Lower *l, const SplitProof *proof)
 static SplitProof prove_split(Pool *pool, const ImportConfig *config)
 {
     /* Coprime where the program allows it, so that no other size is mistaken for the batch's. */
-    static const int64_t sizes[][2] = { { 3, 5 }, { 4, 7 }, { 4, 6 }, { 4, 8 }, { 8, 16 }, { 2, 3 } };
-    const Exported      *p = config->program;
-    SplitSide            side[2];
-    Lower               *l;
-    Symbol              *symbol;
+    static const int64_t sizes[][2] = {
+        { 3, 5 }, { 4, 7 }, { 4, 6 }, { 4, 8 }, { 8, 16 }, { 2, 3 }
+    };
+    const Exported *p = config->program;
+    SplitSide       side[2];
+    Lower          *l;
+    Symbol         *symbol;
     if (import_symbol(config, &symbol) || !symbol)
         return (SplitProof){ .why = "the file fixes its batch size" };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -767,8 +769,10 @@ static const SplitProof *import_proof(const ImportConfig *config)
     p->split = prove_split(pool, config);
     p->split_tried = true;
     if (p->split.why)
-        p->split.why = pool_print(p->pool, "its loss is not proved to be a mean or a sum over samples, "
-                                           "because %s", p->split.why);
+        p->split.why = pool_print(p->pool,
+                                  "its loss is not proved to be a mean or a sum over samples, "
+                                  "because %s",
+                                  p->split.why);
     if (symbol)
         import_set_batch(config, symbol, value);
     p->n_narrowed = n_narrowed, p->narrowed = narrowed;
@@ -777,10 +781,7 @@ static const SplitProof *import_proof(const ImportConfig *config)
     return &p->split;
 }
 
-static const char *import_no_split(const void *config)
-{
-    return import_proof(config)->why;
-}
+static const char *import_no_split(const void *config) { return import_proof(config)->why; }
 
 /* ---- the state dict ---- */
 

@@ -868,7 +868,8 @@ static Err lower_counts(Lower *l, const ExportedCall *call)
             Formula f = formula(l);
             int     n = formula_float(&f, formula_input(&f, all));
             type = type_floats(type) ? type : EX_F32;
-            TRY(formula_item(&f, F2(&f, MUL, n, formula_number(&f, 1 / (double)split)), type, &all));
+            TRY(formula_item(&f, F2(&f, MUL, n, formula_number(&f, 1 / (double)split)), type,
+                             &all));
         }
         l->items[count->value] = all;
     }

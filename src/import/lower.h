@@ -64,8 +64,8 @@ struct Lower {
     const LowerDef     *def;
     /* The calls that read value v: uses[first_use[v]] up to uses[first_use[v + 1]], in order. */
     const int32_t      *first_use, *uses;
-    bool                all; /* for all samples of a micro-batch before its split (lower_all) */
-    Lower              *whole; /* what lower_all has lowered so far; NULL: nothing */
+    bool                all;     /* for all samples of a micro-batch before its split (lower_all) */
+    Lower              *whole;   /* what lower_all has lowered so far; NULL: nothing */
     uint64_t            numbers; /* hash of the whole numbers that the call was given */
     uint64_t           *node_numbers; /* the same by node; of nodes that no call made: 0 */
     int32_t             n_noted, cap_noted;
@@ -169,23 +169,23 @@ void     note_drawn(Lower *l, Drawn drawn, Dims dims, const int *order);
 /* ---- the walk (lower.c) ---- */
 /* All calls of the program, for the present values of its symbols. On failure the sentence lists
  * every call that is not supported, with counts and lines. */
-Err     lower_program(Pool *pool, Graph *graph, const ImportConfig *config, Lower **out);
-Err     lower_output(Lower *l, int32_t value, Operand *item); /* a value after the walk */
+Err  lower_program(Pool *pool, Graph *graph, const ImportConfig *config, Lower **out);
+Err  lower_output(Lower *l, int32_t value, Operand *item); /* a value after the walk */
 /* Does the value follow from the inputs alone: not from parameters, random numbers, or something
  * written in place? */
-bool    lower_from_inputs(Lower *l, int32_t value);
+bool lower_from_inputs(Lower *l, int32_t value);
 /* The same value for the whole micro-batch before its split, from inputs that hold all of it. */
-Err     lower_all(Lower *l, int32_t value, Operand *item);
+Err  lower_all(Lower *l, int32_t value, Operand *item);
 /* How many targets of the micro-batch before its split are not `ignore`, at least 1, divided by the
  * number of slices: [1] fp32. None: the loss counts them itself. `own`: the targets of this slice;
  * `value`: the same in the program. */
-Err     lower_target_count(Lower *l, Operand own, int32_t value, int64_t ignore, Tensor *count);
-Err     target_count(Lower *l, Operand targets, int64_t ignore, Tensor *count); /* of all of these */
+Err  lower_target_count(Lower *l, Operand own, int32_t value, int64_t ignore, Tensor *count);
+Err  target_count(Lower *l, Operand targets, int64_t ignore, Tensor *count); /* of all of these */
 /* Node source, module and scope of a call. */
-void    lower_place(Lower *l, const ExportedCall *call);
-Err     lower_input(Lower *l, int32_t input, Operand *item); /* import_model.c */
-void    import_set_batch(const ImportConfig *config, Symbol *symbol, int64_t batch);
-Err     import_symbol(const ImportConfig *config, Symbol **symbol); /* the batch; NULL: fixed */
+void lower_place(Lower *l, const ExportedCall *call);
+Err  lower_input(Lower *l, int32_t input, Operand *item); /* import_model.c */
+void import_set_batch(const ImportConfig *config, Symbol *symbol, int64_t batch);
+Err  import_symbol(const ImportConfig *config, Symbol **symbol); /* the batch; NULL: fixed */
 /* Positions along an axis, as a constant that broadcasts. */
 Operand lower_positions(Lower *l, int rank, int axis, int64_t n);
 Err     lower_reshape(Lower *l, Operand item, Dims dims, Operand *out);

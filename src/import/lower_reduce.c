@@ -501,8 +501,8 @@ static Err cross_entropy_of(Lower *l)
         x = view_inserted(x, 0, 1);
     /* Classes are axis 1; targets lie in the file's order, so x must too. */
     order_channels_last(x.rank, order);
-    Tensor  rows = view_tensor(x, order);
-    int64_t classes = x.dim[1], n = shape_count(tensor_shape(rows)) / classes;
+    Tensor             rows = view_tensor(x, order);
+    int64_t            classes = x.dim[1], n = shape_count(tensor_shape(rows)) / classes;
     const ExportedArg *named = arg(l, "target");
     Tensor             count;
     TRY(lower_target_count(l, target, named->kind == ARG_VALUE ? named->values[0] : -1, ignore,

@@ -22,21 +22,21 @@ typedef struct Fact {
     bool     input; /* follows from inputs and constants alone */
 } Fact;
 
-typedef struct Walk {
-    Pool         *pool;
-    SplitSide     side[2];
-    Fact         *facts; /* per value */
-    const void  **data;  /* per value and side: contents of a constant, or NULL */
-    const Node   *at;    /* of side 0 */
-    const char   *why;
-    SplitCount   *counts;
-    int32_t       n_counts, cap_counts;
-} Walk;
+typedef struct SplitWalk {
+    Pool        *pool;
+    SplitSide    side[2];
+    Fact        *facts; /* per value */
+    const void **data;  /* per value and side: contents of a constant, or NULL */
+    const Node  *at;    /* of side 0 */
+    const char  *why;
+    SplitCount  *counts;
+    int32_t      n_counts, cap_counts;
+} SplitWalk;
 
 static const Fact whole = { FACT_WHOLE, 0, false };
 
 /* Always false: what a rule returns when it cannot go on. */
-static bool stuck(Walk *w, const char *what)
+static bool stuck(SplitWalk *w, const char *what)
 {
     const Node *n = w->at;
     if (!w->why)
@@ -46,18 +46,18 @@ static bool stuck(Walk *w, const char *what)
     return false;
 }
 
-static Shape shape_at(const Walk *w, int side, int32_t value)
+static Shape shape_at(const SplitWalk *w, int side, int32_t value)
 {
     return value_at(w->side[side].graph, value)->shape;
 }
 
-static bool same_shape(const Walk *w, int32_t value)
+static bool same_shape(const SplitWalk *w, int32_t value)
 {
     return shape_same(shape_at(w, 0, value), shape_at(w, 1, value));
 }
 
 /* Do the shapes differ in the number of samples alone, which the first axis longer than one counts? */
-static bool sample_shape(const Walk *w, int32_t value)
+static bool sample_shape(const SplitWalk *w, int32_t value)
 {
     Shape one[2];
     for (int s = 0; s < 2; s++) {
@@ -70,7 +70,7 @@ static bool sample_shape(const Walk *w, int32_t value)
 }
 
 /* The power p with b = a (batch 1 / batch 0)^p. */
-static bool power_of(const Walk *w, double a, double b, int *power)
+static bool power_of(const SplitWalk *w, double a, double b, int *power)
 {
     double ratio = (double)w->side[1].batch / (double)w->side[0].batch;
     for (*power = -2; *power <= 2; ++*power)
@@ -81,7 +81,7 @@ static bool power_of(const Walk *w, double a, double b, int *power)
 
 /* ---- values without a producer ---- */
 
-static void note_constants(Walk *w)
+static void note_constants(SplitWalk *w)
 {
     for (int s = 0; s < 2; s++) {
         const Graph *g = w->side[s].graph;
@@ -91,7 +91,7 @@ static void note_constants(Walk *w)
 }
 
 /* A constant's name is made of its contents: other names are other numbers. */
-static Fact persistent_fact(const Walk *w, int32_t value)
+static Fact persistent_fact(const SplitWalk *w, int32_t value)
 {
     const Value *a = value_at(w->side[0].graph, value), *b = value_at(w->side[1].graph, value);
     const float *x = w->data[2 * value], *y = w->data[2 * value + 1];
@@ -105,7 +105,7 @@ static Fact persistent_fact(const Walk *w, int32_t value)
     return number && power_of(w, (double)*x, (double)*y, &fact.power) ? fact : (Fact){ 0 };
 }
 
-static bool inputs_only(const Walk *w)
+static bool inputs_only(const SplitWalk *w)
 {
     for (int i = 0; i < w->at->n_in; i++)
         if (w->at->in[i] >= 0 && !w->facts[w->at->in[i]].input)
@@ -115,7 +115,7 @@ static bool inputs_only(const Walk *w)
 
 /* ---- programs of pointwise nodes ---- */
 
-static const PointwiseAttr *program_at(const Walk *w, int side)
+static const PointwiseAttr *program_at(const SplitWalk *w, int side)
 {
     return ATTR(&w->side[side].graph->nodes[w->at->id], PointwiseAttr);
 }
@@ -169,7 +169,7 @@ static bool same_chunk(const PointwiseAttr *p, const PointwiseAttr *q)
 
 /* The sum over all samples of what is computed for each: the space's first axis longer than one
  * counts them, and is summed over. */
-static bool sums_samples(Walk *w, int side)
+static bool sums_samples(SplitWalk *w, int side)
 {
     const PointwiseAttr *p = program_at(w, side);
     const Node          *n = &w->side[side].graph->nodes[w->at->id];
@@ -190,7 +190,7 @@ static bool sums_samples(Walk *w, int side)
     return p->result[0].reduce == POINT_SUM && p->result[0].axes >> axis & 1;
 }
 
-static bool pointwise_sum(Walk *w, Fact *out)
+static bool pointwise_sum(SplitWalk *w, Fact *out)
 {
     const PointwiseAttr *p = program_at(w, 0), *q = program_at(w, 1);
     if (!sums_samples(w, 0) || !sums_samples(w, 1))
@@ -216,11 +216,12 @@ static bool add_facts(Fact a, Fact b, Fact *out)
 
 /* sum / count: the count is that of the whole micro-batch, before its split. For a sum over samples
  * it is divided by the number of slices, which makes the quotient a mean. */
-static bool divide_by_count(Walk *w, const PointwiseAttr *p, int step, Fact sum, Fact *out)
+static bool divide_by_count(SplitWalk *w, const PointwiseAttr *p, int step, Fact sum, Fact *out)
 {
     while (p->step[step].op == POINT_TO_F32)
         step = p->step[step].a;
-    if (p->step[step].op != POINT_INPUT || sum.kind != FACT_LINEAR || sum.power < -1 || sum.power > 0)
+    if (p->step[step].op != POINT_INPUT || sum.kind != FACT_LINEAR || sum.power < -1 ||
+        sum.power > 0)
         return false;
     SplitCount count = { w->at->in[p->step[step].a], sum.power == 0 };
     for (int32_t i = 0; i < w->n_counts; i++)
@@ -231,7 +232,7 @@ static bool divide_by_count(Walk *w, const PointwiseAttr *p, int step, Fact sum,
     return true;
 }
 
-static bool point_linear(Walk *w, const PointwiseAttr *p, int i, const Fact f[3], Fact *out)
+static bool point_linear(SplitWalk *w, const PointwiseAttr *p, int i, const Fact f[3], Fact *out)
 {
     const PointStep *s = &p->step[i];
     switch ((PointOp)s->op) {
@@ -259,7 +260,7 @@ static bool point_linear(Walk *w, const PointwiseAttr *p, int i, const Fact f[3]
     }
 }
 
-static bool point_fact(Walk *w, const PointwiseAttr *p, const PointStep *t, int step,
+static bool point_fact(SplitWalk *w, const PointwiseAttr *p, const PointStep *t, int step,
                        const Fact *facts, Fact *out)
 {
     const PointStep *s = &p->step[step];
@@ -292,7 +293,7 @@ static bool point_fact(Walk *w, const PointwiseAttr *p, const PointStep *t, int 
 }
 
 /* Of sums and numbers alone: what is linear in the sums. */
-static bool pointwise_linear(Walk *w, Fact *out)
+static bool pointwise_linear(SplitWalk *w, Fact *out)
 {
     const PointwiseAttr *p = program_at(w, 0), *q = program_at(w, 1);
     Fact                 facts[POINT_STEPS_MAX];
@@ -315,7 +316,7 @@ static bool pointwise_linear(Walk *w, Fact *out)
 
 /* ---- nodes ---- */
 
-static bool any_fact(const Walk *w, FactKind kind)
+static bool any_fact(const SplitWalk *w, FactKind kind)
 {
     for (int i = 0; i < w->at->n_in; i++)
         if (w->at->in[i] >= 0 && w->facts[w->at->in[i]].kind == kind)
@@ -323,10 +324,11 @@ static bool any_fact(const Walk *w, FactKind kind)
     return false;
 }
 
-static bool give_fact(Walk *w, Fact fact)
+static bool give_fact(SplitWalk *w, Fact fact)
 {
     for (int i = 0; i < w->at->n_out; i++)
-        if (w->at->out[i] >= 0 && value_at(w->side[0].graph, w->at->out[i])->producer == w->at->id) {
+        if (w->at->out[i] >= 0 &&
+            value_at(w->side[0].graph, w->at->out[i])->producer == w->at->id) {
             w->facts[w->at->out[i]] = fact;
             if (fact.kind == FACT_EACH ? !sample_shape(w, w->at->out[i])
                                        : !same_shape(w, w->at->out[i]))
@@ -353,7 +355,7 @@ static bool same_sizes(const char *a, const char *b, int n)
 }
 
 /* An attribute follows from the operands' shapes, which are compared, and from the call's numbers. */
-static bool same_attr(const Walk *w, const void *a, const void *b)
+static bool same_attr(const SplitWalk *w, const void *a, const void *b)
 {
     const OpDef *op = w->at->op;
     int32_t      i = w->at->id;
@@ -366,7 +368,7 @@ static bool same_attr(const Walk *w, const void *a, const void *b)
 }
 
 /* Elements of random tensors are numbered across the slices of a micro-batch. */
-static bool random_node(Walk *w)
+static bool random_node(SplitWalk *w)
 {
     const Node *n = w->at;
     bool        made = n->op->makes_batch;
@@ -377,7 +379,7 @@ static bool random_node(Walk *w)
     return give_fact(w, (Fact){ FACT_EACH, 0, false });
 }
 
-static bool feed_node(Walk *w)
+static bool feed_node(SplitWalk *w)
 {
     const FeedAttr *feed = ATTR(w->at, FeedAttr);
     return give_fact(w, (Fact){ feed->whole ? FACT_WHOLE : FACT_EACH, 0, true });
@@ -385,7 +387,7 @@ static bool feed_node(Walk *w)
 
 /* The rule of a node for single samples. Dropout of attention numbers its elements as a whole
  * tensor's dropout does, so that it does not stand in the way here. */
-static bool sample_rule(Walk *w, int side, ChunkRule *rule)
+static bool sample_rule(SplitWalk *w, int side, ChunkRule *rule)
 {
     Node          n = w->side[side].graph->nodes[w->at->id];
     AttentionAttr attention;
@@ -397,7 +399,7 @@ static bool sample_rule(Walk *w, int side, ChunkRule *rule)
     return chunk_rule(w->pool, &n, w->side[side].batch, false, rule);
 }
 
-static bool each_node(Walk *w)
+static bool each_node(SplitWalk *w)
 {
     ChunkRule rule[2] = { 0 };
     for (int s = 0; s < 2; s++)
@@ -419,7 +421,7 @@ static bool each_node(Walk *w)
 }
 
 /* Targets that do not count are taken care of when the graph is built (lower_target_count). */
-static bool entropy_node(Walk *w)
+static bool entropy_node(SplitWalk *w)
 {
     if (w->facts[w->at->in[0]].kind != FACT_EACH || w->facts[w->at->in[1]].kind != FACT_EACH)
         return stuck(w, "compares samples with something that all samples share");
@@ -429,7 +431,7 @@ static bool entropy_node(Walk *w)
 
 /* Numbers that all samples share, repeated for each: the leading axis counts samples, and nothing is
  * read along it. */
-static bool spread_view(const Walk *w)
+static bool spread_view(const SplitWalk *w)
 {
     StridedAttr at[2];
     for (int s = 0; s < 2; s++) {
@@ -443,7 +445,7 @@ static bool spread_view(const Walk *w)
     return same_sizes((const char *)&at[0], (const char *)&at[1], (int)sizeof at[0]);
 }
 
-static bool spread_program(Walk *w)
+static bool spread_program(SplitWalk *w)
 {
     const PointwiseAttr *p = program_at(w, 0), *q = program_at(w, 1);
     if (p->n_results != 1 || p->result[0].reduce != POINT_STORED || !same_steps(p, q) ||
@@ -455,7 +457,7 @@ static bool spread_program(Walk *w)
     return p->dim[0] % w->side[0].batch == 0 && q->dim[0] % w->side[1].batch == 0;
 }
 
-static bool spreads(Walk *w)
+static bool spreads(SplitWalk *w)
 {
     const Node *n = w->at;
     for (int i = 0; i < n->n_in; i++)
@@ -466,7 +468,7 @@ static bool spreads(Walk *w)
 }
 
 /* Only numbers that do not depend on the batch. */
-static bool whole_node(Walk *w)
+static bool whole_node(SplitWalk *w)
 {
     const Node *n = w->at, *m = &w->side[1].graph->nodes[n->id];
     for (int i = 0; i < n->n_in; i++)
@@ -489,7 +491,7 @@ static bool is_random(const OpDef *op)
            op == &op_dropout || op == &op_drop_samples;
 }
 
-static bool walk_node(Walk *w)
+static bool walk_node(SplitWalk *w)
 {
     const Node *n = w->at;
     Fact        fact;
@@ -548,7 +550,8 @@ static bool same_form(const Graph *a, const Graph *b)
 /* The nodes that the loss depends on; others, and their mixing of samples, do not matter. */
 static bool *needed_nodes(Pool *pool, const Graph *graph, int32_t loss)
 {
-    bool *value = NEWN(pool, bool, graph->n_values + 1), *node = NEWN(pool, bool, graph->n_nodes + 1);
+    bool *value = NEWN(pool, bool, graph->n_values + 1),
+         *node = NEWN(pool, bool, graph->n_nodes + 1);
     value[loss] = true;
     for (int32_t i = graph->n_nodes - 1; i >= 0; i--) {
         const Node *n = &graph->nodes[i];
@@ -564,7 +567,7 @@ static bool *needed_nodes(Pool *pool, const Graph *graph, int32_t loss)
 SplitProof split_prove(Pool *pool, const SplitSide side[2])
 {
     const Graph *g = side[0].graph;
-    Walk         w = { .pool = pool,
+    SplitWalk    w = { .pool = pool,
                        .side = { side[0], side[1] },
                        .facts = NEWN(pool, Fact, g->n_values + 1),
                        .data = NEWN(pool, const void *, 2 * g->n_values + 2) };

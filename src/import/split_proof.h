@@ -18,8 +18,8 @@
 #include "ir/graph.h"
 
 typedef struct SplitCount { /* a sum over samples is divided by it */
-    int32_t value;  /* in the graph of side 0 */
-    bool    shared; /* in a slice it stands for the count divided by the number of slices */
+    int32_t value;          /* in the graph of side 0 */
+    bool    shared;         /* in a slice it stands for the count divided by the number of slices */
 } SplitCount;
 
 typedef struct SplitProof {
@@ -32,9 +32,9 @@ typedef struct SplitProof {
 } SplitProof;
 
 typedef struct SplitSide { /* the program, lowered for one batch size */
-    Graph  *graph;
-    Tensor  loss;
-    int64_t batch;
+    Graph          *graph;
+    Tensor          loss;
+    int64_t         batch;
     /* By node, as far as calls made them: hash of the numbers in the call, sizes included. */
     const uint64_t *numbers;
     int32_t         n_numbers;

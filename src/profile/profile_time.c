@@ -100,15 +100,15 @@ static int op_order(const void *a, const void *b)
                             : (x->graph > y->graph) - (x->graph < y->graph);
 }
 
-typedef struct Member { /* of a family */
+typedef struct GroupMember { /* of a family */
     const OpTime *op;
     uint64_t      graph;
-} Member;
+} GroupMember;
 
 static int family_order(const void *a, const void *b)
 {
-    const Member *x = a, *y = b;
-    int           order = strcmp(x->op->op, y->op->op);
+    const GroupMember *x = a, *y = b;
+    int                order = strcmp(x->op->op, y->op->op);
     order = order ? order : strcmp(x->op->type, y->op->type);
     return order ? order : (x->graph > y->graph) - (x->graph < y->graph);
 }
@@ -153,14 +153,14 @@ void profile_ready(Pool *pool, Profile *profile)
     profile->n_families = 0;
     if (!profile->n_ops)
         return;
-    Pool   *work = pool_new(NULL, "families");
-    Member *members = NEWN(work, Member, 2 * profile->n_ops + 1);
-    int32_t n = 0;
+    Pool        *work = pool_new(NULL, "families");
+    GroupMember *members = NEWN(work, GroupMember, 2 * profile->n_ops + 1);
+    int32_t      n = 0;
     qsort(profile->ops, (size_t)profile->n_ops, sizeof *profile->ops, op_order);
     for (int32_t i = 0; i < profile->n_ops; i++) {
-        members[n++] = (Member){ &profile->ops[i], 0 };
+        members[n++] = (GroupMember){ &profile->ops[i], 0 };
         if (profile->ops[i].graph)
-            members[n++] = (Member){ &profile->ops[i], profile->ops[i].graph };
+            members[n++] = (GroupMember){ &profile->ops[i], profile->ops[i].graph };
     }
     qsort(members, (size_t)n, sizeof *members, family_order);
     for (int32_t i = 0, end; i < n; i = end) {

@@ -36,8 +36,8 @@ static int parse_target(HttpText line, HttpRequest *r)
     if (!space || space == last)
         return 400;
     HttpText method = { line.at, (size_t)(space - line.at) },
-         target = { space + 1, (size_t)(last - space - 1) },
-         version = { last + 1, line.n - (size_t)(last + 1 - line.at) };
+             target = { space + 1, (size_t)(last - space - 1) },
+             version = { last + 1, line.n - (size_t)(last + 1 - line.at) };
     for (size_t i = 0; i < method.n; i++)
         if (!is_token(method.at[i]))
             return 400;
@@ -81,7 +81,8 @@ static int parse_field(HttpText line, HttpRequest *r)
     const char *colon = memchr(line.at, ':', line.n);
     if (!colon || colon == line.at)
         return 400;
-    HttpText name = { line.at, (size_t)(colon - line.at) }, value = { colon + 1, line.n - name.n - 1 };
+    HttpText name = { line.at, (size_t)(colon - line.at) },
+             value = { colon + 1, line.n - name.n - 1 };
     for (size_t i = 0; i < name.n; i++)
         if (!is_token(name.at[i]))
             return 400;
@@ -102,8 +103,8 @@ static int parse_field(HttpText line, HttpRequest *r)
 
 int http_parse(const char *bytes, size_t n, HttpRequest *r)
 {
-    size_t at = 0;
-    HttpText   line;
+    size_t   at = 0;
+    HttpText line;
     *r = (HttpRequest){ 0 };
     if (!line_next(bytes, n, &at, &line))
         return n >= HTTP_HEAD_MAX ? 414 : 0;

@@ -28,7 +28,7 @@ static void response_status(Response *a, int status)
 {
     const char *reason = http_reason(status);
     response_head(a, status, "text/plain; charset=utf-8", (int64_t)strlen(reason) + 1,
-                status == 405 ? "Allow: GET\r\n" : "");
+                  status == 405 ? "Allow: GET\r\n" : "");
     text_add(&a->text, "%s\n", reason);
 }
 
@@ -67,7 +67,7 @@ static void response_log(Response *a, const RunView *run, HttpText query)
     query_number(query, "from", (long long)1 << 52, &from);
     run_log(&body, run, from, MAX_LOG, &part);
     response_body(a, "text/plain; charset=utf-8", &body,
-                pool_print(a->pool, "X-Log: %lld %lld %lld\r\n", part.id, part.from, part.end));
+                  pool_print(a->pool, "X-Log: %lld %lld %lld\r\n", part.id, part.from, part.end));
 }
 
 /* I/samples/... */

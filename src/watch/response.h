@@ -20,7 +20,7 @@ typedef struct Response {
 
 /* status: of http_parse. */
 void response_make(Response *answer, Runs *runs, const char *token, int status,
-                 const HttpRequest *request);
+                   const HttpRequest *request);
 bool response_more(Response *answer); /* false: all was given */
 void response_free(Response *answer);
 

@@ -12,8 +12,8 @@ enum { WATCH_RUNS = 64 }; /* runs of one folder that are shown */
 typedef struct RunView {
     char       *name;
     const char *path;
-    int         fd;                       /* the folder */
-    Pool       *plan_pool;                /* what was read from plan.json and recipe.yaml */
+    int         fd;                           /* the folder */
+    Pool       *plan_pool;                    /* what was read from plan.json and recipe.yaml */
     int64_t     plan_version, recipe_version; /* of those files, to see that they changed */
     const char *model, *device, *precision;
     int64_t     steps, batch, accumulate, planned_bytes, budget_bytes;

@@ -18,13 +18,13 @@
 enum { CONNECTIONS = 32, TIMEOUT_S = 20, WAIT_MS = 250, BACKLOG = 32 };
 
 typedef struct Connection {
-    int    fd; /* -1: free */
-    double touched;
-    char   in[HTTP_HEAD_MAX];
-    size_t n_in;
-    bool   answering;
+    int      fd; /* -1: free */
+    double   touched;
+    char     in[HTTP_HEAD_MAX];
+    size_t   n_in;
+    bool     answering;
     Response answer;
-    size_t sent; /* of answer.text */
+    size_t   sent; /* of answer.text */
 } Connection;
 
 static void server_close(void *arg) { close(((Server *)arg)->listener); }
@@ -109,7 +109,7 @@ static void connection_read(Server *server, Connection *c)
 static void connection_write(Connection *c)
 {
     Response *a = &c->answer;
-    bool    all = c->sent == a->text.n;
+    bool      all = c->sent == a->text.n;
     if (all && !response_more(a)) {
         /* what is still unread would make the close a reset, which could overtake the answer */
         shutdown(c->fd, SHUT_WR);

@@ -9,9 +9,9 @@ typedef struct FeedAttr {
     Type    type;
     Shape   shape;
     /* Of models whose inputs have their user's names, for the data: */
-    int32_t below; /* integers are below this; 0: nothing is known */
-    bool    whole; /* one tensor for all samples: its first axis is no batch */
-    char    all_of[48]; /* the input of which this has the whole micro-batch, before its split; "": it
+    int32_t below;   /* integers are below this; 0: nothing is known */
+    bool    whole;   /* one tensor for all samples: its first axis is no batch */
+    char all_of[48]; /* the input of which this has the whole micro-batch, before its split; "": it
                          * is an input of its own */
 } FeedAttr;
 

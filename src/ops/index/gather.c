@@ -69,8 +69,8 @@ static bool gather_chunk(const ChunkCall *c)
 }
 
 OPERATOR(gather, .doc = "elements by index along an axis",
-         .chunk = { CHUNK_CUSTOM, 0, gather_chunk }, .attr_bytes = sizeof(GatherAttr),
-         .n_in = 2, .n_out = 1, .shape = gather_shape, .grad = gather_rule, .cost = index_cost,
+         .chunk = { CHUNK_CUSTOM, 0, gather_chunk }, .attr_bytes = sizeof(GatherAttr), .n_in = 2,
+         .n_out = 1, .shape = gather_shape, .grad = gather_rule, .cost = index_cost,
          .cpu = { .run = gather_cpu })
 
 /* (A, N, K) of a shape around an axis; false: it has none such. */

@@ -25,13 +25,13 @@ COMPILED_BUDGETS = (1.0, 0.5, 0.2)
 
 
 def small_models():
-    import judges
+    import checkers
 
     def closed(make, loss_fn):
         model, batch = make()
         return model, lambda: loss_fn(model, batch)
-    return {"perceptron": lambda: closed(judges.perceptron, judges.perceptron_loss),
-            "decoder": lambda: closed(judges.decoder, judges.decoder_loss)}
+    return {"perceptron": lambda: closed(checkers.perceptron, checkers.perceptron_loss),
+            "decoder": lambda: closed(checkers.decoder, checkers.decoder_loss)}
 
 
 def load(path, device):
@@ -98,7 +98,7 @@ def measured(job, model, batch, step):
         optimizer.zero_grad(set_to_none=True)
 
     if job["device"] == "cpu":
-        from judges import StorageMeter, tree_leaves
+        from checkers import StorageMeter, tree_leaves
         held = [x for x in tree_leaves(batch) if isinstance(x, torch.Tensor)]
         with StorageMeter([*model.parameters(), *model.buffers(), *held]) as meter:
             whole()

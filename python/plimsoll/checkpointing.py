@@ -1,7 +1,7 @@
 """A plan as selective activation checkpointing, for training loops that stay as they are.
 
 The plan of `fit` says which results are kept until backward. `torch.utils.checkpoint` can follow it
-region by region: it recomputes a whole region at once, so it needs more memory than the plan. What
+block by block: it recomputes a whole block at once, so it needs more memory than the plan. What
 it really takes is found on tensors without numbers, and the plan is made smaller until that fits.
 """
 from __future__ import annotations
@@ -28,12 +28,12 @@ from .storages import Program
 
 TRIES = 6
 Call = tuple[str, int]
-"""A region and which of its calls in a step."""
+"""A block and which of its calls in a step."""
 Kept = dict[Call, set[tuple[str, int]]]
 """For each call the operators whose results are kept: the name, and which of that name."""
 
 
-def default_regions(model: torch.nn.Module) -> list[str]:
+def outer_blocks(model: torch.nn.Module) -> list[str]:
     """The blocks of a model: members of its outermost module lists."""
     found: list[str] = []
     for name, module in model.named_modules():
@@ -49,7 +49,7 @@ def default_regions(model: torch.nn.Module) -> list[str]:
 class Checkpointed:
     """A model whose blocks recompute what the plan does not keep."""
 
-    regions: list[str]
+    blocks: list[str]
     """modules that recompute something"""
     peak_bytes: int
     """predicted of the whole step: reserved on CUDA, live bytes of storages on the CPU"""
@@ -57,7 +57,7 @@ class Checkpointed:
     _before: list[tuple[torch.nn.Module, Any]] = field(default_factory=list, repr=False)
 
     def __str__(self) -> str:
-        return f"{size(self.peak_bytes)}, {len(self.regions)} modules recompute"
+        return f"{size(self.peak_bytes)}, {len(self.blocks)} modules recompute"
 
     def remove(self) -> None:
         """Takes the checkpointing back."""
@@ -68,9 +68,9 @@ class Checkpointed:
                 module.forward = forward
         self._before.clear()
 
-    def context_fn(self, region: str, call: int = 0) -> Callable[[], Any]:
+    def context_fn(self, block: str, call: int = 0) -> Callable[[], Any]:
         """For torch.utils.checkpoint.checkpoint(..., use_reentrant=False, context_fn=...)."""
-        return functools.partial(_contexts, self.kept.get((region, call), set()))
+        return functools.partial(_contexts, self.kept.get((block, call), set()))
 
 
 def _contexts(kept: set[tuple[str, int]]) -> Any:
@@ -88,7 +88,7 @@ def _contexts(kept: set[tuple[str, int]]) -> Any:
 # ---- which operators belong to which call ----
 
 @contextmanager
-def _marked(model: torch.nn.Module, regions: list[str],
+def _marked(model: torch.nn.Module, blocks: list[str],
             found: dict[Call, list[str]]) -> Iterator[None]:
     """While the model is traced: the names of the nodes that each call adds."""
     handles: list[Any] = []
@@ -99,16 +99,16 @@ def _marked(model: torch.nn.Module, regions: list[str],
         mode = get_proxy_mode()
         return None if mode is None else list(mode.tracer.graph.nodes)
 
-    for region in regions:
+    for block in blocks:
         def enter(_m: Any, _a: Any) -> None:
             begun.append(len(nodes() or []))
 
-        def leave(_m: Any, _a: Any, _o: Any, region: str = region) -> None:
+        def leave(_m: Any, _a: Any, _o: Any, block: str = block) -> None:
             start, now = begun.pop(), nodes()
             if now is not None:
-                found[region, calls[region]] = [n.name for n in now[start:]]
-                calls[region] += 1
-        module = model.get_submodule(region)
+                found[block, calls[block]] = [n.name for n in now[start:]]
+                calls[block] += 1
+        module = model.get_submodule(block)
         handles.append(module.register_forward_pre_hook(enter))
         handles.append(module.register_forward_hook(leave, always_call=True))
     try:
@@ -140,22 +140,22 @@ def _recomputing(made: Planned, program: Program, calls: dict[Call, list[str]]) 
     """Regions with an operator that runs again."""
     runs = Counter(i for kind, i in made.plan.steps if kind == RUN)
     again = {program.operators[i].node.name for i, n in runs.items() if n > 1}
-    return list(dict.fromkeys(region for (region, _), names in calls.items()
+    return list(dict.fromkeys(block for (block, _), names in calls.items()
                               if again.intersection(names)))
 
 
 # ---- applied and measured ----
 
 def _apply(model: torch.nn.Module, made: Checkpointed, calls: dict[Call, list[str]]) -> None:
-    for region in made.regions:
-        module = model.get_submodule(region)
-        of_step = sum(r == region for r, _ in calls)
+    for block in made.blocks:
+        module = model.get_submodule(block)
+        of_step = sum(r == block for r, _ in calls)
         before = module.__dict__.get("forward")
         made._before.append((module, before))
-        module.forward = _wrapped(module.forward, made, region, of_step)
+        module.forward = _wrapped(module.forward, made, block, of_step)
 
 
-def _wrapped(forward: Callable[..., Any], made: Checkpointed, region: str,
+def _wrapped(forward: Callable[..., Any], made: Checkpointed, block: str,
              of_step: int) -> Callable[..., Any]:
     count = 0
 
@@ -167,7 +167,7 @@ def _wrapped(forward: Callable[..., Any], made: Checkpointed, region: str,
         call = count % of_step
         count += 1
         return torch_checkpoint(forward, *args, use_reentrant=False,
-                                context_fn=made.context_fn(region, call), **kwargs)
+                                context_fn=made.context_fn(block, call), **kwargs)
     return run
 
 
@@ -203,9 +203,9 @@ def checkpoint(model: torch.nn.Module, loss_fn: Callable[[Any, Any], Any], examp
     form of checkpointing was found to take: `fit` can do with less.
     """
     o = Options(parse_bytes(budget), optimizer, precision, False, None, False, 0, effort)
-    regions = modules if modules is not None else default_regions(model)
+    blocks = modules if modules is not None else outer_blocks(model)
     calls: dict[Call, list[str]] = {}
-    with _marked(model, regions, calls):
+    with _marked(model, blocks, calls):
         found = joint.capture(model, loss_fn, example_batch, precision)
     search, _ = _search(model, found, o)
     try_plan = functools.partial(_try, model, loss_fn, example_batch, o, search, calls)

@@ -177,9 +177,9 @@ bool lower_from_inputs(Lower *l, int32_t value);
 /* The same value for the whole micro-batch before its split, from inputs that hold all of it. */
 Err  lower_all(Lower *l, int32_t value, Operand *item);
 /* How many targets of the micro-batch before its split are not `ignore`, at least 1, divided by the
- * number of slices: [1] fp32. None: the loss counts them itself. `own`: the targets of this slice;
+ * number of slices: [1] fp32. None: the loss counts them itself. `mine`: the targets of this slice;
  * `value`: the same in the program. */
-Err  lower_target_count(Lower *l, Operand own, int32_t value, int64_t ignore, Tensor *count);
+Err  lower_target_count(Lower *l, Operand mine, int32_t value, int64_t ignore, Tensor *count);
 Err  target_count(Lower *l, Operand targets, int64_t ignore, Tensor *count); /* of all of these */
 /* Node source, module and scope of a call. */
 void lower_place(Lower *l, const ExportedCall *call);

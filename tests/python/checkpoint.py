@@ -7,7 +7,7 @@ import os
 import sys
 
 os.environ["PLIMSOLL_LIBRARY"] = os.path.abspath(sys.argv[1])
-from judges import StorageMeter, check, decoder, decoder_loss, done, torch
+from checkers import StorageMeter, check, decoder, decoder_loss, done, torch
 
 import plimsoll
 from plimsoll import checkpointing
@@ -31,7 +31,7 @@ def run(model, batch):
 
 model, batch = decoder()
 batch = batch.repeat(2, 1)
-check("blocks are found", checkpointing.default_regions(model) == ["layers.%d" % i
+check("blocks are found", checkpointing.outer_blocks(model) == ["layers.%d" % i
                                                                    for i in range(4)])
 plain, peak = run(copy.deepcopy(model), batch)
 for share in (0.85, 0.65):
@@ -39,7 +39,7 @@ for share in (0.85, 0.65):
     found = plimsoll.checkpoint(fitted, decoder_loss, batch, int(share * peak), effort=300)
     gradients, seen = run(fitted, batch)
     print("%.0f %%: %s; measured %d of %d" % (100 * share, found, seen, peak))
-    check("within the budget", seen <= share * peak and found.regions)
+    check("within the budget", seen <= share * peak and found.blocks)
     check("as predicted", abs(seen / found.peak_bytes - 1) < 0.03)
     check("gradients bit for bit", all(torch.equal(g, gradients[n]) for n, g in plain.items()))
 found.remove()

@@ -7,7 +7,7 @@ import os
 import sys
 
 os.environ["PLIMSOLL_LIBRARY"] = os.path.abspath(sys.argv[1])
-from judges import (F, StorageMeter, allocator_peak, check, decoder, decoder_loss, done,
+from checkers import (F, StorageMeter, allocator_peak, check, decoder, decoder_loss, done,
                     mixed, mixed_loss, perceptron, perceptron_loss, torch, tree_leaves)
 
 import plimsoll
@@ -87,7 +87,7 @@ for name, make, loss_fn, shares in (("mixed", mixed, mixed_loss, (0.8, 0.6)),
             torch.equal(a, b) for a, b in zip(tree_leaves(kept_result), tree_leaves(result))))
         check(what + ": buffers written once", equal(dict(kept.named_buffers()),
                                                      dict(fitted.named_buffers())))
-        check(what + ": something runs again", sum(step.plan.recomputed.values()) > 0)
+        check(what + ": something is recomputed", sum(step.plan.recomputed.values()) > 0)
         check(what + ": within the budget", step.plan.peak_bytes <= share * peak)
         seen = metered(fitted, step, batch)
         print("    planned %d, storages %d" % (step.plan.peak_bytes, seen))

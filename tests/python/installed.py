@@ -1,4 +1,5 @@
-"""The package as a user gets it: pip install of the source folder into a fresh virtual environment, and the README's lines there.
+"""The package as a user gets it: pip install of the source folder into a fresh virtual environment,
+and the README's lines there.
 
     installed.py FOLDER
 
@@ -27,7 +28,8 @@ def run(*command, **how):
 
 def readme():
     """The lines that README.md shows for the package."""
-    text = open(os.path.join(ROOT, "README.md"), encoding="utf-8").read()
+    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as f:
+        text = f.read()
     found = [b for b in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "plimsoll.fit" in b]
     assert len(found) == 1, found
     return found[0]

@@ -1,4 +1,4 @@
-"""Two judges of a step's memory on the CPU that share no code with the package, and small models.
+"""Two checkers of a step's memory on the CPU that share no code with the package, and small models.
 
 StorageMeter sees the storages of what operators return; allocator_peak also what they allocate
 inside.

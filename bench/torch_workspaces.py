@@ -16,10 +16,11 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 
+from plimsoll import capture, explaining  # noqa: E402
+
 def calls(options):
-    """Every distinct convolution: key -> (operator, arguments without numbers)."""
+    """Every distinct convolution: key -> (operator, arguments with capture.Sizes for tensors)."""
     import torch_fit
-    from plimsoll import capture, explaining
 
     rules = explaining.find_rules("h200", None)
     found = {}
@@ -34,9 +35,9 @@ def calls(options):
 
 
 def real(x):
-    if not isinstance(x, torch.Tensor):
+    if not isinstance(x, capture.Sizes):
         return x
-    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="cuda").fill_(0.01)
+    return torch.empty_strided(x.shape, x.stride, dtype=x.dtype, device="cuda").fill_(0.01)
 
 
 def workspace(name, args):

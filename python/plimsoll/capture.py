@@ -55,6 +55,19 @@ class Capture:
     parameters: int = 0
 
 
+@dataclass(frozen=True)
+class Sizes:
+    """A tensor's form, from which another of the same form can be made."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+
+
+def _sizes(x: Any) -> Any:
+    return Sizes(tuple(x.shape), x.stride(), x.dtype) if isinstance(x, torch.Tensor) else x
+
+
 class Recorder(TorchDispatchMode):
     """Turns storages into requests. Works on fake and on real tensors alike."""
 
@@ -70,7 +83,8 @@ class Recorder(TorchDispatchMode):
         self._live: dict[int, tuple[int, Any]] = {}
         self._cublas: set[str] = set()
         self.convolutions: dict[str, tuple[str, Any]] = {}
-        """every call that was seen, by the name that the table of workspaces has for it"""
+        """every call that was seen, by the name that the table of workspaces has for it, with
+        Sizes in place of tensors: a tensor that were kept here would never be freed"""
         self.unmeasured = 0
 
     # ---- events ----
@@ -172,7 +186,7 @@ class Recorder(TorchDispatchMode):
         if name not in ("convolution", "convolution_backward"):
             return
         known = workspaces.convolution(self.rules, name, args)
-        self.convolutions[workspaces.convolution_key(name, args)] = (name, args)
+        self.convolutions[workspaces.convolution_key(name, args)] = (name, tree_map(_sizes, args))
         if known is None:
             self.unmeasured += 1
         else:

@@ -96,6 +96,10 @@ check("weights are cast in bf16 only", [sum(a.kind == "weight casts" for a in c.
                                         for c in (fp32, bf16)] == [0, 12])
 check("two cuBLAS workspaces of 32 MiB", [a.bytes for a in fp32.allocations if a.op == "cuBLAS"]
       == [32 << 20] * 2)
+freed = {i for action, i, _ in fp32.events if action == plimsoll._native.FREE}
+kept = {a.kind for i, a in enumerate(fp32.allocations) if i not in freed}
+check("nothing of a step outlives it", kept == {"parameters", "inputs", "optimizer state",
+                                               "workspaces"})
 e = plimsoll.explain(model, loss_fn, batch, precision="fp32", torch_version="2.11")
 check("by class adds up to the later steps' peak",
       sum(s.bytes for s in e.by_class) == e.later.allocated_bytes)

@@ -1,10 +1,12 @@
 """Predicted against measured peaks of public models in PyTorch on an H200.
 
-    torch_peaks.py PEAKS_TABLE MODELS_FILE [NAME,...] [fp32,bf16]
+    torch_peaks.py PEAKS_TABLE MODELS_FILE [--models NAME,...] [--precision fp32,bf16] [--why] [--json FILE]
 
 PEAKS_TABLE is a page with one row per model and precision (bytes measured), MODELS_FILE the script that made it: its `Z` is
-name -> function of (model, loss). The models' libraries (diffusers, transformers) are needed, a GPU is not. Prints a table.
+name -> function of (model, loss). The models' libraries (diffusers, transformers) are needed, a GPU is not. Prints a table; --why
+prints each prediction whole.
 """
+import argparse
 import importlib.util
 import os
 import re
@@ -15,6 +17,7 @@ import time
 import torch
 
 import plimsoll
+import results_file
 
 
 def measured(path):
@@ -62,29 +65,48 @@ def predict(models, name, precision):
     return answer, time.time() - begun
 
 
+def row(name, precision, e, seconds, measured_bytes):
+    """A line of the results file."""
+    _, first, _, allocated, reserved = measured_bytes
+    return {"work": name, "precision": precision, "seconds": results_file.figure(seconds, 2),
+            "first_bytes": first, "first_off_percent": off(e.first.allocated_bytes, first),
+            "allocated_bytes": allocated, "allocated_off_percent": off(e.later.allocated_bytes, allocated),
+            "reserved_bytes": reserved, "reserved_off_percent": off(e.later.reserved_bytes, reserved)}
+
+
+def off(got, want):
+    return round(100 * (got / want - 1), 2)
+
+
 def main():
-    rows, models = measured(sys.argv[1]), load(sys.argv[2])
-    names = sys.argv[3].split(",") if len(sys.argv) > 3 and sys.argv[3] != "all" else list(models.Z)
-    precisions = sys.argv[4].split(",") if len(sys.argv) > 4 else ["fp32", "bf16"]
-    print("| model | precision | first allocated | off % | allocated | off % | reserved | off % | s |\n|---|---|---|---|---|---|---|---|---|")
-    off_allocated, off_reserved = [], []
-    for (name, precision), (before, first, _, allocated, reserved) in rows.items():
-        if name not in names or precision not in precisions:
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("table")
+    parser.add_argument("models_file")
+    parser.add_argument("--models", help="names, with commas between them; default: all")
+    parser.add_argument("--precision", default="fp32,bf16")
+    parser.add_argument("--why", action="store_true")
+    results_file.add_option(parser)
+    options = parser.parse_args()
+    models = load(options.models_file)
+    names = options.models.split(",") if options.models else list(models.Z)
+    found = []
+    for (name, precision), figures in measured(options.table).items():
+        if name not in names or precision not in options.precision.split(","):
             continue
         e, seconds = predict(models, name, precision)
-        if "--why" in sys.argv:
-            print(e, "\nbefore %d, measured %d" % (e.before_bytes, before))
-        off = [100 * (got / want - 1) for got, want in ((e.first.allocated_bytes, first), (e.later.allocated_bytes, allocated),
-                                                       (e.later.reserved_bytes, reserved))]
-        off_allocated += off[:2]
-        off_reserved.append(off[2])
-        print("| %s | %s | %s | %+.2f | %s | %+.2f | %s | %+.2f | %.1f |" % (
-            name, precision, f"{e.first.allocated_bytes:,}", off[0], f"{e.later.allocated_bytes:,}", off[1],
-            f"{e.later.reserved_bytes:,}", off[2], seconds), flush=True)
-    if off_allocated:
-        sizes = [abs(x) for x in off_allocated]
-        print("allocated: median %.2f %%, worst %.2f %%, lowest %+.2f %%; reserved: median %.2f %%" % (
-            statistics.median(sizes), max(sizes), min(off_allocated), statistics.median(abs(x) for x in off_reserved)))
+        if options.why:
+            print(e, "\nbefore %d, measured %d" % (e.before_bytes, figures[0]))
+        found.append(row(name, precision, e, seconds, figures))
+        print("%-18s %s: first %+.2f %%, allocated %+.2f %%, reserved %+.2f %%, %.1f s" % (
+            name, precision, *(found[-1][k + "_off_percent"] for k in ("first", "allocated", "reserved")), seconds), flush=True)
+    if not found:
+        raise SystemExit("no model of that name and precision is in the table")
+    allocated = [r[k] for r in found for k in ("first_off_percent", "allocated_off_percent")]
+    sizes, reserved = [abs(x) for x in allocated], [abs(r["reserved_off_percent"]) for r in found]
+    print("allocated: median %.2f %%, worst %.2f %%, lowest %+.2f %%; reserved: median %.2f %%, worst %.2f %%" % (
+        statistics.median(sizes), max(sizes), min(allocated), statistics.median(reserved), max(reserved)))
+    results_file.write(options.json, found, "bench/torch_peaks.py", "PyTorch 2.11 on an H200, eager, AdamW (foreach): bytes measured "
+                       "there, and how far plimsoll.explain is off, predicted without a GPU in so many seconds")
 
 
 main()

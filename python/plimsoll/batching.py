@@ -58,8 +58,7 @@ def batch_size(model: torch.nn.Module, loss_fn: Callable[[Any, Any], Any], examp
 
     memory: what the step may take with the CUDA context; default: the GPU's. example_batch says
     shapes; make_batch(example_batch, samples) makes another size of it, by default along the first
-    dimension. The answer is a multiple of multiple_of. Other arguments are explain's: optimizer,
-    precision, device, torch_version, settings.
+    dimension. The answer is a multiple of multiple_of. Other arguments are explain's.
     """
     tried: dict[int, Explanation] = {}
 

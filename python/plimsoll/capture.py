@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,10 @@ from torch.utils._pytree import tree_leaves, tree_map
 from . import _native, workspaces
 from .dispatch import as_cuda
 from .rules import Rules
+from .training import Loop, StepForm, counts_on_host
 
 _TORCH = str(Path(torch.__file__).resolve().parent)
 _HERE = str(Path(__file__).resolve().parent)
-_DTYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Allocation:
 
     bytes: int
     kind: str
-    """parameters, buffers, inputs, gradients, optimizer state, weight casts, activations,
+    """parameters, buffers, inputs, gradients, optimizer state, averages, weight casts, activations,
     backward temporaries, update temporaries or workspaces"""
     op: str = ""
     module: str = ""
@@ -77,6 +77,7 @@ class Recorder(TorchDispatchMode):
         self.out = Capture()
         self.phase = "forward"
         self.host_scalars = False
+        """Does the optimizer keep its numbers of steps on the host?"""
         self.where: dict[int, tuple[str, str]] = {}
         self.modules: list[str] = []
         self.parameter_storages: set[int] = set()
@@ -142,6 +143,9 @@ class Recorder(TorchDispatchMode):
             self.where[torch._C._autograd._get_sequence_nr() - 1] = at
         return at
 
+    def _on_host(self, x: torch.Tensor) -> bool:
+        return self.host_scalars and self.phase == "update" and x.dim() == 0
+
     def _kind(self, func: Any, args: Any) -> str:
         if self.phase == "forward":
             if func is torch.ops.aten._to_copy.default and \
@@ -170,7 +174,7 @@ class Recorder(TorchDispatchMode):
         kind = self._kind(func, args)
         least = workspaces.kept_bytes(name, args)
         for x in tree_leaves(result):
-            if isinstance(x, torch.Tensor) and not (self.host_scalars and x.dim() == 0):
+            if isinstance(x, torch.Tensor) and not self._on_host(x):
                 self.hold(x, kind, name, at, least)
                 if self.rules:
                     self._conv_workspace(name, args, at)
@@ -269,56 +273,8 @@ def _faked(model: torch.nn.Module, mode: FakeTensorMode) -> Iterator[None]:
             table[name] = x
 
 
-def make_optimizer(which: str | Callable[..., Any], parameters: list[Any]) -> Any:
-    """By name, as it would be on CUDA (foreach unless fused), or from a function of parameters."""
-    if callable(which):
-        return which(parameters)
-    name, _, variant = which.lower().partition("-")
-    made = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD}.get(name)
-    if made is None or variant not in ("", "fused", "loop"):
-        raise ValueError(f"the optimizer is {which!r}: use adamw, adam or sgd, each with -fused or "
-                         "-loop (foreach=False), or a function of the parameters")
-    how: dict[str, Any] = {"momentum": 0.9} if name == "sgd" else {}
-    if variant == "fused":
-        how["fused"] = True
-    else:
-        how["foreach"] = variant == ""
-    return made(parameters, lr=1e-4, **how)
-
-
-def _autocast(precision: str) -> Any:
-    if precision not in _DTYPES:
-        raise ValueError(f"the precision is {precision!r}: use one of {', '.join(_DTYPES)}")
-    dtype = _DTYPES[precision]
-    return torch.autocast("cpu", dtype) if dtype else nullcontext()
-
-
-def _one_step(recorder: Recorder, model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any,
-              optimizer: Any, precision: str) -> None:
-    recorder.phase = "forward"
-    with _autocast(precision):
-        loss = loss_fn(model, batch)
-    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
-        raise TypeError("loss_fn(model, batch) must return a tensor of one element")
-    recorder.phase = "backward"
-    loss.backward()
-    for p in model.parameters():
-        if p.grad is not None:
-            recorder.rename(p.grad, "gradients")
-    recorder.phase = "update"
-    if optimizer is not None:
-        recorder.host_scalars = not any(g.get("fused") or g.get("capturable")
-                                        for g in optimizer.param_groups)
-        optimizer.step()
-        recorder.host_scalars = False
-        for x in tree_leaves(dict(optimizer.state)):
-            if isinstance(x, torch.Tensor):
-                recorder.rename(x, "optimizer state")
-    model.zero_grad(set_to_none=True)
-
-
 def record(recorder: Recorder, model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any,
-           optimizer: str | Callable[..., Any] | None, precision: str, steps: int) -> Capture:
+           form: StepForm, steps: int) -> Capture:
     """Runs the steps under the recorder, on whatever tensors model and batch have."""
     for p in model.parameters():
         recorder.hold(p, "parameters")
@@ -329,19 +285,32 @@ def record(recorder: Recorder, model: torch.nn.Module, loss_fn: Callable[..., An
         if isinstance(x, torch.Tensor):
             recorder.hold(x, "inputs")
     recorder.out.parameters = sum(p.numel() for p in model.parameters())
-    trained = [p for p in model.parameters() if p.requires_grad]
-    made = make_optimizer(optimizer, trained) if optimizer is not None else None
+
+    def phase(name: str) -> None:
+        if name == "clipping":
+            for p in model.parameters():
+                if p.grad is not None:
+                    recorder.rename(p.grad, "gradients")
+        recorder.phase = name
+
+    loop = Loop(model, loss_fn, batch, form, phase)
+    for average in loop.averages:
+        recorder.hold(average, "averages")
+    if loop.optimizer is not None:
+        recorder.host_scalars = counts_on_host(loop.optimizer)
     with recorder, _module_names(model, recorder):
         for _ in range(steps):
             recorder.mark()
-            _one_step(recorder, model, loss_fn, batch, made, precision)
+            loop.step()
+            for x in loop.state():
+                if isinstance(x, torch.Tensor):
+                    recorder.rename(x, "optimizer state")
     recorder.forget()
     return recorder.out
 
 
-def capture(model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any,
-            optimizer: str | Callable[..., Any] | None, precision: str, rules: Rules,
-            steps: int = 2, recorder: Recorder | None = None) -> Capture:
+def capture(model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any, form: StepForm,
+            rules: Rules, steps: int = 2, recorder: Recorder | None = None) -> Capture:
     """The requests of the first steps on CUDA. The model may be on any device, also on meta; it
     is as before afterwards."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
@@ -349,7 +318,7 @@ def capture(model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any,
     recorder.out.notes.extend(rules.notes)
     fake_batch = tree_map(lambda x: _fake(mode, x) if isinstance(x, torch.Tensor) else x, batch)
     with _faked(model, mode), as_cuda(rules), unpacked_sequences(), mode:
-        found = record(recorder, model, loss_fn, fake_batch, optimizer, precision, steps)
+        found = record(recorder, model, loss_fn, fake_batch, form, steps)
     if recorder.unmeasured:
         found.notes.append(f"{recorder.unmeasured} calls of cuDNN's convolutions: their workspaces "
                            "are not measured on this GPU and counted as zero")

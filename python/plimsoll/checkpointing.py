@@ -177,16 +177,17 @@ def _measured(model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any, o
 
     from . import capture
     from .explaining import summarize
+    from .training import StepForm
 
     rules = _rules(next(model.parameters()).device)
-    precision = o.precision or "fp32"
+    form = StepForm(o.optimizer, o.precision or "fp32")
     if rules is not None:
-        found = capture.capture(model, loss_fn, batch, o.optimizer, precision, rules)
-        return summarize(found, rules, precision).later.reserved_bytes
+        found = capture.capture(model, loss_fn, batch, form, rules)
+        return summarize(found, rules, form).later.reserved_bytes
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     fake = tree_map(lambda x: capture._fake(mode, x) if isinstance(x, torch.Tensor) else x, batch)
     with capture._faked(model, mode), mode:
-        out = capture.record(capture.Recorder(), model, loss_fn, fake, o.optimizer, precision, 2)
+        out = capture.record(capture.Recorder(), model, loss_fn, fake, form, 2)
     return _live_peak(out.events)
 
 

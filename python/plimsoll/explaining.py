@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import torch
 
     from .capture import Allocation, Capture
+    from .training import Average, StepForm
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ _PHASES = {"backward temporaries": "backward", "gradients": "backward",
            "update temporaries": "update", "optimizer state": "update"}
 
 
-def summarize(found: Capture, rules: Rules, precision: str, settings: str = "") -> Explanation:
+def summarize(found: Capture, rules: Rules, form: StepForm, settings: str = "") -> Explanation:
     """Replays a capture of two steps through the allocator and says what was live at the peak."""
     events = found.events + _third_step(found.events, found.marks[-1], len(found.allocations))
     peaks, blocks = _native.replay(events, settings)
@@ -148,7 +149,7 @@ def summarize(found: Capture, rules: Rules, precision: str, settings: str = "") 
     total = max(first.reserved_bytes, later.reserved_bytes) + rules.gpu.context_bytes
     return Explanation(
         device=rules.gpu.name, torch_version=f"{rules.torch[0]}.{rules.torch[1]}",
-        precision=precision, parameters=found.parameters,
+        precision=form.precision, parameters=found.parameters,
         before_bytes=peaks[0].allocated_bytes,
         first=StepPeak(first.allocated_bytes, first.reserved_bytes), later=later,
         context_bytes=rules.gpu.context_bytes, total_bytes=total,
@@ -160,16 +161,25 @@ def summarize(found: Capture, rules: Rules, precision: str, settings: str = "") 
 
 def explain(model: torch.nn.Module, loss_fn: Callable[[Any, Any], Any], batch: Any,
             optimizer: str | Callable[..., Any] | None = "adamw", precision: str = "bf16",
-            device: str = "h200", torch_version: str | None = None,
-            settings: str = "") -> Explanation:
+            device: str = "h200", torch_version: str | None = None, settings: str = "", *,
+            accumulate: int = 1, clip: bool = False, ema: str | Average | None = None,
+            grad_scaler: bool | None = None) -> Explanation:
     """What a training step of the model takes on a GPU, without one.
 
     loss_fn(model, batch) returns the loss; it runs on tensors without numbers. The model may be on
     the CPU or on meta. optimizer: adamw, adam or sgd, with -fused or -loop, or a function of the
     parameters. precision: fp32, or bf16 or fp16 by autocast. settings: PYTORCH_CUDA_ALLOC_CONF.
+
+    accumulate: batches a step. clip: clip_grad_norm_ before the update. ema: an average of the
+    parameters, updated at once (foreach, as torch's AveragedModel), one by one (loop, as diffusers'
+    EMAModel) or by a function of the averages and the parameters. grad_scaler: losses are scaled;
+    default: in fp16.
     """
     from .capture import capture
+    from .training import StepForm
 
     rules = find_rules(device, torch_version)
-    found = capture(model, loss_fn, batch, optimizer, precision, rules)
-    return summarize(found, rules, precision, settings)
+    form = StepForm(optimizer, precision, accumulate, clip, ema,
+                    precision == "fp16" if grad_scaler is None else grad_scaler)
+    found = capture(model, loss_fn, batch, form, rules)
+    return summarize(found, rules, form, settings)

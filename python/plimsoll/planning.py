@@ -225,7 +225,8 @@ def update_of(optimizer: str | Callable[..., Any] | None, parameters: list[torch
     """The requests of an optimizer's steps, on tensors without numbers."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from .capture import Recorder, make_optimizer
+    from .capture import Recorder
+    from .training import counts_on_host, make_optimizer
 
     if optimizer is None or not parameters:
         return Update([], [], 0)
@@ -238,8 +239,7 @@ def update_of(optimizer: str | Callable[..., Any] | None, parameters: list[torch
         for x in fakes + [p.grad for p in fakes]:
             recorder.hold(x, "held")        # type: ignore[arg-type]
         recorder.phase = "update"
-        recorder.host_scalars = not any(g.get("fused") or g.get("capturable")
-                                        for g in made.param_groups)
+        recorder.host_scalars = counts_on_host(made)
         with recorder:
             for _ in range(2):
                 recorder.mark()

@@ -329,7 +329,7 @@ is "its loss should not be finite" grep -q '"loss": null' "$work/lost/log.jsonl"
 expect 0 "1 steps" train --resume "$work/lost" --steps 5
 
 # no steps at all: given weights as a run that can be sampled, or goes on as if it had begun there
-expect 0 "step 0 of 0 is done" train unet-small $small --steps 0 --init "$work/whole/step-000006.safetensors" --init-partial --out "$work/taken"
+expect 0 "holds the starting weights" train unet-small $small --steps 0 --init "$work/whole/step-000006.safetensors" --init-partial --out "$work/taken"
 expect 0 "step 0, averaged weights" sample "$work/taken" -n 1 --steps 2 --quiet
 expect 0 "2 steps" train --resume "$work/taken" --steps 2
 expect 0 "2 steps" train unet-small $small --steps 2 --init "$work/whole/step-000006.safetensors" --init-partial --out "$work/taken2"
@@ -407,7 +407,7 @@ is "the run that was there first goes on" [ $? = 0 ]
 is "a file size limit should fail with 1" [ $? = 1 ]
 is "a file size limit should be said" grep -q "cannot write" "$work/err"
 is "the last good checkpoint should stay" test -s "$work/half/step-000006.safetensors"
-is "no temporary file should stay" [ "$(ls "$work/half" | grep -vc -e safetensors -e json -e yaml)" = 0 ]
+is "no temporary file should stay" [ -z "$(find "$work/half" -name '*.tmp*')" ]
 
 # sampling, and data that cannot be read
 expect 0 "samples.png" sample "$work/half" -n 3 --steps 4 -o "$work/drawn" --quiet
@@ -500,7 +500,7 @@ expect 0 '"minimum_how": "EMA on the host' explain dit3d-small --device rtx-3060
 expect 0 '"transfers": 3' fit dit3d-small --device rtx-3060 --budget 585MB --curve --effort 300 --json
 expect 0 "of context, libraries" fit unet-small --device h200 --budget 1GiB --effort 20
 expect 0 '"source": "roofline of profile l4"' explain unet-small --device l4 --json
-expect 0 "plimsoll probe measures this machine" explain unet-small
+expect 0 "plimsoll probe measures more" explain unet-small
 expect 0 '"runtime_bytes"' fit unet-small --json
 expect 3 "no plan fits 540 MiB" fit unet-small --device a10 --budget 540MiB --effort 20
 minimum=$(sed -n 's/.*at least [^(]*(\([0-9]*\) bytes).*/\1/p' "$work/err")

@@ -205,9 +205,8 @@ static void page_buffers(HtmlPage *p, const Program *program, const int32_t *run
     json_out_end(p->o);
 }
 
-/* Live bytes and time of each run of a plan: what the plan's own curve needs. A run's time is the
- * node's predicted cost, as the planner adds it up. */
-static int32_t page_curve(const Program *program, Column *live, Column *ns)
+/* Live bytes and time of each run of a plan: what the plan's own curve needs. */
+static int32_t page_curve(const Engine *engine, const Program *program, Column *live, Column *ns)
 {
     const Plan *plan = program->plan;
     int64_t     elsewhere = program->live_bytes - program->meter.live_bytes;
@@ -215,7 +214,7 @@ static int32_t page_curve(const Program *program, Column *live, Column *ns)
     for (int32_t s = 0; s < plan->n_steps; s++) {
         if (plan->steps[s].kind != STEP_RUN)
             continue;
-        double cost = program->pgraph->nodes[plan->steps[s].id].cost;
+        double cost = program->pgraph->nodes[plan->steps[s].id].cost * engine_pace(engine);
         column_add_difference(live, program->meter.curve[s] + elsewhere);
         column_add(ns, cost > 0 ? (uint64_t)(cost + 0.5) : 0);
         n++;
@@ -241,7 +240,7 @@ static void page_program(HtmlPage *p, const Program *program)
     Column module = { .bytes = { .pool = p->pool } }, name = module, live = module, kind = module,
            ns = module;
     int32_t *run_of = NEWN(p->pool, int32_t, plan->n_steps + 1), n = 0, peak = 0;
-    page_curve(program, &live, &ns);
+    page_curve(p->e->sheet->engine, program, &live, &ns);
     for (int32_t s = 0; s < plan->n_steps; s++) {
         run_of[s] = n > 0 ? n - 1 : 0; /* a drop or copy belongs to the run before it */
         if (plan->steps[s].kind != STEP_RUN)
@@ -284,7 +283,7 @@ static void page_plan(HtmlPage *p)
         json_out_object(p->o, NULL);
         json_out_string(p->o, "name", page_phases(p, &engine->programs[i]));
         json_out_int(p->o, "batch", e->fit->recipe->batch);
-        json_out_int(p->o, "runs", page_curve(&engine->programs[i], &live, &ns));
+        json_out_int(p->o, "runs", page_curve(engine, &engine->programs[i], &live, &ns));
         column_write(p->o, "live", &live);
         column_write(p->o, "ns", &ns);
         json_out_end(p->o);

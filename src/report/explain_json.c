@@ -111,7 +111,7 @@ static void timeline_row(JsonOut *o, const Engine *engine, const char *phase, bo
             if (node < 0 || strcmp(phase_public_name(engine->graph->nodes[node].phase), phase))
                 continue;
             json_out_int(o, NULL,
-                         times ? (int64_t)(engine->node_ns[node] + 0.5)
+                         times ? (int64_t)(engine->node_ns[node] * engine_pace(engine) + 0.5)
                                : p->meter.curve[s] + p->live_bytes - p->meter.live_bytes);
         }
     }

@@ -77,8 +77,10 @@ mkdir -p "$work/metres/a"
 for i in 1 2 3 4 5; do npy '<f4' '8, 16' 512 > "$work/metres/a/$i.npy"; done
 bad metres "$work/metres" "no return" $stdiff
 good metres $stdiff --set data.range_low=1 --set data.range_high=60
-npy '<f4' '8, 4, 4' 512 > "$work/metres/a/3.npy"
-bad metres metres/a/3.npy "8 x 4 (height x width)" $stdiff --set data.range_high=60 --set data.range_channel=3
+mkdir -p "$work/points/a"
+for i in 1 2 4 5; do npy '<f4' '8, 16, 4' 2048 > "$work/points/a/$i.npy"; done
+npy '<f4' '8, 4, 4' 512 > "$work/points/a/3.npy"
+bad points points/a/3.npy "8 x 4 (height x width)" $stdiff --set data.range_high=60 --set data.range_channel=3
 npy '<f4' '128,' 512 > "$work/metres/a/3.npy"
 bad metres metres/a/3.npy "a range image is (height, width)" $stdiff --set data.range_high=60
 npy '<f4' '8, 8' 256 > "$work/metres/a/3.npy"

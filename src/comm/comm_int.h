@@ -28,9 +28,15 @@ enum { WORD_TEXT = 1024 };
 typedef struct CommWord {
     int32_t kind, rank; /* of the sender */
     int32_t round;      /* of asking: answers to an earlier round are too old */
+    int32_t waits;      /* the sender waits too; 0: it computes */
     int32_t code;       /* of a failure; an Err */
     char    text[WORD_TEXT];
 } CommWord;
+
+typedef struct RankReport { /* for comm_agree */
+    int32_t  code;          /* an Err */
+    uint64_t sentence;      /* its hash */
+} RankReport;
 
 typedef struct CommSlot {
     bool busy;    /* started and not waited for */
@@ -45,12 +51,13 @@ struct Comm {
     char             library[TRANSPORT_NAME];
     int64_t          held;
 
-    bool      prepared;
-    int       max_parts;
-    int64_t   max_bytes, max_message; /* longer parts travel as several messages */
-    int       slot_requests;          /* of each slot */
-    CommSlot  slots[COMM_SLOTS];
-    unsigned *flags; /* by rank: comm_any */
+    bool        prepared;
+    int         max_parts;
+    int64_t     max_bytes, max_message; /* longer parts travel as several messages */
+    int         slot_requests;          /* of each slot */
+    CommSlot    slots[COMM_SLOTS];
+    unsigned   *flags;   /* by rank: comm_any */
+    RankReport *reports; /* by rank */
 
     double    patience;
     int64_t   step;  /* -1: none yet */
@@ -60,6 +67,8 @@ struct Comm {
     CommWord  failure;
     bool     *answered; /* by rank: in this round */
     int       round;
+    bool      waits; /* in a wait, not in comm_poll */
+    bool      works; /* a rank that answered in this round computes */
 
     bool agreed; /* all ranks know of the failure */
     bool judged; /* this rank found others silent, and is to say so */
@@ -72,6 +81,7 @@ typedef struct CommWait {
     double since;    /* of the last progress */
     double asked_at; /* 0: not asked since then */
     int    answers;  /* rounds in which all others answered */
+    bool   stuck;    /* ... and all of them waited */
 } CommWait;
 
 int64_t comm_resident(void); /* bytes of this process that grow with a library */

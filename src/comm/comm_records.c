@@ -5,12 +5,12 @@
 
 enum { SHARE_BYTES = 1 << 24 }; /* of one message of comm_share */
 
-typedef struct Round { /* requests of one round */
+typedef struct RecordRound { /* requests of one round */
     Comm *comm;
     int   n, open;
-} Round;
+} RecordRound;
 
-static Err round_send(Round *r, int peer, const void *data, int64_t bytes)
+static Err round_send(RecordRound *r, int peer, const void *data, int64_t bytes)
 {
     TRY(r->comm->transport->send(REQUEST_RECORDS + r->n, peer, TAG_RECORD, data, bytes));
     r->n++;
@@ -18,7 +18,7 @@ static Err round_send(Round *r, int peer, const void *data, int64_t bytes)
     return OK;
 }
 
-static Err round_receive(Round *r, int peer, void *data, int64_t bytes)
+static Err round_receive(RecordRound *r, int peer, void *data, int64_t bytes)
 {
     TRY(r->comm->transport->receive(REQUEST_RECORDS + r->n, peer, TAG_RECORD, data, bytes));
     r->n++;
@@ -26,7 +26,7 @@ static Err round_receive(Round *r, int peer, void *data, int64_t bytes)
     return OK;
 }
 
-static Err round_wait(Round *r)
+static Err round_wait(RecordRound *r)
 {
     int n = r->n;
     r->n = 0;
@@ -34,7 +34,8 @@ static Err round_wait(Round *r)
 }
 
 /* Blocks first, first + 1, ... of `all`, modulo the ranks, as one or two messages. */
-static Err round_blocks(Round *r, bool sends, int peer, int first, int n, char *all, int64_t bytes)
+static Err round_blocks(RecordRound *r, bool sends, int peer, int first, int n, char *all,
+                        int64_t bytes)
 {
     int   ranks = r->comm->ranks, before = n < ranks - first ? n : ranks - first;
     char *at = all + first * bytes;
@@ -50,8 +51,8 @@ static Err round_blocks(Round *r, bool sends, int peer, int first, int n, char *
  * takes as many from the rank n after it: after log2(ranks) rounds everybody has all. */
 Err comm_all(Comm *comm, const void *mine, int64_t bytes, void *all)
 {
-    Round r = { comm };
-    char *to = all;
+    RecordRound r = { comm };
+    char       *to = all;
     REQUIRE(bytes >= 0 && bytes * comm->ranks <= INT32_MAX);
     memmove(to + comm->rank * bytes, mine, (size_t)bytes);
     for (int have = 1; have < comm->ranks && bytes; have *= 2) {
@@ -69,8 +70,8 @@ Err comm_all(Comm *comm, const void *mine, int64_t bytes, void *all)
  * and sends to those with one lower bit more. */
 static Err share_message(Comm *comm, int from, void *data, int64_t bytes)
 {
-    Round r = { comm };
-    int   ranks = comm->ranks, own = (comm->rank + ranks - from) % ranks, bit = 1;
+    RecordRound r = { comm };
+    int         ranks = comm->ranks, own = (comm->rank + ranks - from) % ranks, bit = 1;
     while (bit < ranks && !(own & bit))
         bit *= 2;
     if (own) {

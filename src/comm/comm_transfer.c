@@ -83,6 +83,7 @@ Err comm_start(Comm *comm, int slot, const CommPart *sends, int n_sends, const C
 Err comm_await(Comm *comm, int first, int n, int *open)
 {
     CommWait wait = { .since = clock_now() };
+    comm->waits = true;
     while (*open) {
         int done;
         TRY(comm->transport->test(first, n, &done));
@@ -104,7 +105,11 @@ Err comm_wait(Comm *comm, int slot)
     return OK;
 }
 
-Err comm_poll(Comm *comm) { return comm->transport ? watch_words(comm) : OK; }
+Err comm_poll(Comm *comm)
+{
+    comm->waits = false;
+    return comm->transport ? watch_words(comm) : OK;
+}
 
 /* Moves something between all pairs, so that connections and the library's buffers are there before
  * step 1 and are counted. */

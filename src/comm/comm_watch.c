@@ -25,6 +25,7 @@
 #define SHORT_SLEEP 50e-6
 #define LONG_SLEEP  1e-3
 #define LONG_WAIT_S 0.2 /* after so long, sleep longer */
+#define LAUNCHER_S  10  /* a launcher may take so long to end all */
 
 static const size_t word_head = offsetof(CommWord, text);
 
@@ -51,7 +52,8 @@ static Err watch_send(Comm *comm, int peer, WordKind kind, int32_t round)
         TRY(comm->transport->test(request, 1, &done));
     if (comm->word_out[peer] && !done)
         return OK;
-    comm->words[peer] = (CommWord){ .kind = kind, .rank = comm->rank, .round = round };
+    comm->words[peer] =
+        (CommWord){ .kind = kind, .rank = comm->rank, .round = round, .waits = comm->waits };
     comm->word_out[peer] = true;
     return comm->transport->send(request, peer, TAG_WORD, &comm->words[peer], (int64_t)word_head);
 }
@@ -60,7 +62,12 @@ static Err watch_take(Comm *comm, const CommWord *word)
 {
     switch ((WordKind)word->kind) {
     case WORD_ASK: return watch_send(comm, word->rank, WORD_ANSWER, word->round);
-    case WORD_ANSWER: comm->answered[word->rank] |= word->round == comm->round; return OK;
+    case WORD_ANSWER:
+        if (word->round == comm->round) {
+            comm->answered[word->rank] = true;
+            comm->works |= !word->waits;
+        }
+        return OK;
     case WORD_FAILED:
         return fail((Err)word->code, "rank %d on %s: %s", word->rank, comm_host(comm, word->rank),
                     word->text);
@@ -94,6 +101,7 @@ static void watch_sleep(double idle_s)
 static Err watch_ask(Comm *comm, CommWait *wait)
 {
     comm->round++;
+    comm->works = false;
     memset(comm->answered, 0, (size_t)comm->ranks * sizeof *comm->answered);
     comm->answered[comm->rank] = true;
     wait->asked_at = clock_now();
@@ -133,28 +141,40 @@ static void watch_names(const Comm *comm, char *text, size_t room)
         snprintf(text + n, room - n, " and %d more", silent - named);
 }
 
-static Err watch_judge(Comm *comm, const CommWait *wait)
+static Err watch_judge(Comm *comm, const CommWait *wait, int silent)
 {
     char names[4 * (COMM_HOST + 32)], step[48] = "";
     watch_names(comm, names, sizeof names);
     if (comm->step >= 0)
-        snprintf(step, sizeof step, " in step %lld", (long long)comm->step);
+        snprintf(step, sizeof step, ", in step %lld", (long long)comm->step);
     comm->judged = true;
     return fail(E_DEVICE,
-                "no sign of %s for %.0f s%s, while all other ranks wait: stopped, or the machine "
-                "or its network is down, or busy with one thing for longer than --patience. All "
-                "ranks end; continue from the last checkpoint",
-                names, clock_now() - wait->since, step);
+                "%s %s been silent for %.0f s%s, while all other ranks wait: stopped, cut off from "
+                "the network, or busy for longer than --patience allows. All ranks end; continue "
+                "from the last checkpoint",
+                names, silent > 1 ? "have" : "has", clock_now() - wait->since, step);
 }
 
-/* All answer, and still nothing moves. */
 static Err watch_stuck(Comm *comm, const CommWait *wait)
 {
     comm->judged = true;
     return fail(E_DEVICE,
-                "rank %d on %s waits for %.0f s and no rank is silent: the network moves too "
-                "little, or a message was lost; give a larger --patience if it is slow",
-                comm->rank, comm_host(comm, comm->rank), clock_now() - wait->since);
+                "all ranks answer, and all have waited for %.0f s: the network moves almost "
+                "nothing; give a larger --patience if it is that slow. All ranks end; continue "
+                "from the last checkpoint",
+                clock_now() - wait->since);
+}
+
+/* Nobody is silent: wait as long again. Ranks that all wait, twice, will wait for ever. */
+static Err watch_all_answer(Comm *comm, CommWait *wait)
+{
+    bool stuck = !comm->works;
+    if (stuck && wait->stuck && comm->rank == 0)
+        return watch_stuck(comm, wait);
+    wait->stuck = stuck;
+    wait->answers++;
+    wait->asked_at = 0;
+    return OK;
 }
 
 static Err watch_answers(Comm *comm, CommWait *wait)
@@ -168,14 +188,11 @@ static Err watch_answers(Comm *comm, CommWait *wait)
             first = i;
         else
             silent++;
-    if (!silent && wait->answers)
-        return watch_stuck(comm, wait);
-    if (!silent) { /* somebody may have been busy until now: wait once more */
-        wait->answers++;
-        wait->asked_at = 0;
-        return OK;
-    }
-    return first == comm->rank || late > 2 * watch_grace(comm) ? watch_judge(comm, wait) : OK;
+    if (!silent)
+        return watch_all_answer(comm, wait);
+    if (first == comm->rank || late > watch_grace(comm) + LAUNCHER_S)
+        return watch_judge(comm, wait, silent);
+    return OK;
 }
 
 Err watch_idle(Comm *comm, CommWait *wait)

@@ -4,7 +4,7 @@
  * with 1, 2 and 4 ranks, all on this machine, and looks at exit codes and messages. With a name it
  * is one rank, which does what workers[] says. */
 #include "base/clock.h"
-#include "base/random.h"
+#include "comm/agree.h"
 #include "comm/comm.h"
 
 #include "test.h"
@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { MAX_RANKS = 4, MAX_PARTS = 3, MAX_BYTES = 1 << 20, ROUNDS = 60, SLOTS_USED = 5 };
@@ -156,14 +157,146 @@ static Err work_records(Pool *pool, Comm *comm)
     return OK;
 }
 
+/* One step: every rank gives the next a number. The last rank does not take part from the third on. */
+static Err step(Comm *comm, int64_t number)
+{
+    int      ranks = comm_ranks(comm), me = comm_rank(comm);
+    int64_t  mine = number + me, got = 0;
+    CommPart to = { (me + 1) % ranks, &mine, sizeof mine };
+    CommPart from = { (me + ranks - 1) % ranks, &got, sizeof got };
+    comm_step(comm, number);
+    TRY(comm_start(comm, 0, &to, 1, &from, 1));
+    TRY(comm_wait(comm, 0));
+    return got == number + (me + ranks - 1) % ranks ? OK : fail(E_PLAN, "step %d is wrong", 0);
+}
+
+static Err steps_until(Comm *comm, int64_t last, void (*then)(int), int number)
+{
+    comm_patience(comm, 1);
+    TRY(comm_prepare(comm, 2, 64));
+    for (int64_t i = 1; i <= 5; i++) {
+        if (i == last && comm_rank(comm) == comm_ranks(comm) - 1)
+            then(number);
+        TRY(step(comm, i));
+    }
+    return OK;
+}
+
+static void signal_self(int number)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    printf("gone %.3f\n", (double)t.tv_sec + (double)t.tv_nsec * 1e-9);
+    fflush(stdout);
+    kill(getpid(), number);
+}
+
+static Err work_stopped(Pool *pool, Comm *comm)
+{
+    return (void)pool, steps_until(comm, 3, signal_self, SIGSTOP);
+}
+
+static Err work_killed(Pool *pool, Comm *comm)
+{
+    return (void)pool, steps_until(comm, 3, signal_self, SIGKILL);
+}
+
+/* Busy for longer than the patience, but not silent. */
+static Err work_busy(Pool *pool, Comm *comm)
+{
+    (void)pool;
+    comm_patience(comm, 0.6);
+    TRY(comm_prepare(comm, 2, 64));
+    TRY(step(comm, 1));
+    double until = clock_now() + 2.5;
+    while (comm_rank(comm) == 1 && clock_now() < until) {
+        usleep(1000);
+        TRY(comm_poll(comm));
+    }
+    return step(comm, 2);
+}
+
+/* The last rank alone has an error, while the others are in a step. */
+static Err work_failed(Pool *pool, Comm *comm)
+{
+    (void)pool;
+    comm_patience(comm, 20);
+    TRY(comm_prepare(comm, 2, 64));
+    TRY(step(comm, 1));
+    if (comm_rank(comm) == comm_ranks(comm) - 1)
+        return fail(E_IO, "the file of step 2 cannot be read");
+    return step(comm, 2);
+}
+
+static Err work_agreed(Pool *pool, Comm *comm)
+{
+    (void)pool;
+    bool bad = comm_rank(comm) == 1;
+    TRY(comm_agree(comm, OK));
+    return comm_agree(comm, bad ? fail(E_USAGE, "there is no recipe 'x'") : OK);
+}
+
+static Err work_alike(Pool *pool, Comm *comm)
+{
+    (void)pool;
+    return comm_agree(comm, fail(E_BUDGET, "no plan fits 1 GiB"));
+}
+
+static Err work_facts(Pool *pool, Comm *comm)
+{
+    (void)pool;
+    CommFact same[] = { { "version", "0.1.0", NULL }, { "ISA", "v3", "set PLIMSOLL_ISA=v3" } };
+    TRY(comm_same(comm, same, 2));
+    if (comm_rank(comm) == 1)
+        same[1].value = "v4";
+    return comm_same(comm, same, 2);
+}
+
+/* Times of exchanges, as the fold's: every rank gives every other a share. */
+static Err work_speed(Pool *pool, Comm *comm)
+{
+    int       ranks = comm_ranks(comm), n = 0;
+    int64_t   bytes = (int64_t)atoi(getenv("TEST_MIB") ? getenv("TEST_MIB") : "64") << 20;
+    char     *from = pool_alloc(pool, (size_t)bytes, 1), *to = pool_alloc(pool, (size_t)bytes, 1);
+    CommPart *sends = NEWN(pool, CommPart, ranks), *receives = NEWN(pool, CommPart, ranks);
+    double    best = 1e9;
+    for (int i = 0; i < ranks; i++)
+        if (i != comm_rank(comm)) {
+            sends[n] = (CommPart){ i, from + i * (bytes / ranks), bytes / ranks };
+            receives[n++] = (CommPart){ i, to + i * (bytes / ranks), bytes / ranks };
+        }
+    TRY(comm_prepare(comm, 2 * n, 2 * bytes));
+    for (int k = 0; k < 10; k++) {
+        unsigned any;
+        TRY(comm_any(comm, 0, &any));
+        double start = clock_now();
+        TRY(comm_start(comm, 0, sends, n, receives, n));
+        TRY(comm_wait(comm, 0));
+        double s = clock_now() - start;
+        best = s < best ? s : best;
+    }
+    if (!comm_rank(comm))
+        printf("exchange of %lld MiB: %.2f ms\n", (long long)bytes >> 20, best * 1e3);
+    double start = clock_now();
+    for (int k = 0; k < 1000; k++) {
+        unsigned any;
+        TRY(comm_any(comm, 0, &any));
+    }
+    if (!comm_rank(comm))
+        printf("flags: %.2f us\n", (clock_now() - start) * 1e3);
+    return OK;
+}
+
 typedef struct Worker {
     const char *name;
     Err (*work)(Pool *pool, Comm *comm);
 } Worker;
 
 static const Worker workers[] = {
-    { "transfers", work_transfers },
-    { "records", work_records },
+    { "transfers", work_transfers }, { "records", work_records }, { "stopped", work_stopped },
+    { "killed", work_killed },       { "busy", work_busy },       { "failed", work_failed },
+    { "agreed", work_agreed },       { "alike", work_alike },     { "facts", work_facts },
+    { "speed", work_speed },
 };
 
 static Err worker_run(Pool *pool, const Worker *worker)
@@ -172,8 +305,10 @@ static Err worker_run(Pool *pool, const Worker *worker)
     TRY(comm_open_by(pool, getenv("TEST_MPI"), &comm));
     printf("rank %d of %d on %s by %s\n", comm_rank(comm), comm_ranks(comm),
            comm_host(comm, comm_rank(comm)), comm_transport(comm));
+    fflush(stdout);
     Err err = worker->work(pool, comm);
-    printf("held %lld\n", (long long)comm_held(comm));
+    if (!err)
+        printf("held %lld\n", (long long)comm_held(comm));
     return comm_end(comm, err);
 }
 

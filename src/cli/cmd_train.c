@@ -4,7 +4,10 @@
 #include "base/file.h"
 #include "base/json_out.h"
 #include "base/text.h"
+#include "comm/agree.h"
 #include "fit/fit.h"
+#include "train/rank_messages.h"
+#include "train/ranks.h"
 #include "train/run_file.h"
 #include "train/trainer.h"
 
@@ -16,10 +19,11 @@
 static ModelOptions model = { .runs = true, .paced = true };
 static struct {
     const char *out, *resume, *init, *given, *dump, *dump_random, *data, *plan, *allow,
-        *loader_memory, *cache;
-    int64_t steps, seed;
+        *loader_memory, *cache, *mpi;
+    int64_t steps, seed, check_ranks;
+    double  patience;
     bool    json, init_partial, quiet;
-} opt = { .steps = -1, .seed = -1 };
+} opt = { .steps = -1, .seed = -1, .check_ranks = RANKS_CHECK_EVERY, .patience = COMM_PATIENCE };
 
 /* clang-format off */
 static const Option options[] = {
@@ -49,6 +53,12 @@ static const Option options[] = {
     LOSS_OPTION(model),
     { "plan",         OPT_TEXT, &opt.plan,         "FILE", "follow a plan of fit -o exactly" },
     ALLOW_OPTION(opt.allow),
+    { "patience",     OPT_SECONDS, &opt.patience,  "S",
+      "several ranks: end when one is silent for so long; default 300" },
+    { "check-ranks",  OPT_NATURAL, &opt.check_ranks, "N",
+      "several ranks: compare their parameters every N steps; default 1000, 0: never" },
+    { "mpi",          OPT_TEXT, &opt.mpi,          "LIBRARY",
+      "openmpi or mpich; default: the one of mpirun or srun" },
     { "quiet",        OPT_FLAG, &opt.quiet,        NULL,   "no progress" },
     { "json",         OPT_FLAG, &opt.json,         NULL,   "print the result as JSON" },
     { 0 }
@@ -219,7 +229,22 @@ static Err resume_options(Pool *pool, const char *run)
     return OK;
 }
 
-static Err cmd_train_run(Pool *pool, int n_args, char **args)
+/* Rank 0 chooses the folder for all. */
+static Err run_folder_of_all(Pool *pool, Comm *comm, const char *name, const char **out)
+{
+    char path[FILE_PATH_MAX] = "";
+    Err  err = OK;
+    if (comm_rank(comm) == 0) {
+        err = run_folder(pool, name, out);
+        snprintf(path, sizeof path, "%s", err ? "" : *out);
+    }
+    TRY(comm_agree(comm, err));
+    TRY(comm_share(comm, 0, path, sizeof path));
+    *out = pool_text(pool, path);
+    return OK;
+}
+
+static Err train_command(Pool *pool, Comm *comm, int n_args, char **args)
 {
     Recipe     *recipe;
     Device     *device;
@@ -278,7 +303,7 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
                             .threads = model.threads };
     const char *out = opt.resume ? opt.resume : opt.out;
     if (!out)
-        TRY(run_folder(pool, recipe->name, &out));
+        TRY(run_folder_of_all(pool, comm, recipe->name, &out));
     else if (!strcmp(out, "none"))
         out = NULL;
     TrainOptions run = { .out = out,
@@ -296,17 +321,33 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
                                             : NULL,
                          .loader_bytes = loader,
                          .allow = ALLOW_DEFAULT,
-                         .quiet = opt.quiet || opt.json };
+                         .comm = comm,
+                         .check_ranks = opt.check_ranks,
+                         .quiet = opt.quiet || opt.json || comm_rank(comm) };
     if (opt.allow)
         TRY(allow_read(opt.allow, &run.allow));
     Err err = train_run(pool, recipe, device, &run, &result);
-    if (err && out && !opt.out && !opt.resume)
+    if (err && out && !opt.out && !opt.resume && !comm_rank(comm))
         rmdir(out); /* if it is still empty */
     TRY(err);
+    TRY(rank_messages_tell(pool, comm));
     if (opt.json)
         return train_json(recipe, &result);
     train_print(pool, recipe, &result, run.out);
     return OK;
+}
+
+static Err cmd_train_run(Pool *pool, int n_args, char **args)
+{
+    Comm *comm;
+    if (opt.mpi && strcmp(opt.mpi, "openmpi") && strcmp(opt.mpi, "mpich"))
+        return fail(E_USAGE, "--mpi is openmpi or mpich, not %s", opt.mpi);
+    TRY(comm_open_by(pool, opt.mpi, &comm));
+    comm_patience(comm, opt.patience);
+    rank_messages_begin(pool, comm);
+    Err err = comm_end(comm, train_command(pool, comm, n_args, args));
+    rank_messages_end();
+    return err;
 }
 
 const Command cmd_train = { "train", "MODEL [--out RUN | --resume RUN]", "train exactly as planned",

@@ -15,12 +15,13 @@
 #include "train/log.h"
 #include "train/phases.h"
 #include "train/random_file.h"
+#include "train/ranks.h"
 #include "train/run_file.h"
+#include "train/signals.h"
 #include "train/weights.h"
 
 #include <errno.h>
 #include <math.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,6 +40,9 @@ typedef struct Trainer {
     const Recipe       *asked;  /* the recipe as given */
     const Recipe       *recipe; /* as run: a plan may change levers */
     const TrainOptions *options;
+    Comm               *comm;
+    RankCheck          *check;
+    bool                stop, save; /* several ranks: signals of any, as all know of them */
     FitResult           fit;
     TrainingGraph       graph;
     Session            *session;
@@ -65,54 +69,6 @@ typedef struct Trainer {
     float               times_ms[MAX_TIMES];
     int64_t             n_times;
 } Trainer;
-
-static volatile sig_atomic_t train_stop, train_save_asked;
-static const char           *train_stop_says; /* to stderr, at the first signal; NULL: nothing */
-
-/* The first signal ends the run after a checkpoint. The second ends it at once: a file takes its
- * place only when it is whole, so the last checkpoint stays. SIGXCPU comes every second once the
- * limit is passed, and never counts as the second. */
-static void train_on_stop(int number)
-{
-    int error = errno;
-    if (train_stop && number != SIGXCPU) {
-        signal(number, SIG_DFL);
-        raise(number); /* delivered when this function returns */
-    }
-    if (!train_stop && train_stop_says && write(2, train_stop_says, strlen(train_stop_says)) < 0) {
-        /* nobody reads it */
-    }
-    train_stop = 1;
-    errno = error;
-}
-
-static void train_on_save(int number)
-{
-    (void)number;
-    train_save_asked = 1;
-}
-
-/* Signals that end a run after a checkpoint. SIGHUP comes from a closed terminal; nohup ignores it.
- * SIGUSR2 and SIGXCPU come from batch systems, some time before they kill. */
-static const int train_signals[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR2, SIGXCPU };
-enum { N_SIGNALS = sizeof train_signals / sizeof *train_signals };
-
-static void signals_install(struct sigaction before[N_SIGNALS])
-{
-    struct sigaction stop = { .sa_handler = train_on_stop, .sa_flags = SA_RESTART };
-    train_stop = 0; /* may be set by an earlier run of this process */
-    for (int i = 0; i < N_SIGNALS; i++) {
-        sigaction(train_signals[i], NULL, &before[i]);
-        if (train_signals[i] != SIGHUP || before[i].sa_handler != SIG_IGN)
-            sigaction(train_signals[i], &stop, NULL);
-    }
-}
-
-static void signals_restore(const struct sigaction before[N_SIGNALS])
-{
-    for (int i = 0; i < N_SIGNALS; i++)
-        sigaction(train_signals[i], &before[i], NULL);
-}
 
 static Err train_save(Trainer *t)
 {
@@ -611,6 +567,12 @@ static bool disk_is_full(void)
     return error == ENOSPC || error == EDQUOT;
 }
 
+/* The run ends after this step: of several ranks, all at the same. */
+static bool train_stopping(const Trainer *t)
+{
+    return comm_ranks(t->comm) == 1 ? signals_stop != 0 : t->stop;
+}
+
 /* Does what is due after a step. If it fails, the state records how far it came and is saved. The
  * resumed run does the rest before its first step, and so gives the same bits and files as a run in
  * which nothing failed. */
@@ -623,7 +585,7 @@ static Err train_after(Trainer *t, TrainResult *result)
         const double *validation = validated ? &result->validation_last : NULL;
         s->due = DUE_SAMPLE;
         train_log(t, s->loss, s->ms, validation);
-        train_show(t, s->loss, validation, s->step == t->recipe->steps || train_stop);
+        train_show(t, s->loss, validation, s->step == t->recipe->steps || train_stopping(t));
     }
     if (s->due == DUE_SAMPLE && t->phases && phase_due(&t->recipe->sample, s->step)) {
         file_error(); /* forgets earlier ones */
@@ -642,21 +604,36 @@ static Err train_after(Trainer *t, TrainResult *result)
 /* A signal cut validation or sampling short: the rest is due when the run is resumed. */
 static bool train_was_stopped(const Trainer *t)
 {
-    return train_stop && t->phases && phases_stopped(t->phases);
+    return train_stopping(t) && t->phases && phases_stopped(t->phases);
+}
+
+/* By what this rank alone knows: its signals and its clock. */
+static bool train_save_wanted(const Trainer *t)
+{
+    const EveryConfig *save = &t->recipe->save;
+    return signals_save || (save->minutes > 0 && clock_now() - t->saved_at >= 60 * save->minutes);
 }
 
 static bool train_save_due(const Trainer *t)
 {
-    const EveryConfig *save = &t->recipe->save;
-    return train_save_asked || t->is_best || phase_due(save, t->state.step) ||
-           (save->minutes > 0 && clock_now() - t->saved_at >= 60 * save->minutes);
+    bool wanted = comm_ranks(t->comm) == 1 ? train_save_wanted(t) : t->save;
+    return wanted || t->is_best || phase_due(&t->recipe->save, t->state.step);
+}
+
+static Err train_agree(Trainer *t)
+{
+    t->stop = signals_stop;
+    t->save = train_save_wanted(t);
+    comm_step(t->comm, t->state.step + 1);
+    return ranks_signals(t->comm, &t->stop, &t->save);
 }
 
 static Err train_steps(Trainer *t, TrainResult *result)
 {
     double loss = 0;
     t->saved_at = clock_now();
-    while (t->state.step < t->recipe->steps && !train_stop) {
+    TRY(train_agree(t));
+    while (t->state.step < t->recipe->steps && !train_stopping(t)) {
         double start = clock_now();
         TRY(train_step(t, &loss));
         double ms = (clock_now() - start) * 1000;
@@ -668,8 +645,10 @@ static Err train_steps(Trainer *t, TrainResult *result)
         t->state.loss = loss;
         t->state.ms = ms;
         TRY(train_after(t, result));
+        TRY(ranks_check(t->check, t->state.step));
+        TRY(train_agree(t));
         if (t->saver && train_save_due(t)) {
-            train_save_asked = 0;
+            signals_save = 0;
             TRY(train_save_between(t));
         }
     }
@@ -689,6 +668,8 @@ static Err train_loop(Trainer *t, TrainResult *result)
     if (err && train_was_stopped(t))
         err = OK;
     bool unsaved = t->saved != t->state.step || (was_due && !result->steps);
+    if (err && err != E_NUMBER && comm_ranks(t->comm) > 1)
+        return err; /* of this rank alone: the others are in the step and cannot save with it */
     if (err && !t->begun && t->saver && unsaved && t->state.step)
         return train_save_failed(t, err);
     /* A new run of no steps is saved too: its starting weights can be sampled, and a run that was
@@ -743,21 +724,20 @@ static Err train_plan(Pool *pool, Trainer *t, const Device *device)
     return fit_read(pool, path, t->asked, device, given, &t->fit);
 }
 
-static Err train_all(Pool *pool, Trainer *t, const Device *device, TrainResult *result)
+/* Everything that is read, planned and allocated before step 1. */
+static Err train_prepare(Pool *pool, Trainer *t, const Device *device)
 {
     const TrainOptions *options = t->options;
     const Recipe       *recipe;
     TRY(train_check_out(pool, options));
     TRY(train_plan(pool, t, device));
-    const Engine *engine = t->fit.engine;
     recipe = t->recipe = t->fit.recipe;
     t->graph = t->fit.graph;
-    TRY(session_new(pool, engine, &t->session));
+    TRY(session_new(pool, t->fit.engine, &t->session));
     TRY((options->resume ? session_init_state : session_init)(t->session, (uint64_t)recipe->seed));
     TRY(feeds_new(pool, t->session, PHASE_MICRO, &t->feeds));
     TRY(train_open(pool, t));
     TRY(train_phases(pool, t));
-    TRY(train_prefetch(pool, t));
     if (options->dump)
         TRY(dump_new(pool, t->session, &t->dump));
     TRY(session_prepare(t->session));
@@ -766,6 +746,21 @@ static Err train_all(Pool *pool, Trainer *t, const Device *device, TrainResult *
     TRY(session_read(t->session, t->graph.train.rates.id, t->rates));
     if (options->dump_random)
         TRY(random_file_write(recipe, options->dump_random));
+    return ranks_check_new(pool, t->comm, t->session, options->check_ranks, &t->check);
+}
+
+static Err train_all(Pool *pool, Trainer *t, const Device *device, TrainResult *result)
+{
+    const TrainOptions *options = t->options;
+    Err                 ready = train_prepare(pool, t, device);
+    RankFacts           facts = { .recipe = t->asked,
+                                  .device = device,
+                                  .fit = &t->fit,
+                                  .feeds = ready || !train_reads_data(t) ? NULL : &t->feeds };
+    TRY(ranks_agree(pool, t->comm, &facts, ready));
+    TRY(train_prefetch(pool, t));
+    const Engine *engine = t->fit.engine;
+    const Recipe *recipe = t->recipe;
     if (!options->quiet)
         fprintf(stderr, "plan: %s%s%s, predicted %.1f ms/step by %s\n",
                 bytes_text(engine->arena_bytes), engine->host_bytes ? " and on the host " : "",
@@ -776,16 +771,16 @@ static Err train_all(Pool *pool, Trainer *t, const Device *device, TrainResult *
     if (!options->quiet && options->out && t->log.path)
         fprintf(stderr, "curves and samples: plimsoll watch %s\n", text_word(pool, options->out));
 
-    struct sigaction before[N_SIGNALS];
-    train_stop_says = options->quiet ? NULL
-                      : options->out ? "\nstopping: this step is finished and saved; ^C again ends "
-                                       "at once and keeps the last checkpoint\n"
-                                     : "\nstopping: this step is finished; ^C again ends at once\n";
-    signals_install(before);
-    if (t->phases)
-        phases_stop_by(t->phases, &train_stop);
+    SignalsBefore before;
+    signals_steps_begin(
+        &before, options->quiet ? NULL
+                 : options->out ? "\nstopping: this step is finished and saved; ^C again "
+                                  "ends at once and keeps the last checkpoint\n"
+                                : "\nstopping: this step is finished; ^C again ends at once\n");
+    if (t->phases && comm_ranks(t->comm) == 1)
+        phases_stop_by(t->phases, &signals_stop);
     Err err = train_loop(t, result);
-    signals_restore(before);
+    signals_steps_end(&before);
 
     result->step = t->state.step;
     result->step_ms = train_median(t);
@@ -800,7 +795,7 @@ static Err train_all(Pool *pool, Trainer *t, const Device *device, TrainResult *
     result->stated_bytes = device->runtime_bytes;
     result->loader_limit = options->loader_bytes;
     result->loader_bytes = t->feeds.bytes + (t->phases ? phases_bytes(t->phases) : 0);
-    result->interrupted = train_stop && (t->state.step < recipe->steps || t->state.due);
+    result->interrupted = train_stopping(t) && (t->state.step < recipe->steps || t->state.due);
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
         int64_t measured = session_measured_bytes(t->session, (Phase)phase);
         result->phase_planned[phase] = session_planned_bytes(t->session, (Phase)phase);
@@ -828,20 +823,18 @@ Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const Trai
               TrainResult *result)
 {
     Trainer *t = NEW(pool, Trainer);
-    *t = (Trainer){
-        .asked = recipe, .options = options, .held = pool_new(pool, "held"), .saved = -1
-    };
+    *t = (Trainer){ .asked = recipe,
+                    .options = options,
+                    .comm = options->comm,
+                    .held = pool_new(pool, "held"),
+                    .saved = -1 };
+    if (!t->comm)
+        TRY(comm_one(pool, &t->comm));
     *result = (TrainResult){ 0 };
-    /* do not stop when the reader of the progress messages has gone */
-    struct sigaction ignore = { .sa_handler = SIG_IGN }, before;
-    sigaction(SIGPIPE, &ignore, &before);
-    /* from the start: a batch system may ask for a checkpoint while the plan is made */
-    struct sigaction save = { .sa_handler = train_on_save, .sa_flags = SA_RESTART }, no_save;
-    train_save_asked = 0;
-    sigaction(SIGUSR1, &save, &no_save);
+    SignalsBefore before;
+    signals_begin(&before);
     Err err = train_all(pool, t, device, result);
-    sigaction(SIGUSR1, &no_save, NULL);
-    sigaction(SIGPIPE, &before, NULL);
+    signals_end(&before);
     pool_free(t->held); /* releases the folder now, not with the caller's pool */
     return err;
 }

@@ -109,7 +109,7 @@ class Job:
     def same_loss(self, run, weights, cfg, load=load_file, seed=5):
         """The reference loads what export wrote, strictly; on the same batch and noise both must give the same loss."""
         module, gen = systems.MODULES[cfg["system"]], torch.Generator().manual_seed(seed)
-        model = module.build(cfg).eval()
+        model = module.build(cfg)                       # batch norm as in training
         model.load_state_dict(load(weights))
         micros = [module.make_batch(cfg, gen) for _ in range(cfg["accumulate"])]
         with torch.no_grad():

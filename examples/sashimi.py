@@ -48,9 +48,9 @@ cfg = j.config()
 model = j.reference(cfg)
 job.lightning_checkpoint(j.path("pretrained.ckpt"), original(model, cfg["model"]["length"]))
 
-words = ["sashimi-small", "--data", data, "--init", j.path("pretrained.ckpt"), "--steps", 60]
-more = ["--set", f"data.holdout_path={test}", "--set", "save.every=10", "--set", "validate.every=30"]
-j.train_and_kill(run, 20, *words, *more)
+words = ["sashimi-small", "--data", data, "--init", j.path("pretrained.ckpt"), "--steps", 24]
+more = ["--set", f"data.holdout_path={test}", "--set", "save.every=6", "--set", "validate.every=12"]
+j.train_and_kill(run, 6, *words, *more)
 j.plimsoll("train", "--resume", run)
 j.evaluate(run, "--data", test)
 j.plimsoll("sample", run, "-n", 1, "--length", 4000, "-o", j.path("samples"))

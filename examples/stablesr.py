@@ -27,9 +27,9 @@ def photos(folder, n, seed):
 def original(model):
     """The state dict of the original's Lightning module."""
     state = dict(model.state_dict())
-    for name, tensor in model.state_dict().items():
+    for name, tensor in model.named_parameters():
         if name.startswith("model."):                       # LitEma, of the module `model`
-            state["model_ema." + name[len("model."):].replace(".", "")] = tensor * 0.9
+            state["model_ema." + name[len("model."):].replace(".", "")] = tensor.detach() * 0.9
     state["model_ema.decay"], state["model_ema.num_updates"] = torch.tensor(0.9999), torch.tensor(7)
     state["betas"] = state["alphas_cumprod"] = torch.linspace(0, 1, 1000)
     state["cond_stage_model.model.ln_final.weight"] = torch.ones(1024)

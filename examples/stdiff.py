@@ -38,10 +38,10 @@ cfg = j.config(*small)
 model = j.reference(cfg)
 torch.save({"_orig_mod." + name: tensor for name, tensor in model.state_dict().items()}, j.path("pretrained.pt"))
 
-words = ["stdiff-small", *small, "--data", data, "--init", j.path("pretrained.pt"), "--steps", 24]
+words = ["stdiff-small", *small, "--data", data, "--init", j.path("pretrained.pt"), "--steps", 12]
 more = ["--set", "data.range_channel=0", "--set", "data.range_low=0", "--set", "data.range_high=50", "--set", f"data.holdout_path={test}",
-        "--set", "save.every=6", "--set", "validate.every=12"]
-j.train_and_kill(run, 6, *words, *more)
+        "--set", "save.every=4", "--set", "validate.every=6"]
+j.train_and_kill(run, 4, *words, *more)
 j.plimsoll("train", "--resume", run)
 j.evaluate(run, "--data", test)
 j.plimsoll("sample", run, "-n", 1, "--input", test, "--steps", 5, "-o", j.path("samples"))

@@ -115,7 +115,7 @@ typedef struct WeightGroup { /* tensors that stand together in the file */
 
 typedef struct WeightsIn {
     Pool        *pool;
-    const Graph *graph;
+    const Graph *graph; /* NULL: every tensor that is taken is needed */
     const char  *path;
     ModelNames   names, dotless;
     WeightGroup *groups;
@@ -354,7 +354,7 @@ static Err weight_take(const WeightsIn *in, const Weight *w, const char *name, i
 {
     const char *wrong = w->wrong;
     SafeTensor  tensor = w->torch ? torch_safe(in->pool, w->torch, &wrong) : w->tensor;
-    if (wrong && names_have(&in->names, name))
+    if (wrong && (!in->graph || names_have(&in->names, name)))
         return fail(E_FORMAT, "%s: %s cannot be read: %s", in->path, w->name, wrong);
     if (wrong)
         return OK;
@@ -483,6 +483,39 @@ Err weights_file_read(Pool *pool, const Graph *graph, const char *path, bool ave
         TRY(take_average(&in, &weights, &mean, &all, from));
     else
         TRY(take_weights(&in, &weights, &mean, &all, from));
+    weights_sort(pool, &all, out);
+    return OK;
+}
+
+/* ---- a model beside others ---- */
+
+/* What stands before the ending, if the name has it; NULL: it has not. */
+static const char *prefix_before(Pool *pool, const char *name, const char *ending)
+{
+    size_t n = strlen(name), m = strlen(ending);
+    if (n < m || strcmp(name + n - m, ending) != 0 || (n > m && name[n - m - 1] != '.'))
+        return NULL;
+    return pool_textn(pool, name, n - m);
+}
+
+Err weights_file_beside(Pool *pool, const char *path, const char *ending, SafeFile *out,
+                        const char **prefix)
+{
+    WeightsIn    in = { .pool = pool, .path = path };
+    WeightList   all = { 0 };
+    WeightChoice found = { .group = -1 };
+    *prefix = NULL;
+    TRY(groups_read(&in, out));
+    for (int32_t g = 0; g < in.n && !*prefix; g++)
+        for (int32_t i = 0; i < in.groups[g].n && !*prefix; i++) {
+            *prefix = prefix_before(pool, in.groups[g].weights[i].name, ending);
+            found.group = g;
+        }
+    if (*prefix) {
+        found.prefix = *prefix;
+        found.n_prefix = strlen(*prefix);
+        TRY(choice_take(&in, &found, false, 0, &all));
+    }
     weights_sort(pool, &all, out);
     return OK;
 }

@@ -20,4 +20,10 @@
 Err weights_file_read(Pool *pool, const Graph *graph, const char *path, bool average, SafeFile *out,
                       const char **from);
 
+/* For a model that stands in the file beside others: the tensors whose names have the prefix that
+ * stands before `ending` in a name of the file, without that prefix. Of several state dicts the
+ * first is taken. out->n is 0 if no name ends so. */
+Err weights_file_beside(Pool *pool, const char *path, const char *ending, SafeFile *out,
+                        const char **prefix);
+
 #endif

@@ -26,8 +26,9 @@ typedef struct Seen {
 typedef struct TorchIn {
     Pool         *pool, *temp;
     const char   *path;
-    ZipFile       zip; /* .n 0: the legacy form */
-    const char   *top; /* folder of data.pkl, with its '/' */
+    ZipFile       zip;        /* .n 0: the legacy form */
+    const char   *top;        /* folder of data.pkl, with its '/' */
+    bool          big_endian; /* the elements in the archive */
     TorchStorage *storages;
     int32_t       n_storages, cap_storages, *index; /* key -> storage + 1; open addressing */
     uint32_t      n_index;
@@ -230,6 +231,21 @@ static const Pickle *storage_id(const Pickle *value)
     return pickle_is_text(pickle_item(id, 0), "storage") ? id : NULL;
 }
 
+/* The storage's elements in this machine's order of bytes: those of complex numbers one by one. */
+static void storage_swap(Pool *pool, TorchStorage *storage)
+{
+    size_t bytes = (size_t)torch_type_bytes(storage->type), half = bytes;
+    if (storage->type == TORCH_C32 || storage->type == TORCH_C64 || storage->type == TORCH_C128)
+        half /= 2;
+    if (half <= 1)
+        return;
+    unsigned char *copy = pool_alloc(pool, storage->n + 1, 1);
+    for (size_t at = 0; at + half <= storage->n; at += half)
+        for (size_t i = 0; i < half; i++)
+            copy[at + i] = storage->bytes[at + half - 1 - i];
+    storage->bytes = copy;
+}
+
 /* Data of a zip archive: data/KEY beside data.pkl. */
 static Err storage_zip(TorchIn *in, TorchStorage *storage, int64_t n_elements)
 {
@@ -246,6 +262,8 @@ static Err storage_zip(TorchIn *in, TorchStorage *storage, int64_t n_elements)
         return fail(E_FORMAT, "%s: storage %.60s has %zu bytes, too few for %lld elements of %s",
                     in->path, storage->key, storage->n, (long long)n_elements,
                     torch_type_name(storage->type));
+    if (in->big_endian)
+        storage_swap(in->pool, storage);
     return OK;
 }
 
@@ -598,9 +616,7 @@ static Err torch_zip(TorchIn *in, const void *bytes, size_t n)
     PickleTree           tree;
     if (order) {
         TRY(zip_content(in->temp, &in->zip, order, 0, &text, &n_text));
-        if (n_text >= 3 && !memcmp(text, "big", 3))
-            return fail(E_FORMAT, "%s was written on a big-endian machine, which cannot be read",
-                        in->path);
+        in->big_endian = n_text >= 3 && !memcmp(text, "big", 3);
     }
     TRY(zip_content(in->temp, &in->zip, pickle, 0, &text, &n_text));
     TRY(pickle_parse(in->temp, pool_print(in->temp, "%s(%s)", in->path, pickle->name), text, n_text,
@@ -671,10 +687,7 @@ static Err torch_legacy(TorchIn *in, const void *bytes, size_t n)
     if (version.root->kind != PICKLE_INT || version.root->integer != LEGACY_VERSION)
         return fail(E_FORMAT, "%s has an unknown version of torch.save's old form", in->path);
     TRY(legacy_next(in, &at, end, &machine));
-    const Pickle *little = pickle_get(machine.root, "little_endian");
-    if (little && little->kind == PICKLE_BOOL && !little->integer)
-        return fail(E_FORMAT, "%s was written on a big-endian machine, which cannot be read",
-                    in->path);
+    /* The machine's order of bytes does not matter: the data of this form are little endian. */
     TRY(legacy_next(in, &at, end, &object));
     TRY(legacy_next(in, &at, end, &keys));
     if (keys.root->kind != PICKLE_LIST)

@@ -22,7 +22,7 @@ static struct {
         *loader_memory, *cache, *mpi;
     int64_t steps, seed, check_ranks;
     double  patience;
-    bool    json, init_partial, quiet;
+    bool    json, init_partial, ema, quiet;
 } opt = { .steps = -1, .seed = -1, .check_ranks = RANKS_CHECK_EVERY, .patience = COMM_PATIENCE };
 
 /* clang-format off */
@@ -33,9 +33,12 @@ static const Option options[] = {
       "folder of the run; default: runs/RECIPE-N; none: save nothing" },
     { "resume",       OPT_TEXT, &opt.resume,       "RUN",
       "continue from the newest checkpoint of RUN, with its options" },
-    { "init",         OPT_TEXT, &opt.init,         "FILE", "starting weights (.safetensors, .pt, .pth, .ckpt)" },
+    { "init",         OPT_TEXT, &opt.init,         "FILE",
+      "starting weights: .safetensors, .pt, .pth, .ckpt, .msgpack, or a run" },
     { "init-partial", OPT_FLAG, &opt.init_partial, NULL,
       "take the tensors of --init that match by name and shape" },
+    { "ema",          OPT_FLAG, &opt.ema,          NULL,
+      "take the average of the weights that --init keeps" },
     { "data",         OPT_TEXT, &opt.data,         "DIR",  "folder with the samples" },
     { "seed",         OPT_NATURAL,&opt.seed,         "N",
       "seed of weights, noise and data order" },
@@ -259,6 +262,8 @@ static Err train_command(Pool *pool, Comm *comm, int n_args, char **args)
         return fail(E_USAGE, "train takes one recipe: plimsoll train MODEL --steps N --out RUN");
     if (opt.init_partial && !opt.init)
         return fail(E_USAGE, "--init-partial takes tensors of --init; name that file too");
+    if (opt.ema && !opt.init)
+        return fail(E_USAGE, "--ema takes the average that the file of --init keeps; name it too");
     if (opt.resume && opt.init)
         return fail(E_USAGE, "--resume continues with the run's own weights; leave out --init, or "
                              "start another run with --init and --out");
@@ -311,6 +316,7 @@ static Err train_command(Pool *pool, Comm *comm, int n_args, char **args)
                          .resume = opt.resume != NULL,
                          .init = opt.init,
                          .init_partial = opt.init_partial,
+                         .init_average = opt.ema,
                          .given = opt.given,
                          .dump = opt.dump,
                          .dump_random = opt.dump_random,

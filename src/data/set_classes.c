@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 enum {
     CIFAR_SIDE = 32,
@@ -144,30 +145,44 @@ static Err csv_take(SetClasses *s, const char *path)
 
 /* ---- folders ---- */
 
-/* A data set's parts are no classes: with them, every set would mix all classes. */
+/* Does a name, without an ending, say that it is such a part: train, and of files CIFAR_FS_train? */
+static bool names_part(const char *name, const char *const *words, bool folder)
+{
+    const char *dot = strrchr(name, '.');
+    size_t      n = dot ? (size_t)(dot - name) : strlen(name);
+    for (size_t m; *words; words++) {
+        m = strlen(*words);
+        if (n >= m && !strncasecmp(name + n - m, *words, m) &&
+            (n == m || (!folder && strchr("-_. ", name[n - m - 1]))))
+            return true;
+    }
+    return false;
+}
+
+/* A data set's parts are no classes: with them, every set would mix all classes, and a model would
+ * train on what it is tested with. */
 static Err parts_refuse(Pool *pool, const char *path, char *const *names, int n)
 {
-    static const char *const others[] = {
-        "test", "val", "valid", "validation", "images_evaluation", "val.csv", "test.csv"
-    };
-    static const char *const trains[] = { "train", "images_background", "train.csv" };
-    const char              *train = NULL, *other = NULL;
+    static const char *const others[] = { "test", "val", "valid", "validation",
+                                          "images_evaluation", NULL };
+    static const char *const trains[] = { "train", "training", "images_background", NULL };
+    const char              *train[2] = { 0 }, *other[2] = { 0 }; /* files, folders */
     for (int i = 0; i < n; i++) {
-        for (size_t k = 0; k < sizeof trains / sizeof *trains; k++)
-            train = !strcmp(names[i], trains[k]) ? names[i] : train;
-        for (size_t k = 0; k < sizeof others / sizeof *others; k++)
-            other = !strcmp(names[i], others[k]) && !other ? names[i] : other;
+        int folder = folder_exists(pool_print(pool, "%s/%s", path, names[i]));
+        if (!train[folder] && names_part(names[i], trains, folder))
+            train[folder] = names[i];
+        if (!other[folder] && names_part(names[i], others, folder))
+            other[folder] = names[i];
     }
-    bool files = train && name_ends(train, ".csv");
-    if (!train || !other || files != name_ends(other, ".csv") ||
-        (!files && (!folder_exists(pool_print(pool, "%s/%s", path, train)) ||
-                    !folder_exists(pool_print(pool, "%s/%s", path, other)))))
+    int         folder = train[1] && other[1];
+    const char *end = folder ? "/" : "";
+    if (!train[folder] || !other[folder])
         return OK;
-    const char *end = files ? "" : "/";
     return fail(E_USAGE,
                 "%s holds %s%s and %s%s, which are parts of a data set and not classes; use "
                 "--data %s/%s --set data.holdout_path=%s/%s",
-                path, train, end, other, end, path, train, path, other);
+                path, train[folder], end, other[folder], end, path, train[folder], path,
+                other[folder]);
 }
 
 /* Omniglot: the folders of an alphabet are its characters, and those are the classes. */

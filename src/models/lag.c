@@ -347,6 +347,7 @@ static const ModelWhatIf lag_what_if[] = {
 
 const ModelDef model_lag = {
     .name = "lag",
+    .flax = true,
     .summary = "few-shot set diffusion: images denoised given their set",
     .fields = lag_fields,
     .config_bytes = sizeof(Lag),

@@ -133,6 +133,10 @@ typedef struct ModelDef {
     /* Fills `rest` and returns how many there are. NULL: none. */
     int (*batch_rest)(const void *config, int64_t batch, BatchRest *rest);
     const ModelWhatIf *what_if; /* ends with a NULL text; NULL: none */
+    /* Tensors of the original's files that this model does not have, '|' between: beginnings of names
+     * that end in '.', or whole names. NULL: none. */
+    const char        *unread;
+    bool               flax; /* the names are those of a Flax tree */
     const char *slow_params; /* name endings that use optimizer.slow_lr, '|' between; NULL: none */
 
     /* Builds the phases PHASE_SAMPLE_BEGIN (its feeds are loaded from the data or --input),

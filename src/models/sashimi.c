@@ -393,6 +393,7 @@ const ModelDef model_sashimi = {
     .loss = sashimi_loss,
     .what_if = sashimi_what_if,
     .no_split = sashimi_no_split,
+    .unread = "decoder.", /* the original's, which its loss does not use */
     .slow_params = "kernel.A_real|kernel.A_imag|kernel.P|kernel.B|kernel.inv_dt",
     .check_sampler = sashimi_check_sampler,
     .sampler_kind = SAMPLER_RECURRENT,

@@ -392,6 +392,7 @@ static const char *stablesr_warning(Pool *pool, const void *config)
 
 const ModelDef model_stablesr = {
     .name = "stablesr",
+    .unread = STABLESR_UNREAD,
     .summary = "super-resolution by latent diffusion, with an edge branch",
     .fields = stablesr_fields,
     .config_bytes = sizeof(StableSr),

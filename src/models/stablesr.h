@@ -8,6 +8,16 @@
 #include "models/model.h"
 
 #define STABLESR_SCALE 0.18215f
+
+/* In the original's .ckpt, and not in this program's model: the text tower, whose output is
+ * model.context, averages, the noise schedule, the autoencoder's loss, the controllable decoder. */
+#define STABLESR_UNREAD                                                                            \
+    "cond_stage_model.|model_ema.|first_stage_model.loss.|first_stage_model.decoder.fusion_layer_" \
+    "1."                                                                                           \
+    "|first_stage_model.decoder.fusion_layer_2.|betas|alphas_cumprod|alphas_cumprod_prev|logvar"   \
+    "|sqrt_alphas_cumprod|sqrt_one_minus_alphas_cumprod|log_one_minus_alphas_cumprod"              \
+    "|sqrt_recip_alphas_cumprod|sqrt_recipm1_alphas_cumprod|posterior_variance|lvlb_weights"       \
+    "|posterior_log_variance_clipped|posterior_mean_coef1|posterior_mean_coef2|scale_factor"
 enum { STABLESR_LATENT = 4, STABLESR_LEVELS = FIELD_MAX_INTS, STABLESR_LAYERS = 8 };
 
 typedef enum StableSrLatents { LATENTS_COMPUTED, LATENTS_GIVEN } StableSrLatents;

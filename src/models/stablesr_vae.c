@@ -224,6 +224,7 @@ static Err vae_sample(Sampler *s, const void *config, SampleResult *result)
 
 const ModelDef model_stablesr_vae = {
     .name = "stablesr-vae",
+    .unread = STABLESR_UNREAD "|model.diffusion_model.|structcond_stage_model.",
     .summary = "StableSR's autoencoder, if there is no pretrained one",
     .fields = stablesr_fields,
     .config_bytes = sizeof(StableSr),

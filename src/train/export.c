@@ -1,6 +1,7 @@
 /* export.c -- writes the weights of a checkpoint under the names of the original. */
 #include "train/export.h"
 
+#include "base/flax_file.h"
 #include "base/text.h"
 #include "device/convert.h"
 #include "train/checkpoint.h"
@@ -101,6 +102,18 @@ static void export_states(Exporting *e)
     }
 }
 
+/* The original's lengths of S4 kernels. */
+static void export_lengths(Exporting *e)
+{
+    for (int32_t i = 0; i < e->graph->n_params; i++) {
+        int64_t    *length = NEW(e->pool, int64_t);
+        const char *name = lengths_buffer_of(e->pool, e->graph, &e->graph->params[i], length);
+        if (name)
+            VEC_ADD(e->pool, e->list, e->n, e->cap,
+                    (SafeTensor){ .name = name, .type = SAFE_I64, .data = length, .n_bytes = 8 });
+    }
+}
+
 /* What else the original's state dict holds. */
 static Err export_others(Exporting *e)
 {
@@ -133,12 +146,35 @@ static Err export_others(Exporting *e)
     return OK;
 }
 
+/* By the name's ending. A name that promises another format is refused. */
+static Err export_form(const char *path, const Recipe *recipe, bool *flax)
+{
+    static const char *const others[] = { ".pt",  ".pth", ".ckpt", ".bin", ".npz",
+                                          ".npy", ".pkl", ".h5",   ".onnx" };
+    const char              *dot = strrchr(path, '.');
+    *flax = dot && !strcmp(dot, ".msgpack");
+    if (*flax && !recipe->model->flax)
+        return fail(E_USAGE,
+                    "%s would be a file of Flax, but the original of %s is a PyTorch program; "
+                    "name a .safetensors file",
+                    path, recipe->model->name);
+    for (size_t i = 0; dot && i < sizeof others / sizeof *others; i++)
+        if (!strcmp(dot, others[i]))
+            return fail(E_USAGE,
+                        "export writes safetensors, not %s; name the file weights.safetensors (in "
+                        "Python: model.load_state_dict(safetensors.torch.load_file(FILE)))",
+                        dot);
+    return OK;
+}
+
 Err export_weights(Pool *pool, const char *run, const Recipe *recipe, const ExportOptions *options,
                    ExportReport *report)
 {
     TrainingGraph graph;
     Exporting e = { .pool = pool, .run = run, .recipe = recipe, .how = *options, .report = report };
+    bool      flax;
     *report = (ExportReport){ .step = options->checkpoint };
+    TRY(export_form(options->out, recipe, &flax));
     TRY(checkpoint_file(pool, run, &report->step, &e.path));
     TRY(safetensors_read(pool, e.path, &e.file));
     TRY(recipe_graph(pool, recipe, true, &graph));
@@ -146,11 +182,13 @@ Err export_weights(Pool *pool, const char *run, const Recipe *recipe, const Expo
     TRY(lengths_same(e.path, &e.file, e.graph));
     TRY(export_params(&e));
     export_states(&e);
+    export_lengths(&e);
     TRY(export_others(&e));
     report->tensors = e.n;
     for (int32_t i = 0; i < e.n; i++)
         report->bytes += (int64_t)e.list[i].n_bytes;
     const char *const *metadata = lengths_metadata(pool, e.graph,
                                                    (const char *const[]){ "format", "pt", NULL });
-    return safetensors_write(options->out, e.list, e.n, metadata);
+    return flax ? flax_write(options->out, e.list, e.n)
+                : safetensors_write(options->out, e.list, e.n, metadata);
 }

@@ -36,7 +36,62 @@ const char *const *lengths_metadata(Pool *pool, const Graph *graph, const char *
     return all;
 }
 
-/* The length in the file's metadata for this parameter, or `otherwise`. */
+static const char buffer_name[] = "l_kernel";
+
+/* "a.b.l_kernel" of "a.b.C" */
+static const char *buffer_beside(Pool *pool, const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return pool_print(pool, "%.*s%s", dot ? (int)(dot - name) + 1 : 0, name, buffer_name);
+}
+
+const char *lengths_buffer_of(Pool *pool, const Graph *graph, const Param *param, int64_t *length)
+{
+    const Node *kernel = s4_kernel_of(graph, param);
+    if (!kernel)
+        return NULL;
+    *length = ATTR(kernel, S4KernelAttr)->length;
+    return buffer_beside(pool, param->name);
+}
+
+bool lengths_buffer(const Graph *graph, const char *name)
+{
+    size_t n = strlen(name), last = sizeof buffer_name - 1;
+    if (n < last || strcmp(name + n - last, buffer_name) != 0)
+        return false;
+    for (int32_t i = 0; i < graph->n_params; i++) {
+        const char *other = graph->params[i].name;
+        if (!strncmp(other, name, n - last) && !strchr(other + n - last, '.') &&
+            s4_kernel_of(graph, &graph->params[i]))
+            return true;
+    }
+    return false;
+}
+
+/* What the original's buffer says, or `otherwise`. */
+static Err length_in_buffer(Pool *pool, const char *path, const SafeFile *file, const char *name,
+                            int64_t otherwise, int64_t *length)
+{
+    const SafeTensor *t = safetensors_find(file, buffer_beside(pool, name));
+    int32_t           narrow = 0;
+    *length = otherwise;
+    if (!t)
+        return OK;
+    if (t->type == SAFE_I64 && t->n_bytes == 8)
+        memcpy(length, t->data, 8);
+    else if (t->type == SAFE_I32 && t->n_bytes == 4) {
+        memcpy(&narrow, t->data, 4);
+        *length = narrow;
+    } else
+        return fail(E_FORMAT, "%s: %s must be one whole number, the length of its kernel", path,
+                    t->name);
+    if (*length < 0 || *length > (int64_t)1 << 40)
+        return fail(E_FORMAT, "%s: %s says length %lld, which must be a number of steps", path,
+                    t->name, (long long)*length);
+    return OK;
+}
+
+/* The length that the file says for this parameter, or `otherwise`. */
 static Err length_in(const char *path, const SafeFile *file, const char *name, int64_t otherwise,
                      int64_t *length)
 {
@@ -46,10 +101,14 @@ static Err length_in(const char *path, const SafeFile *file, const char *name, i
     Err         err = file->metadata
                           ? json_maybe_text(file->metadata, pool_print(pool, "length/%s", name), &text)
                           : OK;
+    if (!err && !text)
+        err = length_in_buffer(pool, path, file, name, otherwise, length);
     pool_free(pool);
     TRY(err);
-    *length = text ? strtoll(text, &end, 10) : otherwise;
-    if (text && (end == text || *end || *length < 1 || *length > (int64_t)1 << 40))
+    if (!text)
+        return OK;
+    *length = strtoll(text, &end, 10);
+    if (end == text || *end || *length < 1 || *length > (int64_t)1 << 40)
         return fail(E_FORMAT, "%s: the length of %s is '%s'; it must be a number of steps", path,
                     name, text);
     return OK;

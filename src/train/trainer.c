@@ -218,6 +218,25 @@ static Err train_open_data(Pool *pool, Trainer *t)
     return OK;
 }
 
+/* The file that --init names: a run means its newest checkpoint. */
+static Err init_file(Pool *pool, const char *init, const char **path)
+{
+    int64_t step;
+    *path = init;
+    if (!folder_exists(init))
+        return checkpoint_intact(pool, init);
+    if (file_exists(pool_print(pool, "%s/_METADATA", init)) ||
+        file_exists(pool_print(pool, "%s/_CHECKPOINT_METADATA", init)))
+        return fail(E_USAGE,
+                    "%s is a checkpoint of Orbax, which is not read; in Python, "
+                    "flax.serialization.to_bytes(tree) makes the bytes of a file that is",
+                    init);
+    if (!file_exists(pool_print(pool, "%s/recipe.yaml", init)))
+        return fail(E_USAGE, "%s is a folder, and no run; name the file of weights in it", init);
+    TRY(checkpoint_newest(pool, init, &step));
+    return checkpoint_file(pool, init, &step, path);
+}
+
 static Err train_open(Pool *pool, Trainer *t)
 {
     const TrainOptions *o = t->options;
@@ -227,10 +246,15 @@ static Err train_open(Pool *pool, Trainer *t)
         const char     *note;
         OtherTensor    *others = NULL;
         int32_t         n = 0;
-        TRY(checkpoint_intact(pool, o->init));
         if (model->others)
             TRY(model->others(pool, t->recipe->config, &others, &n));
-        TRY(weights_load_beside(pool, t->session, o->init, o->init_partial, others, n, &note));
+        WeightsFrom from = { .partial = o->init_partial,
+                             .average = o->init_average,
+                             .others = others,
+                             .n_others = n,
+                             .unread = model->unread };
+        TRY(init_file(pool, o->init, &from.path));
+        TRY(weights_load_from(pool, t->session, &from, &note));
         if (note && !o->quiet)
             fprintf(stderr, "init: %s\n", note);
     }

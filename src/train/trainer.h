@@ -20,6 +20,7 @@ typedef struct TrainOptions {
     bool         resume;           /* continues from out's newest checkpoint */
     const char  *init;             /* starting weights, or NULL */
     bool         init_partial;     /* init may lack tensors */
+    bool         init_average;     /* the average that init keeps */
     const char  *given;            /* safetensors file with inputs and noise, (micro-batches, ...)
                                   * each; or NULL */
     const char  *dump_random;      /* writes the run's random numbers here; or NULL */

@@ -243,70 +243,113 @@ static bool tensor_known(const SafeTensor *t, const OtherTensor *others, int32_t
     return false;
 }
 
-/* Compares the names and shapes of file and model. *note describes the differences; NULL: none. */
-static Err weights_match(Pool *pool, const Graph *graph, const char *path, const SafeFile *file,
-                         bool partial, const OtherTensor *others, int32_t n, const char **note)
+/* Does the name begin as one of the words between '|'? A word without '.' is a whole name. */
+static bool name_unread(const char *name, const char *words)
 {
-    NameList missing = { { .pool = pool }, 0 }, unused = { { .pool = pool }, 0 };
-    int32_t  frozen = 0; /* of those missing: they are never trained */
-    for (int32_t i = 0; i < graph->n_params; i++) {
-        const Param      *p = &graph->params[i];
+    for (size_t n; words && *words; words += n + (words[n] == '|')) {
+        n = strcspn(words, "|");
+        if (!strncmp(name, words, n) && (words[n - 1] == '.' || !name[n]))
+            return true;
+    }
+    return false;
+}
+
+typedef struct Matching {
+    Pool        *pool;
+    const Graph *graph;
+    NameList     missing, unused, left_out; /* left_out: of the original, and known to be no part */
+    int32_t      frozen;                    /* of those missing: they are never trained */
+} Matching;
+
+static Err params_match(Matching *m, const SafeFile *file, const WeightsFrom *from)
+{
+    for (int32_t i = 0; i < m->graph->n_params; i++) {
+        const Param      *p = &m->graph->params[i];
         const SafeTensor *t = safetensors_find(file, p->name);
-        if (t && !partial && !tensor_for(file, p))
-            return tensor_misfit(path, t, p->disk);
-        frozen += !tensor_for(file, p) && p->frozen;
-        if (!tensor_for(file, p))
-            names_add(&missing, t ? pool_print(pool, "%s of another shape", p->name) : p->name);
+        bool              fits = tensor_for(file, p) != NULL;
+        if (t && !fits && !from->partial)
+            return tensor_misfit(from->path, t, p->disk);
+        m->frozen += !fits && p->frozen;
+        if (!fits)
+            names_add(&m->missing,
+                      t ? pool_print(m->pool, "%s of another shape", p->name) : p->name);
     }
-    for (int i = 0; i < file->n; i++) {
-        const SafeTensor *t = &file->tensors[i];
-        const Value      *state = state_find(graph, t->name);
-        bool              differs = false;
-        if (state && !state_fits(state, t))
-            names_add(&unused, pool_print(pool, "%s of another shape", t->name));
-        else if (!state && !param_find((Graph *)(uintptr_t)graph, t->name) &&
-                 !tensor_known(t, others, n, &differs))
-            names_add(&unused,
-                      differs
-                          ? pool_print(pool, "%s, which was exported with other contents", t->name)
-                          : t->name);
-    }
-    if (missing.n == graph->n_params)
-        return fail(E_USAGE, "%s holds no parameter of this model%s%s; give another file", path,
-                    unused.n ? ", but for example " : "", unused.n ? unused.text.at : "");
-    *note = missing.n || unused.n
-                ? pool_print(pool, "%d parameters missing%s, %d tensors unused%s", missing.n,
-                             names_text(pool, &missing), unused.n, names_text(pool, &unused))
+    return OK;
+}
+
+static void tensor_match(Matching *m, const SafeTensor *t, const WeightsFrom *from)
+{
+    const Value *state = state_find(m->graph, t->name);
+    bool         differs = false;
+    if (state && !state_fits(state, t))
+        names_add(&m->unused, pool_print(m->pool, "%s of another shape", t->name));
+    else if (state || param_find((Graph *)(uintptr_t)m->graph, t->name) ||
+             lengths_buffer(m->graph, t->name) ||
+             tensor_known(t, from->others, from->n_others, &differs))
+        return;
+    else if (name_unread(t->name, from->unread))
+        names_add(&m->left_out, t->name);
+    else
+        names_add(&m->unused,
+                  differs
+                      ? pool_print(m->pool, "%s, which was exported with other contents", t->name)
+                      : t->name);
+}
+
+/* Compares the names and shapes of file and model. *note describes the differences; NULL: none. */
+static Err weights_match(Pool *pool, const Graph *graph, const SafeFile *file,
+                         const WeightsFrom *from, const char **note)
+{
+    const Text empty = { .pool = pool };
+    Matching   m = { pool, graph, { empty, 0 }, { empty, 0 }, { empty, 0 }, 0 };
+    bool       strange;
+    TRY(params_match(&m, file, from));
+    for (int i = 0; i < file->n; i++)
+        tensor_match(&m, &file->tensors[i], from);
+    strange = m.missing.n || m.unused.n;
+    if (m.missing.n == graph->n_params)
+        return fail(E_USAGE, "%s holds no parameter of this model%s%s; give another file",
+                    from->path, m.unused.n ? ", but for example " : "",
+                    m.unused.n ? m.unused.text.at : "");
+    *note = strange
+                ? pool_print(pool, "%d parameters missing%s, %d tensors unused%s", m.missing.n,
+                             names_text(pool, &m.missing), m.unused.n, names_text(pool, &m.unused))
                 : NULL;
-    if (missing.n)
-        *note = pool_print(pool, "%s; %d of %d parameters are from the file, %d are random%s",
-                           *note, graph->n_params - missing.n, graph->n_params, missing.n,
-                           frozen ? pool_print(pool, ", of which %d are frozen and stay so", frozen)
-                                  : "");
-    if (*note && !partial)
+    if (m.missing.n)
+        *note = pool_print(
+            pool, "%s; %d of %d parameters are from the file, %d are random%s", *note,
+            graph->n_params - m.missing.n, graph->n_params, m.missing.n,
+            m.frozen ? pool_print(pool, ", of which %d are frozen and stay so", m.frozen) : "");
+    if (strange && !from->partial)
         return fail(E_USAGE, "%s does not match the model: %s; --init-partial takes what fits",
-                    path, *note);
+                    from->path, *note);
+    if (m.left_out.n)
+        *note = pool_print(pool,
+                           "%s%s%d tensors of the original that this model does not have are "
+                           "left out%s",
+                           *note ? *note : "", *note ? "; " : "", m.left_out.n,
+                           names_text(pool, &m.left_out));
     return OK;
 }
 
 Err weights_load(Pool *pool, Session *session, const char *path, bool partial, const char **note)
 {
-    return weights_load_beside(pool, session, path, partial, NULL, 0, note);
+    return weights_load_from(pool, session, &(WeightsFrom){ .path = path, .partial = partial },
+                             note);
 }
 
-Err weights_load_beside(Pool *pool, Session *session, const char *path, bool partial,
-                        const OtherTensor *others, int32_t n, const char **note)
+Err weights_load_from(Pool *pool, Session *session, const WeightsFrom *from, const char **note)
 {
     const Graph *graph = session_engine(session)->graph;
-    const char  *unused, *from;
+    const char  *ignored, *taken, *path = from->path;
     SafeFile     file;
     Pool        *work = pool_new(pool, "weights");
 
-    note = note ? note : &unused;
-    TRY(weights_file_read(work, graph, path, &file, &from));
-    TRY(weights_match(pool, graph, path, &file, partial, others, n, note));
-    if (from)
-        *note = pool_print(pool, "%s%s%s", from, *note ? "; " : "", *note ? *note : "");
+    note = note ? note : &ignored;
+    TRY(weights_file_read(work, graph, path, from->average, &file, &taken));
+    TRY(weights_match(pool, graph, &file, from, note));
+    if (taken)
+        *note = pool_print(pool, "%s%s%s", taken, *note ? "; " : "", *note ? *note : "");
     for (int32_t i = 0; i < graph->n_params; i++) {
         const Param      *p = &graph->params[i];
         const SafeTensor *t = tensor_for(&file, p);
@@ -324,7 +367,7 @@ Err weights_load_beside(Pool *pool, Session *session, const char *path, bool par
         }
         pool_free(one);
     }
-    TRY(states_load(work, session, path, &file, partial));
+    TRY(states_load(work, session, path, &file, from->partial));
     pool_free(work);
     return OK;
 }

@@ -1,5 +1,5 @@
 /* weights.h -- loads weights from a file into a session: those of a run for sampling, or starting
- * weights, which may also be a file of torch.save (train/weights_file.h). Batch-norm statistics are
+ * weights, which may also be a file of torch.save or Flax (train/weights_file.h). Batch-norm statistics are
  * loaded too if the file has them. */
 #ifndef TRAIN_WEIGHTS_H
 #define TRAIN_WEIGHTS_H
@@ -8,15 +8,21 @@
 #include "exec/session.h"
 #include "models/model.h"
 
-/* Starting weights. Fails and names the tensors if any are missing or unused. partial: loads what
- * fits, ignores tensors of another shape, and describes both in `note` (may be NULL). The note also
- * says which of a file's state dicts was taken, and which prefix off its names. */
-Err weights_load(Pool *pool, Session *session, const char *path, bool partial, const char **note);
+typedef struct WeightsFrom {
+    const char *path;
+    bool        partial; /* takes what fits */
+    bool        average; /* the average of the weights that the file keeps */
+    const OtherTensor
+               *others;   /* further tensors of the model's state dict (ModelDef.others): the */
+    int32_t     n_others; /* file may hold them, with the contents that the model has */
+    const char *unread;   /* ModelDef.unread */
+} WeightsFrom;
 
-/* The same for a model with further tensors in its state dict (ModelDef.others): the file may hold
- * them, with the contents that the model has. */
-Err weights_load_beside(Pool *pool, Session *session, const char *path, bool partial,
-                        const OtherTensor *others, int32_t n, const char **note);
+/* Starting weights. Fails and names the tensors if any are missing or unused; partial: ignores those
+ * and tensors of another shape. *note (may be NULL) describes what was not taken, which of a file's
+ * state dicts was, and which beginning off its names; NULL: nothing to say. */
+Err weights_load_from(Pool *pool, Session *session, const WeightsFrom *from, const char **note);
+Err weights_load(Pool *pool, Session *session, const char *path, bool partial, const char **note);
 
 /* From a checkpoint, for sampling: the averaged weights if it has them, unless raw. */
 Err weights_load_run(Pool *pool, Session *session, const char *path, bool raw, bool *averaged);

@@ -91,6 +91,64 @@ loss, said, code = first_loss(saved("ema.pt", {"params_ema": double}))
 check(code == 0 and loss != want and said == "taken from 'params_ema'", "ema", loss, said)
 loss, said, code = first_loss(saved("wide.pt", {k: v.double() for k, v in state.items()}))
 check(loss == want, "float64", loss, said)
+# Averages: asked for, left out, of LitEma (names without dots), beside what they do not cover.
+half = {k: v * 0.5 for k, v in state.items()}
+loss_half, _, _ = first_loss(saved("half.pt", half))
+check(loss_half != want, "half", loss_half)
+
+
+def average(path, note, *more):
+    got, said, code = first_loss(path, "--ema", *more)
+    check(got == loss_half and said == note, path, "--ema: loss", got, "wanted", loss_half, "said:", said, "wanted:", note, code)
+
+
+OF = "the average of the weights, taken from "
+both = saved("both.pt", {"ema": half, "model": state, "optimizer": {"state": {}}})
+same(both, "taken from 'model'")
+average(both, OF + "'ema'")
+average(saved("ema_model.pt", {"model": state, "ema": {**{"online_model." + k: v for k, v in state.items()}, **{"ema_model." + k: v for k, v in half.items()}, "step": torch.tensor(3)}}),
+        OF + "'ema', names without 'ema_model.'")
+average(saved("callback.ckpt", {"state_dict": {"model." + k: v for k, v in state.items()}, "callbacks": {"EMA": {"ema_state_dict": {"model." + k: v for k, v in half.items()}, "o": Callback()}}}),
+        OF + "'callbacks.EMA.ema_state_dict', names without 'model.'")
+lit = saved("lit.ckpt", {"state_dict": {**{"model." + k: v for k, v in state.items()}, **{"model_ema." + k.replace(".", ""): v for k, v in half.items()}}})
+average(lit, OF + "'state_dict', names without 'model_ema.'")
+same(lit, f"taken from 'state_dict', names without 'model.'; {len(state)} averages of weights are left out (--ema takes them)")
+got, said, code = first_loss(os.path.join(work, "plain.pt"), "--ema")
+check(code == 2 and "keeps no average of this model's weights" in said, "no average", said, code)
+first = next(iter(state))
+average(saved("some.pt", {"model": half, "ema": {k: v for k, v in half.items() if k != first}}), OF + "'ema'")
+
+# Any beginning of names; tensors that are views, in other types and orders.
+same(saved("deep.pt", {"a": {"b": {"net._orig_mod.module." + k: v for k, v in state.items()}}}), "taken from 'a.b', names without 'net._orig_mod.module.'")
+flat = torch.cat([v.reshape(-1) for v in state.values()])
+views, at = {}, 0
+for k, v in state.items():
+    views[k] = flat[at:at + v.numel()].view(v.shape)
+    at += v.numel()
+same(saved("shared.pt", views), "")
+same(saved("shared-old.pt", views, old=True), "")
+for dtype in torch.float16, torch.bfloat16:
+    rounded = {k: v.to(dtype) for k, v in state.items()}
+    got, said, code = first_loss(saved("low.pt", rounded))
+    check(got == first_loss(saved("rounded.pt", {k: v.float() for k, v in rounded.items()}))[0], dtype, got, said)
+
+# Our own checkpoint, by its file and by its run.
+own = os.path.join(source, step)
+for name in own, source:
+    same(name, "")
+got, said, code = first_loss(source, "--ema")
+check(got == first_loss(saved("own.pt", {k: everything.get("ema/" + k, v) for k, v in state.items()}))[0] and said == "the average of the weights, names without 'ema/'",
+      "own average", got, said)
+empty = os.path.join(work, "empty")
+os.makedirs(empty)
+got, said, code = first_loss(empty)
+check(code == 2 and "is a folder, and no run; name the file of weights in it" in said, "folder", said, code)
+open(os.path.join(empty, "_METADATA"), "w").close()
+got, said, code = first_loss(empty)
+check(code == 2 and "is a checkpoint of Orbax" in said and "flax.serialization.to_bytes" in said, "orbax", said, code)
+done = train("--steps", "1", "--ema")
+check(done.returncode == 2 and "--ema takes the average that the file of --init keeps" in done.stderr, "ema alone", done.stderr)
+
 more = dict(state, **{"first_stage_model.a": torch.ones(3), "b": torch.ones(2)})
 loss, said, code = first_loss(saved("more.pt", more))
 check(code == 2 and "2 tensors unused (b, first_stage_model.a)" in said, "more", said, code)

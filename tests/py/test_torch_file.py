@@ -4,7 +4,7 @@
 
 PROGRAM is tests/reference/torch_file.c. Among the files: all element types, strided and shared storages, state dicts under
 keys, whole modules, a checkpoint as Lightning writes it with objects of classes that exist nowhere, tensor subclasses,
-deflated and damaged archives, and pickles that would call the system if they were executed."""
+deflated, big-endian and damaged archives, and pickles that would call the system if they were executed."""
 import collections
 import json
 import os
@@ -209,10 +209,20 @@ refuse(hurt, "torch.save did not write it")
 with zipfile.ZipFile(hurt, "w") as z:
     z.writestr("other.txt", "x")
 refuse(hurt, "data.pkl")
-with zipfile.ZipFile(hurt, "w") as z:
-    z.writestr("a/data.pkl", pickle.dumps({}, protocol=2))
-    z.writestr("a/byteorder", "big")
-refuse(hurt, "big-endian")
+# As a big-endian machine writes it: the elements of the archive reversed, "big" beside them; torch.load agrees. The old form
+# is little endian everywhere.
+torch.save({k: v for k, v in plain.items()}, small)
+big = os.path.join(work, "big.pt")
+with zipfile.ZipFile(small) as a, zipfile.ZipFile(big, "w") as b:
+    for name in a.namelist():
+        data, last = a.read(name), name.split("/")[-1]
+        if "/data/" in name:
+            dtype = list(plain.values())[int(last)].dtype
+            size = torch.zeros(1, dtype=dtype).element_size() // (2 if dtype.is_complex else 1)
+            data = b"".join(data[i:i + size][::-1] for i in range(0, len(data), size))
+        b.writestr(name, b"big" if last == "byteorder" else data)
+check(all(torch.equal(v, plain[k]) for k, v in torch.load(big).items()), "torch.load reads big.pt")
+expect(big, {"": plain})
 
 print(f"torch files: {checked} checks, {failed} failed")
 sys.exit(failed != 0)

@@ -74,6 +74,13 @@ class Kernel(nn.Module):
         self.A_imag = nn.Parameter(-A.imag[None].float())
         self.P = nn.Parameter(pair(P)[None, None].float())
 
+    def _load_from_state_dict(self, state, prefix, *rest):
+        """The original's buffer l_kernel says which length the C~ of a file is for."""
+        length = int(state.pop(prefix + "l_kernel", self.length))
+        if length != self.length:
+            raise RuntimeError(f"{prefix}C is for length {length}, not {self.length}")
+        super()._load_from_state_dict(state, prefix, *rest)
+
     def terms(self):
         """dt (H,1), A (N,), B (N,), P (N,), C~ (H,N), complex."""
         def whole(p):

@@ -323,6 +323,8 @@ static Err tones_load(const DataSource *source, int64_t id, int64_t draw, void *
                                                                             : 1 - side));
         }
     }
+    for (int64_t i = 0; a->levels.as_is && i < a->length; i++)
+        steps[i] *= 0.25f; /* three notes of at most 1.3 each */
     audio_tokens(a, NULL, NULL, steps, a->length, to);
     return OK;
 }

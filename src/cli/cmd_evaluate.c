@@ -38,13 +38,13 @@ static const Option options[] = {
     { 0 }
 };
 
-typedef struct Found { /* one of the two */
+typedef struct Answered { /* one of the two */
     const Recipe     *recipe;
     const Evaluation *evaluation;
     const Frechet    *frechet;
-} Found;
+} Answered;
 
-static Err found_json(JsonOut *o, const Found *f)
+static Err found_json(JsonOut *o, const Answered *f)
 {
     if (f->frechet)
         frechet_json(o, f->frechet);
@@ -53,7 +53,7 @@ static Err found_json(JsonOut *o, const Found *f)
     return json_out_done(o);
 }
 
-static Err found_show(const Found *f)
+static Err found_show(const Answered *f)
 {
     JsonOut o;
     if (opt.out) {
@@ -87,7 +87,7 @@ static Err evaluate_features(Pool *pool, int n_args, char **args)
     if (opt.out)
         TRY(file_try(opt.out));
     TRY(frechet_files(pool, args[0], args[1], &frechet));
-    return found_show(&(Found){ .frechet = &frechet });
+    return found_show(&(Answered){ .frechet = &frechet });
 }
 
 static Err weights_option(bool *raw)
@@ -137,7 +137,7 @@ static Err cmd_evaluate_run(Pool *pool, int n_args, char **args)
                           .averaged = opt.weights && !raw,
                           .quiet = opt.quiet || opt.json };
     TRY(evaluate_run(pool, args[0], recipe, device, &o, &evaluation));
-    TRY(found_show(&(Found){ .recipe = recipe, .evaluation = &evaluation }));
+    TRY(found_show(&(Answered){ .recipe = recipe, .evaluation = &evaluation }));
     if (!opt.quiet && !opt.json)
         next_command("sample %s", text_word(pool, args[0]));
     return OK;

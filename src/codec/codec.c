@@ -13,6 +13,7 @@
 #include "models/sashimi.h"
 #include "train/checkpoint.h"
 #include "train/drawing.h"
+#include "train/lengths.h"
 #include "train/weights_hash.h"
 
 #include <inttypes.h>
@@ -47,8 +48,9 @@ Err codec_suits(const Recipe *recipe)
 {
     const Sashimi *m = recipe->config;
     if (strcmp(recipe->model->name, "sashimi"))
-        return fail(E_USAGE, "compression needs a run of sashimi, which predicts audio sample by "
-                             "sample; this is a run of %s",
+        return fail(E_USAGE,
+                    "compression needs a run of sashimi, which predicts audio sample by "
+                    "sample; this is a run of %s",
                     recipe->model->name);
     if (m->head != HEAD_DML)
         return fail(E_USAGE, "compression needs model.head: dml; this run's head is categorical");
@@ -56,8 +58,9 @@ Err codec_suits(const Recipe *recipe)
         return fail(E_USAGE, "compression needs model.encoding: linear; mu-law levels do not hold "
                              "every sample");
     if (m->bits != 8 && m->bits != 16)
-        return fail(E_USAGE, "compression needs model.bits 8 or 16, as WAV files have; this run's "
-                             "is %lld",
+        return fail(E_USAGE,
+                    "compression needs model.bits 8 or 16, as WAV files have; this run's "
+                    "is %lld",
                     (long long)m->bits);
     if (recipe->data.scaling != SCALING_NONE)
         return fail(E_USAGE, "compression needs a run trained with data.scaling: none; this one "
@@ -77,8 +80,9 @@ static Err codec_session(Codec *c, const Device *device)
     TRY(graph_check(graph));
     TRY(engine_new(c->pool, graph, device, NULL, &engine));
     if (c->o->budget_bytes && engine->arena_bytes > c->o->budget_bytes)
-        return fail(E_BUDGET, "the weights need %s (%lld bytes), the budget is %s; give it at "
-                              "least that",
+        return fail(E_BUDGET,
+                    "the weights need %s (%lld bytes), the budget is %s; give it at "
+                    "least that",
                     bytes_text(engine->arena_bytes), (long long)engine->arena_bytes,
                     bytes_text(c->o->budget_bytes));
     c->report->planned_bytes = engine->arena_bytes;
@@ -99,6 +103,7 @@ static Err codec_weights(Codec *c, int64_t step, bool raw)
                            &c->report->averaged, &note));
     if (note && !c->o->quiet)
         fprintf(stderr, "%s\n", note);
+    TRY(lengths_as_trained(c->pool, c->o->run, c->report->step, c->m->length));
     return weights_hash(c->pool, c->session, &c->weights);
 }
 
@@ -232,7 +237,8 @@ static Err block_decode(Codec *c, BlockJob *job, const CodedBlock *block)
 }
 
 /* Block number b on its own thread; its bytes are copied to the codec's pool. */
-static void job_run(Codec *c, CodedAudio *a, uint8_t *samples, bool encode, int64_t b, BlockJob *job)
+static void job_run(Codec *c, CodedAudio *a, uint8_t *samples, bool encode, int64_t b,
+                    BlockJob *job)
 {
     int64_t first = b * a->block_steps;
     *job = (BlockJob){ .first = first,
@@ -299,7 +305,10 @@ static uint64_t samples_hash(const uint8_t *samples, int64_t n)
 
 static Err wav_suits(const char *path, const WavInfo *info, const Sashimi *m)
 {
-    const char *law = info->floats ? "floats" : info->a_law ? "A-law" : info->mu_law ? "mu-law" : NULL;
+    const char *law = info->floats   ? "floats"
+                      : info->a_law  ? "A-law"
+                      : info->mu_law ? "mu-law"
+                                     : NULL;
     if (law || info->bits != m->bits)
         return fail(E_USAGE,
                     "%s holds %s of %d bits, the model predicts integers of %lld (model.bits); "
@@ -442,7 +451,8 @@ static Err weights_as_coded(Codec *c, const CodedAudio *a)
                 c->o->run, c->weights, (long long)c->report->step);
 }
 
-static Err wav_out(const CodecOptions *o, const CodedAudio *a, const uint8_t *samples, int64_t bytes)
+static Err wav_out(const CodecOptions *o, const CodedAudio *a, const uint8_t *samples,
+                   int64_t bytes)
 {
     FileOut out;
     TRY(file_out_init(&out, o->out));

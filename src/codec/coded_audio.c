@@ -117,9 +117,9 @@ static Err fixed_read(const char *name, const unsigned char *b, CodedAudio *a)
     a->block_steps = (int64_t)number_at(b + 84, 4);
     a->n_head = (int64_t)number_at(b + 88, 4);
     a->n_tail = (int64_t)number_at(b + 92, 4);
-    if (!isa_plain(a->isa) || flags > FLAG_AVERAGED || step > INT64_MAX || a->threads < 1 || a->threads > CODED_THREADS ||
-        a->rate < 1 || a->rate > RATE_MAX || a->channels < 1 || a->channels > 2 ||
-        (a->bits != 8 && a->bits != 16) || a->block_steps < CODED_BLOCK_MIN ||
+    if (!isa_plain(a->isa) || flags > FLAG_AVERAGED || step > INT64_MAX || a->threads < 1 ||
+        a->threads > CODED_THREADS || a->rate < 1 || a->rate > RATE_MAX || a->channels < 1 ||
+        a->channels > 2 || (a->bits != 8 && a->bits != 16) || a->block_steps < CODED_BLOCK_MIN ||
         a->block_steps > CODED_BLOCK_MAX)
         return damaged(name, "its header holds numbers that no compression writes");
     a->step = (int64_t)step;
@@ -140,8 +140,8 @@ static Err sizes_check(const char *name, const unsigned char *b, size_t n, Coded
     for (int64_t i = 0; i < a->n_blocks; i++)
         sum += number_at(b + at + 4 * (uint64_t)i, 4);
     if (sum != end)
-        return damaged(name, sum > end ? "it is shorter than its table says"
-                                       : "bytes follow its end");
+        return damaged(name,
+                       sum > end ? "it is shorter than its table says" : "bytes follow its end");
     return OK;
 }
 

@@ -34,7 +34,7 @@ static double logistic(double x) /* without overflow on either side */
     return (x < 0 ? e : 1) / (1 + e);
 }
 
-/* Never inlined: one piece of machine code, and so one rounding, for encoder and decoder. */
+/* Never inlined: the same machine code, and so the same rounding, for encoder and decoder. */
 __attribute__((noinline)) uint32_t mixture_cum(const Mixture *m, int64_t level)
 {
     double total = (double)(1 << RANGE_BITS), q = (double)m->levels, f = 0;

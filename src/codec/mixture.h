@@ -15,8 +15,8 @@
 #include "ops/loss/dml.h"
 
 typedef struct Mixture {
-    int     k;      /* components */
-    int64_t levels; /* Q: 2 to 65,536 */
+    int     k;                                               /* components */
+    int64_t levels;                                          /* Q: 2 to 65,536 */
     double  share[DML_MAX], mean[DML_MAX], inverse[DML_MAX]; /* 1 / scale */
 } Mixture;
 

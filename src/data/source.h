@@ -59,13 +59,13 @@ struct DataSource {
     const char *name;
     int64_t     n_samples;
     uint64_t    seed;
-    const char *unread;     /* NULL, or a sentence about files that are ignored */
-    const char *note;       /* NULL, or what is trained on, instead of name and number */
-    const char *detail;     /* NULL, or more about it: classes, pairs, embeddings */
-    const char *encoder;    /* of the feed `text`; NULL: there is none (base/prompt.h) */
-    uint64_t    text_hash;  /* of that encoder, or of the embeddings that files gave */
-    size_t      work_bytes; /* size of the Work that load needs */
-    const char *largest;    /* the file that needs the most of it; NULL: not known */
+    const char *unread;                /* NULL, or a sentence about files that are ignored */
+    const char *note;                  /* NULL, or what is trained on, instead of name and number */
+    const char *detail;                /* NULL, or more about it: classes, pairs, embeddings */
+    const char *encoder;               /* of the feed `text`; NULL: there is none (base/prompt.h) */
+    uint64_t    text_hash;             /* of that encoder, or of the embeddings that files gave */
+    size_t      work_bytes;            /* size of the Work that load needs */
+    const char *largest;               /* the file that needs the most of it; NULL: not known */
     double      range_low, range_high; /* range images: metres that are -1 and 1; both 0: none */
     /* Writes sample `id` to to[i], for every feed i of the spec that is not whole. */
     Err (*load)(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work);

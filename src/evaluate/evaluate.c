@@ -14,13 +14,17 @@
 #include "train/checkpoint.h"
 #include "train/drawing.h"
 #include "train/run_file.h"
+#include "train/lengths.h"
 #include "train/weights_hash.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { EVALUATION_STEP = -1, IGNORED = -100 }; /* a step of no training; targets that do not count */
+enum {
+    EVALUATION_STEP = -1,
+    IGNORED = -100
+}; /* a step of no training; targets that do not count */
 
 typedef struct Evaluating {
     Pool                  *pool;
@@ -91,8 +95,7 @@ static Err evaluate_open(Evaluating *e, const Device *device, bool *draws)
     TRY(evaluate_graph(e, device, draws, &graph));
     TRY(engine_new(e->pool, graph, device, NULL, &engine));
     if (budget && engine->arena_bytes > budget)
-        return fail(E_BUDGET,
-                    "evaluating %lld at once needs %s (%lld bytes), the budget is %s; %s",
+        return fail(E_BUDGET, "evaluating %lld at once needs %s (%lld bytes), the budget is %s; %s",
                     (long long)e->o->batch, bytes_text(engine->arena_bytes),
                     (long long)engine->arena_bytes, bytes_text(budget),
                     e->o->batch > 1 ? "take a smaller --batch" : "give it at least that");
@@ -108,8 +111,7 @@ static Err evaluate_weights(Evaluating *e, const char *run)
     e->out->step = e->o->checkpoint;
     if (e->out->step < 0)
         TRY(checkpoint_newest(e->pool, run, &e->out->step));
-    else if (!file_exists(
-                 pool_print(e->pool, "%s/step-%06lld.json", run, (long long)e->out->step)))
+    else if (!file_exists(pool_print(e->pool, "%s/step-%06lld.json", run, (long long)e->out->step)))
         return fail(E_IO, "%s holds no whole checkpoint of step %lld", run,
                     (long long)e->out->step);
     TRY(checkpoint_weights(e->pool, e->session, run, &e->out->step, &wish, &e->out->averaged,
@@ -117,8 +119,11 @@ static Err evaluate_weights(Evaluating *e, const char *run)
     if (note && !e->o->quiet)
         fprintf(stderr, "evaluate: %s\n", note);
     if (e->o->averaged && !e->out->averaged)
-        return fail(E_USAGE, "%s keeps no average of its weights (ema.rule is none); take the raw "
-                             "ones", run);
+        return fail(E_USAGE,
+                    "%s keeps no average of its weights (ema.rule is none); take the raw "
+                    "ones",
+                    run);
+    TRY(lengths_as_trained(e->pool, run, e->out->step, recipe_number(e->recipe, "length", 0)));
     return weights_hash(e->pool, e->session, &e->out->weights);
 }
 
@@ -278,8 +283,9 @@ static Err batch_losses(Evaluating *e, int64_t first)
         if (!loss)
             return fail(E_DEVICE, "the loss could not be read from the device");
         if (!isfinite(*loss))
-            return fail(E_NUMBER, "the loss of sample %lld is not finite; the weights are damaged "
-                                  "or the sample is",
+            return fail(E_NUMBER,
+                        "the loss of sample %lld is not finite; the weights are damaged "
+                        "or the sample is",
                         (long long)first);
         e->sums[k] += weight * (double)*loss;
         e->weights[k] += weight;
@@ -289,9 +295,9 @@ static Err batch_losses(Evaluating *e, int64_t first)
     if (out->list) {
         const DataSource *source = e->feeds.source;
         char              room[256];
-        const char       *about = source->about ? source->about(source, e->feeds.first + first,
-                                                                room, sizeof room)
-                                                : NULL;
+        const char       *about = source->about
+                                      ? source->about(source, e->feeds.first + first, room, sizeof room)
+                                      : NULL;
         out->list[first] = (EvaluatedSample){ about ? pool_text(e->pool, about) : NULL, mean };
     }
     return OK;
@@ -302,8 +308,8 @@ static Err batch_losses(Evaluating *e, int64_t first)
 static const void *row_of(Evaluating *e, const char *name, int64_t row)
 {
     const FeedBuffer *feed = feeds_find(&e->feeds, name);
-    return feed ? (const char *)feed->bytes + shape_count(feed->shape) / feed->shape.dim[0] * row *
-                                                  type_bytes(feed->type)
+    return feed ? (const char *)feed->bytes +
+                      shape_count(feed->shape) / feed->shape.dim[0] * row * type_bytes(feed->type)
                 : NULL;
 }
 
@@ -355,9 +361,9 @@ static Err batch_draw(Evaluating *e, int64_t first)
 static Err evaluate_all(Evaluating *e)
 {
     int64_t batch = e->o->batch, runs = int_max(e->out->n_times, 1);
-    int64_t draw = !e->drawing        ? 0
-                   : e->o->draw < 0   ? e->out->samples
-                                      : int_min(e->o->draw, e->out->samples);
+    int64_t draw = !e->drawing      ? 0
+                   : e->o->draw < 0 ? e->out->samples
+                                    : int_min(e->o->draw, e->out->samples);
     e->work = e->out->samples / batch * runs + ceil_div(draw, batch);
     e->started = clock_now();
     for (int64_t first = 0; first < e->out->samples; first += batch) {
@@ -444,18 +450,17 @@ Err evaluate_run(Pool *pool, const char *run, const Recipe *recipe, const Device
         TRY(run_cache(pool, run, &o.cache));
     TRY(evaluate_open(&e, device, &draws));
     if (o.pairs && !(draws && graph_feeds(session_engine(e.session)->graph, "image")))
-        return fail(E_USAGE, "--pairs: there are no images to write; the results of %s are not "
-                             "compared with true images%s",
+        return fail(E_USAGE,
+                    "--pairs: there are no images to write; the results of %s are not "
+                    "compared with true images%s",
                     recipe->model->name, o.draw ? "" : " by --draw 0");
     TRY(evaluate_weights(&e, run));
     TRY(data_open_held(&e, run));
     if (draws)
-        TRY(drawing_new(pool, e.session, e.recipe,
-                        &(DrawingOptions){ .n = o.batch,
-                                           .seed = e.recipe->seed,
-                                           .fed = true,
-                                           .quiet = true },
-                        &e.drawing));
+        TRY(drawing_new(
+            pool, e.session, e.recipe,
+            &(DrawingOptions){ .n = o.batch, .seed = e.recipe->seed, .fed = true, .quiet = true },
+            &e.drawing));
     if (o.pairs)
         TRY(folder_make(o.pairs));
     evaluate_times(&e);

@@ -37,16 +37,16 @@ typedef struct ClipErrors { /* of predicted frames against the true ones, over v
 } ClipErrors;
 
 typedef struct Evaluation {
-    int64_t     step;     /* of the checkpoint */
-    bool        averaged; /* averaged weights were used */
-    uint64_t    weights;  /* hash of the weights that were used */
-    const char *kind;     /* of the data */
-    const char *data;     /* its path; NULL: drawn by the program */
+    int64_t     step;        /* of the checkpoint */
+    bool        averaged;    /* averaged weights were used */
+    uint64_t    weights;     /* hash of the weights that were used */
+    const char *kind;        /* of the data */
+    const char *data;        /* its path; NULL: drawn by the program */
     uint64_t    fingerprint; /* of the numbers that the model was given */
     int64_t     samples, of; /* `of`: there are so many; 0: any number can be drawn */
 
-    double           loss;  /* mean over samples and timesteps */
-    double           bits;  /* audio: of one value; NaN: this system has none */
+    double           loss;    /* mean over samples and timesteps */
+    double           bits;    /* audio: of one value; NaN: this system has none */
     int64_t          n_times; /* 0: the system has no timesteps */
     int64_t         *times;
     double          *losses; /* at each of them */

@@ -192,15 +192,15 @@ static void tridiagonal(double *a, int64_t n, double *diagonal, double *off, dou
         if (!(beta > 0))
             continue;
         v[0] -= off[k];
-#pragma omp parallel for schedule(static) if (m > 256)
+#pragma omp      parallel for schedule(static) if (m > 256)
         for (int64_t i = 0; i < m; i++) {
-            double sum = 0;
+                 double sum = 0;
 #pragma omp simd reduction(+ : sum)
             for (int64_t j = 0; j < m; j++)
                 sum += block[i * n + j] * v[j];
             p[i] = sum / beta;
-        }
-        for (int64_t i = 0; i < m; i++)
+             }
+             for (int64_t i = 0; i < m; i++)
             dot += p[i] * v[i];
         for (int64_t i = 0; i < m; i++)
             p[i] -= dot / (2 * beta) * v[i];
@@ -249,8 +249,7 @@ static bool eigenvalues(double *diagonal, double *off, int64_t n)
         for (int round = 0;; round++) {
             int64_t last = first;
             while (last + 1 < n &&
-                   fabs(off[last]) >
-                       0x1p-52 * (fabs(diagonal[last]) + fabs(diagonal[last + 1])))
+                   fabs(off[last]) > 0x1p-52 * (fabs(diagonal[last]) + fabs(diagonal[last + 1])))
                 last++;
             if (last == first)
                 break;
@@ -302,9 +301,10 @@ Err frechet_distance(Pool *pool, const char *a, const Npy *x, const char *b, con
     TRY(features_check(b, y));
     int64_t d = x->shape[1];
     if (y->shape[1] != d)
-        return fail(E_USAGE,
-                    "%s has %lld features and %s %lld; take both from the same layer of one network",
-                    a, (long long)d, b, (long long)y->shape[1]);
+        return fail(
+            E_USAGE,
+            "%s has %lld features and %s %lld; take both from the same layer of one network", a,
+            (long long)d, b, (long long)y->shape[1]);
     Pool   *work = pool_new(pool, "frechet");
     double *mean = NEWN(work, double, 2 * d), *c1 = NEWN(work, double, d *d);
     double *c2 = NEWN(work, double, d *d), root;

@@ -79,7 +79,7 @@ void noise_fill(const NoiseInputs *inputs, const char *name, int64_t first, int6
         return;
     RandomKey key = { .seed = inputs->seed, .stream = random_stream(name) };
     int64_t   count = shape_count(input->one), inner = 1; /* numbers that lie together */
-    if (input->axis == input->one.rank) { /* the same for all samples */
+    if (input->axis == input->one.rank) {                 /* the same for all samples */
         random_normals(key, 0, count, to);
         return;
     }

@@ -23,8 +23,8 @@ typedef struct NoiseInputs {
     uint64_t     seed;
 } NoiseInputs;
 
-Err noise_inputs_find(Pool *pool, const Recipe *recipe, const BuildOptions *build,
-                      NoiseInputs *out);
+Err  noise_inputs_find(Pool *pool, const Recipe *recipe, const BuildOptions *build,
+                       NoiseInputs *out);
 /* The noise of samples first .. first + batch - 1, into a buffer of that name. */
 void noise_fill(const NoiseInputs *inputs, const char *name, int64_t first, int64_t batch,
                 void *to);

@@ -7,10 +7,10 @@
 
 enum { MOMENTS = 5, RADIUS = SSIM_WINDOW / 2 }; /* of x, y: x, y, xx, yy, xy */
 
-typedef struct Plane { /* one channel of both images */
+typedef struct PlanePair { /* one channel of both images */
     int64_t       height, width;
     const double *x, *y;
-} Plane;
+} PlanePair;
 
 static double mean_square(const double *x, const double *y, int64_t n)
 {
@@ -32,7 +32,7 @@ static void window_weights(double *to)
 }
 
 /* The moments of row y, weighted along x: (MOMENTS, width - SSIM_WINDOW + 1). */
-static void row_moments(const Plane *p, int64_t row, const double *weights, double *to)
+static void row_moments(const PlanePair *p, int64_t row, const double *weights, double *to)
 {
     int64_t       n = p->width - SSIM_WINDOW + 1;
     const double *x = p->x + row * p->width, *y = p->y + row * p->width;
@@ -59,7 +59,7 @@ static double ssim_at(const double moment[MOMENTS])
     return (2 * a * b + c1) * (2 * ab + c2) / ((a * a + b * b + c1) * (aa + bb + c2));
 }
 
-static double plane_ssim(Pool *pool, const Plane *p)
+static double plane_ssim(Pool *pool, const PlanePair *p)
 {
     int64_t n = p->width - SSIM_WINDOW + 1, rows = p->height - SSIM_WINDOW + 1;
     double  weights[SSIM_WINDOW], total = 0;
@@ -97,8 +97,9 @@ static double *plane_of(Pool *pool, const Levels8 *image, int64_t c)
 static void plane_compare(Pool *pool, const Levels8 *image, const Levels8 *truth, int64_t c,
                           double *mean, double *ssim)
 {
-    Pool *work = pool_new(pool, "plane");
-    Plane p = { image->height, image->width, plane_of(work, image, c), plane_of(work, truth, c) };
+    Pool     *work = pool_new(pool, "plane");
+    PlanePair p = { image->height, image->width, plane_of(work, image, c),
+                    plane_of(work, truth, c) };
     *mean = mean_square(p.x, p.y, p.height * p.width);
     *ssim = plane_ssim(work, &p);
     pool_free(work);

@@ -102,12 +102,11 @@ void clips_means(const ClipSums *sums, double low, double high, Evaluation *out)
     bool   metres = high > low;
     double unit = metres ? (high - low) / 2 : 127.5, n = (double)sums->numbers;
     out->has_clips = sums->pixels > 0;
-    out->clips = (ClipErrors){
-        .metres = metres,
-        .mae = n > 0 ? unit * sums->absolute / n : NAN,
-        .rmse = n > 0 ? unit * sqrt(sums->square / n) : NAN,
-        .temporal = sums->changes ? unit * sums->change / (double)sums->changes : NAN,
-        .valid = sums->valid,
-        .pixels = sums->pixels
-    };
+    out->clips =
+        (ClipErrors){ .metres = metres,
+                      .mae = n > 0 ? unit * sums->absolute / n : NAN,
+                      .rmse = n > 0 ? unit * sqrt(sums->square / n) : NAN,
+                      .temporal = sums->changes ? unit * sums->change / (double)sums->changes : NAN,
+                      .valid = sums->valid,
+                      .pixels = sums->pixels };
 }

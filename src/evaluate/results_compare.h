@@ -4,8 +4,8 @@
 
 #include "evaluate/evaluate.h"
 
-typedef struct TruthRow { /* one sample: the result and what it is compared with */
-    Shape          shape; /* images (H,W,C), clips (F,H,W,C) */
+typedef struct TruthRow {                  /* one sample: the result and what it is compared with */
+    Shape          shape;                  /* images (H,W,C), clips (F,H,W,C) */
     const float   *result, *truth, *input; /* in [-1,1]; input: images only */
     const uint8_t *mask;                   /* clips (F,H,W): valid pixels; NULL: all */
 } TruthRow;
@@ -16,8 +16,8 @@ typedef struct ImageSums {
 } ImageSums;
 
 /* pairs NULL: no files. Otherwise pairs/result/NUMBER.png and pairs/truth/NUMBER.png. */
-Err images_compare(Pool *pool, const TruthRow *row, int64_t number, const char *pairs,
-                   ImageSums *sums);
+Err  images_compare(Pool *pool, const TruthRow *row, int64_t number, const char *pairs,
+                    ImageSums *sums);
 void images_means(const ImageSums *sums, Evaluation *out);
 
 typedef struct ClipSums {

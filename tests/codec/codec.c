@@ -81,8 +81,8 @@ static bool same_files(Pool *pool, const char *a, const char *b)
 
 static CodecOptions both(const char *in, const char *out)
 {
-    return (CodecOptions){ .run = RUN_FOLDER, .in = in, .out = out, .checkpoint = -1,
-                           .quiet = true };
+    return (
+        CodecOptions){ .run = RUN_FOLDER, .in = in, .out = out, .checkpoint = -1, .quiet = true };
 }
 
 static void goes_round(Pool *pool, const Recipe *recipe, int kind, int64_t frames, int64_t block)
@@ -138,13 +138,10 @@ static void costs_the_loss(void)
     tiny_train(pool, recipe, RUN_FOLDER);
     wav_make(0, 8, 1, 256);
     CHECK_OK(codec_compress(pool, recipe, tiny_device(pool, 2), &to, &report));
-    CHECK_OK(evaluate_run(pool, RUN_FOLDER, recipe, tiny_device(pool, 2),
-                          &(EvaluateOptions){ .data = WAV,
-                                              .batch = 1,
-                                              .seed = -1,
-                                              .checkpoint = -1,
-                                              .quiet = true },
-                          &e));
+    CHECK_OK(evaluate_run(
+        pool, RUN_FOLDER, recipe, tiny_device(pool, 2),
+        &(EvaluateOptions){ .data = WAV, .batch = 1, .seed = -1, .checkpoint = -1, .quiet = true },
+        &e));
     CHECK_INT(e.samples, 1);
     CHECK_NEAR(report.nll_bits / 256, e.bits, 1e-4);
     pool_free(pool);
@@ -181,7 +178,8 @@ static void refuses(void)
                         &r),
          E_USAGE, "sashimi");
     to.budget_bytes = 1000;
-    says(codec_compress(pool, recipe, tiny_device(pool, 2), &to, &r), E_BUDGET, "the budget is 1000");
+    says(codec_compress(pool, recipe, tiny_device(pool, 2), &to, &r), E_BUDGET,
+         "the budget is 1000");
     to.budget_bytes = 0;
     to.block_steps = 3;
     says(codec_compress(pool, recipe, tiny_device(pool, 2), &to, &r), E_USAGE, "--block");

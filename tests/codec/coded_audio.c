@@ -87,16 +87,23 @@ static void refuses(void)
 static void refuses_sizes(void)
 {
     static const struct {
-        int      at, bytes;
-        uint64_t value;
+        int         at, bytes;
+        uint64_t    value;
         const char *says;
-    } wrong[] = { { 40, 8, UINT64_MAX, "more samples" },  { 40, 8, (uint64_t)1 << 62, "more samples" },
-                  { 40, 8, 0x3fffff00u, "too short" },    { 84, 4, 0, "no compression" },
-                  { 88, 4, 0xffffffffu, "shorter" },      { 92, 4, 0xfffffff0u, "shorter" },
-                  { 96, 4, 0xffffffffu, "shorter" },      { 96, 4, 2, "bytes follow" },
-                  { 8, 4, 2, "version 2" },               { 12, 4, 2, "no compression" },
-                  { 48, 4, 0, "no compression" },         { 48, 4, 100000, "no compression" },
-                  { 60, 1, 27, "no compression" },        { 56, 2, 3, "no compression" } };
+    } wrong[] = { { 40, 8, UINT64_MAX, "more samples" },
+                  { 40, 8, (uint64_t)1 << 62, "more samples" },
+                  { 40, 8, 0x3fffff00u, "too short" },
+                  { 84, 4, 0, "no compression" },
+                  { 88, 4, 0xffffffffu, "shorter" },
+                  { 92, 4, 0xfffffff0u, "shorter" },
+                  { 96, 4, 0xffffffffu, "shorter" },
+                  { 96, 4, 2, "bytes follow" },
+                  { 8, 4, 2, "version 2" },
+                  { 12, 4, 2, "no compression" },
+                  { 48, 4, 0, "no compression" },
+                  { 48, 4, 100000, "no compression" },
+                  { 60, 1, 27, "no compression" },
+                  { 56, 2, 3, "no compression" } };
     Pool          *pool = pool_new(NULL, "coded");
     size_t         n;
     unsigned char *bytes = written(pool, &n), *copy = NEWN(pool, unsigned char, n);

@@ -124,7 +124,8 @@ static void is_the_training_loss(void)
             printf("%s, sample %lld: %.9g\n", systems[s].name, (long long)i, mean);
             CHECK_NEAR(e.list[i].loss, mean, 2e-6 * fabs(mean));
         }
-        Evaluation two = evaluated(pool, recipe, 2, true), averaged = evaluated(pool, recipe, 1, false);
+        Evaluation two = evaluated(pool, recipe, 2, true),
+                   averaged = evaluated(pool, recipe, 1, false);
         CHECK(two.fingerprint == e.fingerprint && two.weights == e.weights && !two.list);
         CHECK_NEAR(two.loss, e.loss, 2e-6 * e.loss);
         CHECK(averaged.averaged && averaged.weights != e.weights && averaged.loss != e.loss);
@@ -156,7 +157,11 @@ static void refuses(void)
     Pool           *pool = pool_new(NULL, "refuses");
     Recipe         *recipe = recipe_of(pool, &systems[0]);
     Evaluation      e;
-    EvaluateOptions plain = { .n = 2, .batch = 1, .timesteps = 1, .seed = -1, .checkpoint = -1,
+    EvaluateOptions plain = { .n = 2,
+                              .batch = 1,
+                              .timesteps = 1,
+                              .seed = -1,
+                              .checkpoint = -1,
                               .quiet = true },
                     o = plain;
     recipe->ema.rule = EMA_NONE;

@@ -12,11 +12,9 @@ static Evaluation of_clip(const uint8_t *valid, double low, double high)
 {
     ClipSums   sums = { 0 };
     Evaluation e = { 0 };
-    clips_compare(&(TruthRow){ .shape = SHAPE(2, 1, 3, 1),
-                               .result = result,
-                               .truth = truth,
-                               .mask = valid },
-                  &sums);
+    clips_compare(
+        &(TruthRow){ .shape = SHAPE(2, 1, 3, 1), .result = result, .truth = truth, .mask = valid },
+        &sums);
     clips_means(&sums, low, high, &e);
     return e;
 }

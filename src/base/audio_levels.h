@@ -12,16 +12,19 @@ typedef struct Levels {
     int64_t count; /* Q */
     bool    mu_law;
     double  low, high; /* of the chunk */
+    bool    as_is;     /* the levels of [-1,1), whatever the chunk's extremes: those of a file of as
+                        * many bits are kept exactly */
 } Levels;
 
 static inline int32_t level_of(const Levels *l, double x)
 {
-    double u = (x - l->low) / (l->high - l->low + 1e-6);
+    double u = l->as_is ? (x + 1) / 2 : (x - l->low) / (l->high - l->low + 1e-6);
     if (l->mu_law) {
         double mu = (double)l->count - 1, s = 2 * u - 1;
         u = (copysign(log1p(mu * fabs(s + 1e-8)) / log1p(mu), s) + 1) / 2;
     }
-    double k = floor(u * ((double)l->count - 0.01) + 0.005);
+    double k = l->as_is && !l->mu_law ? floor(u * (double)l->count + 0.5)
+                                      : floor(u * ((double)l->count - 0.01) + 0.005);
     return (int32_t)(k < 0 ? 0 : k > (double)l->count - 1 ? (double)l->count - 1 : k);
 }
 

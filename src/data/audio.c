@@ -1,6 +1,7 @@
 /* audio.c -- audio as tokens: folders of audio files in chunks, and synthetic notes.
  *
- *   target (L) levels of a chunk, channels interleaved; -100 beyond the end of the audio
+ *   target (L) levels of a chunk, channels interleaved; -100 beyond the end of the audio. They span
+ *          the chunk's extremes, or with data.scaling: none are the file's own
  *   tokens (L) the target shifted right by one; the first is Q/2
  *   carry  (1) 1: this chunk follows the previous one of the same file. Its first token is then the
  *          last target of that chunk. With this input, levels are scaled by the range of the whole
@@ -199,7 +200,9 @@ static Err audio_new(Pool *pool, const DataSpec *spec, const char *kind, Audio *
     a->length = spec->feeds[a->tokens].shape.dim[0];
     a->channels = spec->channels > 0 ? spec->channels : 1;
     a->rate = spec->rate > 0 ? spec->rate : 16000;
-    a->levels = (Levels){ .count = spec->levels > 1 ? spec->levels : 256, .mu_law = spec->mu_law };
+    a->levels = (Levels){ .count = spec->levels > 1 ? spec->levels : 256,
+                          .mu_law = spec->mu_law,
+                          .as_is = spec->unscaled };
     a->keep_rest = spec->keep_rest;
     a->frames = a->length / a->channels;
     if (a->length % a->channels)
@@ -320,6 +323,8 @@ static Err tones_load(const DataSource *source, int64_t id, int64_t draw, void *
                                                                             : 1 - side));
         }
     }
+    for (int64_t i = 0; a->levels.as_is && i < a->length; i++)
+        steps[i] *= 0.25f; /* three notes of at most 1.3 each */
     audio_tokens(a, NULL, NULL, steps, a->length, to);
     return OK;
 }

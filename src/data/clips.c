@@ -339,6 +339,8 @@ Err clips_open(Pool *pool, const DataSpec *spec, DataSource **out)
                           .about = clips_about,
                           .own = c,
                           .largest = c->largest.path,
+                          .range_low = c->n_ranges ? c->view.low : 0,
+                          .range_high = c->n_ranges ? c->view.high : 0,
                           .work_bytes = clips_work(c) };
     TRY(source_fits(spec, *out));
     TRY(cache_fill(pool, &c->videos->list));
@@ -409,6 +411,8 @@ Err moving_open(Pool *pool, const DataSpec *spec, DataSource **out)
     Clips *c;
     TRY(clips_new(pool, spec, "moving-shapes", &c));
     *out = NEW(pool, DataSource);
-    **out = (DataSource){ .n_samples = spec->samples, .load = moving_load, .own = c };
+    **out = (DataSource){
+        .n_samples = spec->samples, .load = moving_load, .own = c, .range_high = STREET_METRES
+    };
     return OK;
 }

@@ -38,7 +38,7 @@ typedef struct DataSpec {    /* what a run asks for */
     bool            as_input;               /* for sampling: an image is an input, not a target */
     double          range_low, range_high;  /* range images: metres; both 0: from the data */
     int64_t         levels, channels, rate; /* audio */
-    bool            mu_law, keep_rest;
+    bool            mu_law, keep_rest, unscaled;
     int64_t         memory;  /* bytes that loading may take; more is refused. 0: any */
     const char     *pattern; /* of the files that are read (pattern.h); NULL: all */
     const char     *cache;   /* folder for decoded files (cache.h); NULL: a temporary one */
@@ -59,13 +59,14 @@ struct DataSource {
     const char *name;
     int64_t     n_samples;
     uint64_t    seed;
-    const char *unread;     /* NULL, or a sentence about files that are ignored */
-    const char *note;       /* NULL, or what is trained on, instead of name and number */
-    const char *detail;     /* NULL, or more about it: classes, pairs, embeddings */
-    const char *encoder;    /* of the feed `text`; NULL: there is none (base/prompt.h) */
-    uint64_t    text_hash;  /* of that encoder, or of the embeddings that files gave */
-    size_t      work_bytes; /* size of the Work that load needs */
-    const char *largest;    /* the file that needs the most of it; NULL: not known */
+    const char *unread;                /* NULL, or a sentence about files that are ignored */
+    const char *note;                  /* NULL, or what is trained on, instead of name and number */
+    const char *detail;                /* NULL, or more about it: classes, pairs, embeddings */
+    const char *encoder;               /* of the feed `text`; NULL: there is none (base/prompt.h) */
+    uint64_t    text_hash;             /* of that encoder, or of the embeddings that files gave */
+    size_t      work_bytes;            /* size of the Work that load needs */
+    const char *largest;               /* the file that needs the most of it; NULL: not known */
+    double      range_low, range_high; /* range images: metres that are -1 and 1; both 0: none */
     /* Writes sample `id` to to[i], for every feed i of the spec that is not whole. */
     Err (*load)(const DataSource *source, int64_t id, int64_t draw, void *const *to, Work *work);
     /* Writes the feeds that are whole, once, to to[i] of feed i. NULL: it has none. */

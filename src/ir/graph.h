@@ -173,6 +173,7 @@ typedef struct Module {
  * is built. */
 typedef struct BuildOptions {
     bool    given_noise;      /* noise and timesteps are fed, to compare with other programs */
+    bool    own_context;      /* with given_noise: a model's fixed context is not fed */
     bool    stored_attention; /* attention keeps its probabilities instead of recomputing them */
     bool    subpixel;         /* 3x3 convolutions of upsampled maps read the small map */
     int64_t split;            /* above 1: a recipe's micro-batch is split into so many, and a

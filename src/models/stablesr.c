@@ -237,7 +237,7 @@ static Tensor stablesr_fuse(Tensor latent, Tensor edge, const StableSr *m)
 static Tensor stablesr_context(Graph *g, const StableSr *m)
 {
     Shape shape = SHAPE(m->context_tokens, m->context_width);
-    if (g->build->given_noise) /* given by the program compared with */
+    if (g->build->given_noise && !g->build->own_context) /* given by the program compared with */
         return tensor_class(feed(g, "context", F32, shape), CLASS_CONSTANTS);
     if (!m->context) {
         float *data = NEWN(g->pool, float, shape_count(shape));

@@ -82,6 +82,7 @@ static const Field ema_fields[] = {
 };
 
 static const char *const data_excerpts[] = { "start", "any", NULL };
+static const char *const data_scalings[] = { "chunk", "none", NULL };
 
 static const Field data_fields[] = {
     { "kind", FIELD_TEXT, offsetof(DataConfig, kind), 0, 0, NULL, NULL,
@@ -114,6 +115,8 @@ static const Field data_fields[] = {
       "range images with several channels: which one holds metres; -1: there is one" },
     { "array", FIELD_TEXT, offsetof(DataConfig, array), 0, 0, NULL, NULL,
       "the array of .npz files that is used; default: the only one" },
+    { "scaling", FIELD_CHOICE, offsetof(DataConfig, scaling), 0, 0, data_scalings, NULL,
+      "audio: levels span the extremes of each chunk, or are the file's own" },
     { 0 }
 };
 

@@ -57,6 +57,7 @@ typedef struct EmaConfig {
 } EmaConfig;
 
 typedef enum DataExcerpt { EXCERPT_START, EXCERPT_ANY } DataExcerpt;
+typedef enum DataScaling { SCALING_CHUNK, SCALING_NONE } DataScaling;
 
 typedef struct DataConfig {
     const char *kind, *path;           /* see data/kinds.c; kind NULL: the model's inputs decide */
@@ -71,6 +72,7 @@ typedef struct DataConfig {
     int         excerpt;               /* DataExcerpt */
     int64_t     range_channel;         /* range images with several channels; -1: not said */
     const char *array;                 /* which array of an .npz file; NULL: the only one */
+    int         scaling;               /* DataScaling */
 } DataConfig;
 
 typedef struct EveryConfig { /* the sections validate, sample and save */

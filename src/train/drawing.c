@@ -21,6 +21,7 @@ struct Drawing {
     Feeds          feeds[3]; /* of drawing_phases */
     float        **wide;     /* per graph output: buffer for its conversion to fp32 */
     double         shown;    /* time of the last progress message */
+    int64_t        first;    /* number of the first result */
     Pool          *work;     /* of drawing_again: reset, never freed */
     SafeFile       given;    /* options.given */
     Err            failed;   /* what the file lacks, if it lacks something, */
@@ -126,16 +127,22 @@ static bool drawing_given(Drawing *d, const char *name, int64_t index, float *to
     return true;
 }
 
+/* Where the numbers of the first result begin, each result having the same count of n numbers. */
+static uint64_t drawing_first(const Sampler *s, int64_t n)
+{
+    return (uint64_t)(((const Drawing *)s->own)->first * (n / s->n));
+}
+
 static void drawing_normal(Sampler *s, const char *name, int64_t index, float *to, int64_t n)
 {
     if (!s->dry && !drawing_given(s->own, name, index, to, n))
-        random_normals(drawing_key(s->own, name, index), 0, n, to);
+        random_normals(drawing_key(s->own, name, index), drawing_first(s, n), n, to);
 }
 
 static void drawing_uniform(Sampler *s, const char *name, int64_t index, float *to, int64_t n)
 {
     if (!s->dry && !drawing_given(s->own, name, index, to, n))
-        random_uniforms(drawing_key(s->own, name, index), 0, n, to);
+        random_uniforms(drawing_key(s->own, name, index), drawing_first(s, n), n, to);
 }
 
 static void drawing_progress(Sampler *s, int64_t done, int64_t of)
@@ -212,7 +219,7 @@ Err drawing_new(Pool *pool, Session *session, const Recipe *recipe, const Drawin
                               shape_count(value_at(graph, graph->outputs[i].value)->shape));
     for (int i = 0; i < 3; i++)
         TRY(feeds_new(pool, session, drawing_phases[i], &d->feeds[i]));
-    return drawing_inputs(pool, d);
+    return options->fed ? OK : drawing_inputs(pool, d);
 }
 
 int64_t drawing_bytes(const Drawing *d)
@@ -255,25 +262,43 @@ static Err drawing_write(Pool *pool, const Drawing *d, const char *folder,
     return results_write(pool, folder, result, report);
 }
 
+Sampler drawing_sampler(Drawing *d, Pool *pool)
+{
+    return (Sampler){ .pool = pool,
+                      .n = d->options.n,
+                      .config = &d->recipe->sampler,
+                      .prompt = d->options.prompt,
+                      .own = d,
+                      .run = drawing_run,
+                      .feed = drawing_feed,
+                      .output = drawing_output,
+                      .weight = drawing_weight,
+                      .normal = drawing_normal,
+                      .uniform = drawing_uniform,
+                      .progress = drawing_progress };
+}
+
+void *drawing_input(Drawing *d, const char *name)
+{
+    FeedBuffer *feed = feeds_find(&d->feeds[BEGIN], name);
+    return feed ? feed->bytes : NULL;
+}
+
+Err drawing_result(Drawing *d, Pool *pool, int64_t first, SampleResult *result)
+{
+    Sampler s = drawing_sampler(d, pool);
+    d->first = first;
+    return d->recipe->model->sample(&s, d->recipe->config, result);
+}
+
 /* folder NULL: a dry run, which only allocates. */
 static Err drawing_once(Pool *pool, Drawing *d, const char *folder, SampleReport *report)
 {
     const Recipe *recipe = d->recipe;
     Feeds        *feeds = &d->feeds[BEGIN];
     SampleResult  result;
-    Sampler       s = { .pool = pool,
-                        .n = d->options.n,
-                        .config = &recipe->sampler,
-                        .prompt = d->options.prompt,
-                        .own = d,
-                        .dry = !folder,
-                        .run = drawing_run,
-                        .feed = drawing_feed,
-                        .output = drawing_output,
-                        .weight = drawing_weight,
-                        .normal = drawing_normal,
-                        .uniform = drawing_uniform,
-                        .progress = drawing_progress };
+    Sampler       s = drawing_sampler(d, pool);
+    s.dry = !folder;
     if (feeds->source)
         TRY(d->options.input ? feeds_fill_in_order(feeds, 0) : feeds_fill(feeds, 0, 0));
     double start = clock_now();

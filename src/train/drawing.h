@@ -18,6 +18,7 @@ typedef struct DrawingOptions {
     const char *cache;        /* folder for decoded files; NULL: a temporary one */
     int64_t     loader_bytes; /* limit of the memory that loads data; 0: none */
     bool        averaged;     /* uses the averaged weights (EMA), if the graph has them */
+    bool        fed;          /* the caller fills the inputs (drawing_input); no data are opened */
     bool        quiet;
 } DrawingOptions;
 
@@ -31,6 +32,13 @@ int64_t drawing_bytes(const Drawing *drawing); /* of its buffers on the host */
 
 /* Draws once and writes the results to the folder. */
 Err drawing_draw(Drawing *drawing, const char *folder, SampleReport *report);
+
+/* For callers that use results and weights themselves. The sampler's memory comes from `pool`. */
+Sampler drawing_sampler(Drawing *drawing, Pool *pool);
+/* The host bytes of an input of the first phase; NULL: it has none of that name. */
+void   *drawing_input(Drawing *drawing, const char *name);
+/* Draws results `first` to first + n - 1: their numbers select the random numbers, whatever n is. */
+Err     drawing_result(Drawing *drawing, Pool *pool, int64_t first, SampleResult *result);
 
 /* For drawing repeatedly: drawing_prepare allocates all memory, drawing_again allocates none. */
 Err  drawing_prepare(Drawing *drawing);

@@ -176,6 +176,7 @@ static Err feeds_source(Pool *pool, Feeds *feeds, const Recipe *recipe, const ch
                  .range_low = data->range_low,
                  .range_high = data->range_high,
                  .keep_rest = data->keep_rest,
+                 .unscaled = data->scaling == SCALING_NONE,
                  .levels = (int64_t)1 << recipe_number(recipe, "bits", 8),
                  .channels = recipe_number(recipe, "channels", 1),
                  .rate = recipe_number(recipe, "rate", 0),
@@ -228,6 +229,14 @@ static bool feed_computed(const Feeds *feeds, const FeedBuffer *feed)
     return !feeds->named && (!strcmp(feed->name, DENOMINATOR) || !strcmp(feed->name, MASK_COUNT));
 }
 
+static bool feed_aside(const Feeds *feeds, const char *name)
+{
+    for (const char *const *at = feeds->aside; at && *at; at++)
+        if (!strcmp(*at, name))
+            return true;
+    return false;
+}
+
 /* Asks for input i of the list. */
 static Err feeds_want(Pool *pool, Feeds *feeds, int32_t i, DataFeed *wanted)
 {
@@ -266,7 +275,7 @@ static Err feeds_serve(Pool *pool, Feeds *feeds, const Recipe *recipe, const cha
         for (int32_t i = 0; i < feeds->n; i++) {
             const FeedBuffer *feed = &feeds->list[i];
             if (feed->whole == (whole != 0) && !feed->all_of && !feed_computed(feeds, feed) &&
-                !(except && !strcmp(feed->name, except)))
+                !feed_aside(feeds, feed->name) && !(except && !strcmp(feed->name, except)))
                 TRY(feeds_want(pool, feeds, i, wanted));
         }
     feeds->follow = !input && !feeds->named && feeds_find(feeds, CARRY);

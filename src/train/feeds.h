@@ -31,32 +31,33 @@ typedef struct FeedBuffer {
 typedef struct Prefetcher Prefetcher;
 
 typedef struct Feeds {
-    Session          *session;
-    Phase             phase; /* whose inputs they are */
-    FeedBuffer       *list;
-    int32_t           n, cap;
-    int64_t           bytes;    /* of all buffers and of the loaders' work memory */
-    int               given_fd; /* of the given file, if a feed is given */
-    const char       *given_path;
-    const DataSource *source; /* of the inputs in `served`; NULL: none */
-    uint64_t          seed;
-    int64_t           held;   /* samples of the source held out of training */
-    int64_t           first;  /* number of the first held-out sample, read in order and
+    Session           *session;
+    Phase              phase; /* whose inputs they are */
+    FeedBuffer        *list;
+    int32_t            n, cap;
+    int64_t            bytes;    /* of all buffers and of the loaders' work memory */
+    int                given_fd; /* of the given file, if a feed is given */
+    const char        *given_path;
+    const DataSource  *source; /* of the inputs in `served`; NULL: none */
+    uint64_t           seed;
+    int64_t            held;   /* samples of the source held out of training */
+    int64_t            first;  /* number of the first held-out sample, read in order and
                                   * repeatedly; -1: samples in random order */
-    bool              follow; /* row r of each micro-batch continues row r of the one before
+    bool               follow; /* row r of each micro-batch continues row r of the one before
                                   * (feed `carry`) */
-    int32_t          *served; /* indices into list, in the order of the source's spec */
-    int32_t           n_served;
-    int32_t           n_whole; /* loaded once; after the others in `served` */
-    bool              named;   /* inputs have their user's names; none is computed here */
-    int64_t           share;   /* micro-batches of a step */
-    int64_t           split;   /* micro-batches loaded together */
-    Work              work;
-    const char       *cache; /* folder for decoded files; NULL: a temporary one */
-    bool              quiet; /* says nothing while files are decoded */
-    int64_t           limit; /* of `bytes`; more is refused, and fewer loaders prefetch. 0: none */
-    int64_t           loaders; /* prefetching threads; 0: as many as the device leaves free */
-    Prefetcher       *prefetcher;
+    int32_t           *served; /* indices into list, in the order of the source's spec */
+    int32_t            n_served;
+    int32_t            n_whole; /* loaded once; after the others in `served` */
+    const char *const *aside; /* names of inputs that the caller fills, NULL at the end; or NULL */
+    bool               named; /* inputs have their user's names; none is computed here */
+    int64_t            share; /* micro-batches of a step */
+    int64_t            split; /* micro-batches loaded together */
+    Work               work;
+    const char        *cache; /* folder for decoded files; NULL: a temporary one */
+    bool               quiet; /* says nothing while files are decoded */
+    int64_t            limit; /* of `bytes`; more is refused, and fewer loaders prefetch. 0: none */
+    int64_t            loaders; /* prefetching threads; 0: as many as the device leaves free */
+    Prefetcher        *prefetcher;
 } Feeds;
 
 /* One buffer per feed node of the phase, registered with the session. */

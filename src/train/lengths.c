@@ -214,3 +214,19 @@ Err lengths_tensor(Pool *pool, const char *path, const SafeFile *file, const Gra
     TRY(kernel_params(pool, path, file, graph, kernel, &params));
     return s4_c_convert(&params, from, to, *out);
 }
+
+/* An S4 layer's C is valid only for the length it was trained at. */
+Err lengths_as_trained(Pool *pool, const char *run, int64_t step, int64_t wants)
+{
+    const char *path = pool_print(pool, "%s/step-%06lld.safetensors", run, (long long)step);
+    int64_t     has;
+    SafeFile    file;
+    TRY(safetensors_read(pool, path, &file));
+    TRY(lengths_max(path, &file, &has));
+    if (has && wants && has != wants)
+        return fail(E_USAGE,
+                    "model.length: %s was trained at %lld, not %lld; leave it as it is, and set "
+                    "sampler.length to the number of steps to draw",
+                    run, (long long)has, (long long)wants);
+    return OK;
+}

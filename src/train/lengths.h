@@ -21,6 +21,9 @@ const char *lengths_buffer_of(Pool *pool, const Graph *graph, const Param *param
 Err         lengths_same(const char *path, const SafeFile *file, const Graph *graph);
 /* The largest length in the file's metadata, which is that of a whole sample; 0: there is none. */
 Err         lengths_max(const char *path, const SafeFile *file, int64_t *max);
+/* E_USAGE if a checkpoint's samples have another length than the recipe asks for; 0: it asks for
+ * none. */
+Err         lengths_as_trained(Pool *pool, const char *run, int64_t step, int64_t wants);
 /* A tensor of a file as fp32, from any floating-point type. */
 Err         tensor_f32(Pool *pool, const char *path, const SafeTensor *tensor, float **out);
 /* The same for a parameter of the graph, converted to its length. */

@@ -3,7 +3,6 @@
 
 #include "base/file.h"
 #include "base/prompt.h"
-#include "base/safetensors.h"
 #include "base/text.h"
 #include "train/checkpoint.h"
 #include "train/drawing.h"
@@ -35,22 +34,6 @@ static Err sample_open(Pool *pool, const Recipe *recipe, const Device *device,
     return session_init_state(*session, seed); /* the checkpoint sets all weights, or fails */
 }
 
-/* An S4 layer's C is valid only for the length it was trained at. */
-static Err sample_length(Pool *pool, const char *run, int64_t step, const Recipe *recipe)
-{
-    const char *path = pool_print(pool, "%s/step-%06lld.safetensors", run, (long long)step);
-    int64_t     has, wants = recipe_number(recipe, "length", 0);
-    SafeFile    file;
-    TRY(safetensors_read(pool, path, &file));
-    TRY(lengths_max(path, &file, &has));
-    if (has && wants && has != wants)
-        return fail(E_USAGE,
-                    "model.length: %s was trained at %lld, not %lld; leave it as it is, and set "
-                    "sampler.length to the number of steps to draw",
-                    run, (long long)has, (long long)wants);
-    return OK;
-}
-
 static Err sample_load(Pool *pool, Session *session, const char *run, const Recipe *recipe,
                        const SampleOptions *o, SampleReport *report)
 {
@@ -59,7 +42,7 @@ static Err sample_load(Pool *pool, Session *session, const char *run, const Reci
     TRY(checkpoint_weights(pool, session, run, &report->step, &wish, &report->averaged, &note));
     if (note && !o->quiet)
         fprintf(stderr, "sample: %s\n", note);
-    return sample_length(pool, run, report->step, recipe);
+    return lengths_as_trained(pool, run, report->step, recipe_number(recipe, "length", 0));
 }
 
 static Err sample_checkpoint(Pool *pool, Session *session, const char *run, const Recipe *recipe,

@@ -1,0 +1,78 @@
+/* cmd_compress.c -- `compress`: a WAV file without loss, by the predictions of a SaShiMi run. */
+#include "cli/codec_options.h"
+#include "cli/model_options.h"
+
+#include "base/file.h"
+#include "base/text.h"
+
+#include <string.h>
+
+static ModelOptions model = { .runs = true };
+static struct {
+    const char *out, *checkpoint, *weights;
+    int64_t     block;
+    bool        quiet, json;
+} opt;
+
+static const Option options[] = {
+    { "o", OPT_TEXT, &opt.out, "FILE", "the file to write, e.g. song.plz" },
+    { "weights", OPT_TEXT, &opt.weights, "W", "ema (default, where the run keeps one) or raw" },
+    { "checkpoint", OPT_TEXT, &opt.checkpoint, "STEP", CHECKPOINT_HELP },
+    { "block", OPT_COUNT, &opt.block, "N",
+      "steps of a block; default: one block for each thread, of 16 model.length or more" },
+    MODEL_OPTIONS(model),
+    { "quiet", OPT_FLAG, &opt.quiet, NULL, "no progress" },
+    { "json", OPT_FLAG, &opt.json, NULL, "print the result as JSON" },
+    { 0 }
+};
+
+static void compress_text(const CodecOptions *o, const Recipe *recipe, const CodecReport *r)
+{
+    double n = (double)r->samples, payload = 8 * (double)r->payload_bytes;
+    printf("%s: %s of ", o->out, count_text(r->file_bytes));
+    printf("%s bytes, %.2f %%\n", count_text(r->wav_bytes),
+           100 * (double)r->file_bytes / (double)r->wav_bytes);
+    printf("payload %.4f bits per sample; the model's nll %.4f (%+.3f %%)\n", payload / n,
+           r->nll_bits / n, 100 * (payload / r->nll_bits - 1));
+    printf("%s, step %lld, %s weights: %s samples in %.1f s, ", recipe->name, (long long)r->step,
+           r->averaged ? "averaged" : "raw", count_text(r->samples), r->seconds);
+    printf("%s a second in %lld %s\n", count_text((int64_t)(n / r->seconds)), (long long)r->blocks,
+           r->blocks == 1 ? "block" : "blocks");
+}
+
+static Err cmd_compress_run(Pool *pool, int n_args, char **args)
+{
+    Recipe      *recipe;
+    Device      *device;
+    CodecReport  report;
+    CodecOptions o = { .quiet = opt.quiet || opt.json };
+    const char  *path;
+    if (n_args != 2 || !opt.out)
+        return fail(E_USAGE, "compress takes a run, a WAV file and a file to write: plimsoll "
+                             "compress RUN song.wav -o song.plz");
+    o.raw = opt.weights && !strcmp(opt.weights, "raw");
+    if (opt.weights && !o.raw && strcmp(opt.weights, "ema"))
+        return fail(E_USAGE, "--weights takes ema or raw, not '%s'", opt.weights);
+    TRY(run_recipe(pool, args[0], &path));
+    TRY(file_try(opt.out));
+    TRY(model_open(pool, &model, path, NULL, 0, &recipe, &device, &o.budget_bytes));
+    TRY(checkpoint_option(pool, args[0], opt.checkpoint, &o.checkpoint));
+    o.run = args[0];
+    o.in = args[1];
+    o.out = opt.out;
+    o.block_steps = opt.block;
+    TRY(codec_compress(pool, recipe, device, &o, &report));
+    if (opt.weights && !o.raw && !report.averaged)
+        fprintf(stderr, "%s keeps no average of its weights: the raw ones were used\n", o.run);
+    if (opt.json)
+        return codec_json(recipe, &report);
+    compress_text(&o, recipe, &report);
+    if (!opt.quiet)
+        next_command("decompress %s %s -o copy.wav", text_word(pool, o.run),
+                     text_word(pool, o.out));
+    return OK;
+}
+
+const Command cmd_compress = { "compress", "RUN AUDIO.wav -o FILE.plz",
+                               "compress a WAV file without loss by a SaShiMi run", options,
+                               cmd_compress_run };

@@ -1,0 +1,148 @@
+/* cmd_evaluate.c -- `evaluate`: measures a run's weights on data, or the distance of two feature
+ * sets. */
+#include "cli/model_options.h"
+
+#include "base/file.h"
+#include "base/text.h"
+#include "report/evaluation_pages.h"
+
+#include <string.h>
+
+static ModelOptions model = { .runs = true };
+static struct {
+    const char *data, *weights, *out, *pairs, *loader_memory, *checkpoint, *cache;
+    int64_t     n, draw, timesteps, seed;
+    bool        features, quiet, json;
+} opt = { .draw = -1, .timesteps = EVALUATE_TIMESTEPS, .seed = -1, .loader_memory = LOADER_MEMORY };
+
+static const Option options[] = {
+    { "data", OPT_TEXT, &opt.data, "TEST", "the samples; default: those that the run held out" },
+    { "weights", OPT_TEXT, &opt.weights, "W", "ema (default, where the run keeps one) or raw" },
+    { "n", OPT_COUNT, &opt.n, "N", "the first N samples; default: all, and 16 of generated data" },
+    { "draw", OPT_NATURAL, &opt.draw, "N",
+      "draw results of the first N samples only; 0: the loss alone" },
+    { "timesteps", OPT_COUNT, &opt.timesteps, "N", "timesteps of the loss; default 50" },
+    { "pairs", OPT_TEXT, &opt.pairs, "DIR", "write result/ and truth/ images there, for LPIPS" },
+    { "features", OPT_FLAG, &opt.features, NULL,
+      "the Frechet distance of two .npy files of features, (n,d) each" },
+    { "o", OPT_TEXT, &opt.out, "FILE", "write the JSON here" },
+    { "seed", OPT_NATURAL, &opt.seed, "N", "seed of the noise; default: the run's" },
+    { "checkpoint", OPT_TEXT, &opt.checkpoint, "STEP", CHECKPOINT_HELP },
+    { "loader-memory", OPT_TEXT, &opt.loader_memory, "SIZE",
+      "limit of the memory that loads data; default 1GiB" },
+    { "cache", OPT_TEXT, &opt.cache, "DIR",
+      "folder for decoded video and audio; default: the run's" },
+    MODEL_OPTIONS(model),
+    { "quiet", OPT_FLAG, &opt.quiet, NULL, "no progress" },
+    { "json", OPT_FLAG, &opt.json, NULL, "print the result as JSON" },
+    { 0 }
+};
+
+typedef struct Answered { /* one of the two */
+    const Recipe     *recipe;
+    const Evaluation *evaluation;
+    const Frechet    *frechet;
+} Answered;
+
+static Err found_json(JsonOut *o, const Answered *f)
+{
+    if (f->frechet)
+        frechet_json(o, f->frechet);
+    else
+        evaluation_json(o, f->recipe, f->evaluation);
+    return json_out_done(o);
+}
+
+static Err found_show(const Answered *f)
+{
+    JsonOut o;
+    if (opt.out) {
+        FileOut file;
+        TRY(file_out_init(&file, opt.out));
+        json_out_file(&o, &file, JSON_PRETTY);
+        TRY(file_out_done(&file, found_json(&o, f)));
+    }
+    if (opt.json) {
+        json_out_stream(&o, stdout, JSON_PRETTY);
+        return found_json(&o, f);
+    }
+    if (f->frechet)
+        frechet_text(stdout, f->frechet);
+    else
+        evaluation_text(stdout, f->recipe, f->evaluation);
+    return OK;
+}
+
+static Err evaluate_features(Pool *pool, int n_args, char **args)
+{
+    Frechet frechet;
+    if (n_args != 2)
+        return fail(E_USAGE,
+                    "--features takes two files: plimsoll evaluate --features A.npy B.npy");
+    if (opt.data || opt.pairs || opt.weights)
+        return fail(E_USAGE, "--features compares two files alone; leave out --%s",
+                    opt.data    ? "data"
+                    : opt.pairs ? "pairs"
+                                : "weights");
+    if (opt.out)
+        TRY(file_try(opt.out));
+    TRY(frechet_files(pool, args[0], args[1], &frechet));
+    return found_show(&(Answered){ .frechet = &frechet });
+}
+
+static Err weights_option(bool *raw)
+{
+    *raw = opt.weights && !strcmp(opt.weights, "raw");
+    return !opt.weights || *raw || !strcmp(opt.weights, "ema")
+               ? OK
+               : fail(E_USAGE, "--weights takes ema or raw, not '%s'", opt.weights);
+}
+
+static Err cmd_evaluate_run(Pool *pool, int n_args, char **args)
+{
+    Recipe     *recipe;
+    Device     *device;
+    Evaluation  evaluation;
+    const char *path;
+    bool        raw;
+    int64_t     budget, loader, checkpoint, batch = model.batch ? model.batch : 1;
+    if (opt.features)
+        return evaluate_features(pool, n_args, args);
+    if (n_args != 1)
+        return fail(E_USAGE, "evaluate takes one run: plimsoll evaluate RUN --data TEST");
+    TRY(weights_option(&raw));
+    TRY(loader_memory_read(opt.loader_memory, &loader));
+    if (opt.n && opt.n % batch)
+        return fail(E_USAGE, "-n %lld is not a multiple of --batch %lld", (long long)opt.n,
+                    (long long)batch);
+    if (opt.out)
+        TRY(file_try(opt.out));
+    if (opt.pairs)
+        TRY(folder_try(opt.pairs));
+    TRY(run_recipe(pool, args[0], &path));
+    TRY(model_open(pool, &model, path, NULL, 0, &recipe, &device, &budget));
+    TRY(checkpoint_option(pool, args[0], opt.checkpoint, &checkpoint));
+    EvaluateOptions o = { .data = opt.data,
+                          .pairs = opt.pairs,
+                          .cache = opt.cache,
+                          .n = opt.n,
+                          .batch = batch,
+                          .draw = opt.draw,
+                          .timesteps = opt.timesteps,
+                          .seed = opt.seed,
+                          .checkpoint = checkpoint,
+                          .budget_bytes = budget,
+                          .loader_bytes = loader,
+                          .raw = raw,
+                          .averaged = opt.weights && !raw,
+                          .quiet = opt.quiet || opt.json };
+    TRY(evaluate_run(pool, args[0], recipe, device, &o, &evaluation));
+    TRY(found_show(&(Answered){ .recipe = recipe, .evaluation = &evaluation }));
+    if (!opt.quiet && !opt.json)
+        next_command("sample %s", text_word(pool, args[0]));
+    return OK;
+}
+
+const Command cmd_evaluate = { "evaluate", "RUN [--data TEST] | --features A.npy B.npy",
+                               "measure a run's weights on data: loss, PSNR, SSIM, metres, bits",
+                               options, cmd_evaluate_run };

@@ -16,101 +16,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the file's elements ---- */
-
-static double half_value(uint16_t h)
-{
-    int    exponent = h >> 10 & 31, fraction = h & 1023;
-    double x = !exponent       ? ldexp(fraction, -24)
-               : exponent < 31 ? ldexp(fraction + 1024, exponent - 25)
-                               : (fraction ? NAN : INFINITY);
-    return h >> 15 ? -x : x;
-}
-
-static double bfloat_value(uint16_t h)
-{
-    uint32_t bits = (uint32_t)h << 16;
-    float    f;
-    memcpy(&f, &bits, sizeof f);
-    return (double)f;
-}
-
-/* Elements may lie at any address of the file. */
-double exported_float(ExportedType type, const char *p)
-{
-    float    f;
-    double   d;
-    uint16_t h;
-    switch (type) {
-    case EX_F32: memcpy(&f, p, 4); return (double)f;
-    case EX_F64: memcpy(&d, p, 8); return d;
-    case EX_F16: memcpy(&h, p, 2); return half_value(h);
-    case EX_BF16: memcpy(&h, p, 2); return bfloat_value(h);
-    default: return 0;
-    }
-}
-
-int64_t exported_int(ExportedType type, const char *p)
-{
-    int64_t i8;
-    int32_t i4;
-    int16_t i2;
-    switch (type) {
-    case EX_I64: memcpy(&i8, p, 8); return i8;
-    case EX_I32: memcpy(&i4, p, 4); return i4;
-    case EX_I16: memcpy(&i2, p, 2); return i2;
-    case EX_I8: return *(const signed char *)p;
-    default: return *(const unsigned char *)p;
-    }
-}
-
-/* Walks a stored tensor in its own order of axes. */
-static void weight_walk(const ExportedWeight *w, void (*each)(void *to, int64_t i, const char *p),
-                        void                 *to)
-{
-    int64_t index[VIEW_RANK] = { 0 }, n = 1;
-    int     bytes = exported_type_bytes(w->type);
-    for (int a = 0; a < w->rank; a++)
-        n *= w->size[a];
-    for (int64_t i = 0; i < n; i++) {
-        int64_t at = w->offset;
-        for (int a = 0; a < w->rank; a++)
-            at += index[a] * w->stride[a];
-        each(to, i, (const char *)w->storage + at * bytes);
-        for (int a = w->rank - 1; a >= 0 && ++index[a] == w->size[a]; a--)
-            index[a] = 0;
-    }
-}
-
-typedef struct Reading {
-    ExportedType type;
-    float       *floats;
-    HostArray   *array;
-} Reading;
-
-static void read_float(void *to, int64_t i, const char *p)
-{
-    Reading *r = to;
-    r->floats[i] = type_floats(r->type) ? (float)exported_float(r->type, p)
-                                        : (float)exported_int(r->type, p);
-}
-
-static void read_element(void *to, int64_t i, const char *p)
-{
-    Reading *r = to;
-    if (r->array->integer)
-        r->array->i[i] = exported_int(r->type, p);
-    else
-        r->array->f[i] = exported_float(r->type, p);
-}
-
 /* ---- parameters ---- */
 
 static void init_from_file(float *data, Shape shape, uint64_t seed, const void *arg)
 {
     const ExportedWeight *w = arg;
     (void)shape, (void)seed;
-    weight_walk(w, read_float, &(Reading){ .type = w->type, .floats = data });
+    weight_floats(w, data);
 }
 
 /* A file without contents: as layers usually start. */
@@ -155,6 +67,15 @@ static bool conv_weight(const Lower *l, int32_t value)
     return conv;
 }
 
+/* A complex tensor is kept as pairs, under one more axis: its parts are views. */
+static void give_pairs(Lower *l, int32_t value, View pairs, Operand *item)
+{
+    int          last = pairs.rank - 1;
+    ExportedType type = type_part(l->program->values[value].type);
+    *item = item_of(l, view_selected(pairs, last, 0), type);
+    l->imag[value] = item_of(l, view_selected(pairs, last, 1), type);
+}
+
 static Err add_parameter(Lower *l, const ExportedInput *in, Operand *item)
 {
     const ExportedValue  *v = &l->program->values[in->value];
@@ -163,20 +84,24 @@ static Err add_parameter(Lower *l, const ExportedInput *in, Operand *item)
     int                   order[VIEW_RANK];
     if (in->tied >= 0 && l->items[l->program->inputs[in->tied].value].set) {
         *item = l->items[l->program->inputs[in->tied].value];
+        l->imag[in->value] = l->imag[l->program->inputs[in->tied].value];
         return OK;
     }
-    if (!type_floats(v->type))
+    bool complex = type_complex(v->type);
+    if (!type_floats(v->type) && !complex)
         return fail(E_USAGE,
                     "%s: the parameter %s has elements of type %s; only floating ones are "
                     "supported",
                     l->program->path, in->name, exported_type_name(v->type));
-    if (v->rank > MAX_RANK)
+    if (v->rank + complex > MAX_RANK)
         return fail(E_USAGE, "%s: the parameter %s has %d axes; at most %d are supported",
-                    l->program->path, in->name, v->rank, MAX_RANK);
+                    l->program->path, in->name, v->rank, MAX_RANK - complex);
     for (int a = 0; a < v->rank; a++) {
         TRY(sym_eval(&l->program->symbols, v->size[a], &dims.at[a]));
         order[a] = a;
     }
+    if (complex)
+        dims.at[dims.rank++] = 2;
     bool conv = v->rank >= 3 && conv_weight(l, in->value);
     for (int a = 0; conv && a < v->rank; a++) /* (O,I,k...) is kept as (k...,I,O) */
         order[a] = a < v->rank - 2 ? a + 2 : v->rank - 1 - a;
@@ -199,7 +124,11 @@ static Err add_parameter(Lower *l, const ExportedInput *in, Operand *item)
         bool chosen = !l->config->train.n || matches(&l->config->train, in->name);
         param->frozen = !v->requires_grad || !chosen || matches(&l->config->freeze, in->name);
     }
-    *item = item_of(l, view_make(t, dims, conv ? order : NULL), v->type);
+    View view = view_make(t, dims, conv ? order : NULL);
+    if (complex)
+        give_pairs(l, in->value, view, item);
+    else
+        *item = item_of(l, view, v->type);
     return OK;
 }
 
@@ -224,8 +153,8 @@ static Err add_constant(Lower *l, const ExportedInput *in, Operand *item)
     const ExportedValue  *v = &l->program->values[in->value];
     const ExportedWeight *w = exported_weight(l->program, in->name);
     Dims                  dims = { .rank = v->rank };
-    HostArray            *array;
-    if (!type_supported(v->type) || v->rank > VIEW_RANK)
+    HostArray            *array, *imag = NULL;
+    if ((!type_supported(v->type) && !type_complex(v->type)) || v->rank > VIEW_RANK)
         return fail(E_USAGE, "%s: the buffer %s has elements of type %s, which is not supported",
                     l->program->path, in->name, exported_type_name(v->type));
     for (int a = 0; a < v->rank; a++)
@@ -234,15 +163,17 @@ static Err add_constant(Lower *l, const ExportedInput *in, Operand *item)
         Shape  shape = view_shape(dims, NULL);
         float *start = NEWN(l->graph->pool, float, dims_count(dims) + 1);
         if (w && w->storage)
-            weight_walk(w, read_float, &(Reading){ .type = w->type, .floats = start });
+            weight_floats(w, start);
         l->graph->module = 0;
         Tensor t = state_add_from(l->graph, in->name, F32, shape, start, CLASS_CONSTANTS, true);
         *item = item_of(l, view_make(t, dims, NULL), v->type);
         return graph_check(l->graph);
     }
-    *item = item_host(l, v->type, dims, &array);
-    if (w && w->storage && w->rank == v->rank)
-        weight_walk(w, read_element, &(Reading){ .type = w->type, .array = array });
+    *item = item_host(l, type_part(v->type), dims, &array);
+    if (type_complex(v->type))
+        l->imag[in->value] = item_host(l, type_part(v->type), dims, &imag);
+    if (w && w->storage && w->rank == v->rank && type_complex(w->type) == type_complex(v->type))
+        weight_arrays(w, array, imag);
     return OK;
 }
 
@@ -303,12 +234,15 @@ static Err add_feed(Lower *l, const ExportedInput *in, Operand *item)
 {
     const ExportedValue *v = &l->program->values[in->value];
     Dims                 dims = { .rank = v->rank };
-    if (!type_supported(v->type) || v->type == EX_F64)
+    bool                 complex = v->type == EX_C64;
+    if ((!type_supported(v->type) && !complex) || v->type == EX_F64)
         return fail(E_USAGE, "%s: the input %s has elements of type %s, which is not supported",
                     l->program->path, in->name, exported_type_name(v->type));
     for (int a = 0; a < v->rank; a++)
         TRY(sym_eval(&l->program->symbols, v->size[a], &dims.at[a]));
-    Type     type = type_floats(v->type) ? F32 : v->type == EX_U8 || v->type == EX_BOOL ? U8 : I32;
+    if (complex)
+        dims.at[dims.rank++] = 2; /* given as torch.view_as_real shows it */
+    Type     type = type_floats(v->type) || complex ? F32 : v->type == EX_U8 || v->type == EX_BOOL ? U8 : I32;
     FeedAttr attr = { .type = type, .shape = view_shape(dims, NULL) };
     if (strlen(in->name) >= sizeof attr.name)
         return fail(E_USAGE,
@@ -321,7 +255,10 @@ static Err add_feed(Lower *l, const ExportedInput *in, Operand *item)
         feed_all(&attr);
     l->graph->module = 0;
     Tensor t = feed_as(l->graph, &attr);
-    *item = item_of(l, view_make(t, dims, NULL), v->type);
+    if (complex)
+        give_pairs(l, in->value, view_make(t, dims, NULL), item);
+    else
+        *item = item_of(l, view_make(t, dims, NULL), v->type);
     return graph_check(l->graph);
 }
 

@@ -156,9 +156,12 @@ static Err refresh(Lower *l, int32_t value)
     TRY(refresh(l, a->parent));
     const ExportedCall *before = l->call;
     const LowerDef     *def = l->def;
+    Parts               parts = l->parts;
+    l->parts = (Parts){ 0 };
     TRY(lower_call(l, &l->program->calls[l->program->values[value].producer]));
     l->call = before;
     l->def = def;
+    l->parts = parts;
     return OK;
 }
 
@@ -170,7 +173,7 @@ static Err item_at(Lower *l, int32_t value, Operand *item)
     while (l->alias[value].same >= 0)
         value = l->alias[value].same;
     TRY(refresh(l, value));
-    *item = l->items[value];
+    *item = complex_part(l, value);
     if (!item->set)
         return fail(E_FORMAT, "%s: the value '%s' is read before it is made", l->program->path,
                     l->program->values[value].name);
@@ -191,6 +194,7 @@ static Err arg_as_item(Lower *l, const ExportedArg *a, Operand *item)
         item->type = EX_BOOL;
         return OK;
     case ARG_FLOAT: *item = item_number(l, a->floats[0]); return OK;
+    case ARG_COMPLEX: *item = item_number(l, a->floats[complex_part_read(l)]); return OK;
     default: *item = (Operand){ 0 }; return OK;
     }
 }
@@ -198,7 +202,12 @@ static Err arg_as_item(Lower *l, const ExportedArg *a, Operand *item)
 Err arg_item(Lower *l, const char *name, Operand *item)
 {
     *item = (Operand){ 0 };
-    return arg_given(l, name) ? arg_as_item(l, arg(l, name), item) : OK;
+    if (!arg_given(l, name))
+        return OK;
+    TRY(arg_as_item(l, arg(l, name), item));
+    if (arg(l, name)->kind != ARG_VALUE && arg(l, name)->kind != ARG_COMPLEX)
+        *item = complex_part_of_number(l, *item);
+    return OK;
 }
 
 Err arg_items(Lower *l, const char *name, Operand *items, int max, int *n)
@@ -246,7 +255,10 @@ Dims out_dims(Lower *l, int i, Err *err)
     return dims;
 }
 
-ExportedType out_type_of(const Lower *l, int i) { return l->program->values[l->call->out[i]].type; }
+ExportedType out_type_of(const Lower *l, int i)
+{
+    return type_part(l->program->values[l->call->out[i]].type);
+}
 
 Err give(Lower *l, int i, Operand item)
 {
@@ -268,12 +280,12 @@ Err give(Lower *l, int i, Operand item)
         return refuse(l, "its result is (%s) here, (%s) in the file", text[1], text[0]);
     }
     item.set = true;
-    item.type = l->program->values[value].type;
+    item.type = out_type_of(l, i);
     if (!item.host && !dims_count(have)) { /* nothing: no tensor of the graph is empty */
         HostArray *none;
         item = item_host(l, item.type, have, &none);
     }
-    l->items[value] = item;
+    *complex_slot(l, value) = item;
     Alias *alias = &l->alias[value];
     *alias = (Alias){ .root = value, .parent = -1, .same = -1 };
     const ExportedArg *self = l->def && l->def->view ? &l->call->args[0] : NULL;
@@ -315,177 +327,19 @@ Err refuse(const Lower *l, const char *fmt, ...)
                          : fail(E_USAGE, "%s: %s", l->call->target, text);
 }
 
-/* ---- items ---- */
-
-Operand item_of(const Lower *l, View view, ExportedType type)
-{
-    (void)l;
-    return (Operand){ .set = true, .view = view, .type = type };
-}
-
-Operand item_host(Lower *l, ExportedType type, Dims dims, HostArray **array)
-{
-    HostArray *a = NEW(l->pool, HostArray);
-    a->integer = !type_floats(type);
-    a->n = dims_count(dims);
-    if (a->integer)
-        a->i = NEWN(l->pool, int64_t, a->n + 1);
-    else
-        a->f = NEWN(l->pool, double, a->n + 1);
-    *array = a;
-    return (Operand){
-        .set = true, .view = view_make(tensor_none(l->graph), dims, NULL), .host = a, .type = type
-    };
-}
-
-Operand item_number(Lower *l, double value)
-{
-    HostArray *a;
-    Operand    item = item_host(l, EX_F64, (Dims){ 0 }, &a);
-    a->f[0] = value;
-    return item;
-}
-
-Operand item_integer(Lower *l, int64_t value)
-{
-    HostArray *a;
-    Operand    item = item_host(l, EX_I64, (Dims){ 0 }, &a);
-    a->i[0] = value;
-    return item;
-}
-
-Operand item_with(Operand item, View view)
-{
-    item.view = view;
-    return item;
-}
-
-double host_f(const Operand *item, int64_t at)
-{
-    return item->host->integer ? (double)item->host->i[at] : item->host->f[at];
-}
-
-int64_t host_i(const Operand *item, int64_t at)
-{
-    return item->host->integer ? item->host->i[at] : (int64_t)item->host->f[at];
-}
-
-Err item_int(const Operand *item, int64_t *value)
-{
-    if (!item->set || !item->host || view_count(&item->view) != 1)
-        return fail(E_USAGE, "a size or index depends on the data; only fixed ones are supported");
-    *value = host_i(item, item->view.offset);
-    return OK;
-}
-
-HostWalk host_walk(const View *view)
-{
-    return (HostWalk){ .view = view, .at = view->offset, .left = view_count(view) };
-}
-
-bool host_step(HostWalk *w, int64_t *at)
-{
-    if (!w->left)
-        return false;
-    *at = w->at;
-    w->left--;
-    for (int a = w->view->rank - 1; a >= 0; a--) {
-        w->at += w->view->stride[a];
-        if (++w->index[a] < w->view->dim[a])
-            break;
-        w->at -= w->view->stride[a] * w->view->dim[a];
-        w->index[a] = 0;
-    }
-    return true;
-}
-
-/* Axes along which a constant does not change become repeated ones: a mask that is the same for all
- * samples is then computed, and stored, once. */
-Operand item_compressed(Operand item)
-{
-    for (int a = 0; a < item.view.rank; a++) {
-        View    first = item.view;
-        int64_t at, stride = item.view.stride[a];
-        bool    same = stride && item.view.dim[a] > 1;
-        first.dim[a] = 1;
-        for (HostWalk w = host_walk(&first); same && host_step(&w, &at);)
-            for (int64_t i = 1; same && i < item.view.dim[a]; i++)
-                same = item.host->integer ? item.host->i[at] == item.host->i[at + i * stride]
-                                          : item.host->f[at] == item.host->f[at + i * stride];
-        if (same)
-            item.view.stride[a] = 0;
-    }
-    return item;
-}
-
-/* Elements as a graph tensor stores them. */
-static Err host_bytes(Lower *l, const Operand *item, const View *view, Type type, void **bytes)
-{
-    int64_t n = view_count(view), at, i = 0;
-    char   *to = NEWN(l->graph->pool, char, n *type_bytes(type) + 1);
-    *bytes = to;
-    for (HostWalk w = host_walk(view); host_step(&w, &at); i++) {
-        if (type_is_float(type)) {
-            ((float *)(void *)to)[i] = (float)host_f(item, at);
-        } else if (type == U8) {
-            to[i] = (char)host_i(item, at);
-        } else {
-            int64_t x = host_i(item, at);
-            /* INT64_MIN and INT64_MAX serve as "everything": they may saturate. */
-            if ((x > INT32_MAX || x < INT32_MIN) && x != INT64_MAX && x != INT64_MIN)
-                return refuse(l, "the constant %lld does not fit into 32 bits", (long long)x);
-            ((int32_t *)(void *)to)[i] = (int32_t)(x > INT32_MAX   ? INT32_MAX
-                                                   : x < INT32_MIN ? INT32_MIN
-                                                                   : x);
-        }
-    }
-    return OK;
-}
-
-/* A constant in the graph. Repeated axes are not stored. Equal constants are one: their name is the
- * hash of their content. */
-Err item_view(Lower *l, const Operand *item, View *view)
-{
-    if (!item->host) {
-        *view = item->view;
-        return OK;
-    }
-    View kept = item->view;
-    for (int a = 0; a < kept.rank; a++)
-        if (!kept.stride[a] || kept.dim[a] == 1)
-            kept.dim[a] = 1;
-    Type  type = type_floats(item->type) ? F32 : store_type(l, item->type);
-    void *bytes;
-    TRY(host_bytes(l, item, &kept, type, &bytes));
-    Dims     dims = view_dims(&kept);
-    Shape    shape = view_shape(dims, NULL);
-    uint64_t hash = hash_bytes(hash_int(HASH_EMPTY, type), bytes,
-                               (size_t)(shape_count(shape) * type_bytes(type)));
-    for (int a = 0; a < shape.rank; a++)
-        hash = hash_int(hash, shape.dim[a]);
-    int32_t module = l->graph->module;
-    l->graph->module = 0;
-    Tensor t = constant_add(l->graph,
-                            pool_print(l->pool, "constant.%016llx", (unsigned long long)hash), type,
-                            shape, bytes, CLASS_CONSTANTS);
-    l->graph->module = module;
-    *view = view_expanded(view_make(t, dims, NULL), view_dims(&item->view));
-    return graph_check(l->graph);
-}
-
 /* ---- the walk ---- */
 
 static const LowerDef *const tables[] = { lower_pointwise, lower_views,    lower_create,
                                           lower_products,  lower_norms,    lower_attention,
                                           lower_reduces,   lower_indices,  lower_randoms,
-                                          lower_samples,   lower_stablehlo };
+                                          lower_samples,   lower_shifts, lower_stablehlo };
 
 static int by_target(const void *a, const void *b)
 {
     return strcmp((*(const LowerDef *const *)a)->target, (*(const LowerDef *const *)b)->target);
 }
 
-static const LowerDef *lower_find(const char *target)
+const LowerDef *lower_find(const char *target)
 {
     enum { MAX_DEFS = 1024 };
     static const LowerDef *all[MAX_DEFS];
@@ -520,7 +374,7 @@ void lower_place(Lower *l, const ExportedCall *call)
 }
 
 /* "aten.add_.Tensor" writes what "aten.add.Tensor" gives. NULL: not such a name. */
-static const LowerDef *functional_of(const char *target)
+static const LowerDef *functional_of(const char *target, bool complex)
 {
     char        name[128];
     const char *dot = strrchr(target, '.');
@@ -528,13 +382,14 @@ static const LowerDef *functional_of(const char *target)
     if (n < 2 || target[n - 1] != '_' || target[n - 2] == '_' || strlen(target) >= sizeof name)
         return NULL;
     snprintf(name, sizeof name, "%.*s%s", (int)(n - 1), target, dot);
-    return lower_find(name);
+    return complex ? complex_find(name) : lower_find(name);
 }
 
 static const LowerDef *lower_any(const char *target)
 {
     const LowerDef *def = lower_find(target);
-    return def ? def : functional_of(target);
+    def = def ? def : functional_of(target, false);
+    return def ? def : complex_find(target);
 }
 
 /* The view of the positions 0, 1, 2... in place of its operand's elements. */
@@ -572,7 +427,7 @@ Err lower_write_by_index(Lower *l, const ExportedCall *call, Operand whole, Oper
     HostArray *mask, *from;
     Dims       dims = view_dims(&whole.view);
     int64_t    at, k = 0;
-    if (call->args[0].kind != ARG_VALUE || call->n_out != 1)
+    if (call->args[0].kind != ARG_VALUE || call->n_out != 1 || l->parts.on)
         return refuse(l, "writing through this view is not supported");
     TRY(viewed_positions(l, call, dims, &seen));
     Operand written = item_host(l, EX_BOOL, dims, &mask);
@@ -601,11 +456,14 @@ static Err write_value(Lower *l, int32_t value, Operand item)
     int32_t parent = l->alias[value].parent;
     if (parent < 0) {
         item.type = l->items[value].type;
-        l->items[value] = item;
+        *complex_slot(l, value) = item;
         l->alias[value].written++;
         return OK;
     }
     Operand whole, out;
+    if (type_complex(l->program->values[parent].type) !=
+        type_complex(l->program->values[value].type))
+        return refuse(l, "writing to parts of complex numbers is not supported");
     TRY(item_at(l, parent, &whole));
     TRY(lower_write_view(l, &l->program->calls[l->program->values[value].producer], whole, item,
                          &out));
@@ -617,8 +475,13 @@ static Err written_in_place(Lower *l, const ExportedCall *call)
     const ExportedArg *self = &call->args[0];
     if (self->kind != ARG_VALUE || call->n_out != 1 || call->out[0] < 0)
         return refuse(l, "this use of an operator that writes in place is not supported");
-    Operand item = l->items[call->out[0]];
-    TRY(write_value(l, self->values[0], item));
+    bool complex = type_complex(l->program->values[call->out[0]].type);
+    for (int part = 0; part <= complex; part++) {
+        l->parts = (Parts){ .on = complex, .give = part };
+        Err err = write_value(l, self->values[0], *complex_slot(l, call->out[0]));
+        l->parts = (Parts){ 0 };
+        TRY(err);
+    }
     l->alias[call->out[0]].same = self->values[0];
     return OK;
 }
@@ -632,13 +495,16 @@ static void note_numbers(Lower *l, uint64_t numbers)
 
 static Err lower_call(Lower *l, const ExportedCall *call)
 {
+    bool complex = complex_call(l, call);
     l->call = call;
-    l->def = lower_find(call->target);
+    l->def = complex ? complex_find(call->target) : lower_find(call->target);
     bool writes = !l->def;
     if (writes)
-        l->def = functional_of(call->target);
+        l->def = functional_of(call->target, complex);
     if (!l->def)
-        return asserts_only(call->target) ? OK : refuse(l, "this operator is not supported");
+        return asserts_only(call->target) ? OK
+               : complex ? refuse(l, "this operator is not supported for complex numbers")
+                         : refuse(l, "this operator is not supported");
     lower_place(l, call);
     note_numbers(l, 0);
     l->numbers = HASH_EMPTY;
@@ -752,7 +618,7 @@ static Err lower_inputs(Lower *l, const bool *needed) /* needed by value; NULL: 
         Operand item;
         TRY(lower_input(l, i, &item));
         item.set = true;
-        item.type = p->values[in->value].type;
+        item.type = type_part(p->values[in->value].type);
         l->items[in->value] = item;
     }
     return OK;
@@ -812,6 +678,7 @@ static Lower *lower_whole(Lower *l)
         l->whole = NEW(l->pool, Lower);
         *l->whole = *l;
         l->whole->items = NEWN(l->pool, Operand, l->program->n_values + 1);
+        l->whole->imag = NEWN(l->pool, Operand, l->program->n_values + 1);
         l->whole->alias = NEWN(l->pool, Alias, l->program->n_values + 1);
         l->whole->all = true;
         alias_reset(l->whole);
@@ -885,6 +752,7 @@ Err lower_program(Pool *pool, Graph *graph, const ImportConfig *config, Lower **
                   .program = program,
                   .config = config,
                   .items = NEWN(pool, Operand, program->n_values + 1),
+                  .imag = NEWN(pool, Operand, program->n_values + 1),
                   .alias = NEWN(pool, Alias, program->n_values + 1) };
     *out = l;
     alias_reset(l);

@@ -51,14 +51,29 @@ typedef struct LowerDef {
 
 extern const LowerDef lower_pointwise[], lower_views[], lower_create[], lower_products[],
     lower_norms[], lower_attention[], lower_reduces[], lower_indices[], lower_randoms[],
-    lower_samples[], lower_stablehlo[];
+    lower_samples[], lower_shifts[], lower_stablehlo[];
+
+typedef enum PartMode {
+    PART_SAME,  /* each part of the result follows from the same part of the operands */
+    PART_SCALE, /* real operands are factors of both parts */
+    PART_PICK,  /* each complex operand has a part of its own */
+} PartMode;
+
+typedef struct Parts { /* of complex numbers, that the call being lowered reads and gives */
+    bool     on;
+    PartMode mode;
+    int      give; /* 0: real, 1: imaginary */
+    uint32_t pick; /* PART_PICK: the part of the next complex operand is the lowest bit */
+} Parts;
 
 struct Lower {
     Pool               *pool;
     Graph              *graph;
     Exported           *program;
     const ImportConfig *config;
-    Operand            *items; /* by value */
+    Operand            *items; /* by value; of complex ones, the real parts */
+    Operand            *imag;  /* the imaginary parts */
+    Parts               parts;
     Alias              *alias;
     const ExportedCall *call; /* that is being lowered */
     const LowerDef     *def;
@@ -156,9 +171,35 @@ Err formula_dims(Formula *f, Dims *dims);        /* of the operands, broadcast *
 Err formula_reduce(Formula *f, int result, PointReduce how, uint32_t axes, double scale,
                    ExportedType type, Operand *item);
 
+/* ---- contents of the file's tensors, in their own order of axes (weight_elements.c) ---- */
+void weight_floats(const ExportedWeight *w, float *to); /* of complex ones, pairs */
+/* imag: of complex ones, the imaginary parts; else NULL. */
+void weight_arrays(const ExportedWeight *w, HostArray *to, HostArray *imag);
+
 /* ---- the data (input_range.c) ---- */
 /* What an integer input must be below, by what the program does with it; 0: it is no integer. */
 int32_t input_below(const Exported *program, const ImportConfig *config, int32_t value);
+
+/* ---- complex numbers, as a real and an imaginary operand (lower_complex.c) ---- */
+extern const LowerDef lower_complexes[], lower_ffts[];
+
+typedef struct Complex {
+    Operand re, im;
+    bool    real; /* im is zero */
+} Complex;
+
+bool            type_complex(ExportedType type);
+ExportedType    type_part(ExportedType type); /* of each part; of a real type: itself */
+/* Does the call read or give complex numbers? */
+bool            complex_call(const Lower *l, const ExportedCall *call);
+const LowerDef *complex_find(const char *target);
+/* What an operand is for the present part. */
+Operand         complex_part(Lower *l, int32_t value);
+Operand         complex_part_of_number(Lower *l, Operand number);
+int             complex_part_read(const Lower *l);
+Operand        *complex_slot(Lower *l, int32_t value); /* where the present part is kept */
+Err             complex_arg(Lower *l, const char *name, Complex *x);
+Err             complex_give(Lower *l, int i, Operand re, Operand im);
 
 /* ---- random numbers (lower_random.c) ---- */
 uint32_t random_stream_of(const Lower *l); /* of the call: its place in the file */
@@ -171,6 +212,7 @@ void     note_drawn(Lower *l, Drawn drawn, Dims dims, const int *order);
  * every call that is not supported, with counts and lines. */
 Err  lower_program(Pool *pool, Graph *graph, const ImportConfig *config, Lower **out);
 Err  lower_output(Lower *l, int32_t value, Operand *item); /* a value after the walk */
+const LowerDef *lower_find(const char *target);           /* NULL: not known */
 /* Does the value follow from the inputs alone: not from parameters, random numbers, or something
  * written in place? */
 bool lower_from_inputs(Lower *l, int32_t value);
@@ -201,6 +243,8 @@ typedef struct Letters { /* "bhd" */
 /* Two operands whose axes have these letters; every letter of one alone is in the result. */
 Err einsum_pair(Lower *l, const Operand *items, const Letters *in, const Letters *out,
                 Operand *sum);
+/* a (..., m, k) times b (..., k, n) under broadcasting. */
+Err     lower_matmul(Lower *l, View a, View b, View *out);
 /* Elements of an axis by index: the index's axes stand in its place. */
 Err lower_take(Lower *l, Operand x, int axis, Operand index, Dims dims, Operand *out);
 Err lower_join(Lower *l, const Operand *items, int n, int axis, Operand *out); /* along an axis */

@@ -159,6 +159,8 @@ static Err product(Lower *l, View a, View b, double alpha, View *out)
     return graph_check(l->graph);
 }
 
+Err lower_matmul(Lower *l, View a, View b, View *out) { return product(l, a, b, 1, out); }
+
 bool lower_is_param(const Lower *l, const View *v)
 {
     return tensor_ok(v->base) && value_at(l->graph, v->base.id)->persistent &&

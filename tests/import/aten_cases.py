@@ -544,6 +544,46 @@ case("A.pixel_shuffle(a, 2)", X(2, 8, 3, 4))
 case("A.pixel_unshuffle(a, 2)", X(2, 3, 4, 6))
 case("A.pixel_shuffle(a.permute(0, 3, 1, 2), 2) * 2", X(2, 3, 4, 8))
 
+# ---- complex numbers, as pairs ----
+
+
+def paired(text, *operands):
+    """z, w and v are a, b and c as complex numbers; the result is shown as pairs."""
+    names = "".join("%s = torch.view_as_complex(%s.contiguous()); " % pair for pair in list(zip("zwv", "abc"))[:len(operands)])
+    case(names + "return torch.view_as_real(%s)" % text, *operands)
+
+
+for text in ("z + w", "z - w", "z * w", "z / w", "z * w * z", "1 - z", "2 / (1 + z)", "z.reciprocal()", "z + 1j", "z * (0.5 - 2j)", "z.exp()", "z.square()",
+             "z ** 2", "z ** -1", "z.conj()", "z.conj() * w", "z.conj().resolve_conj() + w", "torch.conj_physical(z)", "-z", "z * w.real", "w.imag / 2 * z", "z / w.real",
+             "torch.where(z.real > 0.5, z, w)", "z.masked_fill(w.real > 0.5, 0)", "torch.cat([z, w], 1)", "torch.stack([z, w])", "z.to(torch.complex128).to(torch.complex64) * w",
+             "torch.complex(z.real, w.imag)", "torch.complex(z.real, w.imag[0])", "torch.polar(z.real, w.imag)", "torch.zeros_like(z) + w", "torch.ones_like(z) * w", "torch.full_like(z, 2) * w",
+             "torch.full((3, 4), 1 + 2j) * w", "torch.zeros(3, 4, dtype=torch.complex64) + w", "torch.ones(3, 4, dtype=torch.complex64) * w", "torch.view_as_complex(torch.view_as_real(z)) * w",
+             "z.mT @ w", "torch.matmul(z, w.mT)", "torch.einsum('ij,kj->ik', z, w)", "torch.einsum('ij,ij->i', z, w)", "torch.einsum('ij,kj->ik', z.real, w)",
+             "torch.einsum('ij,kj->ik', z, w.real)", "torch.view_as_complex(torch.stack([z.real, w.real], -1))"):
+    paired(text, X(3, 4, 2), X(3, 4, 2))
+for text in ("z.abs()", "z.angle()", "z.real * z.imag", "z.abs().square()", "torch.fft.rfft(z.real).abs()", "torch.fft.irfft(z)", "torch.fft.irfft(z, n=7)", "torch.fft.irfft(z, n=6, norm='ortho')",
+             "torch.fft.irfft(z, n=10, norm='forward')", "torch.fft.irfft2(z)", "torch.fft.irfft2(z, s=(4, 6))", "torch.fft.irfftn(z)"):
+    case("z = torch.view_as_complex(a.contiguous()); return " + text, X(3, 4, 2))
+for text in ("z.sum()", "z.sum(1)", "z.mean(0, keepdim=True)", "z.cumsum(1)", "z.view(2, 6)", "z.reshape(6, 2).T", "z.permute(1, 0)", "z[1:, ::2]", "z[:, None].expand(3, 2, 4)", "z.flip(1)",
+             "z.roll(1, 1)", "F.pad(z, (1, 2))", "z.repeat(2, 1)", "z.chunk(2, 1)[1]", "z.unbind(0)[1]", "z.split([1, 3], 1)[1]", "z.flatten().unsqueeze(0).squeeze()", "z.clone().contiguous()",
+             "torch.fft.fft(z)", "torch.fft.fft(z, dim=0)", "torch.fft.ifft(z)", "torch.fft.ifft(z, norm='ortho')", "torch.fft.fft(z, n=3)", "torch.fft.fft(z, n=6, norm='forward')", "torch.fft.fft2(z)",
+             "torch.fft.ifft2(z)", "torch.fft.fftn(z)", "torch.fft.ifftn(z)", "torch.fft.fftn(z, dim=(0,))", "torch.fft.fftshift(z)", "torch.fft.ifftshift(z, dim=1)", "torch.fft.fft(z.real)",
+             "torch.fft.rfft(z.real)", "torch.fft.rfft(z.real, n=7)", "torch.fft.rfft(z.real, n=3, norm='ortho')", "torch.fft.rfft(z.real, dim=0)", "torch.fft.rfft2(z.real)", "torch.fft.rfftn(z.real)",
+             "torch.fft.rfft2(z.real, norm='ortho')"):
+    paired(text, X(3, 4, 2))
+case("y = torch.zeros(3, 4, dtype=torch.complex64, device=a.device); z = torch.view_as_complex(a.contiguous()); y[:, 1:3] = z[:, :2] * z[:, 2:]; return torch.view_as_real(y)", X(3, 4, 2))
+case("z = torch.view_as_complex(a.contiguous()); y = z * 1; y.mul_(z); y += 2; return torch.view_as_real(y)", X(3, 4, 2))
+case("torch.view_as_real(torch.fft.rfft(a))", X(2, 3, 96))
+case("torch.view_as_real(torch.fft.rfft(a, dim=0, norm='ortho'))", X(100, 20))
+case("torch.view_as_real(torch.fft.rfft(a, dim=1))", X(2, 72, 20))
+case("torch.fft.irfft(torch.view_as_complex(a.contiguous()), n=96)", X(3, 49, 2))
+case("torch.fft.irfft(torch.view_as_complex(a.contiguous()), n=99, dim=0)", X(50, 2, 2))
+case("torch.fft.irfft(torch.view_as_complex(a.contiguous()), dim=1, norm='ortho')", X(2, 41, 17, 2))
+case("torch.fft.irfft(torch.fft.rfft(a, n=134) * torch.fft.rfft(b, n=134), n=134)[..., :67]", X(2, 67), X(2, 67))
+case("torch.fft.fftshift(a) + torch.fft.ifftshift(a, dim=(0,))", X(3, 4))
+case("torch.fft.fftfreq(5, 0.5) * a + torch.fft.rfftfreq(9) * a", X(5))
+case("z = torch.view_as_complex(a.reshape(2, 3, 2, 2)); f = torch.polar(torch.ones(3, 2), torch.outer(torch.arange(3.0), torch.tensor([1.0, 0.1]))); return torch.view_as_real(z * f).flatten(2)", X(2, 3, 4))
+
 # ---- numbers of sizes: axis 0 of every input is free ----
 
 
@@ -574,5 +614,6 @@ for text in ("A.rand([3, 4]) * a", "A.rand_like(a) * a", "A.randn([3, 4]) * a", 
 # ---- refused, in one sentence ----
 
 refused("a[b] * 1", X(3, 4), TRUTH(3, 4), says="depends on the data")
-refused("torch.fft.fft(a).abs()", X(3, 4), says="does not have")
+refused("torch.fft.fft(a).abs()", X(3, 1031), says="1031 samples; up to 1024 are supported")
+refused("torch.view_as_complex(a.contiguous()).sin().real", X(3, 4, 2), says="is not supported for complex numbers")
 refused("torch.linalg.inv(a)", X(3, 3), says="does not have")

@@ -1,0 +1,388 @@
+/* lower_fft.c -- Fourier transforms of a program.
+ *
+ * Long real signals, to and from their spectra, are nodes of rfft and irfft. Everything else is a
+ * product with a table: short signals, lengths with other prime factors, complex signals. The two
+ * parts of a complex signal lie side by side along the axis, so a transform is one product:
+ *
+ *   (re | im) [ cos -sin ]  =  (re' | im')
+ *             [ sin  cos ]
+ */
+#include "import/lower.h"
+
+#include "ops/elementwise/basic.h"
+#include "ops/fft/rfft.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    FFT_INVERSE = 1,
+    FFT_OF_REAL = 2, /* real samples on one side, half of a spectrum on the other */
+    FFT_PLANE = 4,   /* the last two axes */
+    FFT_AXES = 8     /* all axes */
+};
+
+enum { SHORT_SIGNAL = 64, LONGEST_TABLE = 1024 };
+
+typedef struct Fourier {
+    int     n_axes, axis[VIEW_RANK];
+    int64_t n[VIEW_RANK]; /* samples along each; 0: as many as there are */
+    bool    inverse, real;
+    double  scale;
+} Fourier;
+
+/* ---- arguments ---- */
+
+static Err fourier_axes(Lower *l, int rank, Fourier *f)
+{
+    int64_t dims[VIEW_RANK], sizes[VIEW_RANK];
+    int     n_dims = 0, n_sizes = 0, with = l->def->with;
+    bool    several = with & (FFT_PLANE | FFT_AXES);
+    TRY(arg_ints(l, several ? "s" : "n", sizes, &n_sizes));
+    TRY(arg_ints(l, "dim", dims, &n_dims));
+    if (!n_dims) {
+        n_dims = !several ? 1 : with & FFT_PLANE ? 2 : n_sizes ? n_sizes : rank;
+        for (int i = 0; i < n_dims; i++)
+            dims[i] = i - n_dims;
+    }
+    if (n_sizes && n_sizes != n_dims)
+        return refuse(l, "%d lengths for %d axes", n_sizes, n_dims);
+    f->n_axes = n_dims;
+    for (int i = 0; i < n_dims; i++) {
+        int64_t axis = dims[i] + (dims[i] < 0 ? rank : 0);
+        if (axis < 0 || axis >= rank)
+            return refuse(l, "axis %lld of %d", (long long)dims[i], rank);
+        f->axis[i] = (int)axis;
+        f->n[i] = n_sizes && sizes[i] > 0 ? sizes[i] : 0;
+    }
+    return OK;
+}
+
+/* Lengths that the call does not give are those of the operand; of half a spectrum, twice that. */
+static void fourier_lengths(const View *x, Fourier *f)
+{
+    double points = 1;
+    for (int i = 0; i < f->n_axes; i++) {
+        int64_t have = x->dim[f->axis[i]];
+        bool    half = f->real && f->inverse && i == f->n_axes - 1;
+        if (!f->n[i])
+            f->n[i] = half ? 2 * (have - 1) : have;
+        points *= (double)f->n[i];
+    }
+    f->scale = points;
+}
+
+/* f->scale: by what the plain sums are multiplied. */
+static Err fourier_norm(Lower *l, Fourier *f)
+{
+    const char *norm = arg_text(l, "norm", "backward");
+    if (!strcmp(norm, "ortho"))
+        f->scale = 1 / sqrt(f->scale);
+    else if (!strcmp(norm, f->inverse ? "backward" : "forward"))
+        f->scale = 1 / f->scale;
+    else
+        f->scale = 1;
+    return OK;
+}
+
+/* ---- views ---- */
+
+/* The axis becomes the last one. */
+static View axis_last(View v, int axis)
+{
+    int order[VIEW_RANK], n = 0;
+    for (int a = 0; a < v.rank; a++)
+        if (a != axis)
+            order[n++] = a;
+    order[n] = axis;
+    return view_permuted(v, order);
+}
+
+static View axis_back(View v, int axis)
+{
+    int order[VIEW_RANK];
+    for (int a = 0; a < v.rank; a++)
+        order[a] = a < axis ? a : a == axis ? v.rank - 1 : a - 1;
+    return view_permuted(v, order);
+}
+
+/* Cut off, or filled up with zeros. */
+static Err resized(Lower *l, Operand *x, int axis, int64_t n)
+{
+    int64_t    have = x->view.dim[axis];
+    HostArray *array;
+    if (have > n)
+        x->view = view_sliced(x->view, axis, 0, n, 1);
+    if (have >= n)
+        return OK;
+    Operand zero = item_host(l, x->type, (Dims){ 0 }, &array);
+    Dims    dims = view_dims(&x->view);
+    dims.at[axis] = n - have;
+    zero.view = view_expanded(zero.view, dims);
+    Operand both[] = { *x, zero };
+    return lower_join(l, both, 2, axis, x);
+}
+
+/* In fp32, whatever the graph computes in. */
+static Err in_fp32(Lower *l, Operand *x)
+{
+    View v;
+    TRY(item_view(l, x, &v));
+    if (view_type(&v) != F32)
+        v.base = cast(v.base, F32);
+    *x = item_of(l, v, x->type);
+    return graph_check(l->graph);
+}
+
+/* ---- by tables ---- */
+
+static Err too_long(Lower *l, int64_t n)
+{
+    return refuse(l,
+                  "%lld samples; up to %d are supported, and for real signals any number without "
+                  "prime factors other than 2, 3 and 5",
+                  (long long)n, LONGEST_TABLE);
+}
+
+/* Rows: samples, or the parts of a spectrum; columns likewise. `from` and `to`: how many there are
+ * of each; 2 parts where they are complex. `weight`: half a spectrum stands for the whole one. */
+typedef struct Table {
+    int64_t n, from, to;
+    bool    from_complex, to_complex, inverse, half;
+} Table;
+
+static double half_weight(const Table *t, int64_t k)
+{
+    return !t->half || k == 0 || 2 * k == t->n ? 1 : 2;
+}
+
+static Operand fourier_table(Lower *l, const Table *t, double scale)
+{
+    HostArray *to;
+    int64_t    rows = t->from * (t->from_complex ? 2 : 1), columns = t->to * (t->to_complex ? 2 : 1);
+    Operand    item = item_host(l, EX_F32, (Dims){ 2, { rows, columns } }, &to);
+    for (int64_t j = 0; j < t->from; j++)
+        for (int64_t k = 0; k < t->to; k++) {
+            double turn = 2 * M_PI * (double)(j * k % t->n) / (double)t->n;
+            double w = scale * half_weight(t, j), c = w * cos(turn);
+            double s = (t->inverse ? w : -w) * sin(turn); /* of exp(+- i turn) */
+            to->f[j * columns + k] = c;
+            if (t->to_complex)
+                to->f[j * columns + t->to + k] = s;
+            if (t->from_complex)
+                to->f[(t->from + j) * columns + k] = -s;
+            if (t->from_complex && t->to_complex)
+                to->f[(t->from + j) * columns + t->to + k] = c;
+        }
+    return item;
+}
+
+static Err by_table(Lower *l, Complex *x, int axis, Table t, double scale)
+{
+    Operand whole = x->re;
+    View    y, table;
+    if (t.n > LONGEST_TABLE)
+        return too_long(l, t.n);
+    TRY(resized(l, &x->re, axis, t.from));
+    whole = x->re;
+    if (t.from_complex) {
+        TRY(resized(l, &x->im, axis, t.from));
+        Operand both[] = { x->re, x->im };
+        TRY(lower_join(l, both, 2, axis, &whole));
+    }
+    TRY(in_fp32(l, &whole));
+    Operand constant = fourier_table(l, &t, scale);
+    TRY(item_view(l, &constant, &table));
+    View v = axis_last(whole.view, axis);
+    bool alone = v.rank == 1;
+    if (alone)
+        v = view_inserted(v, 0, 1);
+    TRY(lower_matmul(l, v, table, &y));
+    if (alone)
+        y = view_dropped(y, 0);
+    y = axis_back(y, axis);
+    x->re = item_of(l, view_sliced(y, axis, 0, t.to, 1), EX_F32);
+    if (t.to_complex)
+        x->im = item_of(l, view_sliced(y, axis, t.to, t.to, 1), EX_F32);
+    x->real = !t.to_complex;
+    return OK;
+}
+
+/* ---- by nodes ---- */
+
+/* (B, axis, C): the first axis apart where the others fill the lanes of a vector. */
+static Shape signal_shape(const View *x, int axis, int *order)
+{
+    int64_t n = x->dim[axis], count = view_count(x), first = x->rank ? x->dim[0] : 1;
+    bool    apart = axis > 0 && count / n / first >= FFT_LANES;
+    int     k = 0;
+    if (apart)
+        order[k++] = 0;
+    order[k++] = axis;
+    for (int a = 0; a < x->rank; a++)
+        if (a != axis && (a || !apart))
+            order[k++] = a;
+    return SHAPE(apart ? first : 1, n, apart ? count / n / first : count / n);
+}
+
+static Err times(Lower *l, Operand *x, double scale)
+{
+    if (scale == 1)
+        return OK;
+    Formula f = formula(l);
+    return formula_item(&f, F2(&f, MUL, formula_input(&f, *x), formula_number(&f, scale)), x->type,
+                        x);
+}
+
+static Err to_spectrum(Lower *l, Complex *x, int axis, int64_t n, double scale)
+{
+    int   order[VIEW_RANK];
+    Table t = { .n = n, .from = n, .to = n / 2 + 1, .to_complex = true };
+    if (n < SHORT_SIGNAL || !fft_valid(n) || x->re.view.rank == VIEW_RANK)
+        return by_table(l, x, axis, t, scale);
+    TRY(resized(l, &x->re, axis, n));
+    TRY(in_fp32(l, &x->re));
+    Shape  shape = signal_shape(&x->re.view, axis, order);
+    Tensor y = rfft(view_tensor_as(x->re.view, order, shape));
+    Dims   dims = view_dims(&x->re.view);
+    int    last = dims.rank;
+    dims.at[axis] = t.to;
+    dims.at[dims.rank++] = 2;
+    order[last] = last;
+    TRY(graph_check(l->graph));
+    View pairs = view_make(y, dims, order);
+    x->re = item_of(l, view_selected(pairs, last, 0), EX_F32);
+    x->im = item_of(l, view_selected(pairs, last, 1), EX_F32);
+    x->real = false;
+    TRY(times(l, &x->re, scale));
+    return times(l, &x->im, scale);
+}
+
+static Err from_spectrum(Lower *l, Complex *x, int axis, int64_t n, double scale)
+{
+    int   order[VIEW_RANK], last = x->re.view.rank;
+    Table t = {
+        .n = n, .from = n / 2 + 1, .to = n, .from_complex = true, .inverse = true, .half = true
+    };
+    if (n < SHORT_SIGNAL || !fft_valid(n) || last == VIEW_RANK)
+        return by_table(l, x, axis, t, scale);
+    TRY(resized(l, &x->re, axis, t.from));
+    TRY(resized(l, &x->im, axis, t.from));
+    Shape   shape = signal_shape(&x->re.view, axis, order);
+    Operand both[] = { item_with(x->re, view_inserted(x->re.view, last, 1)),
+                       item_with(x->im, view_inserted(x->im.view, last, 1)) };
+    Operand pairs;
+    Dims    dims = view_dims(&x->re.view);
+    TRY(lower_join(l, both, 2, last, &pairs));
+    TRY(in_fp32(l, &pairs));
+    order[last] = last;
+    Tensor y = irfft(view_tensor_as(pairs.view, order,
+                                    SHAPE(shape.dim[0], t.from, shape.dim[2], 2)),
+                     n);
+    TRY(graph_check(l->graph));
+    dims.at[axis] = n;
+    x->re = item_of(l, view_make(y, dims, order), EX_F32);
+    x->real = true;
+    return times(l, &x->re, scale * (double)n);
+}
+
+static Err complex_signal(Lower *l, Complex *x, int axis, int64_t n, bool inverse, double scale)
+{
+    Table t = { .n = n,
+                .from = n,
+                .to = n,
+                .from_complex = !x->real,
+                .to_complex = true,
+                .inverse = inverse };
+    return by_table(l, x, axis, t, scale);
+}
+
+static Err fourier(Lower *l)
+{
+    Fourier f = { .inverse = l->def->with & FFT_INVERSE, .real = l->def->with & FFT_OF_REAL };
+    Complex x;
+    TRY(complex_arg(l, "self", &x));
+    TRY(fourier_axes(l, x.re.view.rank, &f));
+    fourier_lengths(&x.re.view, &f);
+    TRY(fourier_norm(l, &f));
+    int last = f.n_axes - 1; /* the axis of half the spectrum: first on the way there, last back */
+    if (f.real && !f.inverse)
+        TRY(to_spectrum(l, &x, f.axis[last], f.n[last], f.scale));
+    for (int i = 0; i < f.n_axes - f.real; i++)
+        TRY(complex_signal(l, &x, f.axis[i], f.n[i], f.inverse, i || f.real ? 1 : f.scale));
+    if (!f.real || !f.inverse)
+        return complex_give(l, 0, x.re, x.im);
+    TRY(from_spectrum(l, &x, f.axis[last], f.n[last], f.scale));
+    return give(l, 0, x.re);
+}
+
+/* ---- beside transforms ---- */
+
+/* The zero frequency to the middle, and back. */
+static Err shifted(Lower *l)
+{
+    Operand x;
+    int64_t dims[VIEW_RANK];
+    int     n;
+    TRY(arg_item(l, "self", &x));
+    TRY(arg_ints(l, "dim", dims, &n));
+    for (int i = 0; i < (n ? n : x.view.rank); i++) {
+        int64_t at = n ? dims[i] : i;
+        int     axis = (int)(at < 0 ? at + x.view.rank : at);
+        if (axis < 0 || axis >= x.view.rank)
+            return refuse(l, "axis %lld of %d", (long long)at, x.view.rank);
+        int64_t extent = x.view.dim[axis];
+        int64_t front = l->def->with ? extent / 2 : (extent + 1) / 2; /* moves to the end */
+        if (extent < 2)
+            continue;
+        Operand both[] = { item_with(x, view_sliced(x.view, axis, front, extent - front, 1)),
+                           item_with(x, view_sliced(x.view, axis, 0, front, 1)) };
+        TRY(lower_join(l, both, 2, axis, &x));
+    }
+    return give(l, 0, x);
+}
+
+/* k / (n d), the second half of a whole spectrum negative. */
+static Err frequencies(Lower *l)
+{
+    int64_t    n;
+    double     d;
+    Err        err;
+    HostArray *to;
+    Dims       dims = out_dims(l, 0, &err);
+    TRY(err);
+    TRY(arg_int(l, "n", 1, &n));
+    TRY(arg_float(l, "d", 1, &d));
+    Operand item = item_host(l, out_type_of(l, 0), dims, &to);
+    for (int64_t i = 0; i < to->n; i++) {
+        int64_t k = !l->def->with && i > (n - 1) / 2 ? i - n : i;
+        to->f[i] = (double)k / ((double)n * d);
+    }
+    return give(l, 0, item);
+}
+
+/* clang-format off */
+const LowerDef lower_ffts[] = {
+    { "aten.fft_fft.default", fourier, 0, false },
+    { "aten.fft_ifft.default", fourier, FFT_INVERSE, false },
+    { "aten.fft_rfft.default", fourier, FFT_OF_REAL, false },
+    { "aten.fft_irfft.default", fourier, FFT_OF_REAL | FFT_INVERSE, false },
+    { "aten.fft_fft2.default", fourier, FFT_PLANE, false },
+    { "aten.fft_ifft2.default", fourier, FFT_PLANE | FFT_INVERSE, false },
+    { "aten.fft_rfft2.default", fourier, FFT_PLANE | FFT_OF_REAL, false },
+    { "aten.fft_irfft2.default", fourier, FFT_PLANE | FFT_OF_REAL | FFT_INVERSE, false },
+    { "aten.fft_fftn.default", fourier, FFT_AXES, false },
+    { "aten.fft_ifftn.default", fourier, FFT_AXES | FFT_INVERSE, false },
+    { "aten.fft_rfftn.default", fourier, FFT_AXES | FFT_OF_REAL, false },
+    { "aten.fft_irfftn.default", fourier, FFT_AXES | FFT_OF_REAL | FFT_INVERSE, false },
+    { 0 }
+};
+
+const LowerDef lower_shifts[] = {
+    { "aten.fft_fftshift.default", shifted, 0, false },
+    { "aten.fft_ifftshift.default", shifted, 1, false },
+    { "aten.fft_fftfreq.default", frequencies, 0, false },
+    { "aten.fft_rfftfreq.default", frequencies, 1, false },
+    { 0 }
+};
+/* clang-format on */

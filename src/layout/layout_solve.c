@@ -14,8 +14,10 @@
 
 enum {
     SOLVE_FIRST_NODES = 1 << 13, /* of the first try; doubled after each round of all preorders */
-    SOLVE_FILL_NODES = 2048,     /* of a short try of fill.c */
-    SOLVE_FILL_PRICE = 16,       /* nodes of fill.c that take the time of one other */
+    SOLVE_FILL_NODES = 512,      /* of a short try of fill.c */
+    SOLVE_FILL_PRICE = 32,       /* nodes of fill.c that take the time of one other */
+    SOLVE_FILL_SHARE = 4,        /* of the nodes, against one of the other, where it is dense: */
+    SOLVE_DENSE = 64,            /* with at most one part in so many left empty */
 };
 
 typedef struct LayoutSolve {
@@ -100,13 +102,22 @@ static SearchEnd solve_fill(LayoutSolve *solve, Component *component, Fill *fill
     return end;
 }
 
+/* Is a component so full that fill.c is more likely to find a layout than layout_search.c? */
+static bool solve_dense(const Component *component, int64_t capacity)
+{
+    int64_t empty = 0, most = capacity / SOLVE_DENSE * component->n_sections;
+    for (int32_t k = 0; k < component->n_sections && empty <= most; k++)
+        empty += int_max(capacity - component->load[k], 0);
+    return empty <= most;
+}
+
 /* Searches for one capacity with all preorders in turn and growing limits: some answer at once,
  * others never (heavy tails). */
 static SearchEnd solve_ask(LayoutSolve *solve, Component *component, LayoutSearch **search,
                            Fill *fill, int64_t capacity, int64_t nodes)
 {
     int64_t end_nodes = solve->nodes + nodes;
-    int     tries = 0;
+    int     tries = 0, fill_share = solve_dense(component, capacity) ? SOLVE_FILL_SHARE : 1;
     for (int64_t limit = SOLVE_FIRST_NODES;; limit *= 2) {
         for (int i = 0; i < ORDER_SEARCH; i++) {
             int64_t left = end_nodes - solve->nodes;
@@ -124,7 +135,7 @@ static SearchEnd solve_ask(LayoutSolve *solve, Component *component, LayoutSearc
             if (end != SEARCH_LIMIT)
                 return end;
         }
-        int64_t share = limit == SOLVE_FIRST_NODES ? limit / 2 : 3 * limit;
+        int64_t share = limit == SOLVE_FIRST_NODES ? limit / 2 : ORDER_SEARCH * limit * fill_share;
         int64_t left = end_nodes - solve->nodes;
         if (fill && left > 0) {
             SearchEnd end = solve_fill(solve, component, fill, capacity,

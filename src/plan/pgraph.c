@@ -151,6 +151,9 @@ static Err pgraph_check_inplace(const PGraph *graph, const PNode *node)
                         "input %s",
                         node->name, o->name, (long long)o->bytes, (long long)v->bytes,
                         graph->values[in].name);
+        if (in != out && pgraph_has(node->out, node->n_out, pgraph_root(graph, in)))
+            return fail(E_FORMAT, "node %s: outputs %s, whose bytes %s takes over", node->name,
+                        graph->values[pgraph_root(graph, in)].name, o->name);
         for (int32_t j = 0; j < node->n_out; j++) {
             if (graph->values[node->out[j]].view_of == pgraph_root(graph, in))
                 return fail(E_FORMAT,

@@ -4,13 +4,14 @@
  *   1 every step names a node or a value of the graph;
  *   2 a node marked once is not recomputed;
  *   3 every input of a run is live, readable and of the version that is read in the input order;
- *   4 a view is produced and read only while its root is live;
+ *   4 a view is produced and read only while its root is live and not taken over; a value is not
+ *     written again once a later node has written it;
  *   5 only a live value is dropped, never a persistent one, never a root with a live view, never a
  *     value with a pending copy;
  *   6 copies: save what is live, load what is on the host, wait for what is pending;
  *   7 the live bytes, all outputs and the workspace included, stay within the budget;
- *   8 at the end every node has run, finals are live, and finals and persistent values hold their
- *     last version, host-resident ones in their slots;
+ *   8 at the end every node has run, finals are live, and finals, their roots and persistent values
+ *     hold their last version, host-resident ones in their slots;
  *   9 the host slots stay within the host's budget, and the figures that the plan states (bytes in
  *     both memories, cost with waits) are those found here.
  */
@@ -27,6 +28,7 @@ typedef struct ValueState {
     PendingCopy pending;
     int32_t     version; /* the number of the writer: 0 before any, then 1, 2, ... */
     int32_t     host_version;
+    int32_t     written; /* the latest version that was ever written */
     int32_t     n_writers;
     int32_t     live_views;
     int64_t     bytes;   /* while live, as the last run left it */
@@ -163,7 +165,11 @@ static Err check_run(Check *c, int32_t id)
         }
         if (!graph->values[out].persistent)
             check_set_live(c, out, true, bytes);
-        c->values[out].version = c->writes[id][i];
+        if (c->values[out].written > c->writes[id][i])
+            return fail(E_PLAN, "step %d runs %s, which writes version %d of %s after version %d",
+                        c->step, node->name, c->writes[id][i], check_name(c, out),
+                        c->values[out].written);
+        c->values[out].version = c->values[out].written = c->writes[id][i];
         c->values[out].readable = true;
     }
     for (int32_t i = 0; i < node->n_out; i++) {
@@ -274,6 +280,11 @@ static Err check_end(const Check *c, int64_t budget)
                         state->host_version, state->n_writers);
         if (graph->values[v].final && (!state->live || (root >= 0 && !c->values[root].live)))
             return fail(E_PLAN, "final value %s is not live at the end", check_name(c, v));
+        if (graph->values[v].final && root >= 0 &&
+            c->values[root].version != c->values[root].n_writers)
+            return fail(E_PLAN, "%s, the root of final value %s, ends with version %d of %d",
+                        check_name(c, root), check_name(c, v), c->values[root].version,
+                        c->values[root].n_writers);
         if ((graph->values[v].final || (graph->values[v].persistent && state->version >= 0)) &&
             state->version != state->n_writers)
             return fail(E_PLAN, "%s ends with version %d of %d", check_name(c, v), state->version,

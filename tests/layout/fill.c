@@ -34,6 +34,9 @@ static void perfect(void)
     }
 }
 
+/* Large ones need many tries in all. */
+static void large(void) { CHECK(solved(&cut_families[0], 106, 477, 400000)); }
+
 /* A larger capacity is served where a smaller one is. */
 static void larger_is_not_refused(void)
 {
@@ -77,6 +80,7 @@ static void aligned(void)
 int main(void)
 {
     RUN(perfect);
+    RUN(large);
     RUN(larger_is_not_refused);
     RUN(aligned);
     return test_end();

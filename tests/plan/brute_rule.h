@@ -156,11 +156,17 @@ static inline bool rule_run(const Rule *r, RuleState *s, int n, int64_t *peak)
         int out = node->out[i];
         if (!g->values[out].persistent)
             s->live |= 1u << out;
+        if (r->changing[out] >= 0 && rule_version(r, *s, out) > r->writes[n][out] &&
+            rule_version(r, *s, out) != RULE_GONE)
+            return false; /* a later version was written */
         rule_set_version(r, s, out, r->writes[n][out]);
     }
-    for (int i = 0; i < node->n_out; i++)
-        if (!rule_is_live(r, *s, rule_root(g, node->out[i])))
+    for (int i = 0; i < node->n_out; i++) {
+        int out = node->out[i], root = rule_root(g, out);
+        if (!rule_is_live(r, *s, root) ||
+            (root != out && r->changing[root] >= 0 && rule_version(r, *s, root) == RULE_GONE))
             return false;
+    }
     s->ran |= 1u << n;
     *peak = rule_sum(r, s->live) + old + node->workspace;
     return true;
@@ -173,7 +179,9 @@ static inline bool rule_is_end(const Rule *r, RuleState s)
         return false;
     for (int v = 0; v < g->n_values; v++) {
         int version = rule_version(r, s, v);
-        if (g->values[v].final && (!rule_is_live(r, s, v) || !rule_is_live(r, s, rule_root(g, v))))
+        int root = rule_root(g, v);
+        if (g->values[v].final && (!rule_is_live(r, s, v) || !rule_is_live(r, s, root) ||
+                                   rule_version(r, s, root) != r->writers[root]))
             return false;
         if ((g->values[v].final || (g->values[v].persistent && version != RULE_GONE)) &&
             version != r->writers[v])

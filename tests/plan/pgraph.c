@@ -140,6 +140,11 @@ static const Bad graphs[] = {
                          "[{\"id\": \"a\", \"cost\": 1, \"outputs\": [\"v\"]}, {\"id\": \"b\", "
                          "\"cost\": 1, \"inputs\": [\"v\"], "
                          "\"outputs\": [\"u\", \"w\"], \"inplace\": [[\"u\", \"v\"]]}]}" },
+    { "outputs v, whose bytes u takes over",
+      HEAD "\"values\": [{\"id\": \"v\", \"bytes\": 2}, {\"id\": \"u\", \"bytes\": 2}], "
+           "\"nodes\": [{\"id\": \"a\", \"cost\": 1, \"outputs\": [\"v\"]}, {\"id\": \"b\", "
+           "\"cost\": 1, \"inputs\": [\"v\"], \"outputs\": [\"u\", \"v\"], \"inplace\": "
+           "[[\"u\", \"v\"]]}]}" },
     { "final", HEAD "\"finals\": [\"v\"], \"values\": [{\"id\": \"v\", \"bytes\": 2}, {\"id\": "
                     "\"u\", \"bytes\": 2}], "
                     "\"nodes\": [{\"id\": \"a\", \"cost\": 1, \"outputs\": [\"v\"]}, {\"id\": "

@@ -54,7 +54,8 @@ static void add_inplace(Make *m, PNode *node, int32_t out, int32_t in)
 static int32_t any_bytes(Make *m) { return chance(m, 20) ? 0 : 1 + pick(m, 60); }
 
 /* A random graph of 3 to 7 nodes: views with and without cost, workspace, other inputs and `once`,
- * beside other outputs, of views and of persistent values; bytes taken over, updates. Not every one
+ * beside other outputs, of views and of persistent values; bytes taken over, updates of any
+ * value. Not every one
  * is a graph: pgraph_check decides. */
 static PGraph *tiny_views(Pool *pool, uint64_t seed)
 {
@@ -85,7 +86,8 @@ static PGraph *tiny_views(Pool *pool, uint64_t seed)
         if (node->n_in > 0 && chance(&m, 15) && first >= 0)
             add_inplace(&m, node, first, node->in[pick(&m, node->n_in)]);
         int32_t given = node->n_in > 0 ? node->in[pick(&m, node->n_in)] : -1;
-        if (given >= 0 && m.graph->values[given].persistent && chance(&m, 20))
+        if (given >= 0 && m.graph->values[given].view_of < 0 &&
+            chance(&m, m.graph->values[given].persistent ? 20 : 10))
             add_output(&m, n, given); /* an update */
         node->once |= chance(&m, 15);
     }

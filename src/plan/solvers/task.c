@@ -69,40 +69,70 @@ static bool builder_changes(const TaskBuilder *m, int32_t v)
            (m->graph->values[v].persistent && (m->n_writers[v] > 0 || m->taken[v]));
 }
 
+/* Is n the first of several writers of v, and may it run again until the second one runs? Not if
+ * the bytes change hands. */
+static bool builder_first(const TaskBuilder *m, int32_t n, int32_t v)
+{
+    const PValue *value = &m->graph->values[v];
+    return m->n_writers[v] > 1 && value->producer == n && !value->persistent &&
+           value->view_of < 0 && !m->taken[v];
+}
+
+typedef struct VersionOrder {
+    TaskBuilder *m;
+    int32_t     *last;    /* [PGraph value] its writer so far, or -1 */
+    int32_t    **readers; /* [PGraph value] nodes that read what it wrote */
+    int32_t     *n_readers, *cap;
+} VersionOrder;
+
+static void order_read(VersionOrder *o, int32_t n, int32_t v)
+{
+    if (!builder_changes(o->m, v))
+        return;
+    if (!builder_first(o->m, o->last[v], v)) /* else it reads the latest production */
+        builder_pair(o->m, o->last[v], n);
+    VEC_ADD(o->m->pool, o->readers[v], o->n_readers[v], o->cap[v], n);
+}
+
+static void order_write(VersionOrder *o, int32_t n, int32_t v)
+{
+    if (!builder_changes(o->m, v))
+        return;
+    builder_pair(o->m, o->last[v], n);
+    for (int32_t k = 0; k < o->n_readers[v]; k++)
+        builder_pair(o->m, o->readers[v][k], n);
+    o->n_readers[v] = 0;
+    o->last[v] = n;
+}
+
 /* Orders versions: a reader runs after the writer it reads from and before the next writer. */
 static void builder_order_versions(TaskBuilder *m)
 {
     const PGraph *graph = m->graph;
-    int32_t      *last = NEWN(m->pool, int32_t, graph->n_values + 1);      /* writer so far */
-    int32_t     **readers = NEWN(m->pool, int32_t *, graph->n_values + 1); /* of the last version */
-    int32_t      *n_readers = NEWN(m->pool, int32_t, graph->n_values + 1);
-    int32_t      *cap = NEWN(m->pool, int32_t, graph->n_values + 1);
+    VersionOrder  o = {
+         .m = m,
+         .last = NEWN(m->pool, int32_t, graph->n_values + 1),
+         .readers = NEWN(m->pool, int32_t *, graph->n_values + 1),
+         .n_readers = NEWN(m->pool, int32_t, graph->n_values + 1),
+         .cap = NEWN(m->pool, int32_t, graph->n_values + 1),
+    };
     for (int32_t v = 0; v < graph->n_values; v++)
-        last[v] = -1;
+        o.last[v] = -1;
     for (int32_t n = 0; n < graph->n_nodes; n++) {
         const PNode *node = &graph->nodes[n];
         for (int32_t i = 0; i < node->n_in; i++) {
-            int32_t both[2] = { node->in[i], pgraph_root(graph, node->in[i]) };
-            for (int32_t k = 0; k < 2; k++) {
-                int32_t v = both[k];
-                if (builder_changes(m, v)) {
-                    builder_pair(m, last[v], n);
-                    VEC_ADD(m->pool, readers[v], n_readers[v], cap[v], n);
-                }
-            }
+            order_read(&o, n, node->in[i]);
+            order_read(&o, n, pgraph_root(graph, node->in[i]));
         }
-        for (int32_t i = 0; i < node->n_out + node->n_inplace; i++) {
-            int32_t v = i < node->n_out ? node->out[i] : node->inplace[i - node->n_out][1];
-            if (i >= node->n_out)
-                v = pgraph_root(graph, v);
-            if (!builder_changes(m, v))
-                continue;
-            builder_pair(m, last[v], n);
-            for (int32_t k = 0; k < n_readers[v]; k++)
-                builder_pair(m, readers[v][k], n);
-            n_readers[v] = 0;
-            last[v] = n;
+        for (int32_t i = 0; i < node->n_out; i++) { /* a view, before its bytes are taken over */
+            int32_t root = graph->values[node->out[i]].view_of;
+            if (root >= 0 && graph->values[root].persistent && m->taken[root])
+                order_read(&o, n, root);
         }
+        for (int32_t i = 0; i < node->n_out; i++)
+            order_write(&o, n, node->out[i]);
+        for (int32_t i = 0; i < node->n_inplace; i++)
+            order_write(&o, n, pgraph_root(graph, node->inplace[i][1]));
     }
 }
 
@@ -145,7 +175,7 @@ static void builder_node(TaskBuilder *m, int32_t n)
     }
     for (int32_t i = 0; i < node->n_out; i++) {
         int32_t p = node->out[i], v = task->alias_of[p];
-        t->once |= graph->values[p].persistent || m->n_writers[p] > 1;
+        t->once |= graph->values[p].persistent || (m->n_writers[p] > 1 && !builder_first(m, n, p));
         if (v < 0)
             continue;
         if (task->values[v].producer < 0) {

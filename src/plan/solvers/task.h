@@ -9,7 +9,8 @@
  *
  *  1. Task nodes and values keep the input order: node a < b if a comes first in the PGraph, or in
  *     the order given to task_reorder.
- *  2. Every value has one producer. If a value is written several times, all its writers are once.
+ *  2. Every value has one producer. If a value is written several times, its later writers are once,
+ *     and the first one runs before them.
  *  3. `before` and `after`: if x is before y, every run of x comes before every run of y, and x or
  *     y runs once.
  *  4. Who produces or reads a view reads its root, too, and the root comes before its views among

@@ -51,6 +51,11 @@ Err fit_write(const char *path, const Recipe *asked, const FitResult *r)
     json_out_int(&o, "loss_chunks", levers->loss_chunks > 1 ? levers->loss_chunks : 1);
     if (levers->host)
         json_out_string(&o, "host", host_words[levers->host]);
+    if (levers->ranks > 1) {
+        json_out_int(&o, "ranks", levers->ranks);
+        json_out_int(&o, "shard", levers->shard);
+        json_out_int(&o, "bucket", levers->bucket);
+    }
     json_out_end(&o);
     fit_write_changes(&o, r);
     json_out_int(&o, "default_bytes", r->default_bytes);
@@ -90,6 +95,29 @@ static Err read_chunks(const Json *root, const Json *levers, Levers *out)
     return OK;
 }
 
+/* Written for several ranks only. The ranks of the run are known here. */
+static Err read_ranks(const Json *root, const Json *levers, Recipe *recipe)
+{
+    int64_t ranks = 1, shard = 0, bucket = 0, here = recipe->levers.ranks;
+    here = here > 1 ? here : 1;
+    if (json_get(levers, "ranks")) {
+        TRY(json_need_int(levers, "ranks", &ranks));
+        TRY(json_need_int(levers, "shard", &shard));
+        TRY(json_need_int(levers, "bucket", &bucket));
+    }
+    if (ranks != here)
+        return fail(E_PLAN, "%s was made for %lld rank%s, but there %s %lld; plimsoll fit --ranks "
+                            "%lld makes a plan for these",
+                    json_name(root), (long long)ranks, ranks == 1 ? "" : "s",
+                    here == 1 ? "is" : "are", (long long)here, (long long)here);
+    if (shard < 0 || shard > SHARD_MAX || bucket < 0)
+        return json_fail(root, levers, "levers.shard must be 0 to %d, and levers.bucket a size",
+                         SHARD_MAX);
+    recipe->levers.shard = (int)shard;
+    recipe->levers.bucket = bucket;
+    return OK;
+}
+
 /* Sets the levers of the file; the recipe must be the one that the plan was made for. */
 static Err read_levers(const Json *root, Recipe *recipe)
 {
@@ -110,6 +138,7 @@ static Err read_levers(const Json *root, Recipe *recipe)
     TRY(json_need_text(levers, "attention", &attention));
     TRY(json_need_bool(levers, "release", &recipe->levers.release));
     TRY(read_chunks(root, levers, &recipe->levers));
+    TRY(read_ranks(root, levers, recipe));
     TRY(json_maybe_text(levers, "host", &host));
     for (recipe->levers.host = 0; host_words[recipe->levers.host]; recipe->levers.host++)
         if (!strcmp(host_words[recipe->levers.host], host))
@@ -180,12 +209,12 @@ Err fit_from_json(Pool *pool, const Json *root, const Recipe *asked, const Devic
     TRY(recipe_suits(recipe, device));
     recipe = recipe_for(pool, recipe, device);
     TRY(recipe_graph(pool, recipe, given_noise, &r->graph));
-    EngineOptions how = { .accumulate = recipe->accumulate,
+    EngineOptions how = { .accumulate = recipe_rounds(recipe),
                           .validate = recipe_validation(recipe).batches };
     TRY(engine_read(pool, root, r->graph.graph, device, &how, &r->engine));
     r->fits = true;
     r->recipe = recipe;
-    r->step_ns = engine_step_ns(r->engine, recipe->accumulate);
+    r->step_ns = engine_step_ns(r->engine, recipe_rounds(recipe));
     TRY(json_need_number(root, "default_cost", &r->default_ns)); /* for reports only */
     TRY(json_need_int(root, "default_bytes", &r->default_bytes));
     r->bound_bytes = r->engine->bound_bytes;

@@ -770,7 +770,7 @@ static Err train_all(Pool *pool, Trainer *t, const Device *device, TrainResult *
         fprintf(stderr, "plan: %s%s%s, predicted %.1f ms/step by %s\n",
                 bytes_text(engine->arena_bytes), engine->host_bytes ? " and on the host " : "",
                 engine->host_bytes ? bytes_text(engine->host_bytes) : "",
-                engine_step_ns(engine, recipe->accumulate) * engine_pace(engine) * 1e-6,
+                engine_step_ns(engine, recipe_rounds(recipe)) * engine_pace(engine) * 1e-6,
                 engine_time_source(engine));
 
     if (!options->quiet && options->out && t->log.path)
@@ -794,7 +794,7 @@ static Err train_all(Pool *pool, Trainer *t, const Device *device, TrainResult *
     result->batch = recipe->batch;
     result->accumulate = recipe->accumulate;
     result->slowdown = t->fit.default_ns > 0 ? t->fit.step_ns / t->fit.default_ns : 1;
-    result->predicted_ms = engine_step_ns(engine, recipe->accumulate) * engine_pace(engine) * 1e-6;
+    result->predicted_ms = engine_step_ns(engine, recipe_rounds(recipe)) * engine_pace(engine) * 1e-6;
     result->time_source = engine_time_source(engine);
     result->runtime_bytes = device_runtime_bytes(device, engine->arena_bytes);
     result->stated_bytes = device->runtime_bytes;

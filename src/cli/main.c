@@ -97,7 +97,7 @@ int main(int argc, char **argv)
     if (!err && (fflush(stdout) || ferror(stdout)))
         err = fail(E_IO, "the output could not be written");
     progress_end();
-    if (err)
+    if (err && *err_text()) /* of several ranks, one has the sentence */
         fprintf(stderr, "plimsoll: %s\n", err_text());
     pool_free(pool);
     return err_exit_code(err);

@@ -1,23 +1,24 @@
-/* comm.c -- transfers between ranks: the form of one rank. */
-#include "comm/comm.h"
+/* comm.c -- opening and ending the ranks of a run. */
+#include "comm/comm_int.h"
 
+#include "comm/launcher.h"
+#include "device/device.h"
+#include "device/plugin.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-struct Comm {
-    Pool *pool;
-    int   rank, ranks;
-    char (*hosts)[COMM_HOST]; /* by rank */
-    bool    prepared;
-    int     max_parts;
-    int64_t max_bytes;
-    bool    busy[COMM_SLOTS]; /* started and not waited for */
-};
+enum { MAX_MESSAGE = 1 << 22 };
 
 static void comm_host_name(char name[COMM_HOST])
 {
-    if (gethostname(name, COMM_HOST - 1))
+    const char *node = getenv("SLURMD_NODENAME"); /* several may be on one host */
+    if (node && *node)
+        snprintf(name, COMM_HOST, "%s", node);
+    else if (gethostname(name, COMM_HOST - 1))
         strcpy(name, "?");
     name[COMM_HOST - 1] = 0;
 }
@@ -25,17 +26,126 @@ static void comm_host_name(char name[COMM_HOST])
 Err comm_one(Pool *pool, Comm **comm)
 {
     Comm *c = NEW(pool, Comm);
-    *c = (Comm){ .pool = pool, .ranks = 1, .hosts = pool_alloc(pool, 1, COMM_HOST) };
+    *c = (Comm){ .pool = pool,
+                 .ranks = 1,
+                 .hosts = pool_alloc(pool, 1, COMM_HOST),
+                 .library = "none",
+                 .max_message = MAX_MESSAGE,
+                 .patience = COMM_PATIENCE,
+                 .step = -1 };
     comm_host_name(c->hosts[0]);
     *comm = c;
     return OK;
 }
 
-Err comm_open(Pool *pool, Comm **comm) { return comm_one(pool, comm); }
+int64_t comm_resident(void)
+{
+    int64_t own = resident_anonymous_bytes(), shared = resident_shared_bytes();
+    return (own > 0 ? own : 0) + (shared > 0 ? shared : 0);
+}
+
+/* The plugin is missing on this machine, and perhaps on others. Where all lack it, the first says
+ * so, and the launcher ends the rest before they would. */
+static Err comm_no_plugin(const Launcher *launcher, const char *library, const char *why)
+{
+    char host[COMM_HOST];
+    comm_host_name(host);
+    if (launcher->rank > 0)
+        sleep(2);
+    return fail(E_USAGE,
+                "%s started this, and the plugin that reaches its ranks with %s cannot be used on "
+                "%s (%s): run scripts/setup_mpi.sh and build again, or use another launcher",
+                launcher->name, library, host, why);
+}
+
+static Err comm_load(const Launcher *launcher, const char *library, const Transport **transport)
+{
+    static const TransportHost host = { TRANSPORT_FORM, fail };
+    char                       file[64], why[256];
+    TransportEntry            *entry;
+    snprintf(file, sizeof file, "libplimsoll_mpi_%s.so", library);
+    void *lib = plugin_load(file, why, sizeof why);
+    if (!lib)
+        return comm_no_plugin(launcher, library, why);
+    *(void **)&entry = dlsym(lib, "plimsoll_transport");
+    *transport = entry ? entry(&host) : NULL;
+    return *transport ? OK : comm_no_plugin(launcher, library, "it is of another version");
+}
+
+static void comm_close(void *arg)
+{
+    Comm *c = arg;
+    if (!c->ended)
+        c->transport->abort(c->exit_code ? c->exit_code : 1);
+    watch_close(c);
+    c->transport->close();
+}
+
+/* The library may have found itself alone: it is not the one that the launcher serves. */
+static Err comm_check_ranks(const Launcher *launcher, const TransportWorld *world)
+{
+    if (!launcher->ranks || launcher->ranks == world->ranks)
+        return OK;
+    if (launcher->rank > 0) /* all find it; the first says it */
+        return fail(E_USAGE, "%s", "");
+    return fail(E_USAGE,
+                "%s started %d ranks, but %s finds %d: launcher and library do not belong "
+                "together; use mpirun of that library, srun --mpi=pmix for Open MPI, or srun "
+                "--mpi=pmi2 for MPICH",
+                launcher->name, launcher->ranks, world->library, world->ranks);
+}
+
+static Err comm_join(Pool *pool, const Launcher *launcher, const char *library, Comm *c)
+{
+    TransportWorld   world;
+    const Transport *transport;
+    int64_t          before = comm_resident();
+    TRY(comm_load(launcher, library, &transport));
+    TRY(transport->open(&world));
+    c->rank = world.rank;
+    c->ranks = world.ranks;
+    memcpy(c->library, world.library, sizeof c->library);
+    Err err = comm_check_ranks(launcher, &world);
+    if (err) {
+        transport->close();
+        return err;
+    }
+    c->transport = transport;
+    pool_at_free(pool, comm_close, c);
+    char mine[COMM_HOST];
+    memcpy(mine, c->hosts[0], sizeof mine);
+    c->hosts = pool_alloc(pool, (size_t)c->ranks, COMM_HOST);
+    c->flags = NEWN(pool, unsigned, c->ranks);
+    c->reports = NEWN(pool, RankReport, c->ranks);
+    TRY(watch_open(c));
+    TRY(comm_all(c, mine, COMM_HOST, c->hosts));
+    c->held = comm_resident() - before;
+    return OK;
+}
+
+Err comm_open_by(Pool *pool, const char *library, Comm **comm)
+{
+    Launcher launcher = launcher_find();
+    TRY(comm_one(pool, comm));
+    if (!launcher.name || launcher.ranks == 1)
+        return OK;
+    library = library ? library : launcher.library;
+    if (!library)
+        return launcher.rank > 0
+                   ? fail(E_USAGE, "%s", "")
+                   : fail(E_USAGE, "%s started %d processes that cannot reach each other: %s",
+                          launcher.name, launcher.ranks, launcher.remedy);
+    return comm_join(pool, &launcher, library, *comm);
+}
+
+Err comm_open(Pool *pool, Comm **comm) { return comm_open_by(pool, NULL, comm); }
 
 int         comm_rank(const Comm *comm) { return comm->rank; }
 int         comm_ranks(const Comm *comm) { return comm->ranks; }
-const char *comm_transport(const Comm *comm) { return (void)comm, "none"; }
+const char *comm_transport(const Comm *comm) { return comm->library; }
+int64_t     comm_held(const Comm *comm) { return comm->held; }
+void        comm_patience(Comm *comm, double seconds) { comm->patience = seconds; }
+void        comm_step(Comm *comm, int64_t step) { comm->step = step; }
 
 const char *comm_host(const Comm *comm, int rank)
 {
@@ -43,84 +153,36 @@ const char *comm_host(const Comm *comm, int rank)
     return comm->hosts[rank];
 }
 
-Err comm_prepare(Comm *comm, int max_parts, int64_t max_bytes)
+/* All ranks are here, well or with a failure that all know of. */
+static Err comm_end_together(Comm *comm, Err err)
 {
-    comm->max_parts = max_parts;
-    comm->max_bytes = max_bytes;
-    comm->prepared = true;
-    return OK;
+    unsigned any;
+    Err      last = comm_any(comm, 0, &any);
+    if (last)
+        return last;
+    comm->ended = true;
+    return err;
 }
 
-static int64_t comm_check_parts(const Comm *comm, const CommPart *parts, int n)
+Err comm_end(Comm *comm, Err err)
 {
-    int64_t bytes = 0;
-    for (int i = 0; i < n; i++) {
-        REQUIRE(parts[i].peer >= 0 && parts[i].peer < comm->ranks && parts[i].bytes >= 0);
-        bytes += parts[i].bytes;
+    if (!comm->transport)
+        return err;
+    if (!err || comm->agreed) {
+        err = comm_end_together(comm, err);
+        if (comm->ended)
+            return err;
     }
-    return bytes;
-}
-
-/* The part of this rank's own that comes after the first `from`; n: there is none. */
-static int comm_next_own(const Comm *comm, const CommPart *parts, int n, int from)
-{
-    while (from < n && parts[from].peer != comm->rank)
-        from++;
-    return from;
-}
-
-/* What a rank sends to itself never reaches a transport. */
-static void comm_move_own(const Comm *comm, const CommPart *sends, int n_sends,
-                          const CommPart *receives, int n_receives)
-{
-    int s = comm_next_own(comm, sends, n_sends, 0);
-    int r = comm_next_own(comm, receives, n_receives, 0);
-    while (s < n_sends && r < n_receives) {
-        REQUIRE(sends[s].bytes == receives[r].bytes);
-        if (sends[s].bytes && sends[s].data != receives[r].data)
-            memmove(receives[r].data, sends[s].data, (size_t)sends[s].bytes);
-        s = comm_next_own(comm, sends, n_sends, s + 1);
-        r = comm_next_own(comm, receives, n_receives, r + 1);
-    }
-    REQUIRE(s == n_sends && r == n_receives); /* each send has a receive */
-}
-
-Err comm_start(Comm *comm, int slot, const CommPart *sends, int n_sends, const CommPart *receives,
-               int n_receives)
-{
-    REQUIRE(comm->prepared && slot >= 0 && slot < COMM_SLOTS && !comm->busy[slot]);
-    REQUIRE(n_sends + n_receives <= comm->max_parts);
-    REQUIRE(comm_check_parts(comm, sends, n_sends) + comm_check_parts(comm, receives, n_receives) <=
-            comm->max_bytes);
-    comm_move_own(comm, sends, n_sends, receives, n_receives);
-    comm->busy[slot] = true;
-    return OK;
-}
-
-Err comm_wait(Comm *comm, int slot)
-{
-    REQUIRE(slot >= 0 && slot < COMM_SLOTS);
-    comm->busy[slot] = false;
-    return OK;
-}
-
-Err comm_all(Comm *comm, const void *mine, int64_t bytes, void *all)
-{
-    memcpy((char *)all + comm->rank * bytes, mine, (size_t)bytes);
-    return OK;
-}
-
-Err comm_share(Comm *comm, int from, void *data, int64_t bytes)
-{
-    (void)data;
-    REQUIRE(from >= 0 && from < comm->ranks && bytes >= 0);
-    return OK;
+    comm->exit_code = err_exit_code(err);
+    if (comm->rank && !comm->judged)
+        watch_tell_failure(comm, err);
+    return err;
 }
 
 void comm_abort(Comm *comm, int code)
 {
-    (void)comm;
+    fflush(NULL);
+    if (comm->transport)
+        comm->transport->abort(code);
     _exit(code);
 }
-
-int64_t comm_held(const Comm *comm) { return (void)comm, 0; }

@@ -149,5 +149,7 @@ Err arena_cpu(Pool *pool, const Device *device, int64_t bytes, Arena **arena);
 int64_t resident_bytes(void); /* of this process, code and files included; -1: unknown */
 /* of this process, as the kernel counts them; -1: unknown */
 int64_t resident_anonymous_bytes(void);
+int64_t
+resident_shared_bytes(void); /* its share of memory shared with other processes; -1: unknown */
 
 #endif

@@ -1,0 +1,26 @@
+/* agree.h -- what all ranks must have in common before they go on together.
+ *
+ * Both calls are collective and end alike on all ranks, so that nobody waits for one that has gone.
+ * On failure rank 0 has the sentence, which names the rank; the others have the same code and an
+ * empty sentence, and comm_end passes it on. */
+#ifndef COMM_AGREE_H
+#define COMM_AGREE_H
+
+#include "comm/comm.h"
+
+typedef struct CommFact {
+    const char *name;   /* in "the ranks of a run must have the same NAME" */
+    const char *value;  /* compared whole; shown to FACT_SHOWN - 1 bytes */
+    const char *remedy; /* what to do if ranks differ in it */
+} CommFact;
+
+enum { FACT_SHOWN = 80 };
+
+/* err: of what this rank did so far, with its sentence. The first rank that failed has the word. */
+Err comm_agree(Comm *comm, Err err);
+
+/* All ranks give the same facts in the same order. E_USAGE names the first fact that differs, and
+ * the first rank that differs from most. */
+Err comm_same(Comm *comm, const CommFact *facts, int n);
+
+#endif

@@ -4,11 +4,14 @@
 #include "base/file.h"
 #include "base/json_out.h"
 #include "base/text.h"
+#include "comm/agree.h"
 #include "fit/fit.h"
+#include "train/rank_run.h"
 #include "train/run_file.h"
 #include "train/trainer.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,7 +19,7 @@
 static ModelOptions model = { .runs = true, .paced = true };
 static struct {
     const char *out, *resume, *init, *given, *dump, *dump_random, *data, *plan, *allow,
-        *loader_memory, *cache;
+        *loader_memory, *cache, *shard, *bucket;
     int64_t steps, seed;
     bool    json, init_partial, quiet;
 } opt = { .steps = -1, .seed = -1 };
@@ -49,6 +52,7 @@ static const Option options[] = {
     LOSS_OPTION(model),
     { "plan",         OPT_TEXT, &opt.plan,         "FILE", "follow a plan of fit -o exactly" },
     ALLOW_OPTION(opt.allow),
+    SHARD_OPTIONS(opt.shard, opt.bucket),
     { "quiet",        OPT_FLAG, &opt.quiet,        NULL,   "no progress" },
     { "json",         OPT_FLAG, &opt.json,         NULL,   "print the result as JSON" },
     { 0 }
@@ -166,12 +170,12 @@ static void train_print(Pool *pool, const Recipe *recipe, const TrainResult *r, 
 
 /* A run keeps the length of its schedule: resumed for more steps it continues on the same curve.
  * Said where it ends before the run does. */
-static void schedule_keep(Recipe *recipe)
+static void schedule_keep(Recipe *recipe, const Comm *comm)
 {
     if (!opt.resume && recipe->schedule.kind == SCHEDULE_COSINE && !recipe->schedule.steps)
         recipe->schedule.steps = recipe->steps;
     int64_t end = schedule_end(recipe);
-    if (end && recipe->steps > end)
+    if (end && recipe->steps > end && rank_leads(comm))
         print_sentence(stderr,
                        "schedule: the learning rate is 0 from step %lld on, and the run has %lld "
                        "steps; --set schedule.steps=%lld ends it with the run",
@@ -179,7 +183,7 @@ static void schedule_keep(Recipe *recipe)
 }
 
 /* Makes runs/NAME-N, the first that is not there. */
-static Err run_folder(Pool *pool, const char *name, const char **out)
+static Err run_folder_new(Pool *pool, const char *name, const char **out)
 {
     char *plain = pool_text(pool, name);
     for (char *c = plain; *c; c++)
@@ -194,6 +198,23 @@ static Err run_folder(Pool *pool, const char *name, const char **out)
         if (errno != EEXIST)
             return file_fail("make", path, errno);
     }
+}
+
+/* Several ranks share the folder that rank 0 made. */
+static Err run_folder(Pool *pool, Comm *comm, const char *name, const char **out)
+{
+    char path[FILE_PATH_MAX] = "";
+    Err  err = OK;
+    if (!comm)
+        return run_folder_new(pool, name, out);
+    if (rank_leads(comm))
+        err = run_folder_new(pool, name, out);
+    TRY(comm_agree(comm, err));
+    if (rank_leads(comm))
+        snprintf(path, sizeof path, "%s", *out);
+    TRY(comm_share(comm, 0, path, sizeof path));
+    *out = pool_text(pool, path);
+    return OK;
 }
 
 static void option_default(const char **option, const char *from_run)
@@ -219,7 +240,8 @@ static Err resume_options(Pool *pool, const char *run)
     return OK;
 }
 
-static Err cmd_train_run(Pool *pool, int n_args, char **args)
+/* comm: of several ranks, else NULL. */
+static Err train_as_rank(Pool *pool, Comm *comm, int n_args, char **args)
 {
     Recipe     *recipe;
     Device     *device;
@@ -265,8 +287,11 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
                                     : NULL;
     if (plan && !model.threads)
         model.threads = fit_threads(pool, plan);
+    if (comm && !model.threads)
+        model.threads = rank_threads(comm);
     TRY(model_open(pool, &model, name, more, n, &recipe, &device, &budget));
-    schedule_keep(recipe);
+    device->comm = comm;
+    schedule_keep(recipe, comm);
     RunFile     started = { .device = model.device,
                             .backend = model.backend,
                             .budget = model.budget,
@@ -278,7 +303,7 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
                             .threads = model.threads };
     const char *out = opt.resume ? opt.resume : opt.out;
     if (!out)
-        TRY(run_folder(pool, recipe->name, &out));
+        TRY(run_folder(pool, comm, recipe->name, &out));
     else if (!strcmp(out, "none"))
         out = NULL;
     TrainOptions run = { .out = out,
@@ -299,14 +324,25 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
                          .quiet = opt.quiet || opt.json };
     if (opt.allow)
         TRY(allow_read(opt.allow, &run.allow));
+    TRY(shard_read(opt.shard, opt.bucket, &run.shard, &run.bucket));
     Err err = train_run(pool, recipe, device, &run, &result);
-    if (err && out && !opt.out && !opt.resume)
+    if (err && out && !opt.out && !opt.resume && rank_leads(comm))
         rmdir(out); /* if it is still empty */
     TRY(err);
+    if (!rank_leads(comm))
+        return OK;
     if (opt.json)
         return train_json(recipe, &result);
     train_print(pool, recipe, &result, run.out);
     return OK;
+}
+
+static Err cmd_train_run(Pool *pool, int n_args, char **args)
+{
+    Comm *comm;
+    TRY(comm_open(pool, &comm));
+    return comm_end(comm,
+                    train_as_rank(pool, comm_ranks(comm) > 1 ? comm : NULL, n_args, args));
 }
 
 const Command cmd_train = { "train", "MODEL [--out RUN | --resume RUN]", "train exactly as planned",

@@ -32,6 +32,8 @@ typedef struct TrainOptions {
     unsigned    allow;             /* numeric levers that may be used for the budget (fit/fit.h) */
     const struct RunFile *started; /* written to RUN/run.json; NULL: nothing to note */
     bool                  quiet;
+    int                   shard;  /* of several ranks: level, below 0: the default */
+    int64_t               bucket; /* of several ranks: Levers.bucket */
 } TrainOptions;
 
 typedef struct TrainResult {

@@ -6,12 +6,13 @@
 #include "base/text.h"
 #include "comm/agree.h"
 #include "fit/fit.h"
+#include "train/rank_messages.h"
 #include "train/rank_run.h"
+#include "train/ranks.h"
 #include "train/run_file.h"
 #include "train/trainer.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,10 +20,11 @@
 static ModelOptions model = { .runs = true, .paced = true };
 static struct {
     const char *out, *resume, *init, *given, *dump, *dump_random, *data, *plan, *allow,
-        *loader_memory, *cache, *shard, *bucket;
-    int64_t steps, seed;
+        *loader_memory, *cache, *mpi, *shard, *bucket;
+    int64_t steps, seed, check_ranks;
+    double  patience;
     bool    json, init_partial, quiet;
-} opt = { .steps = -1, .seed = -1 };
+} opt = { .steps = -1, .seed = -1, .check_ranks = RANKS_CHECK_EVERY, .patience = COMM_PATIENCE };
 
 /* clang-format off */
 static const Option options[] = {
@@ -53,6 +55,12 @@ static const Option options[] = {
     { "plan",         OPT_TEXT, &opt.plan,         "FILE", "follow a plan of fit -o exactly" },
     ALLOW_OPTION(opt.allow),
     SHARD_OPTIONS(opt.shard, opt.bucket),
+    { "patience",     OPT_SECONDS, &opt.patience,  "S",
+      "several ranks: end when one is silent for so long; default 300" },
+    { "check-ranks",  OPT_NATURAL, &opt.check_ranks, "N",
+      "several ranks: compare their parameters every N steps; default 1000, 0: never" },
+    { "mpi",          OPT_TEXT, &opt.mpi,          "LIBRARY",
+      "openmpi or mpich; default: the one of mpirun or srun" },
     { "quiet",        OPT_FLAG, &opt.quiet,        NULL,   "no progress" },
     { "json",         OPT_FLAG, &opt.json,         NULL,   "print the result as JSON" },
     { 0 }
@@ -170,12 +178,12 @@ static void train_print(Pool *pool, const Recipe *recipe, const TrainResult *r, 
 
 /* A run keeps the length of its schedule: resumed for more steps it continues on the same curve.
  * Said where it ends before the run does. */
-static void schedule_keep(Recipe *recipe, const Comm *comm)
+static void schedule_keep(Recipe *recipe)
 {
     if (!opt.resume && recipe->schedule.kind == SCHEDULE_COSINE && !recipe->schedule.steps)
         recipe->schedule.steps = recipe->steps;
     int64_t end = schedule_end(recipe);
-    if (end && recipe->steps > end && rank_leads(comm))
+    if (end && recipe->steps > end)
         print_sentence(stderr,
                        "schedule: the learning rate is 0 from step %lld on, and the run has %lld "
                        "steps; --set schedule.steps=%lld ends it with the run",
@@ -183,7 +191,7 @@ static void schedule_keep(Recipe *recipe, const Comm *comm)
 }
 
 /* Makes runs/NAME-N, the first that is not there. */
-static Err run_folder_new(Pool *pool, const char *name, const char **out)
+static Err run_folder(Pool *pool, const char *name, const char **out)
 {
     char *plain = pool_text(pool, name);
     for (char *c = plain; *c; c++)
@@ -198,23 +206,6 @@ static Err run_folder_new(Pool *pool, const char *name, const char **out)
         if (errno != EEXIST)
             return file_fail("make", path, errno);
     }
-}
-
-/* Several ranks share the folder that rank 0 made. */
-static Err run_folder(Pool *pool, Comm *comm, const char *name, const char **out)
-{
-    char path[FILE_PATH_MAX] = "";
-    Err  err = OK;
-    if (!comm)
-        return run_folder_new(pool, name, out);
-    if (rank_leads(comm))
-        err = run_folder_new(pool, name, out);
-    TRY(comm_agree(comm, err));
-    if (rank_leads(comm))
-        snprintf(path, sizeof path, "%s", *out);
-    TRY(comm_share(comm, 0, path, sizeof path));
-    *out = pool_text(pool, path);
-    return OK;
 }
 
 static void option_default(const char **option, const char *from_run)
@@ -240,8 +231,22 @@ static Err resume_options(Pool *pool, const char *run)
     return OK;
 }
 
-/* comm: of several ranks, else NULL. */
-static Err train_as_rank(Pool *pool, Comm *comm, int n_args, char **args)
+/* Rank 0 chooses the folder for all. */
+static Err run_folder_of_all(Pool *pool, Comm *comm, const char *name, const char **out)
+{
+    char path[FILE_PATH_MAX] = "";
+    Err  err = OK;
+    if (comm_rank(comm) == 0) {
+        err = run_folder(pool, name, out);
+        snprintf(path, sizeof path, "%s", err ? "" : *out);
+    }
+    TRY(comm_agree(comm, err));
+    TRY(comm_share(comm, 0, path, sizeof path));
+    *out = pool_text(pool, path);
+    return OK;
+}
+
+static Err train_command(Pool *pool, Comm *comm, int n_args, char **args)
 {
     Recipe     *recipe;
     Device     *device;
@@ -287,11 +292,11 @@ static Err train_as_rank(Pool *pool, Comm *comm, int n_args, char **args)
                                     : NULL;
     if (plan && !model.threads)
         model.threads = fit_threads(pool, plan);
-    if (comm && !model.threads)
+    if (comm_ranks(comm) > 1 && !model.threads)
         model.threads = rank_threads(comm);
     TRY(model_open(pool, &model, name, more, n, &recipe, &device, &budget));
-    device->comm = comm;
-    schedule_keep(recipe, comm);
+    device->comm = comm_ranks(comm) > 1 ? comm : NULL;
+    schedule_keep(recipe);
     RunFile     started = { .device = model.device,
                             .backend = model.backend,
                             .budget = model.budget,
@@ -303,7 +308,7 @@ static Err train_as_rank(Pool *pool, Comm *comm, int n_args, char **args)
                             .threads = model.threads };
     const char *out = opt.resume ? opt.resume : opt.out;
     if (!out)
-        TRY(run_folder(pool, comm, recipe->name, &out));
+        TRY(run_folder_of_all(pool, comm, recipe->name, &out));
     else if (!strcmp(out, "none"))
         out = NULL;
     TrainOptions run = { .out = out,
@@ -321,16 +326,19 @@ static Err train_as_rank(Pool *pool, Comm *comm, int n_args, char **args)
                                             : NULL,
                          .loader_bytes = loader,
                          .allow = ALLOW_DEFAULT,
-                         .quiet = opt.quiet || opt.json };
+                         .comm = comm,
+                         .check_ranks = opt.check_ranks,
+                         .quiet = opt.quiet || opt.json || comm_rank(comm) };
     if (opt.allow)
         TRY(allow_read(opt.allow, &run.allow));
     TRY(shard_read(opt.shard, opt.bucket, &run.shard, &run.bucket));
     Err err = train_run(pool, recipe, device, &run, &result);
-    if (err && out && !opt.out && !opt.resume && rank_leads(comm))
+    if (err && out && !opt.out && !opt.resume && !comm_rank(comm))
         rmdir(out); /* if it is still empty */
     TRY(err);
-    if (!rank_leads(comm))
-        return OK;
+    TRY(rank_messages_tell(pool, comm));
+    if (comm_rank(comm))
+        return OK; /* rank 0 prints the result */
     if (opt.json)
         return train_json(recipe, &result);
     train_print(pool, recipe, &result, run.out);
@@ -340,9 +348,14 @@ static Err train_as_rank(Pool *pool, Comm *comm, int n_args, char **args)
 static Err cmd_train_run(Pool *pool, int n_args, char **args)
 {
     Comm *comm;
-    TRY(comm_open(pool, &comm));
-    return comm_end(comm,
-                    train_as_rank(pool, comm_ranks(comm) > 1 ? comm : NULL, n_args, args));
+    if (opt.mpi && strcmp(opt.mpi, "openmpi") && strcmp(opt.mpi, "mpich"))
+        return fail(E_USAGE, "--mpi is openmpi or mpich, not %s", opt.mpi);
+    TRY(comm_open_by(pool, opt.mpi, &comm));
+    comm_patience(comm, opt.patience);
+    rank_messages_begin(pool, comm);
+    Err err = comm_end(comm, train_command(pool, comm, n_args, args));
+    rank_messages_end();
+    return err;
 }
 
 const Command cmd_train = { "train", "MODEL [--out RUN | --resume RUN]", "train exactly as planned",

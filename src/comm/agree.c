@@ -4,12 +4,17 @@
 #include "base/hash.h"
 #include "comm/comm_int.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-/* The failure is known to all: rank 0 says it. */
-static Err agree_fail(Comm *comm, Err err, const char *sentence)
+Err comm_refuse(Comm *comm, Err err, const char *fmt, ...)
 {
+    char    sentence[WORD_TEXT];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(sentence, sizeof sentence, fmt, args);
+    va_end(args);
     comm->agreed = true;
     return fail(err, "%s", comm->rank ? "" : sentence);
 }
@@ -25,18 +30,16 @@ static bool agree_alike(const RankReport *all, int n, int first)
 
 static Err agree_tell(Comm *comm, const RankReport *all, int first, int failed)
 {
-    char text[WORD_TEXT] = "", sentence[WORD_TEXT + COMM_HOST + 64], more[48] = "";
+    char text[WORD_TEXT] = "", more[48] = "";
+    Err  err = (Err)all[first].code;
     if (comm->rank == first)
         snprintf(text, sizeof text, "%s", err_text());
     TRY(comm_share(comm, first, text, sizeof text));
+    if (agree_alike(all, comm->ranks, first))
+        return comm_refuse(comm, err, "%s", text);
     if (failed > 1)
         snprintf(more, sizeof more, " (%d other ranks failed too)", failed - 1);
-    if (agree_alike(all, comm->ranks, first))
-        snprintf(sentence, sizeof sentence, "%s", text);
-    else
-        snprintf(sentence, sizeof sentence, "rank %d on %s: %s%s", first, comm_host(comm, first),
-                 text, more);
-    return agree_fail(comm, (Err)all[first].code, sentence);
+    return comm_refuse(comm, err, "rank %d on %s: %s%s", first, comm_host(comm, first), text, more);
 }
 
 Err comm_agree(Comm *comm, Err err)
@@ -62,37 +65,52 @@ typedef struct RankFact { /* of one rank */
     char     value[FACT_SHOWN];
 } RankFact;
 
-/* The value that most ranks have; among equals that of the lowest rank. */
-static int fact_usual(const RankFact *all, int ranks, int stride)
+/* The number that most ranks have (among equals that of the lowest rank), and the first rank that
+ * has another; -1: none. */
+static int odd_one(const uint64_t *all, int ranks, int *usual)
 {
-    int best = 0, best_count = 0;
+    int best_count = 0;
+    *usual = 0;
     for (int i = 0; i < ranks && best_count <= ranks / 2; i++) {
         int count = 0;
         for (int j = 0; j < ranks; j++)
-            count += all[i * stride].hash == all[j * stride].hash;
+            count += all[i] == all[j];
         if (count > best_count) {
-            best = i;
+            *usual = i;
             best_count = count;
         }
     }
-    return best;
+    for (int i = 0; i < ranks; i++)
+        if (all[i] != all[*usual])
+            return i;
+    return -1;
 }
 
+Err comm_odd(Comm *comm, uint64_t number, int *rank)
+{
+    int usual;
+    *rank = -1;
+    if (comm->ranks == 1)
+        return OK;
+    TRY(comm_all(comm, &number, sizeof number, comm->numbers));
+    *rank = odd_one(comm->numbers, comm->ranks, &usual);
+    return OK;
+}
+
+/* The hashes decide, the texts are for the sentence. */
 static Err fact_check(Comm *comm, const CommFact *fact, const RankFact *all, int stride)
 {
-    char sentence[WORD_TEXT];
-    int  usual = fact_usual(all, comm->ranks, stride), other = 0;
-    while (other < comm->ranks && all[other * stride].hash == all[usual * stride].hash)
-        other++;
-    if (other == comm->ranks)
+    int usual, odd;
+    for (int i = 0; i < comm->ranks; i++)
+        comm->numbers[i] = all[i * stride].hash;
+    odd = odd_one(comm->numbers, comm->ranks, &usual);
+    if (odd < 0)
         return OK;
-    snprintf(sentence, sizeof sentence,
-             "the ranks of a run must have the same %s: rank %d on %s has %s, rank %d on %s has "
-             "%s%s%s",
-             fact->name, other, comm_host(comm, other), all[other * stride].value, usual,
-             comm_host(comm, usual), all[usual * stride].value, fact->remedy ? "; " : "",
-             fact->remedy ? fact->remedy : "");
-    return agree_fail(comm, E_USAGE, sentence);
+    return comm_refuse(comm, E_USAGE,
+                       "all ranks of a run must have the same %s, but rank %d on %s has %s, and "
+                       "rank %d on %s has %s; %s",
+                       fact->name, odd, comm_host(comm, odd), all[odd * stride].value, usual,
+                       comm_host(comm, usual), all[usual * stride].value, fact->remedy);
 }
 
 Err comm_same(Comm *comm, const CommFact *facts, int n)

@@ -116,6 +116,7 @@ static Err comm_join(Pool *pool, const Launcher *launcher, const char *library, 
     memcpy(mine, c->hosts[0], sizeof mine);
     c->hosts = pool_alloc(pool, (size_t)c->ranks, COMM_HOST);
     c->flags = NEWN(pool, unsigned, c->ranks);
+    c->numbers = NEWN(pool, uint64_t, c->ranks);
     c->reports = NEWN(pool, RankReport, c->ranks);
     TRY(watch_open(c));
     TRY(comm_all(c, mine, COMM_HOST, c->hosts));

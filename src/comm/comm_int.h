@@ -58,6 +58,7 @@ struct Comm {
     CommSlot    slots[COMM_SLOTS];
     unsigned   *flags;   /* by rank: comm_any */
     RankReport *reports; /* by rank */
+    uint64_t   *numbers; /* by rank: comm_odd */
 
     double    patience;
     int64_t   step;  /* -1: none yet */

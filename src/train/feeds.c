@@ -2,6 +2,7 @@
 #include "train/feeds_int.h"
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/text.h"
 #include "ops/elementwise/basic.h"
 #include "ops/ops.h"
@@ -404,4 +405,27 @@ Err feeds_fill(Feeds *feeds, int64_t micro_batch, int64_t drawn)
 Err feeds_fill_in_order(Feeds *feeds, int64_t first)
 {
     return feeds->source ? feeds_load(feeds, first, true) : OK;
+}
+
+static uint64_t feeds_hash(const Feeds *feeds, uint64_t hash)
+{
+    for (int32_t i = 0; i < feeds->n; i++)
+        if (feeds->list[i].bytes)
+            hash = hash_words(hash, feeds->list[i].bytes, feed_bytes(&feeds->list[i]));
+    return hash;
+}
+
+Err feeds_digest(Feeds *feeds, uint64_t *digest)
+{
+    uint64_t hash = hash_int(HASH_EMPTY, feeds->source ? feeds->source->n_samples : 0);
+    if (feeds->source)
+        hash = hash_int(hash, (int64_t)feeds->source->text_hash);
+    TRY(feeds_fill(feeds, 0, 0));
+    hash = feeds_hash(feeds, hash);
+    if (feeds->source) {
+        TRY(feeds_fill(feeds, 0, feeds->source->n_samples / 2));
+        hash = feeds_hash(feeds, hash);
+    }
+    *digest = hash;
+    return OK;
 }

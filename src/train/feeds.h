@@ -79,6 +79,8 @@ Err feeds_prefetch(Pool *pool, Feeds *feeds);
 Err         feeds_fill(Feeds *feeds, int64_t micro_batch, int64_t drawn);
 /* The same for sampling: row i is sample first + i in the order of the files. */
 Err         feeds_fill_in_order(Feeds *feeds, int64_t first);
+/* Of what the first and the middle micro-batch of the data would be; before feeds_prefetch. */
+Err         feeds_digest(Feeds *feeds, uint64_t *digest);
 FeedBuffer *feeds_find(Feeds *feeds, const char *name); /* NULL if there is none */
 
 #endif

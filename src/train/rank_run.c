@@ -14,7 +14,7 @@ Err rank_recipe(Pool *pool, const Recipe *recipe, const Comm *comm, int shard, i
                 const Recipe **ranked)
 {
     *ranked = recipe;
-    if (!comm)
+    if (comm_ranks(comm) == 1)
         return OK;
     Recipe *copy = recipe_copy(pool, recipe);
     TRY(recipe_check_ranks(recipe, comm_ranks(comm)));
@@ -37,7 +37,7 @@ Err rank_share_plan(Pool *pool, Comm *comm, Err err, const Recipe *asked, const 
                     bool given_noise, FitResult *fit)
 {
     Text text = { .pool = pool };
-    if (!comm)
+    if (comm_ranks(comm) == 1)
         return err;
     if (!err && rank_leads(comm))
         err = fit_text(&text, asked, fit);

@@ -14,14 +14,15 @@
 #include "fit/fit.h"
 #include "train/log.h"
 #include "train/phases.h"
-#include "train/rank_run.h"
 #include "train/random_file.h"
+#include "train/rank_run.h"
+#include "train/ranks.h"
 #include "train/run_file.h"
+#include "train/signals.h"
 #include "train/weights.h"
 
 #include <errno.h>
 #include <math.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,11 +41,10 @@ typedef struct Trainer {
     const Recipe       *asked;  /* the recipe as given */
     const Recipe       *recipe; /* as run: a plan may change levers */
     const TrainOptions *options;
-    Comm               *comm; /* NULL: one rank */
+    Comm               *comm;
     int64_t             rank, ranks;
-    bool                quiet; /* prints no progress: asked for, or not rank 0 */
-    bool                stop;  /* all ranks stop after this step */
-    bool                save;  /* all ranks save after this step */
+    RankCheck          *check;
+    bool                stop, save; /* several ranks: signals of any, as all know of them */
     FitResult           fit;
     TrainingGraph       graph;
     Session            *session;
@@ -72,54 +72,6 @@ typedef struct Trainer {
     int64_t             n_times;
 } Trainer;
 
-static volatile sig_atomic_t train_stop, train_save_asked;
-static const char           *train_stop_says; /* to stderr, at the first signal; NULL: nothing */
-
-/* The first signal ends the run after a checkpoint. The second ends it at once: a file takes its
- * place only when it is whole, so the last checkpoint stays. SIGXCPU comes every second once the
- * limit is passed, and never counts as the second. */
-static void train_on_stop(int number)
-{
-    int error = errno;
-    if (train_stop && number != SIGXCPU) {
-        signal(number, SIG_DFL);
-        raise(number); /* delivered when this function returns */
-    }
-    if (!train_stop && train_stop_says && write(2, train_stop_says, strlen(train_stop_says)) < 0) {
-        /* nobody reads it */
-    }
-    train_stop = 1;
-    errno = error;
-}
-
-static void train_on_save(int number)
-{
-    (void)number;
-    train_save_asked = 1;
-}
-
-/* Signals that end a run after a checkpoint. SIGHUP comes from a closed terminal; nohup ignores it.
- * SIGUSR2 and SIGXCPU come from batch systems, some time before they kill. */
-static const int train_signals[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR2, SIGXCPU };
-enum { N_SIGNALS = sizeof train_signals / sizeof *train_signals };
-
-static void signals_install(struct sigaction before[N_SIGNALS])
-{
-    struct sigaction stop = { .sa_handler = train_on_stop, .sa_flags = SA_RESTART };
-    train_stop = 0; /* may be set by an earlier run of this process */
-    for (int i = 0; i < N_SIGNALS; i++) {
-        sigaction(train_signals[i], NULL, &before[i]);
-        if (train_signals[i] != SIGHUP || before[i].sa_handler != SIG_IGN)
-            sigaction(train_signals[i], &stop, NULL);
-    }
-}
-
-static void signals_restore(const struct sigaction before[N_SIGNALS])
-{
-    for (int i = 0; i < N_SIGNALS; i++)
-        sigaction(train_signals[i], &before[i], NULL);
-}
-
 static Err train_save(Trainer *t)
 {
     char why[512];
@@ -136,7 +88,7 @@ static Err train_save(Trainer *t)
     TRY(err);
     t->saved = t->state.step;
     progress_clear();
-    if (saver_note(t->saver) && !t->quiet)
+    if (saver_note(t->saver) && !t->options->quiet)
         fprintf(stderr, "an old checkpoint stays: %s\n", saver_note(t->saver));
     return log_err ? fail(log_err, "%s", why) : OK;
 }
@@ -148,7 +100,7 @@ static Err train_save_between(Trainer *t)
     Err err = train_save(t);
     if (err != E_IO)
         return err;
-    if (rank_leads(t->comm))
+    if (!t->rank)
         fprintf(stderr, "%s%s; the run goes on and tries again at the next save\n",
             t->saved == t->state.step ? "" : "not saved: ", err_text());
     return OK;
@@ -189,8 +141,9 @@ static Err train_check_out(Pool *pool, const Trainer *t)
         return OK;
     if (o->resume)
         return checkpoint_newest(pool, o->out, &step);
-    if (rank_leads(t->comm))
-        TRY(folder_try(o->out));
+    if (t->rank)
+        return OK; /* rank 0 writes */
+    TRY(folder_try(o->out));
     return train_check_new(pool, o->out);
 }
 
@@ -252,11 +205,11 @@ static Err train_open_data(Pool *pool, Trainer *t)
     } else {
         t->feeds.limit = o->loader_bytes;
         t->feeds.cache = o->cache;
-        t->feeds.quiet = t->quiet;
+        t->feeds.quiet = o->quiet;
         TRY(feeds_open(pool, &t->feeds, t->recipe, NULL, NULL));
-        if (t->feeds.source && t->feeds.source->note && !t->quiet)
+        if (t->feeds.source && t->feeds.source->note && !o->quiet)
             fprintf(stderr, "data: %s\n", t->feeds.source->note);
-        else if (t->feeds.source && !t->quiet)
+        else if (t->feeds.source && !o->quiet)
             fprintf(stderr, "data: %s, %s samples%s%s%s%s%s\n", t->feeds.source->name,
                     count_text(t->feeds.source->n_samples),
                     t->recipe->data.path ? " from " : ", generated by the program",
@@ -265,7 +218,7 @@ static Err train_open_data(Pool *pool, Trainer *t)
                                   : "",
                     t->feeds.source->detail ? ": " : "",
                     t->feeds.source->detail ? t->feeds.source->detail : "");
-        if (t->feeds.source && t->feeds.source->unread && !t->quiet)
+        if (t->feeds.source && t->feeds.source->unread && !o->quiet)
             fprintf(stderr, "data: %s\n", t->feeds.source->unread);
     }
     return OK;
@@ -284,10 +237,10 @@ static Err train_open(Pool *pool, Trainer *t)
         if (model->others)
             TRY(model->others(pool, t->recipe->config, &others, &n));
         TRY(weights_load_beside(pool, t->session, o->init, o->init_partial, others, n, &note));
-        if (note && !t->quiet)
+        if (note && !o->quiet)
             fprintf(stderr, "init: %s\n", note);
     }
-    if (!t->quiet && !o->resume)
+    if (!o->quiet && !o->resume)
         train_say_weights(pool, t);
     int64_t samples = t->feeds.source ? t->feeds.source->n_samples : 0;
     t->state.seed = t->recipe->seed;
@@ -297,10 +250,9 @@ static Err train_open(Pool *pool, Trainer *t)
     t->state.plateau = plateau_start(t->recipe, rates, t->graph.n_groups);
     if (!o->out)
         return OK;
-    bool leads = rank_leads(t->comm);
-    if (!o->resume && leads)
+    if (!o->resume && !t->rank)
         TRY(folder_make(o->out));
-    if (leads)
+    if (!t->rank)
         TRY(folder_lock(t->held, o->out));
     if (o->resume) {
         int64_t     step;
@@ -308,9 +260,9 @@ static Err train_open(Pool *pool, Trainer *t)
         TRY(checkpoint_newest(pool, o->out, &step));
         TRY(checkpoint_load(pool, t->session, o->out, step, &t->state, &note));
         step = t->saved = t->state.step;
-        if (note && leads)
+        if (note)
             fprintf(stderr, "resume: %s\n", note);
-        if (t->state.samples && samples && t->state.samples != samples && !t->quiet)
+        if (t->state.samples && samples && t->state.samples != samples && !o->quiet)
             fprintf(stderr,
                     "data: %s samples now, %s at step %lld: the run continues differently "
                     "than it would have with those\n",
@@ -320,11 +272,11 @@ static Err train_open(Pool *pool, Trainer *t)
                         "%s was begun with seed %lld; with seed %lld it would not be the same run. "
                         "Leave out --seed, or start another run with --init",
                         o->out, (long long)t->state.seed, (long long)t->recipe->seed);
-    } else if (leads) {
+    } else if (!t->rank) {
         TRY(train_check_new(pool, o->out));
     }
     t->state.samples = samples;
-    if (!leads)
+    if (t->rank)
         return saver_new_follower(pool, t->session, &t->saver);
     TRY(saver_new(pool, t->session, o->out, t->recipe->save.keep, &t->saver));
     if (t->state.step >= t->recipe->steps && o->resume && !t->state.due)
@@ -524,7 +476,7 @@ static void train_log(Trainer *t, double loss, double ms, const double *validati
 static void train_sampled(void *arg, const char *path)
 {
     Trainer *t = arg;
-    if (!events_sample(&t->events, t->state.step, path) || t->quiet)
+    if (!events_sample(&t->events, t->state.step, path) || t->options->quiet)
         return;
     progress_clear();
     fprintf(stderr, "not shown in TensorBoard: %s\n", err_text());
@@ -569,7 +521,7 @@ static void train_show(const Trainer *t, double loss, const double *validation, 
     int64_t     left = t->recipe->steps - t->state.step;
     const char *used = bytes_text(train_measured(t)),
                *planned = bytes_text(session_engine(t->session)->arena_bytes);
-    if (t->quiet ||
+    if (t->options->quiet ||
         (!terminal && !last && !validation && t->state.step % 50 && t->state.step != 1))
         return;
     shown_add(&line, "step %lld/%lld", (long long)t->state.step, (long long)t->recipe->steps);
@@ -625,6 +577,12 @@ static bool disk_is_full(void)
     return error == ENOSPC || error == EDQUOT;
 }
 
+/* The run ends after this step: of several ranks, all at the same. */
+static bool train_stopping(const Trainer *t)
+{
+    return comm_ranks(t->comm) == 1 ? signals_stop != 0 : t->stop;
+}
+
 /* Does what is due after a step. If it fails, the state records how far it came and is saved. The
  * resumed run does the rest before its first step, and so gives the same bits and files as a run in
  * which nothing failed. */
@@ -637,7 +595,7 @@ static Err train_after(Trainer *t, TrainResult *result)
         const double *validation = validated ? &result->validation_last : NULL;
         s->due = DUE_SAMPLE;
         train_log(t, s->loss, s->ms, validation);
-        train_show(t, s->loss, validation, s->step == t->recipe->steps || train_stop);
+        train_show(t, s->loss, validation, s->step == t->recipe->steps || train_stopping(t));
     }
     if (s->due == DUE_SAMPLE && t->phases && phase_due(&t->recipe->sample, s->step)) {
         file_error(); /* forgets earlier ones */
@@ -656,42 +614,37 @@ static Err train_after(Trainer *t, TrainResult *result)
 /* A signal cut validation or sampling short: the rest is due when the run is resumed. */
 static bool train_was_stopped(const Trainer *t)
 {
-    return train_stop && t->phases && phases_stopped(t->phases);
+    return train_stopping(t) && t->phases && phases_stopped(t->phases);
+}
+
+/* By what this rank alone knows: its signals and its clock. */
+static bool train_save_wanted(const Trainer *t)
+{
+    const EveryConfig *save = &t->recipe->save;
+    return signals_save || (save->minutes > 0 && clock_now() - t->saved_at >= 60 * save->minutes);
 }
 
 static bool train_save_due(const Trainer *t)
 {
-    const EveryConfig *save = &t->recipe->save;
-    if (!rank_leads(t->comm))
-        return train_save_asked; /* rank 0 knows the rest */
-    return train_save_asked || t->is_best || phase_due(save, t->state.step) ||
-           (save->minutes > 0 && clock_now() - t->saved_at >= 60 * save->minutes);
+    bool wanted = comm_ranks(t->comm) == 1 ? train_save_wanted(t) : t->save;
+    return wanted || t->is_best || phase_due(&t->recipe->save, t->state.step);
 }
 
-enum { FLAG_STOP = 1, FLAG_SAVE = 2 };
-
-/* A signal may reach one rank only, and clocks differ: after each step all ranks agree. */
 static Err train_agree(Trainer *t)
 {
-    unsigned mine = (train_stop ? FLAG_STOP : 0) |
-                    (t->saver && train_save_due(t) ? FLAG_SAVE : 0);
-    unsigned any = mine;
-    if (t->comm)
-        TRY(comm_any(t->comm, mine, &any));
-    t->stop = (any & FLAG_STOP) != 0;
-    t->save = (any & FLAG_SAVE) != 0;
-    return OK;
+    t->stop = signals_stop;
+    t->save = train_save_wanted(t);
+    comm_step(t->comm, t->state.step + 1);
+    return ranks_signals(t->comm, &t->stop, &t->save);
 }
 
 static Err train_steps(Trainer *t, TrainResult *result)
 {
     double loss = 0;
     t->saved_at = clock_now();
-    t->stop = train_stop && !t->comm;
-    while (t->state.step < t->recipe->steps && !t->stop) {
+    TRY(train_agree(t));
+    while (t->state.step < t->recipe->steps && !train_stopping(t)) {
         double start = clock_now();
-        if (t->comm)
-            comm_step(t->comm, t->state.step + 1);
         TRY(train_step(t, &loss));
         double ms = (clock_now() - start) * 1000;
         if (!result->steps++)
@@ -702,9 +655,10 @@ static Err train_steps(Trainer *t, TrainResult *result)
         t->state.loss = loss;
         t->state.ms = ms;
         TRY(train_after(t, result));
+        TRY(ranks_check(t->check, t->state.step));
         TRY(train_agree(t));
-        if (t->saver && t->save) {
-            train_save_asked = 0;
+        if (t->saver && train_save_due(t)) {
+            signals_save = 0;
             TRY(train_save_between(t));
         }
     }
@@ -724,8 +678,9 @@ static Err train_loop(Trainer *t, TrainResult *result)
     if (err && train_was_stopped(t))
         err = OK;
     bool unsaved = t->saved != t->state.step || (was_due && !result->steps);
-    bool common = !t->comm || err == E_NUMBER; /* else other ranks do not know of it */
-    if (err && common && !t->begun && t->saver && unsaved && t->state.step)
+    if (err && err != E_NUMBER && comm_ranks(t->comm) > 1)
+        return err; /* of this rank alone: the others are in the step and cannot save with it */
+    if (err && !t->begun && t->saver && unsaved && t->state.step)
         return train_save_failed(t, err);
     /* A new run of no steps is saved too: its starting weights can be sampled, and a run that was
      * stopped before its first step can be resumed. */
@@ -741,10 +696,10 @@ static Err train_phases(Pool *pool, Trainer *t)
     bool                sample = t->recipe->sample.every > 0;
     if (o->given || !train_reads_data(t) || (!sample && !t->recipe->validate.every))
         return OK;
-    if (sample && !o->out && !t->quiet)
+    if (sample && !o->out && !o->quiet)
         fprintf(stderr, "nothing is sampled: samples are written to RUN, and --out is none\n");
     int64_t left = o->loader_bytes ? int_max(o->loader_bytes - t->feeds.bytes, 1) : 0;
-    TRY(phases_open(pool, t->session, t->recipe, &t->graph, o->out, o->cache, left, t->quiet,
+    TRY(phases_open(pool, t->session, t->recipe, &t->graph, o->out, o->cache, left, o->quiet,
                     &t->phases));
     phases_tell_files(t->phases, train_sampled, t);
     return OK;
@@ -786,30 +741,29 @@ static Err train_plan(Pool *pool, Trainer *t, const Device *device)
 {
     const TrainOptions *o = t->options;
     Err                 err = OK;
-    if (t->comm && o->dump)
+    if (t->ranks > 1 && o->dump)
         return fail(E_USAGE, "--dump writes what one process computes; leave it out, or run it "
                              "with one rank");
     TRY(rank_recipe(pool, t->asked, t->comm, o->shard, o->bucket, &t->asked));
-    if (rank_leads(t->comm))
+    if (!t->rank)
         err = train_make_plan(pool, t, device);
     return rank_share_plan(pool, t->comm, err, t->asked, device, o->given != NULL, &t->fit);
 }
 
-static Err train_all(Pool *pool, Trainer *t, const Device *device, TrainResult *result)
+/* Everything that is read, planned and allocated before step 1. */
+static Err train_prepare(Pool *pool, Trainer *t, const Device *device)
 {
     const TrainOptions *options = t->options;
     const Recipe       *recipe;
     TRY(train_check_out(pool, t));
     TRY(train_plan(pool, t, device));
-    const Engine *engine = t->fit.engine;
     recipe = t->recipe = t->fit.recipe;
     t->graph = t->fit.graph;
-    TRY(session_new(pool, engine, &t->session));
+    TRY(session_new(pool, t->fit.engine, &t->session));
     TRY((options->resume ? session_init_state : session_init)(t->session, (uint64_t)recipe->seed));
     TRY(feeds_new(pool, t->session, PHASE_MICRO, &t->feeds));
     TRY(train_open(pool, t));
     TRY(train_phases(pool, t));
-    TRY(train_prefetch(pool, t));
     if (options->dump)
         TRY(dump_new(pool, t->session, &t->dump));
     TRY(session_prepare(t->session));
@@ -818,26 +772,41 @@ static Err train_all(Pool *pool, Trainer *t, const Device *device, TrainResult *
     TRY(session_read(t->session, t->graph.train.rates.id, t->rates));
     if (options->dump_random)
         TRY(random_file_write(recipe, options->dump_random));
-    if (!t->quiet)
+    return ranks_check_new(pool, t->comm, t->session, options->check_ranks, &t->check);
+}
+
+static Err train_all(Pool *pool, Trainer *t, const Device *device, TrainResult *result)
+{
+    const TrainOptions *options = t->options;
+    Err                 ready = train_prepare(pool, t, device);
+    RankFacts           facts = { .recipe = t->asked,
+                                  .device = device,
+                                  .fit = &t->fit,
+                                  .feeds = ready || !train_reads_data(t) ? NULL : &t->feeds };
+    TRY(ranks_agree(pool, t->comm, &facts, ready));
+    TRY(train_prefetch(pool, t));
+    const Engine *engine = t->fit.engine;
+    const Recipe *recipe = t->recipe;
+    if (!options->quiet)
         fprintf(stderr, "plan: %s%s%s, predicted %.1f ms/step by %s\n",
                 bytes_text(engine->arena_bytes), engine->host_bytes ? " and on the host " : "",
                 engine->host_bytes ? bytes_text(engine->host_bytes) : "",
                 engine_step_ns(engine, recipe_rounds(recipe)) * engine_pace(engine) * 1e-6,
                 engine_time_source(engine));
 
-    if (!t->quiet && options->out && t->log.path)
+    if (!options->quiet && options->out && t->log.path)
         fprintf(stderr, "curves and samples: plimsoll watch %s\n", text_word(pool, options->out));
 
-    struct sigaction before[N_SIGNALS];
-    train_stop_says = t->quiet ? NULL
-                      : options->out ? "\nstopping: this step is finished and saved; ^C again ends "
-                                       "at once and keeps the last checkpoint\n"
-                                     : "\nstopping: this step is finished; ^C again ends at once\n";
-    signals_install(before);
-    if (t->phases && !t->comm) /* ranks stop together, between steps */
-        phases_stop_by(t->phases, &train_stop);
+    SignalsBefore before;
+    signals_steps_begin(
+        &before, options->quiet ? NULL
+                 : options->out ? "\nstopping: this step is finished and saved; ^C again "
+                                  "ends at once and keeps the last checkpoint\n"
+                                : "\nstopping: this step is finished; ^C again ends at once\n");
+    if (t->phases && comm_ranks(t->comm) == 1)
+        phases_stop_by(t->phases, &signals_stop);
     Err err = train_loop(t, result);
-    signals_restore(before);
+    signals_steps_end(&before);
 
     result->step = t->state.step;
     result->step_ms = train_median(t);
@@ -852,7 +821,7 @@ static Err train_all(Pool *pool, Trainer *t, const Device *device, TrainResult *
     result->stated_bytes = device->runtime_bytes;
     result->loader_limit = options->loader_bytes;
     result->loader_bytes = t->feeds.bytes + (t->phases ? phases_bytes(t->phases) : 0);
-    result->interrupted = (t->comm ? t->stop : train_stop) && (t->state.step < recipe->steps || t->state.due);
+    result->interrupted = train_stopping(t) && (t->state.step < recipe->steps || t->state.due);
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
         int64_t measured = session_measured_bytes(t->session, (Phase)phase);
         result->phase_planned[phase] = session_planned_bytes(t->session, (Phase)phase);
@@ -880,27 +849,20 @@ Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const Trai
               TrainResult *result)
 {
     Trainer *t = NEW(pool, Trainer);
-    *t = (Trainer){
-        .asked = recipe,
-        .options = options,
-        .comm = device->comm,
-        .rank = device->comm ? comm_rank(device->comm) : 0,
-        .ranks = device->comm ? comm_ranks(device->comm) : 1,
-        .quiet = options->quiet || !rank_leads(device->comm),
-        .held = pool_new(pool, "held"),
-        .saved = -1,
-    };
+    *t = (Trainer){ .asked = recipe,
+                    .options = options,
+                    .comm = options->comm,
+                    .held = pool_new(pool, "held"),
+                    .saved = -1 };
+    if (!t->comm)
+        TRY(comm_one(pool, &t->comm));
+    t->rank = comm_rank(t->comm);
+    t->ranks = comm_ranks(t->comm);
     *result = (TrainResult){ 0 };
-    /* do not stop when the reader of the progress messages has gone */
-    struct sigaction ignore = { .sa_handler = SIG_IGN }, before;
-    sigaction(SIGPIPE, &ignore, &before);
-    /* from the start: a batch system may ask for a checkpoint while the plan is made */
-    struct sigaction save = { .sa_handler = train_on_save, .sa_flags = SA_RESTART }, no_save;
-    train_save_asked = 0;
-    sigaction(SIGUSR1, &save, &no_save);
+    SignalsBefore before;
+    signals_begin(&before);
     Err err = train_all(pool, t, device, result);
-    sigaction(SIGUSR1, &no_save, NULL);
-    sigaction(SIGPIPE, &before, NULL);
+    signals_end(&before);
     pool_free(t->held); /* releases the folder now, not with the caller's pool */
     return err;
 }

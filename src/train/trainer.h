@@ -16,20 +16,22 @@
 #include "exec/session.h"
 
 typedef struct TrainOptions {
-    const char *out;               /* run folder; NULL: writes nothing */
-    bool        resume;            /* continues from out's newest checkpoint */
-    const char *init;              /* starting weights, or NULL */
-    bool        init_partial;      /* init may lack tensors */
-    const char *given;             /* safetensors file with inputs and noise, (micro-batches, ...)
+    const char  *out;              /* run folder; NULL: writes nothing */
+    bool         resume;           /* continues from out's newest checkpoint */
+    const char  *init;             /* starting weights, or NULL */
+    bool         init_partial;     /* init may lack tensors */
+    const char  *given;            /* safetensors file with inputs and noise, (micro-batches, ...)
                                   * each; or NULL */
-    const char *dump_random;       /* writes the run's random numbers here; or NULL */
-    const char *dump;              /* writes loss, outputs and gradients of the first step done
+    const char  *dump_random;      /* writes the run's random numbers here; or NULL */
+    const char  *dump;             /* writes loss, outputs and gradients of the first step done
                                   * here; or NULL */
-    const char *plan;              /* plan file; NULL: that of a resumed run, else a new plan */
-    int64_t     budget_bytes;      /* of the arena; 0: everything kept */
-    const char *cache;             /* folder for decoded video and audio; NULL: a temporary one */
-    int64_t     loader_bytes;      /* limit of the memory that loads data, on the host; 0: none */
-    unsigned    allow;             /* numeric levers that may be used for the budget (fit/fit.h) */
+    const char  *plan;             /* plan file; NULL: that of a resumed run, else a new plan */
+    int64_t      budget_bytes;     /* of the arena; 0: everything kept */
+    const char  *cache;            /* folder for decoded video and audio; NULL: a temporary one */
+    int64_t      loader_bytes;     /* limit of the memory that loads data, on the host; 0: none */
+    unsigned     allow;            /* numeric levers that may be used for the budget (fit/fit.h) */
+    struct Comm *comm;             /* the ranks of the run; NULL: one */
+    int64_t      check_ranks;      /* steps between comparisons of their parameters; 0: none */
     const struct RunFile *started; /* written to RUN/run.json; NULL: nothing to note */
     bool                  quiet;
     int                   shard;  /* of several ranks: level, below 0: the default */

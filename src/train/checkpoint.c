@@ -176,39 +176,39 @@ static void saver_remove_old(Saver *saver, int64_t newest, int64_t best)
     }
 }
 
-static Saver *saver_tensors(Pool *pool, Session *session)
+/* The header puts the tensors in the file's order, in which all ranks send their parts. */
+static Err saver_tensors(Pool *pool, Session *session, Saver **out)
 {
     const Engine *engine = session_engine(session);
-    Saver        *saver = NEW(pool, Saver);
+    Saver        *saver = *out = NEW(pool, Saver);
     int64_t       largest = 1;
     *saver = (Saver){ .session = session, .comm = engine->device->comm };
     entries(pool, engine->graph, &saver->tensors, &saver->n);
+    const char *const *metadata = lengths_metadata(
+        pool, engine->graph, (const char *const[]){ "format", "plimsoll-checkpoint-1", NULL });
+    TRY(safetensors_header(pool, saver->tensors, saver->n, metadata, &saver->header,
+                           &saver->n_header));
     for (int32_t i = 0; i < saver->n; i++)
         largest = int_max(largest, (int64_t)saver->tensors[i].n_bytes);
     saver->buffer = NEWN(pool, float, ceil_div(largest, 4));
-    return saver;
+    return OK;
 }
 
 Err saver_new_follower(Pool *pool, Session *session, Saver **out)
 {
-    *out = saver_tensors(pool, session);
+    TRY(saver_tensors(pool, session, out));
     (*out)->follows = true;
     return OK;
 }
 
 Err saver_new(Pool *pool, Session *session, const char *folder, int64_t keep, Saver **out)
 {
-    const Graph *graph = session_engine(session)->graph;
-    Saver       *saver = *out = saver_tensors(pool, session);
-    saver->folder = folder;
-    saver->keep = keep;
-    const char *const *metadata = lengths_metadata(
-        pool, graph, (const char *const[]){ "format", "plimsoll-checkpoint-1", NULL });
-    TRY(safetensors_header(pool, saver->tensors, saver->n, metadata, &saver->header,
-                           &saver->n_header));
+    TRY(saver_tensors(pool, session, out));
+    (*out)->folder = folder;
+    (*out)->keep = keep;
     TRY(folder_make(folder));
     folder_tidy(folder);
-    return saver_look(pool, saver);
+    return saver_look(pool, *out);
 }
 
 const char *saver_note(const Saver *saver) { return saver->note[0] ? saver->note : NULL; }

@@ -12,7 +12,9 @@
 /* An exchange is waited for after the next one was started, so that it moves while the backward
  * pass computes the gradients of the bucket after it. */
 enum { FOLD_LAG = 1, PUT_LAG = 1 };
-static const int64_t bucket_default = (int64_t)32 << 20; /* bytes */
+/* Of the default bucket: an eighth of all gradients, so that most of them move while others are
+ * computed, within these bytes. */
+enum { BUCKET_SHARE = 8, BUCKET_LEAST = 1 << 20, BUCKET_MOST = 32 << 20 };
 
 typedef struct RankTransfer {
     Exchanged exchanged;
@@ -78,6 +80,15 @@ static void tracks_store(RankSums *sums)
     }
 }
 
+static int64_t bucket_default(const Graph *graph)
+{
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < graph->n_params; i++)
+        if (!graph->params[i].frozen)
+            bytes += shape_count(graph->params[i].disk) * (int64_t)sizeof(float);
+    return int_max(BUCKET_LEAST, int_min(BUCKET_MOST, bytes / BUCKET_SHARE));
+}
+
 Err rank_sums_begin(Graph *graph, Tensor loss, const TrainSpec *spec, Tensor counters,
                     RankSums *sums)
 {
@@ -89,6 +100,7 @@ Err rank_sums_begin(Graph *graph, Tensor loss, const TrainSpec *spec, Tensor cou
                         .grads = NEWN(graph->pool, Tensor, graph->n_params),
                         .started = NEWN(graph->pool, RankTransfer, graph->n_params) };
     REQUIRE(spec->accumulate % spec->ranks == 0);
+    sums->limit = spec->bucket_bytes > 0 ? spec->bucket_bytes : bucket_default(graph);
     TRY(tracks_find(graph, sums));
     sums->store = state_add(graph, "run.rounds", F32,
                             SHAPE(sums->rounds.rounds, sums->rounds.width), CLASS_CONSTANTS, false);
@@ -232,9 +244,8 @@ Tensor rank_sums_final(void *arg, int32_t index, Tensor grad)
     Place     before = place_whole(graph);
     Type      type = value_at(graph, graph->params[index].value)->type;
     Bucket  **open = &sums->open[type != F32];
-    int64_t   limit = sums->spec->bucket_bytes > 0 ? sums->spec->bucket_bytes : bucket_default;
     int64_t   count = shape_count(graph->params[index].disk);
-    if (*open && ((*open)->total + count) * (int64_t)sizeof(float) > limit)
+    if (*open && ((*open)->total + count) * (int64_t)sizeof(float) > sums->limit)
         bucket_close(sums, open);
     if (!*open)
         *open = bucket_new(graph, sums->spec->ranks, type);

@@ -26,7 +26,7 @@ typedef struct RankSums {
     Tensor          *grads;   /* [param] */
     struct RankTransfer *started; /* [bucket] */
     int32_t          n_folded;    /* buckets */
-    int32_t          capacity;    /* of a bucket under construction, in parameters */
+    int64_t          limit;       /* bytes of a bucket */
 } RankSums;
 
 /* Before the backward pass: the loss and all statistics of a micro-batch are stored for the update.

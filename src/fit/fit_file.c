@@ -109,20 +109,20 @@ static Err read_chunks(const Json *root, const Json *levers, Levers *out)
     return OK;
 }
 
-/* Written for several ranks only. The ranks of the run are known here. `any`: the plan may be for
- * another number of ranks. */
+/* Written for several ranks only. The ranks of the run are known here. any: the plan may be for
+ * another number of ranks, and a plan for one says nothing about the division. */
 static Err read_ranks(const Json *root, const Json *levers, Recipe *recipe, bool any)
 {
     int64_t ranks = 1, shard = 0, bucket = 0, here = recipe->levers.ranks;
     here = here > 1 ? here : 1;
-    if (any)
-        return OK;
     if (json_get(levers, "ranks")) {
         TRY(json_need_int(levers, "ranks", &ranks));
         TRY(json_need_int(levers, "shard", &shard));
         TRY(json_need_int(levers, "bucket", &bucket));
     }
-    if (ranks != here)
+    if (any && ranks == 1)
+        return OK;
+    if (ranks != here && !any)
         return fail(E_PLAN, "%s was made for %lld rank%s, but there %s %lld; plimsoll fit --ranks "
                             "%lld makes a plan for these",
                     json_name(root), (long long)ranks, ranks == 1 ? "" : "s",

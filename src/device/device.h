@@ -104,6 +104,7 @@ struct Device {
     const DeviceApi            *api;    /* plugins; NULL on the CPU */
     const DeviceQueues         *queues; /* NULL: one memory space, or a GPU that is not here */
     void                       *handle; /* of the plugin */
+    struct Comm                *comm;   /* the ranks of the run (comm/comm.h); NULL: one rank */
 };
 
 /* False: a GPU known by its profile only. Without kernels nothing says how much workspace they

@@ -19,6 +19,7 @@ typedef struct DrawingOptions {
     int64_t     loader_bytes; /* limit of the memory that loads data; 0: none */
     bool        averaged;     /* uses the averaged weights (EMA), if the graph has them */
     bool        quiet;
+    bool        unwritten; /* draws as others do, but writes no file */
 } DrawingOptions;
 
 typedef struct Drawing Drawing;

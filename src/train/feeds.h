@@ -51,6 +51,8 @@ typedef struct Feeds {
     bool              named;   /* inputs have their user's names; none is computed here */
     int64_t           share;   /* micro-batches of a step */
     int64_t           split;   /* micro-batches loaded together */
+    int64_t           ranks;   /* of the run, which take micro-batches in turn; 0: one */
+    int64_t           loaded;  /* number + 1 of the micro-batches loaded last; 0: none */
     Work              work;
     const char       *cache; /* folder for decoded files; NULL: a temporary one */
     bool              quiet; /* says nothing while files are decoded */

@@ -3,7 +3,7 @@ BUILD ?= build
 PREFIX ?= /usr/local
 PYTHON ?= $(shell test -x .venv/bin/python && echo .venv/bin/python || echo python3)
 
-.PHONY: all setup media build install test check torture soak zoo demo gallery bench docs-check words warnings fuzz cuda release test-cuda asan valgrind format count clean
+.PHONY: all setup media mpi build install test check torture soak zoo demo gallery bench docs-check words warnings fuzz cuda release test-cuda asan valgrind format count clean
 
 all: build
 
@@ -17,6 +17,10 @@ build: setup
 
 media:                          ## the plugins for video and audio, with the packages they need
 	@scripts/setup_media.sh
+	@$(MAKE) build
+
+mpi:                            ## the plugins for runs of several ranks, with Open MPI, MPICH and Slurm
+	@scripts/setup_mpi.sh
 	@$(MAKE) build
 
 install: build                  ## program, kernels, library, recipes and profiles below $(PREFIX)

@@ -36,6 +36,10 @@ typedef struct TrainSpec {
     /* Update a parameter as soon as its gradient is final, which frees the gradient. Only where
      * train_no_release returns NULL. */
     bool              release;
+    int               ranks; /* above 1: this is the step of each of so many, which divide
+                              * `accumulate` (docs/dev/RANKS.md) */
+    int               shard; /* 0: state is whole on every rank; 1, 2: it is divided */
+    int64_t           bucket_bytes; /* of gradients exchanged together; 0: the default */
 } TrainSpec;
 
 typedef struct TrainGraph {           /* the handles a trainer needs */
@@ -56,6 +60,9 @@ Err autodiff_backward(Graph *graph, Tensor loss, Tensor seed, const FinalGrad *f
 
 /* NULL, or the reason why parameters can be updated only after all gradients are complete. */
 const char *train_no_release(const TrainSpec *spec, Type compute);
+
+/* For phases between steps, where the average is divided among ranks: gathered, once a phase. */
+Tensor rank_average(Graph *graph, const Param *param);
 
 /* Everything after the forward graph. The loss must already be divided by spec->accumulate. */
 Err autodiff_train(Graph *graph, Tensor loss, const TrainSpec *spec, TrainGraph *out);

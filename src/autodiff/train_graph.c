@@ -1,7 +1,8 @@
 /* train_graph.c -- from parameter gradients to the update: accumulation, clip, optimizer, EMA. */
 #include "autodiff/autodiff.h"
 
-#include "ops/optimizer/optim.h"
+#include "autodiff/train_ranks.h"
+#include "ops/ranks/shard.h"
 
 #include <string.h>
 
@@ -18,6 +19,24 @@ static bool group_matches(const ParamGroup *group, const char *name)
         if (!end)
             return false;
     }
+}
+
+int param_group(const TrainSpec *spec, const char *name)
+{
+    int group = 0;
+    while (group + 1 < spec->n_groups && !group_matches(&spec->groups[group], name))
+        group++;
+    return group;
+}
+
+UpdateAttr param_update_attr(const TrainSpec *spec, int group)
+{
+    return (UpdateAttr){ .beta1 = spec->beta1,
+                         .beta2 = spec->beta2,
+                         .eps = spec->eps,
+                         .decoupled = spec->optimizer != OPTIMIZER_ADAM,
+                         .group = group,
+                         .decay = spec->groups[group].decay };
 }
 
 static Tensor param_state(Graph *graph, const Param *param, const char *what, Class mem_class)
@@ -40,14 +59,7 @@ static void train_update_param(Graph *graph, int32_t index, const TrainSpec *spe
                       .master = none,
                       .progress = train->progress,
                       .rates = train->rates };
-    UpdateAttr attr = { .beta1 = spec->beta1,
-                        .beta2 = spec->beta2,
-                        .eps = spec->eps,
-                        .decoupled = spec->optimizer != OPTIMIZER_ADAM };
-    while (attr.group + 1 < spec->n_groups &&
-           !group_matches(&spec->groups[attr.group], param->name))
-        attr.group++;
-    attr.decay = spec->groups[attr.group].decay;
+    UpdateAttr attr = param_update_attr(spec, param_group(spec, param->name));
     param->group = attr.group;
     graph->source = value_at(graph, param->value)->source;
     graph->module = value_at(graph, param->value)->module;
@@ -143,10 +155,56 @@ static void train_tick(Graph *graph, Tensor norm, const TrainSpec *spec, const T
                      .growth_interval = 2000 });
 }
 
+static Tensor train_norm(Graph *graph)
+{
+    Tensor *grads = NEWN(graph->pool, Tensor, graph->n_params);
+    int     n = 0;
+    for (int32_t i = 0; i < graph->n_params; i++)
+        if (graph->params[i].trained)
+            grads[n++] = (Tensor){ graph, graph->params[i].grad };
+    return grad_norm(graph, grads, n);
+}
+
+/* From complete sums of gradients to new parameters. */
+static void train_update(Graph *graph, const TrainSpec *spec, const TrainGraph *train,
+                         RankSums *sums)
+{
+    bool   divided = sums && spec->shard > 0;
+    Tensor norm = tensor_none(graph);
+    if (sums)
+        rank_replay(sums, train->loss);
+    if (sums && !divided)
+        rank_gather_gradients(sums);
+    if (train->measures_norm)
+        norm = divided ? shard_norm(graph) : train_norm(graph);
+    train_tick(graph, norm, spec, train);
+    if (divided)
+        rank_update(sums, train);
+    for (int32_t i = 0; i < graph->n_params && !divided; i++)
+        if (graph->params[i].trained)
+            train_update_param(graph, i, spec, train);
+}
+
+static Err train_backward(Graph *graph, Tensor loss, Tensor seed, const TrainSpec *spec,
+                          TrainGraph *out, RankSums *sums)
+{
+    Accumulation accumulation = { graph, out->counters };
+    Release      release = { graph, spec, out };
+    FinalGrad    final_grad = sums            ? (FinalGrad){ rank_sums_final, sums }
+                              : spec->release ? (FinalGrad){ release_final, &release }
+                                              : (FinalGrad){ accumulate_final, &accumulation };
+    bool         plain = !sums && !spec->release && spec->accumulate == 1;
+    TRY(autodiff_backward(graph, loss, seed, plain ? NULL : &final_grad));
+    if (sums)
+        rank_sums_end(sums);
+    return graph_check(graph);
+}
+
 Err autodiff_train(Graph *graph, Tensor loss, const TrainSpec *spec, TrainGraph *out)
 {
     TRY(graph_check(graph));
     REQUIRE(spec->n_groups > 0 && spec->accumulate > 0);
+    RankSums *sums = spec->ranks > 1 ? NEW(graph->pool, RankSums) : NULL;
     graph->module = 0;
     graph->source = (Source){ 0 };
     out->measures_norm = spec->clip > 0 || graph->compute == F16;
@@ -156,37 +214,23 @@ Err autodiff_train(Graph *graph, Tensor loss, const TrainSpec *spec, TrainGraph 
     out->progress = state_add(graph, "optimizer.progress", F32, SHAPE(PROGRESS_WORDS),
                               CLASS_CONSTANTS, true);
     out->loss = state_add(graph, "run.loss", F32, SHAPE(1), CLASS_CONSTANTS, false);
-    accumulate(out->loss, loss, out->counters);
-    Accumulation accumulation = { graph, out->counters };
-    Release      release = { graph, spec, out };
-    FinalGrad    final_grad = { accumulate_final, &accumulation };
-    Tensor       seed = grad_seed(out->progress);
+    if (sums)
+        TRY(rank_sums_begin(graph, loss, spec, out->counters, sums));
+    else
+        accumulate(out->loss, loss, out->counters);
+    Tensor seed = grad_seed(out->progress);
     if (spec->release) {
         REQUIRE(!train_no_release(spec, graph->compute));
-        final_grad = (FinalGrad){ release_final, &release };
         train_tick(graph, tensor_none(graph), spec, out);
         graph->phase = PHASE_MICRO;
     }
-    TRY(autodiff_backward(graph, loss, seed,
-                          spec->accumulate > 1 || spec->release ? &final_grad : NULL));
+    TRY(train_backward(graph, loss, seed, spec, out, sums));
     if (spec->release)
         return OK;
 
     graph->phase = PHASE_UPDATE;
     graph->source = (Source){ 0 };
-    Tensor norm = tensor_none(graph);
-    if (out->measures_norm) {
-        Tensor *grads = NEWN(graph->pool, Tensor, graph->n_params);
-        int     n = 0;
-        for (int32_t i = 0; i < graph->n_params; i++)
-            if (graph->params[i].trained)
-                grads[n++] = (Tensor){ graph, graph->params[i].grad };
-        norm = grad_norm(graph, grads, n);
-    }
-    train_tick(graph, norm, spec, out);
-    for (int32_t i = 0; i < graph->n_params; i++)
-        if (graph->params[i].trained)
-            train_update_param(graph, i, spec, out);
+    train_update(graph, spec, out, sums);
     graph->phase = PHASE_MICRO;
     graph->module = 0;
     return graph_check(graph);

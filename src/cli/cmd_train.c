@@ -7,6 +7,7 @@
 #include "comm/agree.h"
 #include "fit/fit.h"
 #include "train/rank_messages.h"
+#include "train/rank_run.h"
 #include "train/ranks.h"
 #include "train/run_file.h"
 #include "train/trainer.h"
@@ -19,7 +20,7 @@
 static ModelOptions model = { .runs = true, .paced = true };
 static struct {
     const char *out, *resume, *init, *given, *dump, *dump_random, *data, *plan, *allow,
-        *loader_memory, *cache, *mpi;
+        *loader_memory, *cache, *mpi, *shard, *bucket;
     int64_t steps, seed, check_ranks;
     double  patience;
     bool    json, init_partial, ema, quiet;
@@ -56,6 +57,7 @@ static const Option options[] = {
     LOSS_OPTION(model),
     { "plan",         OPT_TEXT, &opt.plan,         "FILE", "follow a plan of fit -o exactly" },
     ALLOW_OPTION(opt.allow),
+    SHARD_OPTIONS(opt.shard, opt.bucket),
     { "patience",     OPT_SECONDS, &opt.patience,  "S",
       "several ranks: end when one is silent for so long; default 300" },
     { "check-ranks",  OPT_NATURAL, &opt.check_ranks, "N",
@@ -295,7 +297,10 @@ static Err train_command(Pool *pool, Comm *comm, int n_args, char **args)
                                     : NULL;
     if (plan && !model.threads)
         model.threads = fit_threads(pool, plan);
+    if (comm_ranks(comm) > 1 && !model.threads)
+        model.threads = rank_threads(comm);
     TRY(model_open(pool, &model, name, more, n, &recipe, &device, &budget));
+    device->comm = comm_ranks(comm) > 1 ? comm : NULL;
     schedule_keep(recipe);
     RunFile     started = { .device = model.device,
                             .backend = model.backend,
@@ -332,11 +337,14 @@ static Err train_command(Pool *pool, Comm *comm, int n_args, char **args)
                          .quiet = opt.quiet || opt.json || comm_rank(comm) };
     if (opt.allow)
         TRY(allow_read(opt.allow, &run.allow));
+    TRY(shard_read(opt.shard, opt.bucket, &run.shard, &run.bucket));
     Err err = train_run(pool, recipe, device, &run, &result);
     if (err && out && !opt.out && !opt.resume && !comm_rank(comm))
         rmdir(out); /* if it is still empty */
     TRY(err);
     TRY(rank_messages_tell(pool, comm));
+    if (comm_rank(comm))
+        return OK; /* rank 0 prints the result */
     if (opt.json)
         return train_json(recipe, &result);
     train_print(pool, recipe, &result, run.out);

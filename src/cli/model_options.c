@@ -92,6 +92,20 @@ Err checkpoint_option(Pool *pool, const char *run, const char *text, int64_t *st
                : fail(E_USAGE, "--checkpoint takes a step or best, not '%s'", text);
 }
 
+Err shard_read(const char *shard, const char *bucket, int *level, int64_t *bucket_bytes)
+{
+    *level = -1;
+    *bucket_bytes = 0;
+    if (shard && strcmp(shard, "auto")) {
+        *level = shard[0] - '0';
+        if (*level < 0 || *level > SHARD_MAX || shard[1])
+            return fail(E_USAGE, "--shard is auto, 0, 1 or 2, not %s", shard);
+    }
+    if (bucket)
+        TRY(bytes_read(bucket, 0, bucket_bytes));
+    return bucket && *bucket_bytes <= 0 ? fail(E_USAGE, "--bucket must be more than 0 bytes") : OK;
+}
+
 Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *const *more, int n,
                Recipe **recipe, Device **device, int64_t *budget_bytes)
 {

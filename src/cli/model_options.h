@@ -46,6 +46,17 @@ typedef struct ModelOptions {
             "none, or of algorithm,chunk,split (default),precision,batchnorm-split"                \
     }
 
+#define SHARD_OPTIONS(shard_, bucket_)                                                             \
+    { "shard", OPT_TEXT, &(shard_), "LEVEL",                                                       \
+      "several ranks: what they divide; auto, 0: sums of gradients, 1, 2: state too" },            \
+    {                                                                                              \
+        "bucket", OPT_TEXT, &(bucket_), "SIZE",                                                    \
+            "several ranks: gradients exchanged together; default 1MiB to 32MiB"                  \
+    }
+
+/* --shard and --bucket, each NULL if it is not given. *shard is -1 for auto. */
+Err shard_read(const char *shard, const char *bucket, int *level, int64_t *bucket_bytes);
+
 /* Opens the device, and reads the recipe by name or path. Settings apply in this order: --set, the
  * named options, `more` (n of them). *budget_bytes is for the arena, 0 if no budget was given. On a
  * GPU the runtime is subtracted; if nothing remains, the answer is E_BUDGET and *budget_bytes is 0

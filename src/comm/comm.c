@@ -38,12 +38,6 @@ Err comm_one(Pool *pool, Comm **comm)
     return OK;
 }
 
-int64_t comm_resident(void)
-{
-    int64_t own = resident_anonymous_bytes(), shared = resident_shared_bytes();
-    return (own > 0 ? own : 0) + (shared > 0 ? shared : 0);
-}
-
 /* The plugin is missing on this machine, and perhaps on others. Where all lack it, the first says
  * so, and the launcher ends the rest before they would. */
 static Err comm_no_plugin(const Launcher *launcher, const char *library, const char *why)
@@ -99,7 +93,7 @@ static Err comm_join(Pool *pool, const Launcher *launcher, const char *library, 
 {
     TransportWorld   world;
     const Transport *transport;
-    int64_t          before = comm_resident();
+    int64_t          before = resident_bytes();
     TRY(comm_load(launcher, library, &transport));
     TRY(transport->open(&world));
     c->rank = world.rank;
@@ -120,7 +114,7 @@ static Err comm_join(Pool *pool, const Launcher *launcher, const char *library, 
     c->reports = NEWN(pool, RankReport, c->ranks);
     TRY(watch_open(c));
     TRY(comm_all(c, mine, COMM_HOST, c->hosts));
-    c->held = comm_resident() - before;
+    c->held = resident_bytes() - before;
     return OK;
 }
 

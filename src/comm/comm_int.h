@@ -85,12 +85,11 @@ typedef struct CommWait {
     bool   stuck;    /* ... and all of them waited */
 } CommWait;
 
-int64_t comm_resident(void); /* bytes of this process that grow with a library */
-Err     comm_await(Comm *comm, int first, int n, int *open); /* until no request is open */
-Err     watch_open(Comm *comm);                              /* before the first wait */
-Err     watch_words(Comm *comm);
-Err     watch_idle(Comm *comm, CommWait *wait);  /* nothing moved: looks at words and patience */
-void    watch_tell_failure(Comm *comm, Err err); /* to rank 0; waits to be ended by it */
-void    watch_close(Comm *comm);
+Err  comm_await(Comm *comm, int first, int n, int *open); /* until no request is open */
+Err  watch_open(Comm *comm);                              /* before the first wait */
+Err  watch_words(Comm *comm);
+Err  watch_idle(Comm *comm, CommWait *wait);  /* nothing moved: looks at words and patience */
+void watch_tell_failure(Comm *comm, Err err); /* to rank 0; waits to be ended by it */
+void watch_close(Comm *comm);
 
 #endif

@@ -138,10 +138,10 @@ Err comm_prepare(Comm *comm, int max_parts, int64_t max_bytes)
         return OK;
     int64_t requests = max_parts + max_bytes / comm->max_message;
     REQUIRE(requests < INT32_MAX / (2 * COMM_SLOTS));
-    int64_t before = comm_resident();
+    int64_t before = resident_bytes();
     comm->slot_requests = (int)requests;
     TRY(comm->transport->reserve(comm_requests_of_slot(comm, COMM_SLOTS)));
     TRY(comm_warm(comm));
-    comm->held += comm_resident() - before;
+    comm->held += resident_bytes() - before;
     return OK;
 }

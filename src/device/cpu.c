@@ -86,5 +86,4 @@ static int64_t resident_row(const char *row)
 /* clang-format off */
 int64_t resident_bytes(void)           { return resident_row("Rss:"); }
 int64_t resident_anonymous_bytes(void) { return resident_row("Anonymous:"); }
-int64_t resident_shared_bytes(void)    { return resident_row("Pss_Shmem:"); }
 /* clang-format on */

@@ -104,6 +104,7 @@ struct Device {
     const DeviceApi            *api;    /* plugins; NULL on the CPU */
     const DeviceQueues         *queues; /* NULL: one memory space, or a GPU that is not here */
     void                       *handle; /* of the plugin */
+    struct Comm                *comm;   /* the ranks of the run (comm/comm.h); NULL: one rank */
 };
 
 /* False: a GPU known by its profile only. Without kernels nothing says how much workspace they
@@ -148,7 +149,5 @@ Err arena_cpu(Pool *pool, const Device *device, int64_t bytes, Arena **arena);
 int64_t resident_bytes(void); /* of this process, code and files included; -1: unknown */
 /* of this process, as the kernel counts them; -1: unknown */
 int64_t resident_anonymous_bytes(void);
-int64_t
-resident_shared_bytes(void); /* its share of memory shared with other processes; -1: unknown */
 
 #endif

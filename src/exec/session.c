@@ -3,6 +3,7 @@
  *
  * session_build.c resolves every pointer; session_inspect.c measures times and looks for numbers
  * that are not finite. */
+#include "comm/comm.h"
 #include "exec/session_int.h"
 
 #include <string.h>
@@ -179,6 +180,7 @@ static Err session_capture_copy(Session *session, const Copy *copy)
 static Err session_launches(Session *session, Phase phase, LaneCapture *lanes)
 {
     bool    guards = session->engine->guards;
+    Comm   *comm = session->device->comm;
     int32_t n, at = 0;
     for (int32_t i = session->from[phase]; i < session->to[phase]; i += n) {
         Launch *launch = &session->launches[phase][i];
@@ -189,6 +191,8 @@ static Err session_launches(Session *session, Phase phase, LaneCapture *lanes)
             TRY(lane_capture_before(lanes, at));
         for (int32_t j = 0; j < n; j++)
             session_measure(session, &launch[j]);
+        if (comm) /* moves what is under way between ranks */
+            TRY(comm_poll(comm));
         if (guards)
             TRY(guards_fill(session, launch));
         TRY(launch->copy ? session_copy_step(session, phase, launch)

@@ -27,6 +27,9 @@ Err  session_set_param(Session *session, int32_t param, const float *disk);
  * parameter is then rounded from it). disk need not be aligned. */
 Err  session_put_param(Session *session, int32_t param, int32_t value, const void *disk);
 Err  session_get_param(Session *session, int32_t param, int32_t value, float *disk);
+/* The same for one rank only, which saves transfers where the value is divided among ranks. All
+ * ranks call both for such a value. */
+Err  session_get_param_at(Session *session, int rank, int32_t param, int32_t value, float *disk);
 /* From the bytes of such a value, in arena order and its own type. */
 void param_to_disk(const Param *param, const Value *value, const void *arena, float *disk);
 

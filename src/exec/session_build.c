@@ -4,6 +4,7 @@
  * slot on the host. Each launch then has its final pointers. The bytes given to it are noted, for
  * the meter and for the lanes of CUDA graphs. */
 #include "exec/session_int.h"
+#include "exec/session_ranks.h"
 
 #include "ops/elementwise/basic.h"
 #include "ops/ops.h"
@@ -297,6 +298,7 @@ Err session_new(Pool *pool, const Engine *engine, Session **out)
     session->device = engine->device;
     session->outputs = NEWN(pool, void *, engine->graph->n_outputs + 1);
     TRY(arena_new(pool, engine->device, engine->arena_bytes, &session->arena));
+    TRY(session_open_ranks(session));
     TRY(session_new_host_buffers(session));
     session->copies = (Copies){ .pool = pool, .device = engine->device };
     if (engine->host_bytes) {

@@ -62,6 +62,7 @@ struct Session {
     int64_t       measured[PHASE_COUNT];
     char         *host; /* the host arena, or NULL */
     Copies        copies;
+    float        *whole; /* all elements of a parameter whose state is divided among ranks */
 };
 
 /* Host bytes for a persistent value: its own bytes in the arena where the host can access them,

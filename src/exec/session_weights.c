@@ -3,6 +3,7 @@
  * The arena may hold a parameter with its axes in another order than its file does (convolutions:
  * taps first, output channels last). Everything outside the arena uses the file's order. */
 #include "exec/session_int.h"
+#include "exec/session_ranks.h"
 
 #include "base/int_math.h"
 #include "base/random.h"
@@ -93,11 +94,10 @@ static ParamRun orders_run(const ParamOrders *o, int64_t i)
 /* Elements that one thread draws at a time. Smaller parameters are drawn by one thread. */
 enum { DRAW_CHUNK = 1 << 16 };
 
-static Err weights_put(Session *session, const Param *param, int32_t id, const void *disk)
+/* From disk order and fp32 to the arena's order and this type. */
+static void param_from_disk(const Param *param, Type type, Shape shape, const void *disk, void *to)
 {
-    const Value *value = value_at(session_engine(session)->graph, id);
-    void        *to = session_host_buffer(session, id);
-    ParamOrders  o = orders_of(param, value->shape);
+    ParamOrders o = orders_of(param, shape);
 #pragma omp parallel for schedule(static) /* no "if": that would allocate another team */
     for (int64_t i = 0; i < o.n; i++) {
         ParamRun    r = orders_run(&o, i);
@@ -108,9 +108,26 @@ static Err weights_put(Session *session, const Param *param, int32_t id, const v
         else
             for (int64_t j = 0; j < r.n; j++)
                 memcpy(&row[j], from + j * o.step * (int64_t)sizeof *row, sizeof *row);
-        convert_rows(value->type, (char *)to + r.arena * type_bytes(value->type), F32, row,
-                     (size_t)r.n);
+        convert_rows(type, (char *)to + r.arena * type_bytes(type), F32, row, (size_t)r.n);
     }
+}
+
+static Shape param_shape(const Graph *graph, const Param *param)
+{
+    return value_at(graph, param->value)->shape;
+}
+
+static Err weights_put(Session *session, const Param *param, int32_t id, const void *disk)
+{
+    const Graph *graph = session_engine(session)->graph;
+    const Value *value = value_at(graph, id);
+    if (param_shards(graph, param, id)) {
+        float *all = session_shard_buffer(session);
+        param_from_disk(param, F32, param_shape(graph, param), disk, all);
+        return session_put_shard(session, param, id, all);
+    }
+    void *to = session_host_buffer(session, id);
+    param_from_disk(param, value->type, value->shape, disk, to);
     return session_has_host_buffer(session) ? session_write(session, id, to) : OK;
 }
 
@@ -144,10 +161,27 @@ void param_to_disk(const Param *param, const Value *value, const void *from, flo
     }
 }
 
+static Err weights_collect(Session *session, int rank, const Param *param, int32_t id, float *disk)
+{
+    Value        whole = { .shape = param_shape(session_engine(session)->graph, param), .type = F32 };
+    const float *all;
+    TRY(session_collect(session, param, id, rank, &all));
+    if (all)
+        param_to_disk(param, &whole, all, disk);
+    return OK;
+}
+
 Err session_get_param(Session *session, int32_t index, int32_t id, float *disk)
 {
+    return session_get_param_at(session, -1, index, id, disk);
+}
+
+Err session_get_param_at(Session *session, int rank, int32_t index, int32_t id, float *disk)
+{
     const Graph *graph = session_engine(session)->graph;
-    void        *from = session_host_buffer(session, id);
+    if (param_shards(graph, &graph->params[index], id))
+        return weights_collect(session, rank, &graph->params[index], id, disk);
+    void *from = session_host_buffer(session, id);
     if (session_has_host_buffer(session))
         TRY(session_read(session, id, from));
     param_to_disk(&graph->params[index], value_at(graph, id), from, disk);

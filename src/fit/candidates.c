@@ -24,7 +24,7 @@ Err fit_build(Pool *pool, const Recipe *recipe, const Device *device, const FitO
 {
     EngineOptions with = *how;
     TRY(recipe_suits(recipe, device));
-    with.accumulate = recipe->accumulate;
+    with.accumulate = recipe_rounds(recipe);
     with.validate = recipe_validation(recipe).batches;
     with.max_workspace = recipe->levers.max_workspace;
     TRY(recipe_graph(pool, recipe, options->given_noise, graph));

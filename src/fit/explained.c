@@ -199,7 +199,7 @@ Err explained_sheet(Pool *pool, const Recipe *recipe, const Device *device,
     TRY(recipe_graph(pool, recipe, false, &graph));
     TRY(engine_new(pool, graph.graph, device, NULL, &engine));
     TRY(sheet_new(pool, engine, &e->sheet));
-    e->step_ms = engine_step_ns(engine, recipe->accumulate) * 1e-6;
+    e->step_ms = engine_step_ns(engine, recipe_rounds(recipe)) * 1e-6;
     e->runtime_bytes = device_runtime_bytes(device, 0);
     avoided_find(pool, graph.graph, &e->avoided, &e->n_avoided);
     explain_batch(pool, e);

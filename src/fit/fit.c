@@ -188,7 +188,7 @@ static void fit_take(FitResult *r, const Candidate *c, const TrainingGraph *grap
     r->recipe = c->recipe;
     r->graph = *graph;
     r->engine = engine;
-    r->step_ns = engine_step_ns(engine, c->recipe->accumulate);
+    r->step_ns = engine_step_ns(engine, recipe_rounds(c->recipe));
 }
 
 static bool fit_faster(double a_ns, double b_ns) /* by more than rounding of a sum explains */

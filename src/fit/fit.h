@@ -128,6 +128,13 @@ Err     fit_read(Pool *pool, const char *path, const Recipe *recipe, const Devic
                  bool given_noise, FitResult *result);
 /* The number of threads that a plan file for the CPU was made for; 0: not known. */
 int64_t fit_threads(Pool *pool, const char *path);
+Err     fit_text(Text *to, const Recipe *asked, const FitResult *result); /* the same text */
+/* The number of ranks that a plan file was made for. */
+int64_t fit_ranks(Pool *pool, const char *path);
+/* Plans again for the recipe's ranks, with the numeric levers and the budget of that plan: the same
+ * bits. */
+Err     fit_again(Pool *pool, const char *path, const Recipe *recipe, const Device *device,
+                  bool given_noise, FitResult *result);
 Err     fit_from_json(Pool *pool, const Json *root, const Recipe *recipe, const Device *device,
                       bool given_noise, FitResult *result);
 

@@ -29,13 +29,10 @@ void fit_write_changes(JsonOut *o, const FitResult *r)
     write_changes(o, "exact", r, true);
 }
 
-Err fit_write(const char *path, const Recipe *asked, const FitResult *r)
+static Err plan_json(JsonOut *to, const Recipe *asked, const FitResult *r)
 {
     const Levers *levers = &r->recipe->levers;
-    FileOut       file;
-    JsonOut       o;
-    TRY(file_out_init(&file, path));
-    json_out_file(&o, &file, JSON_PRETTY);
+    JsonOut       o = *to;
     json_out_object(&o, NULL);
     json_out_string(&o, "format", "plimsoll-plan-1");
     json_out_string(&o, "model", r->recipe->name);
@@ -51,14 +48,36 @@ Err fit_write(const char *path, const Recipe *asked, const FitResult *r)
     json_out_int(&o, "loss_chunks", levers->loss_chunks > 1 ? levers->loss_chunks : 1);
     if (levers->host)
         json_out_string(&o, "host", host_words[levers->host]);
+    if (levers->ranks > 1) {
+        json_out_int(&o, "ranks", levers->ranks);
+        json_out_int(&o, "shard", levers->shard);
+        json_out_int(&o, "bucket", levers->bucket);
+    }
     json_out_end(&o);
     fit_write_changes(&o, r);
     json_out_int(&o, "default_bytes", r->default_bytes);
     json_out_number(&o, "default_cost", r->default_ns);
     engine_write(&o, r->engine, r->engine->programs[0].plan->budget_bytes);
     json_out_end(&o);
-    return file_out_done(&file, json_out_done(&o));
+    return json_out_done(&o);
 }
+
+Err fit_write(const char *path, const Recipe *asked, const FitResult *r)
+{
+    FileOut file;
+    JsonOut o;
+    TRY(file_out_init(&file, path));
+    json_out_file(&o, &file, JSON_PRETTY);
+    return file_out_done(&file, plan_json(&o, asked, r));
+}
+
+Err fit_text(Text *to, const Recipe *asked, const FitResult *r)
+{
+    JsonOut o;
+    json_out_text(&o, to, JSON_COMPACT);
+    return plan_json(&o, asked, r);
+}
+
 
 /* Says nothing about a damaged file: fit_read reports that. */
 int64_t fit_threads(Pool *pool, const char *path)
@@ -90,8 +109,34 @@ static Err read_chunks(const Json *root, const Json *levers, Levers *out)
     return OK;
 }
 
+/* Written for several ranks only. The ranks of the run are known here. any: the plan may be for
+ * another number of ranks, and a plan for one says nothing about the division. */
+static Err read_ranks(const Json *root, const Json *levers, Recipe *recipe, bool any)
+{
+    int64_t ranks = 1, shard = 0, bucket = 0, here = recipe->levers.ranks;
+    here = here > 1 ? here : 1;
+    if (json_get(levers, "ranks")) {
+        TRY(json_need_int(levers, "ranks", &ranks));
+        TRY(json_need_int(levers, "shard", &shard));
+        TRY(json_need_int(levers, "bucket", &bucket));
+    }
+    if (any && ranks == 1)
+        return OK;
+    if (ranks != here && !any)
+        return fail(E_PLAN, "%s was made for %lld rank%s, but there %s %lld; plimsoll fit --ranks "
+                            "%lld makes a plan for these",
+                    json_name(root), (long long)ranks, ranks == 1 ? "" : "s",
+                    here == 1 ? "is" : "are", (long long)here, (long long)here);
+    if (shard < 0 || shard > SHARD_MAX || bucket < 0)
+        return json_fail(root, levers, "levers.shard must be 0 to %d, and levers.bucket a size",
+                         SHARD_MAX);
+    recipe->levers.shard = (int)shard;
+    recipe->levers.bucket = bucket;
+    return OK;
+}
+
 /* Sets the levers of the file; the recipe must be the one that the plan was made for. */
-static Err read_levers(const Json *root, Recipe *recipe)
+static Err read_levers(const Json *root, Recipe *recipe, bool any_ranks)
 {
     const Json *levers;
     const char *precision, *asked, *attention, *host = host_words[0];
@@ -110,6 +155,7 @@ static Err read_levers(const Json *root, Recipe *recipe)
     TRY(json_need_text(levers, "attention", &attention));
     TRY(json_need_bool(levers, "release", &recipe->levers.release));
     TRY(read_chunks(root, levers, &recipe->levers));
+    TRY(read_ranks(root, levers, recipe, any_ranks));
     TRY(json_maybe_text(levers, "host", &host));
     for (recipe->levers.host = 0; host_words[recipe->levers.host]; recipe->levers.host++)
         if (!strcmp(host_words[recipe->levers.host], host))
@@ -169,7 +215,7 @@ Err fit_from_json(Pool *pool, const Json *root, const Recipe *asked, const Devic
 {
     Recipe *recipe = recipe_copy(pool, asked);
     *r = (FitResult){ 0 };
-    TRY(read_levers(root, recipe));
+    TRY(read_levers(root, recipe, false));
     if (given_noise && recipe->levers.split > 1)
         return fail(E_USAGE,
                     "%s splits micro-batches, but given inputs cannot be split; make a plan with "
@@ -180,12 +226,12 @@ Err fit_from_json(Pool *pool, const Json *root, const Recipe *asked, const Devic
     TRY(recipe_suits(recipe, device));
     recipe = recipe_for(pool, recipe, device);
     TRY(recipe_graph(pool, recipe, given_noise, &r->graph));
-    EngineOptions how = { .accumulate = recipe->accumulate,
+    EngineOptions how = { .accumulate = recipe_rounds(recipe),
                           .validate = recipe_validation(recipe).batches };
     TRY(engine_read(pool, root, r->graph.graph, device, &how, &r->engine));
     r->fits = true;
     r->recipe = recipe;
-    r->step_ns = engine_step_ns(r->engine, recipe->accumulate);
+    r->step_ns = engine_step_ns(r->engine, recipe_rounds(recipe));
     TRY(json_need_number(root, "default_cost", &r->default_ns)); /* for reports only */
     TRY(json_need_int(root, "default_bytes", &r->default_bytes));
     r->bound_bytes = r->engine->bound_bytes;
@@ -203,4 +249,38 @@ Err fit_read(Pool *pool, const char *path, const Recipe *recipe, const Device *d
         err = fit_from_json(pool, root, recipe, device, given_noise, r);
     pool_free(text);
     return err;
+}
+
+int64_t fit_ranks(Pool *pool, const char *path)
+{
+    const Json *root, *levers;
+    int64_t     ranks;
+    if (json_read(pool, path, 0, &root) || json_need_object(root, "levers", &levers) ||
+        !json_get(levers, "ranks") || json_need_int(levers, "ranks", &ranks))
+        return 1;
+    return ranks;
+}
+
+Err fit_again(Pool *pool, const char *path, const Recipe *asked, const Device *device,
+              bool given_noise, FitResult *r)
+{
+    const Json *root, *numeric;
+    FitOptions  how = { .given_noise = given_noise };
+    Recipe     *recipe = recipe_copy(pool, asked);
+    const char *what;
+    TRY(json_read(pool, path, 0, &root));
+    TRY(read_levers(root, recipe, true));
+    TRY(json_need_int(root, "budget_bytes", &how.budget_bytes));
+    TRY(json_need_array(root, "numeric", &numeric));
+    for (uint32_t i = 0; i < numeric->n; i++) {
+        TRY(json_need_text(&numeric->items[i], "what", &what));
+        if (!strcmp(what, "algorithm"))
+            return fail(E_PLAN,
+                        "%s chose algorithms for %lld rank%s, which another number of ranks would "
+                        "not repeat bit for bit; resume with as many ranks, or give a --budget of "
+                        "your own",
+                        path, (long long)fit_ranks(pool, path),
+                        fit_ranks(pool, path) == 1 ? "" : "s");
+    }
+    return fit_plan(pool, recipe, device, &how, r);
 }

@@ -70,7 +70,7 @@ void phases_find(Pool *pool, const Recipe *recipe, const Engine *engine, PhaseRo
         int64_t        every = program_in_step(p) ? 1
                                : validate         ? recipe->validate.every
                                                   : recipe->sample.every;
-        int64_t        repeat = p->phases[PHASE_MICRO] ? recipe->accumulate
+        int64_t        repeat = p->phases[PHASE_MICRO] ? recipe_rounds(recipe)
                                 : validate             ? recipe->validate.batches
                                                        : 1;
         uint8_t       *phase_of = NEWN(own, uint8_t, p->plan->n_steps + 1);

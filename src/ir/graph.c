@@ -36,6 +36,7 @@ Graph *graph_new_with(Pool *pool, Type compute, const BuildOptions *build)
     graph->pool = pool;
     graph->compute = compute;
     graph->phase = PHASE_MICRO;
+    graph->gathered_last = -1;
     VEC_ADD(pool, graph->modules, graph->n_modules, graph->cap_modules, (Module){ "", -1 });
     BuildOptions *copy = NEW(pool, BuildOptions);
     *copy = *build;
@@ -162,6 +163,14 @@ Param *param_of(const Graph *graph, int32_t value)
     return NULL;
 }
 
+const Bucket *param_shards(const Graph *graph, const Param *param, int32_t value)
+{
+    const Bucket *b = param->bucket >= 0 ? graph->buckets[param->bucket] : NULL;
+    bool          shard = b && value >= 0 &&
+                 (value == b->m || value == b->v || value == b->ema || value == b->master);
+    return shard ? b : NULL;
+}
+
 Tensor param_add_permuted(Graph *graph, const char *name, Shape disk, const int *axis, Init init)
 {
     const char *full = graph_full_name(graph, name);
@@ -183,6 +192,7 @@ Tensor param_add_permuted(Graph *graph, const char *name, Shape disk, const int 
                     .m = -1,
                     .v = -1,
                     .ema = -1,
+                    .bucket = -1,
                     .master = -1,
                     .stands = -1 };
     Shape shape = disk;

@@ -146,10 +146,32 @@ typedef struct Param {
     int32_t     grad, m, v, ema, master; /* -1: has none; filled by autodiff/train_graph.c */
     int32_t     stands;  /* the last value that stood in for it (Graph.stand_in), or -1 */
     int32_t     group;   /* of the optimizer */
+    int32_t     bucket;  /* of Graph.buckets, and its place there; -1: none */
+    int32_t     place;
     bool        widens;  /* a file may have fewer columns (axis 1): the rest start as 0 */
     bool        frozen;  /* the recipe asks not to train it */
     bool        trained; /* has a path to the loss and is not frozen */
 } Param;
+
+/* Trained parameters whose gradients the ranks of a run exchange together. Their elements lie in a
+ * row, each parameter from a multiple of BUCKET_ALIGN on, and are divided among the ranks at
+ * borders of pieces: PIECE_ELEMENTS of one parameter, which a norm sums together. The part of one
+ * rank is its shard. What a rank keeps of a bucket has room for the largest shard, so that one plan
+ * holds for all ranks. */
+enum { PIECE_ELEMENTS = 1 << 16, BUCKET_ALIGN = 16 };
+
+typedef struct Bucket {
+    int      ranks, n;   /* n: parameters */
+    int32_t *params;     /* indices into Graph.params */
+    int64_t *first;      /* [n] where each begins, in elements */
+    int64_t  total;      /* elements of all, padded */
+    int64_t *border;     /* [ranks + 1] rank r has border[r] to border[r + 1] */
+    int64_t  shard;      /* elements of the largest shard */
+    Type     type;       /* of the parameters */
+    int32_t  sum;        /* value: this rank's shard of the gradients' sum */
+    int32_t  m, v, ema, master; /* values: shards of state; -1: whole on every rank, or none */
+    int32_t  whole; /* value: the average, gathered in the phase being built; -1: not yet */
+} Bucket;
 
 typedef struct Constant { /* a persistent value with given content, or zeros when data is NULL */
     int32_t     value;
@@ -192,8 +214,10 @@ struct Graph {
     Constant           *constants;
     Module             *modules;
     Output             *outputs;
-    int32_t             n_values, n_nodes, n_params, n_constants, n_modules, n_outputs;
-    int32_t             cap_values, cap_nodes, cap_params, cap_constants, cap_modules, cap_outputs;
+    Bucket            **buckets; /* of a graph for several ranks */
+    int32_t             n_values, n_nodes, n_params, n_constants, n_modules, n_outputs, n_buckets;
+    int32_t             cap_values, cap_nodes, cap_params, cap_constants, cap_modules, cap_outputs,
+        cap_buckets;
 
     /* Where the next node goes. */
     int32_t  module; /* of the innermost scope */
@@ -206,6 +230,7 @@ struct Graph {
     /* What param_add returns for an existing parameter in the phase being built, e.g. its average.
      * NULL: the parameter itself. */
     Tensor (*stand_in)(Graph *graph, Param *param);
+    int32_t gathered_last; /* the newest Bucket.whole, or -1: one is gathered after another */
 
     Err  error; /* the first misuse, with its sentence */
     char error_text[512];
@@ -246,6 +271,9 @@ Tensor state_add_from(Graph *graph, const char *name, Type type, Shape shape, co
 Param *param_find(Graph *graph, const char *name); /* by full disk name; NULL if absent */
 /* of this value or of one that stands in for it; NULL: none */
 Param *param_of(const Graph *graph, int32_t value);
+/* The bucket whose shards of state this value holds, for this parameter; NULL: the value has the
+ * parameter's own shape. */
+const Bucket *param_shards(const Graph *graph, const Param *param, int32_t value);
 
 /* Copies the modules, parameters, constants and state of another graph into an empty one of the
  * same pool; into[v] is the copy of value v of `from`, or TENSOR_NONE. */

@@ -98,6 +98,8 @@ struct OpDef {
     bool (*may_take)(const Node *, int input);
     bool view;                  /* output 0 shares input 0's bytes; no kernel runs */
     bool once;                  /* has an effect on state: never recomputed */
+    bool sends;                 /* starts a transfer between ranks (PNode.wire) */
+    int  joins;                 /* waits for the transfer that output input joins - 1; 0: none */
     Err (*shape)(Node *);       /* type and shape of every output, by out_set */
     void (*grad)(Grad *);       /* builds the backward nodes; NULL: not differentiable */
     Cost (*cost)(const Node *); /* a model; a measured profile overrides it */

@@ -4,6 +4,7 @@
 #include "rewrite/chunk.h"
 #include "rewrite/fuse.h"
 #include "base/file.h"
+#include "base/int_math.h"
 #include "base/shipped.h"
 #include "base/yaml.h"
 #include "import/exported.h"
@@ -492,6 +493,9 @@ static TrainSpec recipe_spec(const Recipe *recipe, TrainingGraph *out)
         .accumulate = (int)recipe->accumulate,
         .release = recipe->levers.release,
         .host = (HostState)recipe->levers.host,
+        .ranks = (int)(recipe->levers.ranks > 1 ? recipe->levers.ranks : 1),
+        .shard = recipe->levers.shard,
+        .bucket_bytes = recipe->levers.bucket,
     };
 }
 
@@ -532,6 +536,31 @@ const char *recipe_no_release(const Recipe *recipe)
     TrainingGraph unused = { 0 };
     TrainSpec     spec = recipe_spec(recipe, &unused);
     return train_no_release(&spec, recipe_type(recipe));
+}
+
+int64_t recipe_rounds(const Recipe *recipe)
+{
+    int64_t ranks = recipe->levers.ranks;
+    return ranks > 1 ? recipe->accumulate / ranks : recipe->accumulate;
+}
+
+Err recipe_check_ranks(const Recipe *recipe, int64_t ranks)
+{
+    int64_t accumulate = ceil_div(recipe->accumulate, ranks) * ranks,
+            all = recipe->batch * recipe->accumulate;
+    if (recipe->accumulate % ranks == 0)
+        return OK;
+    if (all % accumulate == 0)
+        return fail(E_USAGE,
+                    "%lld ranks cannot share the %lld micro-batches of a step evenly; --set "
+                    "accumulate=%lld --set batch=%lld keeps the samples of a step",
+                    (long long)ranks, (long long)recipe->accumulate, (long long)accumulate,
+                    (long long)(all / accumulate));
+    return fail(E_USAGE,
+                "%lld ranks cannot share the %lld micro-batches of a step evenly; --set "
+                "accumulate=%lld makes a larger step of %lld samples",
+                (long long)ranks, (long long)recipe->accumulate, (long long)accumulate,
+                (long long)(accumulate * recipe->batch));
 }
 
 Recipe *recipe_for(Pool *pool, const Recipe *recipe, const Device *device)

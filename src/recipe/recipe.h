@@ -85,6 +85,8 @@ typedef struct EveryConfig { /* the sections validate, sample and save */
  * plan file may ask for, and what the planner tries. */
 enum { MAX_CHUNKS = 4096, OFFERED_CHUNKS = 256 };
 
+enum { SHARD_MAX = 2 }; /* the highest level at which ranks divide state */
+
 /* Choices beyond the recipe file; { 0 }: every lever at its default. `fit` sets them (fit/fit.h)
  * and a plan file stores them. `release` and `host` are exact; the others may change rounding. */
 typedef struct Levers {
@@ -99,6 +101,9 @@ typedef struct Levers {
     bool    subpixel;         /* set by the device, not chosen: see Backend.subpixel */
     bool    release;          /* a parameter is updated as soon as its gradient is final */
     int     host;             /* HostState: what is host-resident */
+    int64_t ranks;            /* of the run; 0: one process. It divides accumulate */
+    int     shard;            /* level at which several ranks divide state (docs/dev/RANKS.md) */
+    int64_t bucket;           /* bytes of gradients that ranks exchange together; 0: the default */
 } Levers;
 
 typedef struct Recipe {
@@ -185,6 +190,9 @@ typedef struct TrainingGraph {
     int32_t    fused;   /* nodes that were joined with others (rewrite/fuse.h) */
 } TrainingGraph;
 
+int64_t     recipe_rounds(const Recipe *recipe); /* micro-batches of a step that one rank runs */
+/* E_USAGE, with a --set that works, if so many ranks cannot run the recipe. */
+Err         recipe_check_ranks(const Recipe *recipe, int64_t ranks);
 const char *recipe_no_release(const Recipe *recipe); /* why levers.release is impossible, or NULL */
 const char *recipe_no_split(const Recipe *recipe); /* why micro-batches must stay whole, or NULL */
 /* The largest number of equal sample chunks to try: single samples, up to OFFERED_CHUNKS. */

@@ -7,12 +7,13 @@
 /* Replaces a parameter by its average, rounded to the compute type once per phase. */
 static Tensor phase_average(Graph *graph, Param *param)
 {
+    bool         divided = param_shards(graph, param, param->ema) != NULL;
     const Value *value = value_at(graph, param->value), *before;
     int32_t      module = graph->module;
     Source       source = graph->source;
     if (param->ema < 0)
         return (Tensor){ graph, param->value };
-    if (value->type == F32) {
+    if (value->type == F32 && !divided) {
         param->stands = param->ema;
         return (Tensor){ graph, param->ema };
     }
@@ -21,7 +22,8 @@ static Tensor phase_average(Graph *graph, Param *param)
         return (Tensor){ graph, param->stands };
     graph->module = value->module;
     graph->source = value->source;
-    param->stands = cast((Tensor){ graph, param->ema }, value->type).id;
+    Tensor average = divided ? rank_average(graph, param) : (Tensor){ graph, param->ema };
+    param->stands = value->type == F32 ? average.id : cast(average, value->type).id;
     graph->module = module;
     graph->source = source;
     return (Tensor){ graph, param->stands };

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/safetensors.h"
 #include "base/text.h"
+#include "comm/comm.h"
 #include "train/checkpoint_state.h"
 #include "train/lengths.h"
 #include "train/weights.h"
@@ -24,6 +25,8 @@ typedef struct CheckpointEntry { /* one tensor of the file */
 
 struct Saver {
     Session    *session;
+    Comm       *comm;  /* NULL: one rank */
+    bool        follows; /* writes nothing */
     const char *folder;
     int64_t     keep;
     SafeTensor *tensors; /* in file order; `data` points to a CheckpointEntry */
@@ -173,25 +176,39 @@ static void saver_remove_old(Saver *saver, int64_t newest, int64_t best)
     }
 }
 
-Err saver_new(Pool *pool, Session *session, const char *folder, int64_t keep, Saver **out)
+/* The header puts the tensors in the file's order, in which all ranks send their parts. */
+static Err saver_tensors(Pool *pool, Session *session, Saver **out)
 {
-    const Graph *graph = session_engine(session)->graph;
-    Saver       *saver = NEW(pool, Saver);
-    int64_t      largest = 1;
-    *saver = (Saver){ .session = session, .folder = folder, .keep = keep };
-    entries(pool, graph, &saver->tensors, &saver->n);
+    const Engine *engine = session_engine(session);
+    Saver        *saver = *out = NEW(pool, Saver);
+    int64_t       largest = 1;
+    *saver = (Saver){ .session = session, .comm = engine->device->comm };
+    entries(pool, engine->graph, &saver->tensors, &saver->n);
     const char *const *metadata = lengths_metadata(
-        pool, graph, (const char *const[]){ "format", "plimsoll-checkpoint-1", NULL });
+        pool, engine->graph, (const char *const[]){ "format", "plimsoll-checkpoint-1", NULL });
     TRY(safetensors_header(pool, saver->tensors, saver->n, metadata, &saver->header,
                            &saver->n_header));
     for (int32_t i = 0; i < saver->n; i++)
-        if ((int64_t)saver->tensors[i].n_bytes > largest)
-            largest = (int64_t)saver->tensors[i].n_bytes;
+        largest = int_max(largest, (int64_t)saver->tensors[i].n_bytes);
     saver->buffer = NEWN(pool, float, ceil_div(largest, 4));
+    return OK;
+}
+
+Err saver_new_follower(Pool *pool, Session *session, Saver **out)
+{
+    TRY(saver_tensors(pool, session, out));
+    (*out)->follows = true;
+    return OK;
+}
+
+Err saver_new(Pool *pool, Session *session, const char *folder, int64_t keep, Saver **out)
+{
+    TRY(saver_tensors(pool, session, out));
+    (*out)->folder = folder;
+    (*out)->keep = keep;
     TRY(folder_make(folder));
     folder_tidy(folder);
-    *out = saver;
-    return saver_look(pool, saver);
+    return saver_look(pool, *out);
 }
 
 const char *saver_note(const Saver *saver) { return saver->note[0] ? saver->note : NULL; }
@@ -254,7 +271,28 @@ bool saver_finite(Saver *saver)
     return true;
 }
 
-Err saver_save(Saver *saver, const RunState *state)
+static Err saver_tensor(Saver *saver, int32_t i)
+{
+    const CheckpointEntry *entry = saver->tensors[i].data;
+    return entry->param >= 0 ? session_get_param_at(saver->session, 0, entry->param, entry->value,
+                                                    saver->buffer)
+                             : session_read(saver->session, entry->value, saver->buffer);
+}
+
+/* Rank 0's result at all ranks; it alone has the sentence. */
+static Err saver_agree(Saver *saver, Err err)
+{
+    int32_t result = (int32_t)err;
+    char    why[512];
+    if (!saver->comm)
+        return err;
+    snprintf(why, sizeof why, "%s", err && !saver->follows ? err_text() : "");
+    TRY(comm_share(saver->comm, 0, &result, sizeof result));
+    return result ? fail((Err)result, "%s", why) : OK;
+}
+
+/* *begun: the ranks have agreed that the file could be opened. */
+static Err saver_write(Saver *saver, const RunState *state, bool *begun)
 {
     FileOut *out = &saver->out;
     Checksum sum = checksum_begin();
@@ -262,14 +300,12 @@ Err saver_save(Saver *saver, const RunState *state)
     Err      err = OK;
 
     checkpoint_path(path, sizeof path, saver->folder, state->step, ".safetensors");
-    TRY(file_out_init(out, path));
+    TRY(saver_agree(saver, file_out_init(out, path)));
+    *begun = true;
     file_out_add(out, saver->header, saver->n_header);
     checksum_add(&sum, saver->header, saver->n_header);
     for (int32_t i = 0; i < saver->n && !err; i++) {
-        const CheckpointEntry *entry = saver->tensors[i].data;
-        err = entry->param >= 0
-                  ? session_get_param(saver->session, entry->param, entry->value, saver->buffer)
-                  : session_read(saver->session, entry->value, saver->buffer);
+        err = saver_tensor(saver, i);
         file_out_add(out, saver->buffer, saver->tensors[i].n_bytes);
         checksum_add(&sum, saver->buffer, saver->tensors[i].n_bytes);
     }
@@ -291,6 +327,29 @@ Err saver_save(Saver *saver, const RunState *state)
     whole_add(saver, state->step);
     saver_remove_old(saver, state->step, state->best_step);
     return OK;
+}
+
+/* A follower sends its parts; the file is rank 0's. */
+static Err saver_send(Saver *saver)
+{
+    for (int32_t i = 0; i < saver->n; i++) {
+        const CheckpointEntry *entry = saver->tensors[i].data;
+        const Graph           *graph = session_engine(saver->session)->graph;
+        if (entry->param >= 0 && param_shards(graph, &graph->params[entry->param], entry->value))
+            TRY(saver_tensor(saver, i));
+    }
+    return OK;
+}
+
+Err saver_save(Saver *saver, const RunState *state)
+{
+    bool begun = false;
+    Err  err = saver->follows ? saver_agree(saver, OK) : saver_write(saver, state, &begun);
+    if (saver->follows ? err != OK : !begun)
+        return err;
+    if (saver->follows)
+        TRY(saver_send(saver));
+    return saver_agree(saver, err);
 }
 
 /* The newest checkpoint before step `end`, or -1. */

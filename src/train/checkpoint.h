@@ -34,6 +34,9 @@ typedef struct Saver Saver;
 
 /* Also removes what a killed run left: temporaries, and weights without their JSON. */
 Err saver_new(Pool *pool, Session *session, const char *folder, int64_t keep, Saver **saver);
+/* For the other ranks of a run: saving sends their parts to rank 0, which writes. All ranks save
+ * together, and all get rank 0's result. */
+Err saver_new_follower(Pool *pool, Session *session, Saver **saver);
 /* After a failure the checkpoints before it are as they were, and it can be called again. That an
  * old checkpoint cannot be removed is no failure: saver_note says it (NULL: nothing to say). */
 Err saver_save(Saver *saver, const RunState *state);

@@ -306,6 +306,7 @@ static Err drawing_once(Pool *pool, Drawing *d, const char *folder, SampleReport
     if (d->failed)
         return fail(d->failed, "%s", d->why);
     report->seconds = clock_now() - start;
+    folder = d->options.unwritten ? NULL : folder;
     TRY(drawing_write(pool, d, folder, &result, report));
     if (d->options.given && folder) {
         const char *path;

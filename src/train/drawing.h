@@ -20,6 +20,7 @@ typedef struct DrawingOptions {
     bool        averaged;     /* uses the averaged weights (EMA), if the graph has them */
     bool        fed;          /* the caller fills the inputs (drawing_input); no data are opened */
     bool        quiet;
+    bool        unwritten; /* draws as others do, but writes no file */
 } DrawingOptions;
 
 typedef struct Drawing Drawing;

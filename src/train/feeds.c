@@ -287,6 +287,7 @@ Err feeds_open(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input
                const char *except)
 {
     feeds->share = recipe->accumulate;
+    feeds->ranks = recipe->levers.ranks;
     feeds->split = recipe->levers.split > 1 ? recipe->levers.split : 1;
     return feeds_serve(pool, feeds, recipe, input, except, false);
 }
@@ -309,6 +310,12 @@ static int64_t feeds_sample(const Feeds *feeds, int64_t place)
     if (feeds->first < 0)
         return source_order(feeds->source, feeds->seed, place);
     return feeds->first + place % (feeds->source->n_samples - feeds->first);
+}
+
+int64_t feeds_stride(const Feeds *feeds)
+{
+    int64_t ranks = feeds->ranks > 1 ? feeds->ranks : 1, split = feeds->split;
+    return split % ranks == 0 ? 1 : ranks % split == 0 ? ranks / split : 0;
 }
 
 int64_t feeds_rows_loaded(const Feeds *feeds) { return feeds->split * feeds_rows(feeds); }
@@ -393,10 +400,13 @@ Err feeds_fill(Feeds *feeds, int64_t micro_batch, int64_t drawn)
     if (!feeds->source || !feeds->n_served)
         return OK;
     feeds_count(feeds, micro_batch, drawn);
-    int64_t slice = micro_batch % feeds->split;
-    if (slice == 0) {
-        TRY(feeds->prefetcher ? prefetch_take(feeds, drawn) : feeds_load(feeds, drawn, false));
+    int64_t slice = micro_batch % feeds->split, whole = micro_batch / feeds->split;
+    if (slice == 0 || (feeds->ranks > 1 && feeds->loaded != whole + 1)) {
+        int64_t first = drawn - slice * feeds_rows(feeds);
+        feeds->loaded = 0;
+        TRY(feeds->prefetcher ? prefetch_take(feeds, first) : feeds_load(feeds, first, false));
         feeds_count_mask(feeds);
+        feeds->loaded = whole + 1;
     }
     return feeds_use_slice(feeds, slice);
 }

@@ -48,10 +48,12 @@ typedef struct Feeds {
     int32_t           *served; /* indices into list, in the order of the source's spec */
     int32_t            n_served;
     int32_t            n_whole; /* loaded once; after the others in `served` */
-    const char *const *aside; /* names of inputs that the caller fills, NULL at the end; or NULL */
-    bool               named; /* inputs have their user's names; none is computed here */
-    int64_t            share; /* micro-batches of a step */
-    int64_t            split; /* micro-batches loaded together */
+    const char *const *aside;  /* names of inputs that the caller fills, NULL at the end; or NULL */
+    bool               named;  /* inputs have their user's names; none is computed here */
+    int64_t            share;  /* micro-batches of a step */
+    int64_t            split;  /* micro-batches loaded together */
+    int64_t            ranks;  /* of the run, which take micro-batches in turn; 0: one */
+    int64_t            loaded; /* number + 1 of the micro-batches loaded last; 0: none */
     Work               work;
     const char        *cache; /* folder for decoded files; NULL: a temporary one */
     bool               quiet; /* says nothing while files are decoded */

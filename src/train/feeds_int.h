@@ -5,6 +5,8 @@
 #include "train/feeds.h"
 
 size_t  feed_bytes(const FeedBuffer *feed);    /* of one micro-batch, after the split */
+/* From the micro-batches loaded together to the next of this rank, in units of them; 0: irregular. */
+int64_t feeds_stride(const Feeds *feeds);
 int64_t feeds_rows_loaded(const Feeds *feeds); /* samples loaded together, before the split */
 /* Loads one row, or all of them: into `into` (per served feed), or the feeds' own buffers
  * (NULL). */

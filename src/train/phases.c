@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/int_math.h"
 #include "base/text.h"
+#include "train/rank_run.h"
 #include "ops/optimizer/optim.h"
 #include "train/drawing.h"
 #include "train/feeds.h"
@@ -20,6 +21,7 @@ struct Phases {
     Feeds                held;
     Drawing             *drawing; /* NULL: no sampling */
     const char          *folder;
+    bool                 writes; /* one rank writes the results of all */
     int32_t              counters[COUNTER_WORDS];
 
     const volatile sig_atomic_t *stop; /* NULL: nothing stops them */
@@ -57,7 +59,9 @@ Err phases_open(Pool *pool, Session *session, const Recipe *recipe, const Traini
     }
     if (recipe->sample.every > 0 && out) {
         p->folder = pool_print(pool, "%s/samples", out);
-        phases_tidy(pool, p->folder);
+        p->writes = rank_leads(session_engine(session)->device->comm);
+        if (p->writes)
+            phases_tidy(pool, p->folder);
         TRY(drawing_new(
             pool, session, recipe,
             &(DrawingOptions){
@@ -66,7 +70,8 @@ Err phases_open(Pool *pool, Session *session, const Recipe *recipe, const Traini
                 .averaged = true,
                 .cache = cache,
                 .loader_bytes = loader_bytes ? int_max(loader_bytes - p->held.bytes, 1) : 0,
-                .quiet = quiet },
+                .quiet = quiet,
+                .unwritten = !p->writes },
             &p->drawing));
         TRY(drawing_prepare(p->drawing));
     }

@@ -33,7 +33,8 @@ struct Prefetcher {
     Loader          loaders[LOADERS_MAX];
     int             n_loaders;
     Feeds          *feeds;
-    int64_t         rows; /* of a set */
+    int64_t         rows;   /* of a set */
+    int64_t         stride; /* sets of the run from one to the next of this rank */
     PrefetchSet    *ring;
     int64_t         n_sets;
     pthread_mutex_t lock; /* guards all below, and everything in a set except its bytes */
@@ -59,7 +60,8 @@ static void *loader_run(void *arg)
             pthread_cond_wait(&p->changed, &p->lock);
             continue;
         }
-        int64_t      at = p->begun++, row = at % p->rows, first = p->drawn + at - row;
+        int64_t      at = p->begun++, row = at % p->rows;
+        int64_t      first = p->drawn + (at - row) * p->stride;
         PrefetchSet *set = ring_at(p, at / p->rows);
         pthread_mutex_unlock(&p->lock);
         Err err = feeds_load_row(p->feeds, set->bytes, first, row, false, me->work);
@@ -135,12 +137,13 @@ static void ring_new(Pool *pool, Prefetcher *p, int64_t loaders)
 
 Err feeds_prefetch(Pool *pool, Feeds *feeds)
 {
-    if (!feeds->n_served || ring_over(feeds, 1, 1)) /* then each row is loaded when it is needed */
+    if (!feeds->n_served || !feeds_stride(feeds) || ring_over(feeds, 1, 1)) /* then each row is loaded when it is needed */
         return OK;
     Prefetcher *p = NEW(pool, Prefetcher);
     int64_t     loaders = loaders_max(feeds);
     p->feeds = feeds;
     p->rows = feeds_rows_loaded(feeds);
+    p->stride = feeds_stride(feeds);
     p->drawn = -1;
     ring_new(pool, p, loaders);
     loaders = loaders < p->n_sets * p->rows ? loaders : p->n_sets * p->rows;
@@ -168,7 +171,7 @@ Err feeds_prefetch(Pool *pool, Feeds *feeds)
  * wanted; all loaders are idle then. */
 static PrefetchSet *ring_wait(Prefetcher *p, int64_t drawn)
 {
-    PrefetchSet *set = p->drawn >= 0 && p->drawn + p->taken * p->rows == drawn
+    PrefetchSet *set = p->drawn >= 0 && p->drawn + p->taken * p->rows * p->stride == drawn
                            ? ring_at(p, p->taken)
                            : NULL;
     if (!set)
@@ -207,7 +210,7 @@ Err prefetch_take(Feeds *feeds, int64_t drawn)
         set->done = 0;
         p->taken++;
     } else {
-        ring_begin(p, drawn + p->rows);
+        ring_begin(p, drawn + p->rows * p->stride);
     }
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->lock);

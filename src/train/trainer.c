@@ -15,6 +15,7 @@
 #include "train/log.h"
 #include "train/phases.h"
 #include "train/random_file.h"
+#include "train/rank_run.h"
 #include "train/ranks.h"
 #include "train/run_file.h"
 #include "train/signals.h"
@@ -41,6 +42,7 @@ typedef struct Trainer {
     const Recipe       *recipe; /* as run: a plan may change levers */
     const TrainOptions *options;
     Comm               *comm;
+    int64_t             rank, ranks;
     RankCheck          *check;
     bool                stop, save; /* several ranks: signals of any, as all know of them */
     FitResult           fit;
@@ -98,7 +100,8 @@ static Err train_save_between(Trainer *t)
     Err err = train_save(t);
     if (err != E_IO)
         return err;
-    fprintf(stderr, "%s%s; the run goes on and tries again at the next save\n",
+    if (!t->rank)
+        fprintf(stderr, "%s%s; the run goes on and tries again at the next save\n",
             t->saved == t->state.step ? "" : "not saved: ", err_text());
     return OK;
 }
@@ -130,13 +133,16 @@ static Err train_check_new(Pool *pool, const char *out)
 }
 
 /* Checks, before the long planning, what would fail only after it. Changes nothing. */
-static Err train_check_out(Pool *pool, const TrainOptions *o)
+static Err train_check_out(Pool *pool, const Trainer *t)
 {
+    const TrainOptions *o = t->options;
     int64_t step;
     if (!o->out)
         return OK;
     if (o->resume)
         return checkpoint_newest(pool, o->out, &step);
+    if (t->rank)
+        return OK; /* rank 0 writes */
     TRY(folder_try(o->out));
     return train_check_new(pool, o->out);
 }
@@ -268,9 +274,10 @@ static Err train_open(Pool *pool, Trainer *t)
     t->state.plateau = plateau_start(t->recipe, rates, t->graph.n_groups);
     if (!o->out)
         return OK;
-    if (!o->resume)
+    if (!o->resume && !t->rank)
         TRY(folder_make(o->out));
-    TRY(folder_lock(t->held, o->out));
+    if (!t->rank)
+        TRY(folder_lock(t->held, o->out));
     if (o->resume) {
         int64_t     step;
         const char *note;
@@ -289,10 +296,12 @@ static Err train_open(Pool *pool, Trainer *t)
                         "%s was begun with seed %lld; with seed %lld it would not be the same run. "
                         "Leave out --seed, or start another run with --init",
                         o->out, (long long)t->state.seed, (long long)t->recipe->seed);
-    } else {
+    } else if (!t->rank) {
         TRY(train_check_new(pool, o->out));
     }
     t->state.samples = samples;
+    if (t->rank)
+        return saver_new_follower(pool, t->session, &t->saver);
     TRY(saver_new(pool, t->session, o->out, t->recipe->save.keep, &t->saver));
     if (t->state.step >= t->recipe->steps && o->resume && !t->state.due)
         return OK; /* no step to do: change no file */
@@ -335,7 +344,8 @@ static Err train_feed(Trainer *t, int64_t micro)
 static void train_feed_ahead(Trainer *t)
 {
     const Recipe *recipe = t->recipe;
-    int64_t       micro = recipe->accumulate, number = t->state.step * micro + micro;
+    int64_t       micro = recipe->accumulate + t->rank,
+                  number = t->state.step * recipe->accumulate + micro;
     if (!session_engine(t->session)->device->api || t->state.step + 1 >= recipe->steps)
         return;
     if (!feeds_fill(&t->feeds, number, t->state.drawn + micro * recipe->batch) &&
@@ -366,7 +376,7 @@ static Err train_not_finite(Trainer *t, double loss)
     /* The update changed nothing: what was good before the step can be saved, unless statistics or
      * carried states took up numbers that are not finite. */
     t->begun = t->changes_early && t->saver && !saver_finite(t->saver);
-    TRY(train_feed(t, t->recipe->accumulate - 1));
+    TRY(train_feed(t, t->recipe->accumulate - t->ranks + t->rank));
     const char *where = session_first_nonfinite(t->session, PHASE_MICRO);
     return fail(E_NUMBER,
                 "the %s is not finite at step %lld%s; the first tensor that is not is %s. The "
@@ -400,13 +410,13 @@ static Err train_step(Trainer *t, double *loss)
     counters[COUNTER_STEP] = (int32_t)t->state.step;
     train_rates(t, t->state.step);
     t->begun = false;
-    TRY(train_feed(t, 0));
+    TRY(train_feed(t, t->rank));
     t->begun = t->changes_early;
     TRY(session_write(t->session, g->rates.id, t->rates));
-    for (int64_t micro = 0; micro < recipe->accumulate; micro++) {
+    for (int64_t micro = t->rank; micro < recipe->accumulate; micro += t->ranks) {
         counters[COUNTER_MICRO] = (int32_t)micro;
         TRY(session_write(t->session, g->counters.id, counters));
-        if (micro)
+        if (micro != t->rank)
             TRY(train_feed(t, micro));
         TRY(session_run(t->session, PHASE_MICRO));
     }
@@ -729,8 +739,9 @@ static Err train_prefetch(Pool *pool, Trainer *t)
     return feeds_prefetch(pool, &t->feeds);
 }
 
-/* Uses the given plan, else that of the resumed run, else makes a new one. */
-static Err train_plan(Pool *pool, Trainer *t, const Device *device)
+/* Uses the given plan, else that of the resumed run, else makes a new one. A run that was planned for
+ * another number of ranks is planned again for these. */
+static Err train_make_plan(Pool *pool, Trainer *t, const Device *device)
 {
     const TrainOptions *o = t->options;
     const char         *path = o->plan;
@@ -745,7 +756,22 @@ static Err train_plan(Pool *pool, Trainer *t, const Device *device)
                                       .allow = o->allow,
                                       .given_noise = given },
                        &t->fit);
+    if (!o->plan && fit_ranks(pool, path) != t->ranks)
+        return fit_again(pool, path, t->asked, device, given, &t->fit);
     return fit_read(pool, path, t->asked, device, given, &t->fit);
+}
+
+static Err train_plan(Pool *pool, Trainer *t, const Device *device)
+{
+    const TrainOptions *o = t->options;
+    Err                 err = OK;
+    if (t->ranks > 1 && o->dump)
+        return fail(E_USAGE, "--dump writes what one process computes; leave it out, or run it "
+                             "with one rank");
+    TRY(rank_recipe(pool, t->asked, t->comm, o->shard, o->bucket, &t->asked));
+    if (!t->rank)
+        err = train_make_plan(pool, t, device);
+    return rank_share_plan(pool, t->comm, err, t->asked, device, o->given != NULL, &t->fit);
 }
 
 /* Everything that is read, planned and allocated before step 1. */
@@ -753,7 +779,7 @@ static Err train_prepare(Pool *pool, Trainer *t, const Device *device)
 {
     const TrainOptions *options = t->options;
     const Recipe       *recipe;
-    TRY(train_check_out(pool, options));
+    TRY(train_check_out(pool, t));
     TRY(train_plan(pool, t, device));
     recipe = t->recipe = t->fit.recipe;
     t->graph = t->fit.graph;
@@ -789,7 +815,7 @@ static Err train_all(Pool *pool, Trainer *t, const Device *device, TrainResult *
         fprintf(stderr, "plan: %s%s%s, predicted %.1f ms/step by %s\n",
                 bytes_text(engine->arena_bytes), engine->host_bytes ? " and on the host " : "",
                 engine->host_bytes ? bytes_text(engine->host_bytes) : "",
-                engine_step_ns(engine, recipe->accumulate) * engine_pace(engine) * 1e-6,
+                engine_step_ns(engine, recipe_rounds(recipe)) * engine_pace(engine) * 1e-6,
                 engine_time_source(engine));
 
     if (!options->quiet && options->out && t->log.path)
@@ -813,7 +839,7 @@ static Err train_all(Pool *pool, Trainer *t, const Device *device, TrainResult *
     result->batch = recipe->batch;
     result->accumulate = recipe->accumulate;
     result->slowdown = t->fit.default_ns > 0 ? t->fit.step_ns / t->fit.default_ns : 1;
-    result->predicted_ms = engine_step_ns(engine, recipe->accumulate) * engine_pace(engine) * 1e-6;
+    result->predicted_ms = engine_step_ns(engine, recipe_rounds(recipe)) * engine_pace(engine) * 1e-6;
     result->time_source = engine_time_source(engine);
     result->runtime_bytes = device_runtime_bytes(device, engine->arena_bytes);
     result->stated_bytes = device->runtime_bytes;
@@ -854,6 +880,8 @@ Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const Trai
                     .saved = -1 };
     if (!t->comm)
         TRY(comm_one(pool, &t->comm));
+    t->rank = comm_rank(t->comm);
+    t->ranks = comm_ranks(t->comm);
     *result = (TrainResult){ 0 };
     SignalsBefore before;
     signals_begin(&before);

@@ -35,6 +35,8 @@ typedef struct TrainOptions {
     int64_t      check_ranks;      /* steps between comparisons of their parameters; 0: none */
     const struct RunFile *started; /* written to RUN/run.json; NULL: nothing to note */
     bool                  quiet;
+    int                   shard;  /* of several ranks: level, below 0: the default */
+    int64_t               bucket; /* of several ranks: Levers.bucket */
 } TrainOptions;
 
 typedef struct TrainResult {

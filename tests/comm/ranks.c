@@ -6,10 +6,12 @@
 #include "base/clock.h"
 #include "comm/agree.h"
 #include "comm/comm.h"
+#include "device/device.h"
 
 #include "test.h"
 
 #include <signal.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -252,39 +254,26 @@ static Err work_facts(Pool *pool, Comm *comm)
     return comm_same(comm, same, 2);
 }
 
-/* Times of exchanges, as the fold's: every rank gives every other a share. */
-static Err work_speed(Pool *pool, Comm *comm)
+/* After comm_prepare the library grows no more. */
+static Err work_held(Pool *pool, Comm *comm)
 {
-    int       ranks = comm_ranks(comm), n = 0;
-    int64_t   bytes = (int64_t)atoi(getenv("TEST_MIB") ? getenv("TEST_MIB") : "64") << 20;
-    char     *from = pool_alloc(pool, (size_t)bytes, 1), *to = pool_alloc(pool, (size_t)bytes, 1);
-    CommPart *sends = NEWN(pool, CommPart, ranks), *receives = NEWN(pool, CommPart, ranks);
-    double    best = 1e9;
-    for (int i = 0; i < ranks; i++)
-        if (i != comm_rank(comm)) {
-            sends[n] = (CommPart){ i, from + i * (bytes / ranks), bytes / ranks };
-            receives[n++] = (CommPart){ i, to + i * (bytes / ranks), bytes / ranks };
-        }
-    TRY(comm_prepare(comm, 2 * n, 2 * bytes));
-    for (int k = 0; k < 10; k++) {
-        unsigned any;
-        TRY(comm_any(comm, 0, &any));
-        double start = clock_now();
-        TRY(comm_start(comm, 0, sends, n, receives, n));
-        TRY(comm_wait(comm, 0));
-        double s = clock_now() - start;
-        best = s < best ? s : best;
+    enum { BYTES = 4 << 20 };
+    int      ranks = comm_ranks(comm), me = comm_rank(comm);
+    char    *room = pool_alloc(pool, 2, BYTES);
+    CommPart to = { (me + 1) % ranks, room, BYTES };
+    CommPart from = { (me + ranks - 1) % ranks, room + BYTES, BYTES };
+    memset(room, 1, 2 * BYTES);
+    TRY(comm_prepare(comm, 2, 2 * BYTES));
+    int64_t before = resident_bytes();
+    for (int i = 0; i < 300; i++) {
+        TRY(comm_start(comm, i % COMM_SLOTS, &to, 1, &from, 1));
+        TRY(comm_wait(comm, i % COMM_SLOTS));
     }
-    if (!comm_rank(comm))
-        printf("exchange of %lld MiB: %.2f ms\n", (long long)bytes >> 20, best * 1e3);
-    double start = clock_now();
-    for (int k = 0; k < 1000; k++) {
-        unsigned any;
-        TRY(comm_any(comm, 0, &any));
-    }
-    if (!comm_rank(comm))
-        printf("flags: %.2f us\n", (clock_now() - start) * 1e3);
-    return OK;
+    int64_t grown = resident_bytes() - before;
+    if (!me)
+        printf("held %lld bytes outside the arena, %lld more after 300 transfers\n",
+               (long long)comm_held(comm), (long long)grown);
+    return grown < 1 << 20 ? OK : fail(E_PLAN, "the library grew by %lld bytes", (long long)grown);
 }
 
 typedef struct Worker {
@@ -296,7 +285,7 @@ static const Worker workers[] = {
     { "transfers", work_transfers }, { "records", work_records }, { "stopped", work_stopped },
     { "killed", work_killed },       { "busy", work_busy },       { "failed", work_failed },
     { "agreed", work_agreed },       { "alike", work_alike },     { "facts", work_facts },
-    { "speed", work_speed },
+    { "held", work_held },
 };
 
 static Err worker_run(Pool *pool, const Worker *worker)
@@ -307,8 +296,6 @@ static Err worker_run(Pool *pool, const Worker *worker)
            comm_host(comm, comm_rank(comm)), comm_transport(comm));
     fflush(stdout);
     Err err = worker->work(pool, comm);
-    if (!err)
-        printf("held %lld\n", (long long)comm_held(comm));
     return comm_end(comm, err);
 }
 
@@ -326,10 +313,185 @@ static int worker_main(const char *name)
     return err_exit_code(err);
 }
 
+/* ---- the test ---- */
+
+typedef struct Mpi {
+    const char *library, *launcher; /* NULL: it is not here */
+} Mpi;
+
+static Mpi         mpis[] = { { .library = "openmpi" }, { .library = "mpich" } };
+static const char *self;
+static char        output[1 << 16]; /* of the last launch: stdout and stderr */
+
+/* Runs a shell command; its exit code, or -1 after a minute. */
+static int run(const char *fmt, ...)
+{
+    char    command[1024], line[1200];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(command, sizeof command, fmt, args);
+    va_end(args);
+    snprintf(line, sizeof line, "timeout 60 %s 2>&1", command);
+    FILE  *pipe = popen(line, "r");
+    size_t n = pipe ? fread(output, 1, sizeof output - 1, pipe) : 0;
+    output[n] = 0;
+    int status = pipe ? pclose(pipe) : -1;
+    return WIFEXITED(status) && WEXITSTATUS(status) != 124 ? WEXITSTATUS(status) : -1;
+}
+
+static void mpi_find(Mpi *mpi)
+{
+    static const char *const words[] = { "Open MPI", "HYDRA" };
+    static char              names[2][64];
+    int                      which = !strcmp(mpi->library, "mpich");
+    snprintf(names[which], sizeof names[which], "mpirun.%s", mpi->library);
+    if (access(which ? "libplimsoll_mpi_mpich.so" : "libplimsoll_mpi_openmpi.so", R_OK))
+        return;
+    if (!run("%s --version", names[which]))
+        mpi->launcher = names[which];
+    else if (!run("mpirun --version") && strstr(output, words[which]))
+        mpi->launcher = "mpirun";
+}
+
+/* Lines that the program printed as its failure. */
+static int sentences(void)
+{
+    int n = 0;
+    for (const char *at = output; (at = strstr(at, "plimsoll: ")); at++)
+        n++;
+    return n;
+}
+
+static int launch(const Mpi *mpi, int ranks, const char *worker)
+{
+    return run("%s -n %d %s %s", mpi->launcher, ranks, self, worker);
+}
+
+static void check_failure(const Mpi *mpi, int ranks, const char *worker, int code, const char *says)
+{
+    CHECK_INT(launch(mpi, ranks, worker), code);
+    CHECK_INT(sentences(), 1);
+    if (!CHECK(strstr(output, says) != NULL))
+        fprintf(stderr, "  %s, %d ranks, %s: %s\n", mpi->library, ranks, worker, output);
+}
+
+/* For each MPI that is here. */
+static void with_mpi(void (*test)(const Mpi *mpi))
+{
+    for (size_t i = 0; i < sizeof mpis / sizeof *mpis; i++) {
+        if (mpis[i].launcher)
+            test(&mpis[i]);
+        else
+            SKIP(i ? "MPICH is not installed" : "Open MPI is not installed");
+    }
+}
+
+static void moves_all(const Mpi *mpi)
+{
+    for (int ranks = 1; ranks <= 4; ranks *= 2) {
+        if (!CHECK_INT(launch(mpi, ranks, "transfers"), 0))
+            fprintf(stderr, "  %s", output);
+        if (!CHECK_INT(launch(mpi, ranks == 4 ? 3 : ranks, "records"), 0))
+            fprintf(stderr, "  %s", output);
+    }
+}
+static void every_byte_arrives(void) { with_mpi(moves_all); }
+
+/* What was measured before step 1 is what it is after hundreds of transfers. */
+static void holds(const Mpi *mpi)
+{
+    CHECK_INT(launch(mpi, 2, "held"), 0);
+    const char *line = strstr(output, "held ");
+    CHECK(line != NULL);
+    if (line)
+        fprintf(stderr, "  %s: %.*s\n", mpi->library, (int)strcspn(line, "\n"), line);
+}
+static void bytes_held_are_stated(void) { with_mpi(holds); }
+
+/* Seconds from the line "gone" to now. */
+static double noticed(void)
+{
+    const char     *line = strstr(output, "gone ");
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return line ? (double)t.tv_sec + 1e-9 * (double)t.tv_nsec - atof(line + 5) : -1;
+}
+
+static void names_stopped(const Mpi *mpi)
+{
+    check_failure(mpi, 2, "stopped", 1, "rank 1 on ");
+    CHECK(strstr(output, "in step 3") != NULL);
+    fprintf(stderr, "  %s: a stopped rank is named, all ranks ended, after %.1f s (patience 1 s)\n",
+            mpi->library, noticed());
+    check_failure(mpi, 4, "stopped", 1, "rank 3 on "); /* rank 1 merely waits for it */
+    CHECK(strstr(output, "has been silent") != NULL);
+}
+static void a_stopped_rank_is_named(void) { with_mpi(names_stopped); }
+
+static void ends_killed(const Mpi *mpi)
+{
+    CHECK(launch(mpi, 4, "killed") > 0);
+    fprintf(stderr, "  %s: all ranks ended %.1f s after one was killed\n", mpi->library, noticed());
+}
+static void a_killed_rank_ends_all(void) { with_mpi(ends_killed); }
+
+static void waits_busy(const Mpi *mpi) { CHECK_INT(launch(mpi, 3, "busy"), 0); }
+static void a_busy_rank_is_not_silent(void) { with_mpi(waits_busy); }
+
+static void tells_failures(const Mpi *mpi)
+{
+    check_failure(mpi, 3, "failed", 1, "rank 2 on ");
+    CHECK(strstr(output, ": the file of step 2 cannot be read") != NULL);
+    check_failure(mpi, 4, "agreed", 2, "rank 1 on ");
+    check_failure(mpi, 2, "alike", 3, "plimsoll: no plan fits 1 GiB");
+    check_failure(mpi, 3, "facts", 2, "same ISA, but rank 1 on ");
+}
+static void a_failure_is_told_once(void) { with_mpi(tells_failures); }
+
+static void a_wrong_library_is_refused(void)
+{
+    if (!mpis[0].launcher || !mpis[1].launcher) {
+        SKIP("only one MPI is installed");
+        return;
+    }
+    setenv("TEST_MPI", "mpich", 1);
+    check_failure(&mpis[0], 2, "records", 2, "mpirun of Open MPI started 2 ranks, but MPICH");
+    setenv("TEST_MPI", "openmpi", 1);
+    check_failure(&mpis[1], 2, "records", 2, "mpirun of MPICH started 2 ranks, but Open MPI");
+    unsetenv("TEST_MPI");
+}
+
+static void a_missing_plugin_is_one_sentence(void)
+{
+    CHECK_INT(
+        run("env OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 TEST_MPI=none %s records", self), 2);
+    CHECK_INT(sentences(), 1);
+    CHECK(strstr(output, "scripts/setup_mpi.sh") != NULL);
+    CHECK_INT(run("env SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 %s records", self), 2);
+    CHECK(strstr(output, "srun --mpi=pmix") != NULL);
+    CHECK_INT(run("env SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 %s records", self), 2);
+    CHECK_INT(sentences(), 0); /* the first says it for all */
+}
+
 int main(int n, char **args)
 {
     if (n > 1)
         return worker_main(args[1]);
-    SKIP("later");
+    self = args[0];
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+    setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 1);
+    setenv("OMPI_MCA_btl_tcp_if_include", "lo", 1);
+    setenv("OMPI_MCA_oob_tcp_if_include", "lo", 1);
+    for (size_t i = 0; i < sizeof mpis / sizeof *mpis; i++)
+        mpi_find(&mpis[i]);
+    RUN(every_byte_arrives);
+    RUN(bytes_held_are_stated);
+    RUN(a_stopped_rank_is_named);
+    RUN(a_killed_rank_ends_all);
+    RUN(a_busy_rank_is_not_silent);
+    RUN(a_failure_is_told_once);
+    RUN(a_wrong_library_is_refused);
+    RUN(a_missing_plugin_is_one_sentence);
     return test_end();
 }

@@ -60,6 +60,23 @@ typedef struct UpdateIn {
 void adam(UpdateIn in, UpdateAttr attr);
 void sgd(UpdateIn in, UpdateAttr attr); /* v is not used */
 
+/* For CPU kernels that update or sum parts of parameters. norm_piece: the sum of squares of at most
+ * PIECE_ELEMENTS. An update reads `in` and writes `out`, which may be the same; m, v, ema, master
+ * are NULL where absent. */
+typedef struct UpdateSpan {
+    Type              type; /* of in and out */
+    const void       *in;
+    void             *out;
+    const float      *grad;
+    float            *m, *v, *ema, *master;
+    const float      *progress, *rates;
+    const UpdateAttr *attr;
+    bool              sgd;
+} UpdateSpan;
+
+double norm_piece(const float *g, int64_t n);
+void   update_span(const UpdateSpan *span, int64_t count, int threads);
+
 Err accumulate_cpu(const Call *call);
 Err grad_seed_cpu(const Call *call);
 Err grad_norm_choose_cpu(const Node *n, const Device *device, Choice *choice);

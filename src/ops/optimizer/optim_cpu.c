@@ -47,15 +47,22 @@ Err grad_seed_cpu(const Call *call)
     return OK;
 }
 
-/* Blocks of fixed size are summed in double and added in order: the norm does not depend on the
+/* Pieces of fixed size are summed in double and added in order: the norm does not depend on the
  * number of threads. */
-enum { NORM_BLOCK = 1 << 16 };
+double norm_piece(const float *g, int64_t n)
+{
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)g[i] * (double)g[i];
+    return sum;
+}
 
 static int64_t grad_norm_blocks(const Node *n)
 {
     int64_t blocks = 0;
     for (int i = 0; i < n->n_in; i++)
-        blocks += ceil_div(shape_count(in_shape(n, i)), NORM_BLOCK);
+        blocks += ceil_div(shape_count(in_shape(n, i)), PIECE_ELEMENTS);
     return blocks;
 }
 
@@ -73,24 +80,18 @@ Err grad_norm_cpu(const Call *call)
     int64_t     first = 0;
     for (int i = 0; i < n->n_in; i++) {
         const float *g = call->in[i];
-        int64_t      count = shape_count(in_shape(n, i)), blocks = ceil_div(count, NORM_BLOCK);
+        int64_t      count = shape_count(in_shape(n, i)), blocks = ceil_div(count, PIECE_ELEMENTS);
         int          threads = call->device->threads;
-#pragma omp      parallel for num_threads(threads) schedule(static)
-        for (int64_t p = 0; p < blocks; p++) {
-                 int64_t from = p * NORM_BLOCK,
-                         to = from + NORM_BLOCK < count ? from + NORM_BLOCK : count;
-                 double sum = 0;
-#pragma omp simd reduction(+ : sum)
-            for (int64_t j = from; j < to; j++)
-                sum += (double)g[j] * (double)g[j];
-            partial[first + p] = sum;
-             }
-             first += blocks;
-         }
-         for (int64_t p = 0; p < first; p++)
+#pragma omp parallel for num_threads(threads) schedule(static)
+        for (int64_t p = 0; p < blocks; p++)
+            partial[first + p] = norm_piece(g + p * PIECE_ELEMENTS,
+                                            int_min(count - p * PIECE_ELEMENTS, PIECE_ELEMENTS));
+        first += blocks;
+    }
+    for (int64_t p = 0; p < first; p++)
         total += partial[p];
     *(float *)call->out[0] = (float)sqrt(total);
-         return OK;
+    return OK;
 }
 
 Err tick_cpu(const Call *call)
@@ -159,46 +160,59 @@ static void sgd_row(UpdateRow r, int64_t n, const UpdateAttr *a, float rate, con
     }
 }
 
-static Err update_cpu(const Call *call,
-                      void (*row)(UpdateRow, int64_t, const UpdateAttr *, float, const float *))
+/* Reads and writes elements [i, i + n), at most ROW_BLOCK of them. */
+static void update_block(const UpdateSpan *s, int64_t i, int64_t n)
 {
-    const Node       *n = call->node;
-    const UpdateAttr *attr = ATTR(n, UpdateAttr);
-    const float      *progress = call->in[6], *rates = call->in[7];
-    float  *master = call->out[4], *ema = call->out[3], *m = call->out[1], *v = call->out[2];
-    float   rate = rates[RATE_GROUPS + attr->group], lag = 1 - rates[RATE_EMA_DECAY];
-    bool    finite = progress[PROGRESS_FINITE] != 0;
-    int64_t count = shape_count(in_shape(n, 0));
-    Type    type = in_type(n, 0);
-    int     threads = call->device->threads;
+    float  buffer[ROW_BLOCK], rate = s->rates[RATE_GROUPS + s->attr->group];
+    float  lag = 1 - s->rates[RATE_EMA_DECAY];
+    float *p = s->master ? s->master + i : row_open(s->type, s->out, i, buffer), *ema = s->ema;
+    if (!s->master && s->type != F32)
+        row_load(s->type, s->in, i, n, buffer);
+    else if (!s->master && s->in != s->out)
+        memcpy(p, (const float *)s->in + i, (size_t)n * sizeof *p);
+    if (s->progress[PROGRESS_FINITE] != 0)
+        (s->sgd ? sgd_row : adam_row)(
+            (UpdateRow){ p, s->m ? s->m + i : NULL, s->v ? s->v + i : NULL, s->grad + i }, n,
+            s->attr, rate, s->progress);
+    if (ema && lag == 1) /* decay 0 is a copy, exactly */
+        memcpy(ema + i, p, (size_t)n * sizeof *p);
+    else if (ema)
+        for (int64_t j = i; j < i + n; j++)
+            ema[j] -= lag * (ema[j] - p[j - i]);
+    if (s->type != F32)
+        row_store(s->type, s->out, i, n, p);
+    else if (s->master)
+        memcpy((float *)s->out + i, p, (size_t)n * sizeof *p);
+}
 
+void update_span(const UpdateSpan *span, int64_t count, int threads)
+{
 #pragma omp parallel num_threads(threads)
     {
         int64_t from, to;
-        float   buffer[ROW_BLOCK];
         parallel_range(count, ROW_BLOCK, omp_get_thread_num(), threads, &from, &to);
-        for (int64_t i = from; i < to; i += ROW_BLOCK) {
-            int64_t k = to - i < ROW_BLOCK ? to - i : ROW_BLOCK;
-            float  *p = master ? master + i : row_open(type, call->out[0], i, buffer);
-            if (!master && type != F32)
-                row_load(type, call->in[0], i, k, buffer);
-            if (finite)
-                row((UpdateRow){ p, m ? m + i : NULL, v ? v + i : NULL,
-                                 (const float *)call->in[1] + i },
-                    k, attr, rate, progress);
-            if (ema && lag == 1) /* decay 0 is a copy, exactly */
-                memcpy(ema + i, p, (size_t)k * sizeof *p);
-            else if (ema)
-                for (int64_t j = 0; j < k; j++)
-                    ema[i + j] -= lag * (ema[i + j] - p[j]);
-            if (type != F32)
-                row_store(type, call->out[0], i, k, p);
-            else if (master)
-                memcpy((float *)call->out[0] + i, p, (size_t)k * sizeof *p);
-        }
+        for (int64_t i = from; i < to; i += ROW_BLOCK)
+            update_block(span, i, to - i < ROW_BLOCK ? to - i : ROW_BLOCK);
     }
+}
+
+static Err update_cpu(const Call *call, bool sgd)
+{
+    update_span(&(UpdateSpan){ .type = in_type(call->node, 0),
+                               .in = call->in[0],
+                               .out = call->out[0],
+                               .grad = call->in[1],
+                               .m = call->out[1],
+                               .v = call->out[2],
+                               .ema = call->out[3],
+                               .master = call->out[4],
+                               .progress = call->in[6],
+                               .rates = call->in[7],
+                               .attr = ATTR(call->node, UpdateAttr),
+                               .sgd = sgd },
+                shape_count(in_shape(call->node, 0)), call->device->threads);
     return OK;
 }
 
-Err adam_cpu(const Call *call) { return update_cpu(call, adam_row); }
-Err sgd_cpu(const Call *call) { return update_cpu(call, sgd_row); }
+Err adam_cpu(const Call *call) { return update_cpu(call, false); }
+Err sgd_cpu(const Call *call) { return update_cpu(call, true); }

@@ -1,0 +1,98 @@
+/* session_ranks.c -- transfers of a session, and parameters' state that is divided among ranks. */
+#include "exec/session_ranks.h"
+
+#include "base/int_math.h"
+#include "comm/comm.h"
+#include "exec/session_int.h"
+#include "ops/ranks/exchange.h"
+
+#include <string.h>
+
+static int64_t param_count(const Param *param) { return shape_count(param->disk); }
+
+/* The largest parameter whose state is divided. */
+static int64_t largest_divided(const Graph *graph)
+{
+    int64_t largest = 0;
+    for (int32_t i = 0; i < graph->n_params; i++)
+        if (graph->params[i].bucket >= 0)
+            largest = int_max(largest, param_count(&graph->params[i]));
+    return largest;
+}
+
+Err session_open_ranks(Session *session)
+{
+    const Graph *graph = session->engine->graph;
+    Comm        *comm = session->device->comm;
+    int64_t      largest = largest_divided(graph), bytes = 0;
+    int          parts = 0;
+    if (!comm)
+        return OK;
+    if (largest)
+        session->whole = NEWN(session->pool, float, largest);
+    bytes = (comm_ranks(comm) + 1) * largest * (int64_t)sizeof(float);
+    parts = 2 * comm_ranks(comm);
+    for (int32_t i = 0; i < graph->n_nodes; i++) {
+        Transfer t = node_transfer(&graph->nodes[i]);
+        bytes = int_max(bytes, t.bytes);
+        parts = t.parts > parts ? t.parts : parts;
+    }
+    return comm_prepare(comm, parts, bytes);
+}
+
+float *session_shard_buffer(Session *session) { return session->whole; }
+
+typedef struct ShardPart { /* of one parameter at one rank */
+    int64_t from, n;       /* elements of the parameter */
+    int64_t at;            /* in the shard */
+} ShardPart;
+
+static ShardPart shard_part(const Bucket *b, const Param *param, int rank)
+{
+    int64_t first = b->first[param->place];
+    int64_t from = int_max(b->border[rank] - first, 0),
+            to = int_min(b->border[rank + 1] - first, param_count(param));
+    return (ShardPart){ from, to > from ? to - from : 0, first + from - b->border[rank] };
+}
+
+Err session_put_shard(Session *session, const Param *param, int32_t value, const float *all)
+{
+    const Bucket *b = param_shards(session->engine->graph, param, value);
+    ShardPart     own = shard_part(b, param, comm_rank(session->device->comm));
+    if (own.n)
+        memcpy((float *)session_bytes(session, value) + own.at, all + own.from,
+               (size_t)own.n * sizeof *all);
+    return OK;
+}
+
+static int collect_sends(const Comm *comm, int to, CommPart part, CommPart *sends)
+{
+    int n = 0;
+    for (int r = 0; r < comm_ranks(comm); r++)
+        if (part.bytes && (to < 0 || r == to)) {
+            sends[n] = part;
+            sends[n++].peer = r;
+        }
+    return n;
+}
+
+Err session_collect(Session *session, const Param *param, int32_t value, int to, const float **all)
+{
+    const Bucket *b = param_shards(session->engine->graph, param, value);
+    Comm         *comm = session->device->comm;
+    int           me = comm_rank(comm), ranks = comm_ranks(comm), n = 0;
+    ShardPart     own = shard_part(b, param, me);
+    CommPart      sends[ranks], receives[ranks];
+    CommPart      mine = { 0, (float *)session_bytes(session, value) + own.at,
+                           own.n * (int64_t)sizeof(float) };
+    int           n_sends = collect_sends(comm, to, mine, sends);
+    *all = to < 0 || to == me ? session->whole : NULL;
+    for (int r = 0; r < ranks && *all; r++) {
+        ShardPart part = shard_part(b, param, r);
+        if (part.n)
+            receives[n++] = (CommPart){ r, session->whole + part.from,
+                                        part.n * (int64_t)sizeof(float) };
+    }
+    TRY(comm_start(comm, RANK_SLOT_FILES, sends, n_sends, receives, n));
+    return comm_wait(comm, RANK_SLOT_FILES);
+}

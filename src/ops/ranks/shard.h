@@ -1,0 +1,32 @@
+/* shard.h -- the update of one rank's shard of a bucket, and the norm of gradients that are
+ * divided among ranks. */
+#ifndef OPS_RANKS_SHARD_H
+#define OPS_RANKS_SHARD_H
+
+#include "ops/optimizer/optim.h"
+
+typedef struct ShardUpdateAttr {
+    const Bucket     *bucket;
+    const UpdateAttr *update; /* per parameter of the bucket */
+    bool              sgd;
+} ShardUpdateAttr;
+
+/* Adam or SGD with EMA over this rank's shard: the new parameters, in the bucket's type. State is
+ * that of the bucket; without master copies the parameters themselves are read. */
+Tensor shard_update(const ShardUpdateAttr *attr, Tensor progress, Tensor rates);
+
+/* The norm of all gradients, as grad_norm computes it from whole ones. */
+typedef struct ShardNormAttr {
+    Bucket **buckets;
+    int32_t  n_buckets;
+    int32_t  n_pieces, max_pieces; /* of all parameters; of one rank at most */
+    int32_t *order; /* per piece in the order of parameters: rank * max_pieces + its place there */
+} ShardNormAttr;
+
+Tensor shard_norm(Graph *graph);
+
+Err shard_update_cpu(const Call *call);
+Err shard_norm_choose_cpu(const Node *n, const Device *device, Choice *choice);
+Err shard_norm_cpu(const Call *call);
+
+#endif

@@ -1,0 +1,61 @@
+/* rank_run.c -- the plan of several ranks, and who does what. */
+#include "train/rank_run.h"
+
+#include "comm/agree.h"
+
+#include <string.h>
+#include <unistd.h>
+
+enum { SHARD_DEFAULT = 1 };
+
+bool rank_leads(const Comm *comm) { return !comm || comm_rank(comm) == 0; }
+
+Err rank_recipe(Pool *pool, const Recipe *recipe, const Comm *comm, int shard, int64_t bucket_bytes,
+                const Recipe **ranked)
+{
+    *ranked = recipe;
+    if (comm_ranks(comm) == 1)
+        return OK;
+    Recipe *copy = recipe_copy(pool, recipe);
+    TRY(recipe_check_ranks(recipe, comm_ranks(comm)));
+    copy->levers.ranks = comm_ranks(comm);
+    copy->levers.shard = shard < 0 ? SHARD_DEFAULT : shard;
+    copy->levers.bucket = bucket_bytes;
+    *ranked = copy;
+    return OK;
+}
+
+static Err plan_parse(Pool *pool, const char *text, size_t n, const Recipe *asked,
+                      const Device *device, bool given_noise, FitResult *fit)
+{
+    const Json *root;
+    TRY(json_parse(pool, "the plan of rank 0", text, n, 0, &root));
+    return fit_from_json(pool, root, asked, device, given_noise, fit);
+}
+
+Err rank_share_plan(Pool *pool, Comm *comm, Err err, const Recipe *asked, const Device *device,
+                    bool given_noise, FitResult *fit)
+{
+    Text text = { .pool = pool };
+    if (comm_ranks(comm) == 1)
+        return err;
+    if (!err && rank_leads(comm))
+        err = fit_text(&text, asked, fit);
+    TRY(comm_agree(comm, err));
+    int64_t n = (int64_t)text.n;
+    TRY(comm_share(comm, 0, &n, sizeof n));
+    char *bytes = rank_leads(comm) ? text.at : pool_alloc(pool, (size_t)n + 1, 1);
+    TRY(comm_share(comm, 0, bytes, n));
+    if (!rank_leads(comm))
+        err = plan_parse(pool, bytes, (size_t)n, asked, device, given_noise, fit);
+    return comm_agree(comm, err);
+}
+
+int rank_threads(const Comm *comm)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    int  here = 0;
+    for (int r = 0; r < comm_ranks(comm); r++)
+        here += !strcmp(comm_host(comm, r), comm_host(comm, comm_rank(comm)));
+    return cores > here ? (int)(cores / here) : 1;
+}

@@ -1,0 +1,22 @@
+/* rank_run.h -- what a training run does differently with several ranks. */
+#ifndef TRAIN_RANK_RUN_H
+#define TRAIN_RANK_RUN_H
+
+#include "comm/comm.h"
+#include "fit/fit.h"
+
+/* Does this rank print, log and write for all? comm NULL: there is only one. */
+bool rank_leads(const Comm *comm);
+
+/* The recipe as these ranks run it; E_USAGE if they cannot. shard below 0: the default level. */
+Err rank_recipe(Pool *pool, const Recipe *recipe, const Comm *comm, int shard, int64_t bucket_bytes,
+                const Recipe **ranked);
+
+/* Every rank gets the plan that rank 0 made. err: of making it, at rank 0. */
+Err rank_share_plan(Pool *pool, Comm *comm, Err err, const Recipe *asked, const Device *device,
+                    bool given_noise, FitResult *fit);
+
+/* Threads of each rank that shares this machine with others of the run. */
+int rank_threads(const Comm *comm);
+
+#endif

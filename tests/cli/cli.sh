@@ -100,7 +100,7 @@ narrow() {
 }
 narrow help
 narrow help recipe
-for command in explain fit compare train sample probe plan layout replay help; do
+for command in explain fit compare train sample evaluate compress decompress probe plan layout replay help; do
     narrow $command --help
 done
 narrow explain stablesr-small --what-if --time-limit 1 --effort 20
@@ -436,6 +436,41 @@ expect 3 "smaller -n" sample "$work/half" --budget 1KiB
 expect 3 "give it at least that" sample "$work/half" -n 1 --budget 1KiB
 expect 1 "cannot make the folder" sample "$work/half" -n 1 --steps 4 -o "$work/half/recipe.yaml"
 is "a folder that cannot be made is found before drawing" sh -c "! grep -q sampling '$work/err'"
+
+# measuring
+expect 0 "the mean of 2 timesteps" evaluate "$work/half" -n 2 --timesteps 2
+expect 0 "raw weights" evaluate "$work/half" -n 2 --timesteps 2 --weights raw --batch 2
+expect 0 '"fingerprint"' evaluate "$work/half" -n 1 --timesteps 1 --json -o "$work/measured.json"
+is "evaluate should write its JSON" grep -q '"loss"' "$work/measured.json"
+expect 2 "takes ema or raw, not 'best'" evaluate "$work/half" --weights best
+expect 2 "-n 3 is not a multiple of --batch 2" evaluate "$work/half" -n 3 --batch 2
+expect 2 "there are no images to write" evaluate "$work/half" -n 1 --pairs "$work/never"
+expect 2 "is not a run" evaluate "$work"
+expect 2 "takes one run" evaluate
+expect 1 "no whole checkpoint of step 77" evaluate "$work/half" --checkpoint 77
+expect 1 "never" evaluate "$work/half" --data "$work/never"
+expect 3 "give it at least that" evaluate "$work/half" --budget 1KiB
+expect 2 "--features takes two files" evaluate --features "$work/whole"
+expect 1 "whole" evaluate --features "$work/whole/recipe.yaml" "$work/whole/recipe.yaml"
+
+# audio without loss
+expect 0 "1 steps" train $sashimi --set data.scaling=none --set model.bits=16 --steps 1 --out "$work/exact"
+song="$work/audio/samples/audio-000.wav"
+expect 0 "bits per sample" compress "$work/exact" "$song" -o "$work/song.plz"
+expect 0 "128 samples" decompress "$work/exact" "$work/song.plz" -o "$work/song.wav"
+is "decompress should give the file back" cmp -s "$song" "$work/song.wav"
+expect 2 "data.scaling: none" compress "$work/audio" "$song" -o "$work/never"
+expect 2 "needs a run of sashimi" compress "$work/half" "$song" -o "$work/never"
+expect 2 "compress takes a run" compress "$work/exact" "$song"
+expect 1 "is not a WAV file" compress "$work/exact" "$work/half/recipe.yaml" -o "$work/never"
+expect 2 "use --threads" decompress "$work/exact" "$work/song.plz" -o "$work/never" --threads 7
+expect 2 "not a file of plimsoll compress" decompress "$work/exact" "$song" -o "$work/never"
+head -c 150 "$work/song.plz" > "$work/short.plz"
+expect 1 "short.plz is damaged" decompress "$work/exact" "$work/short.plz" -o "$work/never"
+(cat "$work/song.plz"; echo) > "$work/long.plz"
+expect 1 "bytes follow its end" decompress "$work/exact" "$work/long.plz" -o "$work/never"
+expect 3 "give it at least that" compress "$work/exact" "$song" -o "$work/never" --budget 1KiB
+is "nothing should be written after a refusal" [ ! -e "$work/never" ]
 expect 2 "did you mean 'shapes'" train --out none unet-small $small --set data.kind=shaps
 expect 1 "holds no images (.png, .jpg)" train unet-small $small --steps 1 --data "$work/whole" --out "$work/never"
 is "a run that cannot start should leave nothing" [ ! -e "$work/never" ]

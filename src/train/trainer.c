@@ -157,7 +157,7 @@ static void train_say_weights(Pool *pool, const Trainer *t)
     for (int32_t i = 0; i < graph->n_params; i++) {
         int64_t n = shape_count(graph->params[i].disk);
         all += n;
-        frozen += graph->params[i].frozen ? n : 0;
+        frozen += graph->params[i].frozen && graph->params[i].init.kind != INIT_CUSTOM ? n : 0;
     }
     if (t->options->init)
         print_sentence(stderr, "weights: from %s", t->options->init);

@@ -139,7 +139,8 @@ static bool is_state(const Lower *l, int32_t value)
 {
     for (int32_t i = l->first_use[value]; i < l->first_use[value + 1]; i++) {
         const ExportedCall *c = &l->program->calls[l->uses[i]];
-        if (strncmp(c->target, "aten.batch_norm", 15))
+        if (strncmp(c->target, "aten.batch_norm", 15) &&
+            strncmp(c->target, "aten._native_batch_norm", 23))
             continue;
         for (int32_t k = 0; k < c->n_args; k++)
             if (c->args[k].kind == ARG_VALUE && c->args[k].values[0] == value)

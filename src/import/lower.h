@@ -51,7 +51,8 @@ typedef struct LowerDef {
 
 extern const LowerDef lower_pointwise[], lower_views[], lower_create[], lower_products[],
     lower_norms[], lower_attention[], lower_reduces[], lower_indices[], lower_randoms[],
-    lower_samples[], lower_shifts[], lower_stablehlo[];
+    lower_samples[], lower_shifts[], lower_specials[], lower_rnns[], lower_experts[],
+    lower_losses[], lower_stablehlo[];
 
 typedef enum PartMode {
     PART_SAME,  /* each part of the result follows from the same part of the operands */
@@ -248,6 +249,8 @@ Err     lower_matmul(Lower *l, View a, View b, View *out);
 /* Elements of an axis by index: the index's axes stand in its place. */
 Err lower_take(Lower *l, Operand x, int axis, Operand index, Dims dims, Operand *out);
 Err lower_join(Lower *l, const Operand *items, int n, int axis, Operand *out); /* along an axis */
+/* Parts of these extents, which cover the axis. */
+Err lower_slices(Lower *l, Operand item, int axis, const int64_t *extent, int n, Operand *out);
 /* The same for any view: by the index of every element that it shows (lower.c). */
 Err lower_write_by_index(Lower *l, const ExportedCall *call, Operand whole, Operand part,
                          Operand *out);

@@ -177,5 +177,8 @@ static Err attention_of(Lower *l)
 
 const LowerDef lower_attention[] = {
     { "aten.scaled_dot_product_attention.default", attention_of, 0, false },
+    /* of a program that was decomposed */
+    { "aten._scaled_dot_product_flash_attention_for_cpu.default", attention_of, 0, false },
+    { "aten._scaled_dot_product_flash_attention.default", attention_of, 0, false },
     { 0 },
 };

@@ -9,6 +9,8 @@
  */
 #include "import/lower.h"
 
+#include "ops/arrange/arrange.h"
+#include "ops/arrange/pad_mode.h"
 #include "ops/elementwise/basic.h"
 #include "ops/fft/rfft.h"
 
@@ -316,6 +318,139 @@ static Err fourier(Lower *l)
     return give(l, 0, x.re);
 }
 
+/* ---- frames of a signal ---- */
+
+typedef struct Frames {
+    int64_t n, hop, width; /* samples of a frame, between frames, of the window */
+    bool    center, half, pairs;
+} Frames;
+
+static Err frames_read(Lower *l, Frames *f)
+{
+    TRY(arg_int(l, "n_fft", 0, &f->n));
+    TRY(arg_int(l, "hop_length", f->n / 4, &f->hop));
+    TRY(arg_int(l, "win_length", f->n, &f->width));
+    f->center = !strcmp(l->call->target, "aten.stft.center") && arg_bool(l, "center", true);
+    f->half = arg_bool(l, "onesided", true);
+    f->pairs = !arg_bool(l, "return_complex", false);
+    if (f->n < 1 || f->hop < 1 || f->width < 1 || f->width > f->n)
+        return refuse(l, "frames of %lld samples with a window of %lld", (long long)f->n,
+                      (long long)f->width);
+    return OK;
+}
+
+/* (B, L) -> (B, frames, n), a view of the padded signal. */
+static Err frames_of(Lower *l, const Frames *f, View v, View *frames)
+{
+    const char *mode = arg_text(l, "pad_mode", "reflect");
+    if (f->center) {
+        PadAttr at = { .before = { 0, f->n / 2 }, .after = { 0, f->n / 2 } };
+        PadMode kind = !strcmp(mode, "reflect")     ? PAD_REFLECT
+                       : !strcmp(mode, "replicate") ? PAD_REPLICATE
+                       : !strcmp(mode, "circular")  ? PAD_CIRCULAR
+                                                    : PAD_CONSTANT;
+        Dims    dims = view_dims(&v);
+        Tensor  padded = pad_mode(view_tensor(v, NULL), at, kind, 0);
+        TRY(graph_check(l->graph));
+        dims.at[1] += 2 * (f->n / 2);
+        v = view_make(padded, dims, NULL);
+    }
+    if (v.dim[1] < f->n)
+        return refuse(l, "a signal of %lld samples is shorter than a frame", (long long)v.dim[1]);
+    *frames = (View){ .base = v.base,
+                      .offset = v.offset,
+                      .rank = 3,
+                      .dim = { v.dim[0], (v.dim[1] - f->n) / f->hop + 1, f->n },
+                      .stride = { v.stride[0], v.stride[1] * f->hop, v.stride[1] } };
+    return OK;
+}
+
+/* The window in the middle of a frame. */
+static Err windowed(Lower *l, const Frames *f, Operand *x)
+{
+    Operand window, zero;
+    if (!arg_given(l, "window") && f->width == f->n)
+        return OK;
+    TRY(arg_item(l, "window", &window));
+    if (!window.set) {
+        HostArray *ones;
+        window = item_host(l, EX_F32, (Dims){ 1, { f->width } }, &ones);
+        for (int64_t i = 0; i < f->width; i++)
+            ones->f[i] = 1;
+    }
+    int64_t    left = (f->n - f->width) / 2, right = f->n - f->width - left;
+    Operand    parts[3];
+    int        n = 0;
+    HostArray *array;
+    zero = item_host(l, window.type, (Dims){ 1, { f->n } }, &array);
+    if (left)
+        parts[n++] = item_with(zero, view_sliced(zero.view, 0, 0, left, 1));
+    parts[n++] = window;
+    if (right)
+        parts[n++] = item_with(zero, view_sliced(zero.view, 0, 0, right, 1));
+    TRY(lower_join(l, parts, n, 0, &window));
+    Formula g = formula(l);
+    int     y = F2(&g, MUL, formula_input(&g, *x), formula_input(&g, window));
+    return formula_item(&g, y, EX_F32, x);
+}
+
+static Err give_spectra(Lower *l, const Frames *f, Complex x, bool alone)
+{
+    Operand parts[] = { x.re, x.im }, out;
+    for (int i = 0; i < 2; i++) {
+        View *v = &parts[i].view; /* (B, frequencies, frames) */
+        *v = view_permuted(*v, (int[]){ 0, 2, 1 });
+        if (alone)
+            *v = view_dropped(*v, 0);
+    }
+    if (!f->pairs)
+        return complex_give(l, 0, parts[0], parts[1]);
+    int last = parts[0].view.rank;
+    for (int i = 0; i < 2; i++)
+        parts[i].view = view_inserted(parts[i].view, last, 1);
+    TRY(lower_join(l, parts, 2, last, &out));
+    return give(l, 0, out);
+}
+
+static Err short_time(Lower *l)
+{
+    Frames  f;
+    View    v, frames;
+    Complex x = { .real = true };
+    TRY(frames_read(l, &f));
+    TRY(arg_view(l, "self", &v));
+    bool alone = v.rank == 1;
+    if (alone)
+        v = view_inserted(v, 0, 1);
+    if (v.rank != 2)
+        return refuse(l, "a signal with %d axes", v.rank);
+    TRY(frames_of(l, &f, v, &frames));
+    x.re = item_of(l, frames, EX_F32);
+    TRY(windowed(l, &f, &x.re));
+    double scale = arg_bool(l, "normalized", false) ? 1 / sqrt((double)f.n) : 1;
+    if (f.half)
+        TRY(to_spectrum(l, &x, 2, f.n, scale));
+    else
+        TRY(complex_signal(l, &x, 2, f.n, false, scale));
+    return give_spectra(l, &f, x, alone);
+}
+
+/* Hann and Hamming: a - (1 - a) cos(2 pi i / n). */
+static Err cosine_window(Lower *l)
+{
+    Err        err;
+    HostArray *to;
+    double     a;
+    Dims       dims = out_dims(l, 0, &err);
+    TRY(err);
+    TRY(arg_float(l, "alpha", l->def->with ? 0.54 : 0.5, &a));
+    Operand item = item_host(l, out_type_of(l, 0), dims, &to);
+    double  n = (double)to->n - !arg_bool(l, "periodic", true);
+    for (int64_t i = 0; i < to->n; i++)
+        to->f[i] = n > 0 ? a - (1 - a) * cos(2 * M_PI * (double)i / n) : 1;
+    return give(l, 0, item);
+}
+
 /* ---- beside transforms ---- */
 
 /* The zero frequency to the middle, and back. */
@@ -375,10 +510,15 @@ const LowerDef lower_ffts[] = {
     { "aten.fft_ifftn.default", fourier, FFT_AXES | FFT_INVERSE, false },
     { "aten.fft_rfftn.default", fourier, FFT_AXES | FFT_OF_REAL, false },
     { "aten.fft_irfftn.default", fourier, FFT_AXES | FFT_OF_REAL | FFT_INVERSE, false },
+    { "aten.stft.default", short_time, 0, false }, { "aten.stft.center", short_time, 0, false },
     { 0 }
 };
 
 const LowerDef lower_shifts[] = {
+    { "aten.hann_window.default", cosine_window, 0, false },
+    { "aten.hann_window.periodic", cosine_window, 0, false },
+    { "aten.hamming_window.default", cosine_window, 1, false },
+    { "aten.hamming_window.periodic", cosine_window, 1, false },
     { "aten.fft_fftshift.default", shifted, 0, false },
     { "aten.fft_ifftshift.default", shifted, 1, false },
     { "aten.fft_fftfreq.default", frequencies, 0, false },

@@ -525,9 +525,11 @@ static Err pad_of(Lower *l)
     int         order[VIEW_RANK], n;
     int64_t     pads[VIEW_RANK];
     double      value;
-    const char *mode = arg_text(l, "mode", "constant");
+    const char *mode = l->def->with == 'r'   ? "reflect"
+                       : l->def->with == 'e' ? "replicate"
+                                             : arg_text(l, "mode", "constant");
     PadAttr     at = { 0 };
-    TRY(arg_ints(l, "pad", pads, &n));
+    TRY(arg_ints(l, arg_given(l, "padding") ? "padding" : "pad", pads, &n));
     TRY(arg_float(l, "value", 0, &value));
     TRY(dense_view(l, &v, order));
     bool any = false;
@@ -595,6 +597,9 @@ const LowerDef lower_indices[] = {
     { "aten.cumsum.default", cumsum_of, 0, false }, { "aten.cumprod.default", cumsum_of, 1, false },
     { "aten.diff.default", diff_of, 0, false }, { "aten.one_hot.default", one_hot_of, 0, false },
     { "aten.pad.default", pad_of, 0, false }, { "aten.constant_pad_nd.default", pad_of, 0, false },
+    { "aten.reflection_pad1d.default", pad_of, 'r', false }, { "aten.reflection_pad2d.default", pad_of, 'r', false },
+    { "aten.reflection_pad3d.default", pad_of, 'r', false }, { "aten.replication_pad1d.default", pad_of, 'e', false },
+    { "aten.replication_pad2d.default", pad_of, 'e', false }, { "aten.replication_pad3d.default", pad_of, 'e', false },
     { "aten.roll.default", roll_of, 0, false },
     { 0 }
 };

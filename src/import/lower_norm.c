@@ -40,7 +40,7 @@ static Err norm_with_groups(Lower *l, int64_t groups)
 static Err group_norm(Lower *l)
 {
     int64_t groups;
-    TRY(arg_int(l, "num_groups", 1, &groups));
+    TRY(arg_int(l, arg_given(l, "group") ? "group" : "num_groups", 1, &groups));
     return norm_with_groups(l, groups);
 }
 
@@ -143,7 +143,7 @@ static Err batch_norm(Lower *l)
     TRY(state_of(l, "running_var", &var));
     TRY(arg_float(l, "eps", 1e-5, &eps));
     TRY(arg_float(l, "momentum", 0.1, &momentum));
-    if (!arg_bool(l, "training", true)) {
+    if (l->def->with || !arg_bool(l, "training", true)) {
         if (!tensor_ok(mean) || !tensor_ok(var))
             return refuse(l, "batch norm outside training needs stored statistics");
         return give_tensor(l, 0, batchnorm_eval(x, w, b, mean, var, (float)eps, false), order);
@@ -192,6 +192,13 @@ const LowerDef lower_norms[] = {
     { "aten.rms_norm.default", rms_norm, 0, false },
     { "aten._fused_rms_norm.default", rms_norm, 0, false },
     { "aten.batch_norm.default", batch_norm, 0, false },
+    /* of a program that was decomposed; nobody reads their other results */
+    { "aten.native_layer_norm.default", layer_norm, 0, false },
+    { "aten.native_group_norm.default", group_norm, 0, false },
+    { "aten._native_batch_norm_legit.default", batch_norm, 0, false },
+    { "aten._native_batch_norm_legit.no_stats", batch_norm, 0, false },
+    { "aten._native_batch_norm_legit_functional.default", batch_norm, 0, false },
+    { "aten._native_batch_norm_legit_no_training.default", batch_norm, 1, false },
     { "aten._weight_norm.default", weight_norm_of, 0, false },
     { 0 }
 };

@@ -79,6 +79,9 @@ static Err resize_of(Lower *l)
         if (scales && scales->kind == ARG_FLOATS && i < scales->n)
             at.scale[i] = scales->floats[i];
     }
+    static const char *const alone[] = { "scales_d", "scales_h", "scales_w" };
+    for (int i = 0; i < n; i++) /* of a program that was decomposed */
+        TRY(arg_float(l, n == 1 ? "scales" : alone[3 - n + i], at.scale[i], &at.scale[i]));
     return give_tensor(l, 0, resize_op(x, at), order);
 }
 
@@ -129,6 +132,17 @@ static Err pixel_shuffle(Lower *l)
 /* clang-format off */
 const LowerDef lower_samples[] = {
     { "aten.max_pool1d.default", pool_of, 1, false }, { "aten.max_pool2d.default", pool_of, 2, false },
+    { "aten.max_pool2d_with_indices.default", pool_of, 2, false },
+    { "aten.max_pool3d_with_indices.default", pool_of, 3, false },
+    { "aten._adaptive_avg_pool2d.default", adaptive, 4 | 2, false },
+    { "aten._adaptive_avg_pool3d.default", adaptive, 4 | 3, false },
+    { "aten.upsample_nearest1d.default", resize_of, 1, false },
+    { "aten.upsample_nearest2d.default", resize_of, 2, false },
+    { "aten.upsample_nearest3d.default", resize_of, 3, false },
+    { "aten.upsample_linear1d.default", resize_of, 2 << 2 | 1, false },
+    { "aten.upsample_bilinear2d.default", resize_of, 2 << 2 | 2, false },
+    { "aten.upsample_trilinear3d.default", resize_of, 2 << 2 | 3, false },
+    { "aten.upsample_bicubic2d.default", resize_of, 3 << 2 | 2, false },
     { "aten.max_pool3d.default", pool_of, 3, false }, { "aten.avg_pool1d.default", pool_of, 4 | 1, false },
     { "aten.avg_pool2d.default", pool_of, 4 | 2, false }, { "aten.avg_pool3d.default", pool_of, 4 | 3, false },
     { "aten.adaptive_avg_pool1d.default", adaptive, 4 | 1, false },

@@ -268,38 +268,20 @@ static bool read_by_attention(const Lower *l, int32_t value, int depth)
     return read;
 }
 
-/* n parts of an axis as one node, whose gradient puts them side by side again; `drop`: without the
- * axis, which then has extent 1. */
+/* n parts of an axis; `drop`: without the axis, which then has extent 1. */
 static Err give_split(Lower *l, Operand item, int axis, const int64_t *extent, int n, bool drop)
 {
-    int     order[VIEW_RANK];
-    View    v = view_own_order(item.view, order);
-    int64_t outer = 1, inner = 1; /* (outer, axis, inner) of the tensor's own order */
-    bool    seen = false;
-    for (int i = 0; i < v.rank; i++) {
-        if (order[i] == axis)
-            seen = true;
-        else if (seen)
-            inner *= v.dim[order[i]];
-        else
-            outer *= v.dim[order[i]];
-    }
-    Tensor parts[ARRANGE_MAX];
-    split_at(parts, extent, n, reshape(v.base, SHAPE(outer, v.dim[axis], inner)), 1);
-    TRY(graph_check(l->graph));
-    for (int i = 0; i < n; i++) {
-        Dims dims = view_dims(&v);
-        dims.at[axis] = extent[i];
-        View part = view_make(reshape(parts[i], view_shape(dims, order)), dims, order);
-        TRY(give(l, i, item_with(item, drop ? view_dropped(part, axis) : part)));
-    }
+    Operand *parts = NEWN(l->pool, Operand, n);
+    TRY(lower_slices(l, item, axis, extent, n, parts));
+    for (int i = 0; i < n; i++)
+        TRY(give(l, i, drop ? item_with(parts[i], view_dropped(parts[i].view, axis)) : parts[i]));
     return OK;
 }
 
-/* As views where that serves, else as one node. */
+/* As views where that serves, else by nodes. */
 static Err give_slices(Lower *l, Operand item, int axis, const int64_t *extent, int n)
 {
-    bool views = item.host != NULL || n > ARRANGE_MAX;
+    bool views = item.host != NULL;
     if (!views) {
         views = true;
         for (int i = 0; i < n && views; i++)
@@ -318,13 +300,13 @@ static Err split_axis(Lower *l)
 {
     Operand item;
     int     axis, n = 0;
-    int64_t extent[64], total;
+    int64_t total;
     TRY(viewed(l, &item));
     TRY(arg_axis(l, "dim", item.view.rank, 0, &axis));
-    int64_t whole = item.view.dim[axis], each = 0;
+    int64_t whole = item.view.dim[axis], each = 0, *extent = NEWN(l->pool, int64_t, whole + 1);
     if (l->def->with == 3) { /* tensor_split: the file says how large each part is */
-        if (l->call->n_out > 64)
-            return refuse(l, "more than 64 slices");
+        if (l->call->n_out > whole)
+            return refuse(l, "empty slices are not supported");
         TRY(arg_int(l, "sections", l->call->n_out, &total));
         for (n = 0; n < l->call->n_out; n++)
             extent[n] = whole / total + (n < whole % total);
@@ -335,16 +317,14 @@ static Err split_axis(Lower *l)
         TRY(arg_int(l, arg_given(l, "split_size") ? "split_size" : "split_sizes", 1, &each));
     } else {
         const ExportedArg *a = arg(l, arg_given(l, "split_sizes") ? "split_sizes" : "split_size");
-        if (!a || a->n > 64)
-            return refuse(l, "more than 64 slices");
+        if (!a || a->n > whole)
+            return refuse(l, "empty slices are not supported");
         for (n = 0; n < a->n; n++)
             TRY(sym_eval(&l->program->symbols, a->ints[n], &extent[n]));
     }
     for (int64_t from = 0; !n || from < whole; from += each) {
-        if (l->def->with >= 2)
+        if (l->def->with >= 2 || each < 1)
             break;
-        if (n == 64)
-            return refuse(l, "more than 64 slices");
         extent[n++] = whole - from < each ? whole - from : each;
     }
     if (n != l->call->n_out)
@@ -356,13 +336,13 @@ static Err unbind(Lower *l)
 {
     Operand item;
     int     axis;
-    int64_t extent[64];
     TRY(viewed(l, &item));
     TRY(arg_axis(l, "dim", item.view.rank, 0, &axis));
     int n = (int)item.view.dim[axis];
     if (n != l->call->n_out)
         return refuse(l, "%d slices here, %d in the file", n, l->call->n_out);
-    bool views = item.host != NULL || n > ARRANGE_MAX || n > 64;
+    int64_t *extent = NEWN(l->pool, int64_t, n);
+    bool     views = item.host != NULL;
     for (int i = 0; i < n && !views; i++)
         views = l->call->out[i] >= 0 && read_by_attention(l, l->call->out[i], 3);
     if (views) {
@@ -377,68 +357,16 @@ static Err unbind(Lower *l)
 
 /* ---- concatenation ---- */
 
-enum { MAX_JOINED = ARRANGE_MAX };
-
-static Operand host_cat(Lower *l, const Operand *items, int n, int axis)
+/* The tensors of the call, of which there may be many. */
+static Err listed(Lower *l, Operand **items, int *n)
 {
-    HostArray *to;
-    Dims       dims = view_dims(&items[0].view);
-    for (int i = 1; i < n; i++)
-        dims.at[axis] += items[i].view.dim[axis];
-    Operand out = item_host(l, items[0].type, dims, &to);
-    int64_t from = 0;
-    for (int i = 0; i < n; i++) {
-        View    part = view_sliced(out.view, axis, from, items[i].view.dim[axis], 1);
-        int64_t at, into;
-        for (HostWalk r = host_walk(&items[i].view), w = host_walk(&part); host_step(&r, &at);) {
-            host_step(&w, &into);
-            if (to->integer)
-                to->i[into] = host_i(&items[i], at);
-            else
-                to->f[into] = host_f(&items[i], at);
-        }
-        from += items[i].view.dim[axis];
-    }
-    return out;
-}
-
-/* Tensors of one type, in the order of axes of the largest. */
-Err lower_join(Lower *l, const Operand *items, int n, int axis, Operand *out)
-{
-    View views[MAX_JOINED] = { 0 };
-    int  order[VIEW_RANK], leading = 0;
-    bool host = true;
-    for (int i = 0; i < n; i++)
-        host &= items[i].host != NULL;
-    if (host) {
-        *out = host_cat(l, items, n, axis);
-        return OK;
-    }
-    for (int i = 0; i < n; i++) {
-        TRY(item_view(l, &items[i], &views[i]));
-        if (!items[i].host &&
-            (items[leading].host || view_count(&views[i]) > view_count(&views[leading])))
-            leading = i;
-    }
-    Type type = view_type(&views[leading]);
-    view_order(&views[leading], order);
-    int64_t outer = 1;
-    for (int k = 0; order[k] != axis; k++)
-        outer *= views[leading].dim[order[k]];
-    Tensor  parts[MAX_JOINED];
-    int64_t total = 0;
-    for (int i = 0; i < n; i++) {
-        int64_t count = view_count(&views[i]), extent = views[i].dim[axis];
-        parts[i] = cast(
-            view_tensor_as(views[i], order, SHAPE(outer, extent, count / extent / outer)), type);
-        total += extent;
-    }
-    Tensor y = concat(parts, n, 1);
-    Dims   dims = view_dims(&views[leading]);
-    dims.at[axis] = total;
-    *out = item_of(l, view_make(reshape(y, view_shape(dims, order)), dims, order),
-                   items[leading].type);
-    return graph_check(l->graph);
+    enum { MANY = 4096 };
+    const ExportedArg *a = arg(l, "tensors");
+    if (a && a->n > MANY)
+        return refuse(l, "a list of %d tensors; at most %d are supported", a->n, MANY);
+    *items = NEWN(l->pool, Operand, a ? a->n + 1 : 1);
+    TRY(arg_items(l, "tensors", *items, MANY, n));
+    return *n ? OK : refuse(l, "an empty list of tensors");
 }
 
 static Err give_joined(Lower *l, const Operand *items, int n, int axis)
@@ -462,9 +390,9 @@ static Err converted(Lower *l, Operand *item)
 
 static Err cat(Lower *l)
 {
-    Operand items[MAX_JOINED];
+    Operand *items;
     int     n, axis, kept = 0;
-    TRY(arg_items(l, "tensors", items, MAX_JOINED, &n));
+    TRY(listed(l, &items, &n));
     for (int i = 0; i < n; i++) /* an empty list of one axis joins anything */
         if (view_count(&items[i].view) || n == 1)
             items[kept++] = items[i];
@@ -477,11 +405,35 @@ static Err cat(Lower *l)
     return give_joined(l, items, n, axis);
 }
 
+/* hstack, vstack, dstack, column_stack: with so many axes at least, along one of them. */
+static Err stack_axes(Lower *l)
+{
+    Operand *items;
+    int      n, axis = 0, rank;
+    TRY(listed(l, &items, &n));
+    char how = (char)l->def->with;
+    rank = items[0].view.rank;
+    if (how == 'h')
+        axis = rank > 1;
+    for (int i = 0; i < n; i++) {
+        View *v = &items[i].view;
+        if (!v->rank)
+            *v = view_inserted(*v, 0, 1);
+        if (v->rank == 1 && how != 'h')
+            *v = view_inserted(*v, how == 'c' ? 1 : 0, 1);
+        if (v->rank == 2 && how == 'd')
+            *v = view_inserted(*v, 2, 1);
+        TRY(converted(l, &items[i]));
+    }
+    axis = how == 'c' ? 1 : how == 'd' ? 2 : axis;
+    return give_joined(l, items, n, axis);
+}
+
 static Err stack(Lower *l)
 {
-    Operand items[MAX_JOINED];
+    Operand *items;
     int     n, axis;
-    TRY(arg_items(l, "tensors", items, MAX_JOINED, &n));
+    TRY(listed(l, &items, &n));
     TRY(arg_axis(l, "dim", items[0].view.rank + 1, 0, &axis));
     for (int i = 0; i < n; i++) {
         items[i].view = view_inserted(items[i].view, axis, 1);
@@ -550,10 +502,10 @@ static Err repeat_interleave(Lower *l)
 
 static Err broadcast_tensors(Lower *l)
 {
-    Operand items[MAX_JOINED];
+    Operand *items;
     int     n;
     Err     err;
-    TRY(arg_items(l, "tensors", items, MAX_JOINED, &n));
+    TRY(listed(l, &items, &n));
     for (int i = 0; i < n && i < l->call->n_out; i++) {
         if (l->call->out[i] < 0)
             continue;
@@ -566,10 +518,10 @@ static Err broadcast_tensors(Lower *l)
 
 static Err meshgrid(Lower *l)
 {
-    Operand items[MAX_JOINED];
+    Operand *items;
     int     n;
     Err     err;
-    TRY(arg_items(l, "tensors", items, MAX_JOINED, &n));
+    TRY(listed(l, &items, &n));
     bool xy = !strcmp(arg_text(l, "indexing", "ij"), "xy");
     for (int i = 0; i < n; i++) {
         int  at = xy && i < 2 ? 1 - i : i;
@@ -663,10 +615,10 @@ static Err channel_shuffle(Lower *l)
 
 static Err broadcast_all(Lower *l)
 {
-    Operand items[MAX_JOINED];
+    Operand *items;
     int     n;
     Err     err;
-    TRY(arg_items(l, "tensors", items, MAX_JOINED, &n));
+    TRY(listed(l, &items, &n));
     for (int i = 0; i < n; i++) {
         Dims dims = out_dims(l, i, &err);
         TRY(err);
@@ -804,7 +756,7 @@ const LowerDef lower_views[] = {
     RESHAPE("flatten.using_ints"), RESHAPE("unflatten.int"), RESHAPE("unsqueeze.default"),
     RESHAPE("squeeze.default"), RESHAPE("squeeze.dim"), RESHAPE("squeeze.dims"),
     RESHAPE("view_as.default"), RESHAPE("reshape_as.default"), RESHAPE("ravel.default"),
-    RESHAPE("_reshape_alias.default"), RESHAPE("view_copy.default"), RESHAPE("unsqueeze_copy.default"),
+    RESHAPE("squeeze_copy.dim"), RESHAPE("_reshape_alias.default"), RESHAPE("view_copy.default"), RESHAPE("unsqueeze_copy.default"),
     { "aten.expand.default", expand_to_dims, 0, true },
     { "aten.expand_as.default", expand_to_dims, 0, true },
     { "aten.expand_copy.default", expand_to_dims, 0, false },
@@ -826,6 +778,10 @@ const LowerDef lower_views[] = {
     { "aten.split.sizes", split_axis, 2, true }, { "aten.unbind.int", unbind, 0, true },
     { "aten.tensor_split.sections", split_axis, 3, true },
     { "aten.cat.default", cat, 0, false }, { "aten.concat.default", cat, 0, false },
+    { "aten.concatenate.default", cat, 0, false }, { "aten.hstack.default", stack_axes, 'h', false },
+    { "aten.vstack.default", stack_axes, 'v', false }, { "aten.row_stack.default", stack_axes, 'v', false },
+    { "aten.dstack.default", stack_axes, 'd', false }, { "aten.column_stack.default", stack_axes, 'c', false },
+    { "aten.unsafe_split.Tensor", split_axis, 1, false }, { "aten.unsafe_chunk.default", split_axis, 0, false },
     { "aten.stack.default", stack, 0, false }, { "aten.repeat.default", repeat, 0, false },
     { "aten.tile.default", repeat, 0, false },
     { "aten.repeat_interleave.self_int", repeat_interleave, 0, false },

@@ -70,7 +70,9 @@ def TRUTH(*shape):
 CASES, SYMBOLIC, RANDOM, REFUSED = [], [], [], []
 # Targets that torch.export of this version does not write by itself: of older versions, or of numbers that it folds.
 NEVER = {"aten.float.default", "aten.to.prim_Device", "aten.sym_size.int", "aten.sym_numel.default", "aten.item.default", "operator.ne",
-         "operator.lt", "operator.gt", "sym_int", "_sym_sqrt", "aten.nll_loss.default", "aten.normal.default", "aten.uniform.default", "aten.lift_fresh.default", "aten.bernoulli.float"}
+         "operator.lt", "operator.gt", "sym_int", "_sym_sqrt", "aten.nll_loss.default", "aten.normal.default", "aten.uniform.default", "aten.lift_fresh.default", "aten.bernoulli.float",
+         "aten._grouped_mm.default", "transformers.grouped_mm_fallback.default", "aten._native_batch_norm_legit.default", "aten._native_batch_norm_legit_functional.default",
+         "aten._native_batch_norm_legit_no_training.default", "aten._scaled_dot_product_flash_attention.default"}
 
 
 def case(text, *operands):
@@ -544,6 +546,98 @@ case("A.pixel_shuffle(a, 2)", X(2, 8, 3, 4))
 case("A.pixel_unshuffle(a, 2)", X(2, 3, 4, 6))
 case("A.pixel_shuffle(a.permute(0, 3, 1, 2), 2) * 2", X(2, 3, 4, 8))
 
+# ---- further functions ----
+
+for name in "asinh arcsinh sinc special_sinc erfc special_erfc frac deg2rad rad2deg absolute negative fix special_expit special_erf special_exp2 special_expm1 arctan".split():
+    case("A.%s(a)" % name, X(3, 4))
+for name in "log10 special_log1p".split():
+    case("A.%s(a)" % name, POS(3, 4))
+for name in "atanh arctanh logit special_logit arcsin arccos".split():
+    case("A.%s(a)" % name, UNIT(3, 4))
+case("A.acosh(a + 1) + A.arccosh(a + 1.5)", POS(3, 4))
+case("A.asinh(a * 1e-3) * 1e3 + A.asinh(a * 1e3)", X(3, 4))
+case("A.logit(a, eps=0.3)", UNIT(3, 4))
+case("A.isfinite(a / (a - a).relu()) * a + A.isposinf(a / 0.0) + A.isneginf(a / 0.0) * 2.0", X(3, 4))
+case("A.signbit(a) * b", X(3, 4), X(3, 4))
+for text in ("A.hypot(a, b)", "A.logaddexp(a, b)", "A.fmax(a, b)", "A.fmin(a, b)", "A.copysign.Tensor(a, b)", "A.copysign.Scalar(a, -1.0) + b", "A.ldexp.Tensor(a, b.round())", "A.heaviside(a, b) * a",
+             "A.multiply.Scalar(a, 3) + A.subtract.Scalar(b, 2) + A.divide.Scalar(a, 3) + A.true_divide.Scalar(a, 7)", "A.arctan2(a, b)", "A.greater.Tensor(a, b) * a + A.less.Scalar(b, 0.5) * b",
+             "A.greater_equal.Tensor(a, b) * a + A.less_equal.Tensor(a, b) * b", "A.greater.Scalar(a, 0) * a + A.less.Tensor(a, b) * b", "A.greater_equal.Scalar(a, 0) * a + A.less_equal.Scalar(a, 0) * b",
+             "A.not_equal.Tensor(a, b) * a + A.not_equal.Scalar(a, 0) * b", "A.clip.Tensor(a, b - 1, b + 1)", "A.divide.Tensor_mode(a, b, rounding_mode='floor') * a", "A.divide.Scalar_mode(a, 0.3, rounding_mode='trunc') * b"):
+    case(text, X(3, 4), X(3, 4))
+for text in ("A.xlogy.Tensor(a, b)", "A.xlogy.Scalar_Other(a, 2.5) + b", "A.special_xlogy(a, b)", "A.float_power.Tensor_Tensor(b, a).float()", "A.float_power.Tensor_Scalar(b, 2.5).float() + a"):
+    case(text, X(3, 4), POS(3, 4))
+case("A.fmax((a.sqrt()), b) + A.fmin(b, a.sqrt())", X(3, 4), X(3, 4))
+case("A.nan_to_num(b / (a - a).abs(), 1.0, 2.0, -3.0) + a", X(3, 4), X(3, 4))
+for text in ("A.softshrink(a)", "A.softshrink(a, 0.2)", "A.hardshrink(a, 0.4)", "A.threshold(a, 0.1, 0.3)", "A.rrelu(a, 0.1, 0.3, False)", "A.rrelu(a, 0.2, 0.2, True)", "A.round.decimals(a, decimals=1) * a"):
+    case(text, X(3, 4))
+case("A.bitwise_left_shift.Tensor_Scalar(a, 2) * b + A.bitwise_right_shift.Tensor_Scalar(a, 1)", IDS(9, 3, 4), X(3, 4))
+case("A.bitwise_left_shift.Tensor(a, a) * b + A.bitwise_right_shift.Tensor(a, a)", IDS(4, 3, 4), X(3, 4))
+case("A.pairwise_distance(a, b)", X(3, 4), X(3, 4))
+case("A.pairwise_distance(a, b, 2.0, 1e-3, True)", X(3, 4), X(3, 4))
+for more in ("", ", reduction=2", ", reduction=0", ", 0.5, swap=True"):
+    case("A.triplet_margin_loss(a, b, c%s)" % more, X(3, 4), X(3, 4), X(3, 4))
+case("A.margin_ranking_loss(a, b, c.sign(), 0.2)", X(7), X(7), IN(7))
+case("A.hinge_embedding_loss(a, b.sign(), 0.7)", X(3, 4), IN(3, 4))
+for more in ("True, False, 1e-8, 1", "False, True, 1e-3, 2", "True, True, 1e-8, 0"):
+    case("A.poisson_nll_loss(a, b * 2, %s)" % more, POS(3, 4), GIVEN(3, 4))
+
+# ---- lists, blocks, groups ----
+
+for text in ("A.concatenate([a, b], 1)", "A.hstack([a, b])", "A.vstack([a, b])", "A.row_stack([a, b])", "A.dstack([a, b])", "A.column_stack([a, b])", "A.hstack([a[0], b[0]])", "A.column_stack([a[0], b[1]])",
+             "A.dstack([a[0], b[0]])", "A.tensordot(a, b, [1], [1])", "A.tensordot(a, b, [0, 1], [0, 1])", "A.inner(a, b)"):
+    case(text, X(3, 4), X(3, 4))
+case("A.tensordot(a, b, [2, 0], [0, 2])", X(3, 4, 5), X(5, 2, 3))
+case("A.unsafe_split.Tensor(a, 2)[1] * A.unsafe_chunk(b, 2)[0][:1]", X(3, 4), X(4, 4))
+case("torch.stack([x * (i + 1) for i, x in enumerate(a.unbind(1))], 1)", X(2, 70, 3))
+case("torch.cat([x * (i + 1) for i, x in enumerate(a.split(1, 1))], 1)", X(2, 67, 3))
+case("A.squeeze_copy.dim(a, 1)", X(3, 1, 4))
+case("A.col2im(a, [5, 6], [2, 3], [1, 1], [0, 0], [1, 1])", X(2, 18, 16))
+case("A.col2im(a, [7, 6], [3, 2], [1, 2], [1, 0], [2, 1])", X(2, 12, 16))
+case("F.fold(F.unfold(a, 3, padding=1, stride=2), (6, 6), 3, padding=1, stride=2)", X(2, 3, 6, 6))
+case("A.histc(a, 4, 0, 3) * b", LIST(0.0, 1.0, 1.0, 3.0, 2.0, 1.0), X(4))
+case("A.reflection_pad1d(a, [2, 1])", X(2, 3, 5))
+case("A.reflection_pad2d(a, [2, 1, 1, 0]) * 1", X(2, 3, 4, 5))
+case("A.reflection_pad3d(a, [1, 1, 1, 0, 0, 2])", X(2, 3, 4, 5, 4))
+case("A.replication_pad1d(a, [2, 1])", X(2, 3, 5))
+case("A.replication_pad2d(a, [2, 1, 1, 0])", X(2, 3, 4, 5))
+case("A.replication_pad3d(a, [1, 1, 1, 0, 0, 2])", X(2, 3, 4, 5, 4))
+
+# ---- recurrent layers ----
+
+for text, width in (("A.lstm.input(a, [b, c], [d, e, d[:, 0], e[:, 1]], True, 1, 0.0, True, False, False)", 4), ("A.lstm.input(a, [b, c], [d, e], False, 1, 0.0, True, False, True)", 4)):
+    case(text, X(3, 3, 4), X(1, 3, 5), X(1, 3, 5), X(20, 4), X(20, 5))
+case("A.gru.input(a, b, [c, d, c[:, 0], d[:, 1]], True, 1, 0.0, True, False, False)", X(3, 2, 4), X(1, 2, 5), X(15, 4), X(15, 5))
+case("A.gru.input(a, b, [c, d, c, d, c.repeat(1, 2), d * 2, c.repeat(1, 2), d * 3], False, 2, 0.0, True, True, True)", X(2, 35, 5), X(4, 2, 5), X(15, 5), X(15, 5))
+case("A.rnn_tanh.input(a, b, [c, d], False, 1, 0.0, True, False, False)", X(3, 2, 4), X(1, 2, 5), X(5, 4), X(5, 5))
+case("A.rnn_relu.input(a, b, [c, d], False, 1, 0.0, True, False, False)[0]", X(3, 2, 4), X(1, 2, 5), X(5, 4), X(5, 5))
+case("A.lstm_cell(a, [b, c], d, e, d[:, 0], e[:, 0])", X(2, 4), X(2, 5), X(2, 5), X(20, 4), X(20, 5))
+case("A.gru_cell(a, b, c, d)", X(2, 4), X(2, 5), X(15, 4), X(15, 5))
+case("A.rnn_tanh_cell(a, b, c, d, c[:, 0], d[:, 0])", X(2, 4), X(2, 5), X(5, 4), X(5, 5))
+case("A.rnn_relu_cell(a, b, c, d)", X(2, 4), X(2, 5), X(5, 4), X(5, 5))
+
+# ---- operators of decomposed programs ----
+
+case("A.native_layer_norm(a, [4], b, c, 1e-5)[0]", X(3, 4), X(4), X(4))
+case("A.native_group_norm(a, b, c, 2, 4, 6, 2, 1e-5)[0]", X(2, 4, 6), X(4), X(4))
+case("A._native_batch_norm_legit.no_stats(a, b, c, True, 0.1, 1e-5)[0]", X(4, 3, 5), X(3), X(3))
+case("A.max_pool2d_with_indices(a, [2, 2])[0]", APART(2, 3, 4, 6))
+case("A.max_pool3d_with_indices(a, [2, 2, 2])[0]", APART(2, 3, 4, 6, 4))
+case("A._adaptive_avg_pool2d(a, [2, 3])", X(2, 3, 5, 7))
+case("A._adaptive_avg_pool3d(a, [2, 3, 1])", X(2, 3, 5, 7, 2))
+for name, shape in (("nearest1d", (7,)), ("nearest2d", (7, 9)), ("nearest3d", (3, 7, 9))):
+    case("A.upsample_%s.default(a, %s)" % (name, list(shape)), X(2, 3, *[(k + 1) // 2 for k in shape]))
+for name, shape in (("linear1d", (7,)), ("bilinear2d", (7, 9)), ("trilinear3d", (3, 7, 9)), ("bicubic2d", (7, 9))):
+    case("A.upsample_%s.default(a, %s, False)" % (name, list(shape)), X(2, 3, *[(k + 1) // 2 for k in shape]))
+case("A._scaled_dot_product_flash_attention_for_cpu(a, b, c)[0]", X(2, 2, 5, 8), X(2, 2, 5, 8), X(2, 2, 5, 8))
+case("torch.cat([x.flatten() for x in A.std_mean.default(a)[:1]] + [A.std_mean.dim(a, [1])[1], A.var_mean.default(a)[0][None]])", X(3, 4))
+
+# ---- frames of a signal ----
+
+for more in ("return_complex=True", "hop_length=3, return_complex=True", "window=torch.hann_window(16), return_complex=True", "win_length=10, window=torch.hamming_window(10), return_complex=True",
+             "center=False, return_complex=True", "normalized=True, onesided=False, return_complex=True"):
+    case("torch.view_as_real(torch.stft(a, 16, %s))" % more, X(2, 40))
+case("torch.stft(a, 64, 16, window=torch.hann_window(64, periodic=False), return_complex=True).abs()", X(300))
+
 # ---- complex numbers, as pairs ----
 
 
@@ -554,12 +648,12 @@ def paired(text, *operands):
 
 
 for text in ("z + w", "z - w", "z * w", "z / w", "z * w * z", "1 - z", "2 / (1 + z)", "z.reciprocal()", "z + 1j", "z * (0.5 - 2j)", "z.exp()", "z.square()",
-             "z ** 2", "z ** -1", "z.conj()", "z.conj() * w", "z.conj().resolve_conj() + w", "torch.conj_physical(z)", "-z", "z * w.real", "w.imag / 2 * z", "z / w.real",
+             "z ** 2", "z ** -1", "z.conj() * w", "z.conj().resolve_conj() + w", "torch.conj_physical(z)", "-z", "z * w.real", "w.imag / 2 * z", "z / w.real",
              "torch.where(z.real > 0.5, z, w)", "z.masked_fill(w.real > 0.5, 0)", "torch.cat([z, w], 1)", "torch.stack([z, w])", "z.to(torch.complex128).to(torch.complex64) * w",
-             "torch.complex(z.real, w.imag)", "torch.complex(z.real, w.imag[0])", "torch.polar(z.real, w.imag)", "torch.zeros_like(z) + w", "torch.ones_like(z) * w", "torch.full_like(z, 2) * w",
+             "torch.complex(z.real, w.imag)", "torch.complex(z.real, w.imag[0])", "torch.polar(z.real.square(), w.imag)", "torch.zeros_like(z) + w", "torch.ones_like(z) * w", "torch.full_like(z, 2) * w",
              "torch.full((3, 4), 1 + 2j) * w", "torch.zeros(3, 4, dtype=torch.complex64) + w", "torch.ones(3, 4, dtype=torch.complex64) * w", "torch.view_as_complex(torch.view_as_real(z)) * w",
-             "z.mT @ w", "torch.matmul(z, w.mT)", "torch.einsum('ij,kj->ik', z, w)", "torch.einsum('ij,ij->i', z, w)", "torch.einsum('ij,kj->ik', z.real, w)",
-             "torch.einsum('ij,kj->ik', z, w.real)", "torch.view_as_complex(torch.stack([z.real, w.real], -1))"):
+             "z.mT @ w", "torch.matmul(z, w.mT)", "torch.einsum('ij,kj->ik', z, w)", "torch.einsum('ij,ij->i', z, w)", "z @ (w.real + 0j).mT",
+              "torch.view_as_complex(torch.stack([z.real, w.real], -1))"):
     paired(text, X(3, 4, 2), X(3, 4, 2))
 for text in ("z.abs()", "z.angle()", "z.real * z.imag", "z.abs().square()", "torch.fft.rfft(z.real).abs()", "torch.fft.irfft(z)", "torch.fft.irfft(z, n=7)", "torch.fft.irfft(z, n=6, norm='ortho')",
              "torch.fft.irfft(z, n=10, norm='forward')", "torch.fft.irfft2(z)", "torch.fft.irfft2(z, s=(4, 6))", "torch.fft.irfftn(z)"):
@@ -582,7 +676,7 @@ case("torch.fft.irfft(torch.view_as_complex(a.contiguous()), dim=1, norm='ortho'
 case("torch.fft.irfft(torch.fft.rfft(a, n=134) * torch.fft.rfft(b, n=134), n=134)[..., :67]", X(2, 67), X(2, 67))
 case("torch.fft.fftshift(a) + torch.fft.ifftshift(a, dim=(0,))", X(3, 4))
 case("torch.fft.fftfreq(5, 0.5) * a + torch.fft.rfftfreq(9) * a", X(5))
-case("z = torch.view_as_complex(a.reshape(2, 3, 2, 2)); f = torch.polar(torch.ones(3, 2), torch.outer(torch.arange(3.0), torch.tensor([1.0, 0.1]))); return torch.view_as_real(z * f).flatten(2)", X(2, 3, 4))
+case("z = torch.view_as_complex(a.reshape(2, 3, 2, 2).contiguous()); f = torch.polar(torch.ones(3, 2), torch.outer(torch.arange(3.0), torch.tensor([1.0, 0.1]))); return torch.view_as_real(z * f).flatten(2)", X(2, 3, 4))
 
 # ---- numbers of sizes: axis 0 of every input is free ----
 

@@ -165,7 +165,8 @@ static void fit_found(Fit *fit, const Engine *engine, double step_ns)
     if (!fit->options->found || (fit->found_ns > 0 && step_ns >= fit->found_ns))
         return;
     fit->found_ns = step_ns;
-    fit->options->found(fit->options->found_arg, engine->arena_bytes, step_ns);
+    fit->options->found(fit->options->found_arg, engine->arena_bytes,
+                        step_ns * engine_pace(engine));
 }
 
 static Err fit_search(Fit *fit, Candidate *c, int64_t budget, TrainingGraph *graph, Engine **engine)

@@ -53,7 +53,8 @@ typedef struct FitOptions {
     /* fit_curve: called with each point that none before it beats in both, as it is found */
     void (*point)(void *arg, const FitPoint *point);
     void *point_arg;
-    /* fit_run: called with the first plan that fits, and with each faster one, as they are found */
+    /* fit_run: called with the first plan that fits, and with each faster one, as they are found;
+     * the time is scaled to this machine (engine_pace) */
     void (*found)(void *arg, int64_t arena_bytes, double step_ns);
     void *found_arg;
 } FitOptions;

@@ -25,6 +25,7 @@
 #include "plan/proof/proof.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 enum {
@@ -58,6 +59,20 @@ void solve_tell(const PlanSolve *s, double done, const char *text)
 {
     if (s->options.progress)
         s->options.progress(s->options.progress_arg, done, text);
+}
+
+/* With what the best plan so far costs: budgets rise, so it gets cheaper. */
+static void solve_tell_rung(const PlanSolve *s, int32_t k)
+{
+    char           text[80];
+    const RunList *best = &s->rung[k];
+    double         base = s->task->base_cost;
+    if (best->node && base > 0)
+        snprintf(text, sizeof text, "searching the ladder of budgets: %+.1f %% of time so far",
+                 100 * (best->cost / base - 1));
+    else
+        snprintf(text, sizeof text, "searching the ladder of budgets");
+    solve_tell(s, 0.2 + 0.7 * (double)k / (double)s->rungs, text);
 }
 
 /* Sets the deadline of what follows to this share of the time limit: everything before the search
@@ -433,7 +448,7 @@ void solve_ladder(PlanSolve *s, int64_t budget)
         else
             solve_budget(s, solve_rung_bytes(s, k), solve_share(s, k), below, &s->rung[k]);
         s->n_rung = k + 1;
-        solve_tell(s, 0.2 + 0.7 * (double)k / (double)s->rungs, "searching the ladder of budgets");
+        solve_tell_rung(s, k);
     }
 }
 

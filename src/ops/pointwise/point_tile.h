@@ -17,12 +17,17 @@ enum {
 
 /* Where a step's row is: places are numbered registers first, then rows of operands and results
  * that are used in memory, then single numbers. */
-typedef enum PlaceKind { PLACE_REGISTER, PLACE_OPERAND, PLACE_RESULT, PLACE_NUMBER } PlaceKind;
+typedef enum TilePlaceKind {
+    PLACE_REGISTER,
+    PLACE_OPERAND,
+    PLACE_RESULT,
+    PLACE_NUMBER
+} TilePlaceKind;
 
-typedef struct Place {
-    uint8_t kind; /* PlaceKind */
+typedef struct TilePlace {
+    uint8_t kind; /* TilePlaceKind */
     int16_t of;   /* register, operand, result or step */
-} Place;
+} TilePlace;
 
 typedef enum ActionKind { ACTION_LOAD, ACTION_STEP, ACTION_STORE, ACTION_REDUCE } ActionKind;
 
@@ -49,17 +54,17 @@ typedef struct TilePlan {
     int64_t count[POINT_RESULTS], copies[POINT_RESULTS], at[POINT_RESULTS]; /* of sums */
     int64_t sum_bytes;
 
-    int      n_places, n_registers, n_actions, n_numbers;
-    Place   *place;
-    Action  *action;
+    int        n_places, n_registers, n_actions, n_numbers;
+    TilePlace *place;
+    Action    *action;
     /* steps that are the same for all points, in order, and the place of each */
-    int16_t *number, *number_place;
+    int16_t   *number, *number_place;
 } TilePlan;
 
 typedef struct TileRoom { /* room for any plan */
-    Place   place[MAX_PLACES];
-    Action  action[MAX_ACTIONS];
-    int16_t number[POINT_STEPS_MAX], number_place[POINT_STEPS_MAX];
+    TilePlace place[MAX_PLACES];
+    Action    action[MAX_ACTIONS];
+    int16_t   number[POINT_STEPS_MAX], number_place[POINT_STEPS_MAX];
 } TileRoom;
 
 /* t points into room. taken: the operand whose bytes result 0 takes over, or -1. The same for every

@@ -135,10 +135,10 @@ static bool one_number(const TilePlan *t, int i)
     return true;
 }
 
-static int16_t place_add(TilePlan *t, PlaceKind kind, int of)
+static int16_t place_add(TilePlan *t, TilePlaceKind kind, int of)
 {
     REQUIRE(t->n_places < MAX_PLACES);
-    t->place[t->n_places] = (Place){ (uint8_t)kind, (int16_t)of };
+    t->place[t->n_places] = (TilePlace){ (uint8_t)kind, (int16_t)of };
     return (int16_t)t->n_places++;
 }
 
@@ -156,7 +156,7 @@ static int16_t register_take(Lowering *l)
 
 static void register_give(Lowering *l, int step, int now)
 {
-    const Place *place = &l->t->place[l->place[step]];
+    const TilePlace *place = &l->t->place[l->place[step]];
     if (place->kind == PLACE_REGISTER && l->last_use[step] <= now)
         l->free[place->of] = true;
 }

@@ -36,7 +36,7 @@ Err pointwise_prepare_cpu(Pool *pool, Call *call)
         if (call->in[i] == call->out[0])
             taken = i;
     tile_plan(t, &room, call->node, call->device->threads, taken);
-    t->place = COPY_OF(pool, Place, t->place, t->n_places);
+    t->place = COPY_OF(pool, TilePlace, t->place, t->n_places);
     t->action = COPY_OF(pool, Action, t->action, t->n_actions);
     t->number = COPY_OF(pool, int16_t, t->number, t->n_numbers);
     t->number_place = COPY_OF(pool, int16_t, t->number_place, t->n_numbers);

@@ -36,9 +36,9 @@ typedef struct TrainSpec {
     /* Update a parameter as soon as its gradient is final, which frees the gradient. Only where
      * train_no_release returns NULL. */
     bool              release;
-    int               ranks; /* above 1: this is the step of each of so many, which divide
+    int               ranks;        /* above 1: this is the step of each of so many, which divide
                               * `accumulate` (docs/dev/RANKS.md) */
-    int               shard; /* 0: state is whole on every rank; 1, 2: it is divided */
+    int               shard;        /* 0: state is whole on every rank; 1, 2: it is divided */
     int64_t           bucket_bytes; /* of gradients exchanged together; 0: the default */
 } TrainSpec;
 

@@ -48,11 +48,11 @@ static Err tracks_find(Graph *graph, RankSums *sums)
                         "micro-batches cannot be divided among ranks; run it with one",
                         value_text(graph, state));
         Shape shape = in_shape(node, 0);
-        sums->tracks[sums->n_tracks++] =
-            (DeferredTrack){ .attr = node->attr,
-                             .state = { node->in[1], node->in[2], node->in[3] },
-                             .statistics = shape,
-                             .place = sums->rounds.width };
+        sums->tracks[sums->n_tracks++] = (DeferredTrack){ .attr = node->attr,
+                                                          .state = { node->in[1], node->in[2],
+                                                                     node->in[3] },
+                                                          .statistics = shape,
+                                                          .place = sums->rounds.width };
         sums->rounds.width += shape_count(shape);
     }
     return OK;
@@ -294,8 +294,7 @@ void rank_gather_gradients(RankSums *sums)
         for (int i = 0; i < graph->buckets[k]->n; i++) {
             const Bucket *b = graph->buckets[k];
             Param        *param = &graph->params[b->params[i]];
-            param->grad =
-                flat_view(whole[k], b->first[i], value_at(graph, param->value)->shape).id;
+            param->grad = flat_view(whole[k], b->first[i], value_at(graph, param->value)->shape).id;
             param->bucket = -1; /* its state is whole */
         }
 }
@@ -303,8 +302,8 @@ void rank_gather_gradients(RankSums *sums)
 static int32_t bucket_state(Graph *graph, const Bucket *b, const char *what, int32_t k,
                             Class mem_class, bool host)
 {
-    Tensor state = state_add(graph, pool_print(graph->pool, "%s/%d", what, k), F32,
-                             SHAPE(b->shard), mem_class, true);
+    Tensor state = state_add(graph, pool_print(graph->pool, "%s/%d", what, k), F32, SHAPE(b->shard),
+                             mem_class, true);
     Value *value = value_at(graph, state.id);
     value->host_resident = host && value->bytes >= HOST_MINIMUM;
     return state.id;
@@ -359,8 +358,8 @@ void rank_update(RankSums *sums, const TrainGraph *train)
             bucket_states(graph, b, k, sums->spec);
             ShardUpdateAttr attr = bucket_attr(graph, b, sums->spec);
             Tensor          fresh = shard_update(&attr, train->progress, train->rates);
-            sums->started[k].gathered =
-                gather_shards(b, k % RANK_SLOTS, fresh, after_put(graph, k));
+            sums->started[k].gathered = gather_shards(b, k % RANK_SLOTS, fresh,
+                                                      after_put(graph, k));
         }
         if (k >= PUT_LAG)
             put_params(graph->buckets[k - PUT_LAG], (k - PUT_LAG) % RANK_SLOTS,
@@ -373,15 +372,14 @@ void rank_update(RankSums *sums, const TrainGraph *train)
 Tensor rank_average(Graph *graph, const Param *param)
 {
     Bucket *b = graph->buckets[param->bucket];
-    if (b->whole < 0 ||
-        graph->nodes[value_at(graph, b->whole)->producer].phase != graph->phase) {
+    if (b->whole < 0 || graph->nodes[value_at(graph, b->whole)->producer].phase != graph->phase) {
         Place  before = place_whole(graph);
         int    slot = param->bucket % RANK_SLOTS;
         Tensor after = { graph, graph->gathered_last }, none = tensor_none(graph);
         bool   same = after.id >= 0 &&
                     graph->nodes[value_at(graph, after.id)->producer].phase == graph->phase;
-        Tensor all = landed(b, slot, gather_shards(b, slot, (Tensor){ graph, b->ema },
-                                                   same ? after : none));
+        Tensor all = landed(b, slot,
+                            gather_shards(b, slot, (Tensor){ graph, b->ema }, same ? after : none));
         b->whole = graph->gathered_last = all.id;
         place_return(graph, before);
     }

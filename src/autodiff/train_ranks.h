@@ -16,17 +16,17 @@ typedef struct DeferredTrack {
 } DeferredTrack;
 
 typedef struct RankSums {
-    Graph           *graph;
-    const TrainSpec *spec;
-    Tensor           counters, store;
-    RoundAttr        rounds;
-    DeferredTrack   *tracks;
-    int32_t          n_tracks;
-    Bucket          *open[2]; /* being filled: of fp32 parameters, of others */
-    Tensor          *grads;   /* [param] */
-    struct RankTransfer *started; /* [bucket] */
-    int32_t          n_folded;    /* buckets */
-    int64_t          limit;       /* bytes of a bucket */
+    Graph               *graph;
+    const TrainSpec     *spec;
+    Tensor               counters, store;
+    RoundAttr            rounds;
+    DeferredTrack       *tracks;
+    int32_t              n_tracks;
+    Bucket              *open[2];  /* being filled: of fp32 parameters, of others */
+    Tensor              *grads;    /* [param] */
+    struct RankTransfer *started;  /* [bucket] */
+    int32_t              n_folded; /* buckets */
+    int64_t              limit;    /* bytes of a bucket */
 } RankSums;
 
 /* Before the backward pass: the loss and all statistics of a micro-batch are stored for the update.
@@ -45,7 +45,7 @@ void rank_gather_gradients(RankSums *sums);
 void rank_update(RankSums *sums, const TrainGraph *train);
 
 /* For train_graph.c and this file. */
-int       param_group(const TrainSpec *spec, const char *name);
+int        param_group(const TrainSpec *spec, const char *name);
 UpdateAttr param_update_attr(const TrainSpec *spec, int group);
 
 #endif

@@ -51,7 +51,7 @@ typedef struct ModelOptions {
       "several ranks: what they divide; auto, 0: sums of gradients, 1, 2: state too" },            \
     {                                                                                              \
         "bucket", OPT_TEXT, &(bucket_), "SIZE",                                                    \
-            "several ranks: gradients exchanged together; default 1MiB to 32MiB"                  \
+            "several ranks: gradients exchanged together; default 1MiB to 32MiB"                   \
     }
 
 /* --shard and --bucket, each NULL if it is not given. *shard is -1 for auto. */

@@ -163,8 +163,8 @@ static bool names_part(const char *name, const char *const *words, bool folder)
  * train on what it is tested with. */
 static Err parts_refuse(Pool *pool, const char *path, char *const *names, int n)
 {
-    static const char *const others[] = { "test", "val", "valid", "validation",
-                                          "images_evaluation", NULL };
+    static const char *const others[] = { "test", "val", "valid", "validation", "images_evaluation",
+                                          NULL };
     static const char *const trains[] = { "train", "training", "images_background", NULL };
     const char              *train[2] = { 0 }, *other[2] = { 0 }; /* files, folders */
     for (int i = 0; i < n; i++) {

@@ -13,8 +13,7 @@ Err session_open_ranks(Session *session);
 Err session_put_shard(Session *session, const Param *param, int32_t value, const float *all);
 /* Collects the elements at rank `to`, or at all ranks if it is below 0. All ranks call it. *all is
  * the session's buffer, or NULL at ranks that get nothing. */
-Err session_collect(Session *session, const Param *param, int32_t value, int to,
-                    const float **all);
+Err session_collect(Session *session, const Param *param, int32_t value, int to, const float **all);
 /* The buffer for all elements of the largest such parameter. */
 float *session_shard_buffer(Session *session);
 

@@ -163,7 +163,7 @@ void param_to_disk(const Param *param, const Value *value, const void *from, flo
 
 static Err weights_collect(Session *session, int rank, const Param *param, int32_t id, float *disk)
 {
-    Value        whole = { .shape = param_shape(session_engine(session)->graph, param), .type = F32 };
+    Value whole = { .shape = param_shape(session_engine(session)->graph, param), .type = F32 };
     const float *all;
     TRY(session_collect(session, param, id, rank, &all));
     if (all)

@@ -78,7 +78,6 @@ Err fit_text(Text *to, const Recipe *asked, const FitResult *r)
     return plan_json(&o, asked, r);
 }
 
-
 /* Says nothing about a damaged file: fit_read reports that. */
 int64_t fit_threads(Pool *pool, const char *path)
 {
@@ -123,8 +122,9 @@ static Err read_ranks(const Json *root, const Json *levers, Recipe *recipe, bool
     if (any && ranks == 1)
         return OK;
     if (ranks != here && !any)
-        return fail(E_PLAN, "%s was made for %lld rank%s, but there %s %lld; plimsoll fit --ranks "
-                            "%lld makes a plan for these",
+        return fail(E_PLAN,
+                    "%s was made for %lld rank%s, but there %s %lld; plimsoll fit --ranks "
+                    "%lld makes a plan for these",
                     json_name(root), (long long)ranks, ranks == 1 ? "" : "s",
                     here == 1 ? "is" : "are", (long long)here, (long long)here);
     if (shard < 0 || shard > SHARD_MAX || bucket < 0)

@@ -243,7 +243,9 @@ static Err add_feed(Lower *l, const ExportedInput *in, Operand *item)
         TRY(sym_eval(&l->program->symbols, v->size[a], &dims.at[a]));
     if (complex)
         dims.at[dims.rank++] = 2; /* given as torch.view_as_real shows it */
-    Type     type = type_floats(v->type) || complex ? F32 : v->type == EX_U8 || v->type == EX_BOOL ? U8 : I32;
+    Type     type = type_floats(v->type) || complex          ? F32
+                    : v->type == EX_U8 || v->type == EX_BOOL ? U8
+                                                             : I32;
     FeedAttr attr = { .type = type, .shape = view_shape(dims, NULL) };
     if (strlen(in->name) >= sizeof attr.name)
         return fail(E_USAGE,

@@ -329,12 +329,11 @@ Err refuse(const Lower *l, const char *fmt, ...)
 
 /* ---- the walk ---- */
 
-static const LowerDef *const tables[] = { lower_pointwise, lower_views,    lower_create,
-                                          lower_products,  lower_norms,    lower_attention,
-                                          lower_reduces,   lower_indices,  lower_randoms,
-                                          lower_samples,   lower_shifts,    lower_specials,
-                                          lower_rnns,      lower_experts,   lower_losses,
-                                          lower_stablehlo };
+static const LowerDef *const tables[] = {
+    lower_pointwise, lower_views,   lower_create,  lower_products, lower_norms,  lower_attention,
+    lower_reduces,   lower_indices, lower_randoms, lower_samples,  lower_shifts, lower_specials,
+    lower_rnns,      lower_experts, lower_losses,  lower_stablehlo
+};
 
 static int by_target(const void *a, const void *b)
 {

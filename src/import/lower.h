@@ -184,10 +184,10 @@ int32_t input_below(const Exported *program, const ImportConfig *config, int32_t
 /* ---- complex numbers, as a real and an imaginary operand (lower_complex.c) ---- */
 extern const LowerDef lower_complexes[], lower_ffts[];
 
-typedef struct Complex {
+typedef struct ComplexParts {
     Operand re, im;
     bool    real; /* im is zero */
-} Complex;
+} ComplexParts;
 
 bool            type_complex(ExportedType type);
 ExportedType    type_part(ExportedType type); /* of each part; of a real type: itself */
@@ -199,7 +199,7 @@ Operand         complex_part(Lower *l, int32_t value);
 Operand         complex_part_of_number(Lower *l, Operand number);
 int             complex_part_read(const Lower *l);
 Operand        *complex_slot(Lower *l, int32_t value); /* where the present part is kept */
-Err             complex_arg(Lower *l, const char *name, Complex *x);
+Err             complex_arg(Lower *l, const char *name, ComplexParts *x);
 Err             complex_give(Lower *l, int i, Operand re, Operand im);
 
 /* ---- random numbers (lower_random.c) ---- */
@@ -211,14 +211,14 @@ void     note_drawn(Lower *l, Drawn drawn, Dims dims, const int *order);
 /* ---- the walk (lower.c) ---- */
 /* All calls of the program, for the present values of its symbols. On failure the sentence lists
  * every call that is not supported, with counts and lines. */
-Err  lower_program(Pool *pool, Graph *graph, const ImportConfig *config, Lower **out);
-Err  lower_output(Lower *l, int32_t value, Operand *item); /* a value after the walk */
-const LowerDef *lower_find(const char *target);           /* NULL: not known */
+Err             lower_program(Pool *pool, Graph *graph, const ImportConfig *config, Lower **out);
+Err             lower_output(Lower *l, int32_t value, Operand *item); /* a value after the walk */
+const LowerDef *lower_find(const char *target);                       /* NULL: not known */
 /* Does the value follow from the inputs alone: not from parameters, random numbers, or something
  * written in place? */
-bool lower_from_inputs(Lower *l, int32_t value);
+bool            lower_from_inputs(Lower *l, int32_t value);
 /* The same value for the whole micro-batch before its split, from inputs that hold all of it. */
-Err  lower_all(Lower *l, int32_t value, Operand *item);
+Err             lower_all(Lower *l, int32_t value, Operand *item);
 /* How many targets of the micro-batch before its split are not `ignore`, at least 1, divided by the
  * number of slices: [1] fp32. None: the loss counts them itself. `mine`: the targets of this slice;
  * `value`: the same in the program. */
@@ -245,7 +245,7 @@ typedef struct Letters { /* "bhd" */
 Err einsum_pair(Lower *l, const Operand *items, const Letters *in, const Letters *out,
                 Operand *sum);
 /* a (..., m, k) times b (..., k, n) under broadcasting. */
-Err     lower_matmul(Lower *l, View a, View b, View *out);
+Err lower_matmul(Lower *l, View a, View b, View *out);
 /* Elements of an axis by index: the index's axes stand in its place. */
 Err lower_take(Lower *l, Operand x, int axis, Operand index, Dims dims, Operand *out);
 Err lower_join(Lower *l, const Operand *items, int n, int axis, Operand *out); /* along an axis */

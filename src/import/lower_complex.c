@@ -10,10 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-bool type_complex(ExportedType type)
-{
-    return type == EX_C64 || type == EX_C128 || type == EX_C32;
-}
+bool type_complex(ExportedType type) { return type == EX_C64 || type == EX_C128 || type == EX_C32; }
 
 ExportedType type_part(ExportedType type)
 {
@@ -51,7 +48,7 @@ bool complex_call(const Lower *l, const ExportedCall *call)
 static Operand nothing_like(Lower *l, Operand item)
 {
     HostArray *array;
-    Operand    zero = item_host(l, type_floats(item.type) ? item.type : EX_F32, (Dims){ 0 }, &array);
+    Operand zero = item_host(l, type_floats(item.type) ? item.type : EX_F32, (Dims){ 0 }, &array);
     zero.view = view_expanded(zero.view, view_dims(&item.view));
     return zero;
 }
@@ -83,10 +80,10 @@ Operand *complex_slot(Lower *l, int32_t value)
     return is_complex(l, value) && complex_part_read(l) ? &l->imag[value] : &l->items[value];
 }
 
-Err complex_arg(Lower *l, const char *name, Complex *x)
+Err complex_arg(Lower *l, const char *name, ComplexParts *x)
 {
     const ExportedArg *a = arg(l, name);
-    *x = (Complex){ 0 };
+    *x = (ComplexParts){ 0 };
     if (!arg_given(l, name))
         return refuse(l, "'%s' is missing", name);
     x->real = a->kind != ARG_COMPLEX && !(a->kind == ARG_VALUE && is_complex(l, a->values[0]));
@@ -166,7 +163,7 @@ typedef struct Steps { /* of one part's formula */
     int     a, b, c, d; /* a + ib, c + id */
 } Steps;
 
-static Steps steps_of(Lower *l, const Complex *x, const Complex *y)
+static Steps steps_of(Lower *l, const ComplexParts *x, const ComplexParts *y)
 {
     Steps s = { .f = formula(l) };
     s.a = formula_input(&s.f, x->re);
@@ -179,7 +176,8 @@ static Steps steps_of(Lower *l, const Complex *x, const Complex *y)
 }
 
 /* The real part is what `part` gives for 0, the imaginary one for 1. */
-static Err give_parts(Lower *l, const Complex *x, const Complex *y, int (*part)(Steps *s, int i))
+static Err give_parts(Lower *l, const ComplexParts *x, const ComplexParts *y,
+                      int (*part)(Steps *s, int i))
 {
     Operand result[2];
     for (int i = 0; i < 2; i++) {
@@ -198,7 +196,7 @@ static int product_part(Steps *s, int i)
 
 static Err product(Lower *l)
 {
-    Complex x, y;
+    ComplexParts x, y;
     TRY(complex_arg(l, "self", &x));
     TRY(complex_arg(l, "other", &y));
     return x.real || y.real ? scaled(l) : give_parts(l, &x, &y, product_part);
@@ -219,7 +217,7 @@ static int quotient_part(Steps *s, int i)
 
 static Err quotient(Lower *l)
 {
-    Complex x, y;
+    ComplexParts x, y;
     TRY(complex_arg(l, "self", &x));
     TRY(complex_arg(l, "other", &y));
     return y.real ? scaled(l) : give_parts(l, &x, &y, quotient_part);
@@ -247,7 +245,7 @@ static Err unary(Lower *l)
 {
     static int (*const parts[])(Steps *, int) = { reciprocal_part, exp_part, conjugate_part,
                                                   square_part };
-    Complex x;
+    ComplexParts x;
     TRY(complex_arg(l, "self", &x));
     return give_parts(l, &x, NULL, parts[l->def->with]);
 }
@@ -255,7 +253,7 @@ static Err unary(Lower *l)
 /* Only the imaginary part changes: the real one stays a view. */
 static Err conjugate(Lower *l)
 {
-    Complex x;
+    ComplexParts x;
     TRY(complex_arg(l, "self", &x));
     Formula f = formula(l);
     TRY(formula_item(&f, F1(&f, NEG, formula_input(&f, x.im)), x.im.type, &x.im));
@@ -265,8 +263,8 @@ static Err conjugate(Lower *l)
 /* Whole exponents from 1 to 3. */
 static Err power(Lower *l)
 {
-    Complex x;
-    double  e;
+    ComplexParts x;
+    double       e;
     TRY(complex_arg(l, "self", &x));
     TRY(arg_float(l, "exponent", 1, &e));
     if (e == 1)
@@ -281,7 +279,7 @@ static Err power(Lower *l)
 /* |x|; at zero, where the root has no derivative, PyTorch's is 0: the argument is then held at 1. */
 static Err size(Lower *l)
 {
-    Complex x;
+    ComplexParts x;
     TRY(complex_arg(l, "self", &x));
     Formula f = formula(l);
     int     a = formula_input(&f, x.re), b = formula_input(&f, x.im), s = square_size(&f, a, b);
@@ -292,7 +290,7 @@ static Err size(Lower *l)
 
 static Err angle(Lower *l)
 {
-    Complex x;
+    ComplexParts x;
     TRY(complex_arg(l, "self", &x));
     Formula f = formula(l);
     int     a = formula_input(&f, x.re), b = formula_input(&f, x.im);
@@ -301,7 +299,7 @@ static Err angle(Lower *l)
 
 static Err itself(Lower *l)
 {
-    Complex x;
+    ComplexParts x;
     TRY(complex_arg(l, "self", &x));
     return complex_give(l, 0, x.re, x.im);
 }
@@ -310,7 +308,7 @@ static Err itself(Lower *l)
 
 static Err part_of(Lower *l)
 {
-    Complex x;
+    ComplexParts x;
     TRY(complex_arg(l, "self", &x));
     return give(l, 0, l->def->with ? x.im : x.re);
 }
@@ -357,7 +355,7 @@ static Err from_pairs(Lower *l)
 }
 
 /* Both parts in one tensor, at the same distance everywhere? Then the pairs are a view. */
-static bool pairs_lie(const Complex *x, View *pairs)
+static bool pairs_lie(const ComplexParts *x, View *pairs)
 {
     const View *a = &x->re.view, *b = &x->im.view;
     if (x->re.host || x->im.host || a->base.id != b->base.id || a->rank == VIEW_RANK ||
@@ -370,9 +368,9 @@ static bool pairs_lie(const Complex *x, View *pairs)
 
 static Err to_pairs(Lower *l)
 {
-    Complex x;
-    Operand out;
-    View    pairs;
+    ComplexParts x;
+    Operand      out;
+    View         pairs;
     TRY(complex_arg(l, "self", &x));
     int rank = x.re.view.rank;
     if (pairs_lie(&x, &pairs))
@@ -395,10 +393,10 @@ static Err ones(Lower *l)
 
 static Err full(Lower *l)
 {
-    Complex    x;
-    Err        err;
-    HostArray *array[2];
-    Operand    item[2];
+    ComplexParts x;
+    Err          err;
+    HostArray   *array[2];
+    Operand      item[2];
     TRY(complex_arg(l, "fill_value", &x));
     Dims dims = out_dims(l, 0, &err);
     TRY(err);

@@ -64,11 +64,11 @@ static Err histogram(Lower *l)
 
 /* ---- blocks back into a map ---- */
 
-typedef struct Blocks { /* by axis of the map */
+typedef struct AxisBlocks {                                      /* by axis of the map */
     int64_t k[2], dilation[2], pad[2], stride[2], n[2], size[2]; /* size: padding included */
-} Blocks;
+} AxisBlocks;
 
-static Err blocks_of(Lower *l, Dims dims, Blocks *b)
+static Err blocks_of(Lower *l, Dims dims, AxisBlocks *b)
 {
     TRY(arg_fill(l, "kernel_size", 2, 1, b->k));
     TRY(arg_fill(l, "dilation", 2, 1, b->dilation));
@@ -82,11 +82,12 @@ static Err blocks_of(Lower *l, Dims dims, Blocks *b)
 }
 
 /* Where each element of a block lies, blocks innermost. */
-static Operand block_places(Lower *l, const Blocks *b)
+static Operand block_places(Lower *l, const AxisBlocks *b)
 {
     HostArray *to;
     int64_t    n = 0;
-    Operand item = item_host(l, EX_I64, (Dims){ 1, { b->k[0] * b->k[1] * b->n[0] * b->n[1] } }, &to);
+    Operand    item = item_host(l, EX_I64, (Dims){ 1, { b->k[0] * b->k[1] * b->n[0] * b->n[1] } },
+                                &to);
     for (int64_t i = 0; i < b->k[0]; i++)
         for (int64_t j = 0; j < b->k[1]; j++)
             for (int64_t y = 0; y < b->n[0]; y++)
@@ -100,7 +101,7 @@ static Operand block_places(Lower *l, const Blocks *b)
 static Err col2im(Lower *l)
 {
     View       v, ids, nothing;
-    Blocks     b;
+    AxisBlocks b;
     Err        err;
     HostArray *array;
     Dims       dims = out_dims(l, 0, &err);

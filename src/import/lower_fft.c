@@ -161,8 +161,8 @@ static double half_weight(const Table *t, int64_t k)
 static Operand fourier_table(Lower *l, const Table *t, double scale)
 {
     HostArray *to;
-    int64_t    rows = t->from * (t->from_complex ? 2 : 1), columns = t->to * (t->to_complex ? 2 : 1);
-    Operand    item = item_host(l, EX_F32, (Dims){ 2, { rows, columns } }, &to);
+    int64_t rows = t->from * (t->from_complex ? 2 : 1), columns = t->to * (t->to_complex ? 2 : 1);
+    Operand item = item_host(l, EX_F32, (Dims){ 2, { rows, columns } }, &to);
     for (int64_t j = 0; j < t->from; j++)
         for (int64_t k = 0; k < t->to; k++) {
             double turn = 2 * M_PI * (double)(j * k % t->n) / (double)t->n;
@@ -179,7 +179,7 @@ static Operand fourier_table(Lower *l, const Table *t, double scale)
     return item;
 }
 
-static Err by_table(Lower *l, Complex *x, int axis, Table t, double scale)
+static Err by_table(Lower *l, ComplexParts *x, int axis, Table t, double scale)
 {
     Operand whole = x->re;
     View    y, table;
@@ -236,7 +236,7 @@ static Err times(Lower *l, Operand *x, double scale)
                         x);
 }
 
-static Err to_spectrum(Lower *l, Complex *x, int axis, int64_t n, double scale)
+static Err to_spectrum(Lower *l, ComplexParts *x, int axis, int64_t n, double scale)
 {
     int   order[VIEW_RANK];
     Table t = { .n = n, .from = n, .to = n / 2 + 1, .to_complex = true };
@@ -260,7 +260,7 @@ static Err to_spectrum(Lower *l, Complex *x, int axis, int64_t n, double scale)
     return times(l, &x->im, scale);
 }
 
-static Err from_spectrum(Lower *l, Complex *x, int axis, int64_t n, double scale)
+static Err from_spectrum(Lower *l, ComplexParts *x, int axis, int64_t n, double scale)
 {
     int   order[VIEW_RANK], last = x->re.view.rank;
     Table t = {
@@ -278,9 +278,8 @@ static Err from_spectrum(Lower *l, Complex *x, int axis, int64_t n, double scale
     TRY(lower_join(l, both, 2, last, &pairs));
     TRY(in_fp32(l, &pairs));
     order[last] = last;
-    Tensor y = irfft(view_tensor_as(pairs.view, order,
-                                    SHAPE(shape.dim[0], t.from, shape.dim[2], 2)),
-                     n);
+    Tensor y = irfft(
+        view_tensor_as(pairs.view, order, SHAPE(shape.dim[0], t.from, shape.dim[2], 2)), n);
     TRY(graph_check(l->graph));
     dims.at[axis] = n;
     x->re = item_of(l, view_make(y, dims, order), EX_F32);
@@ -288,21 +287,19 @@ static Err from_spectrum(Lower *l, Complex *x, int axis, int64_t n, double scale
     return times(l, &x->re, scale * (double)n);
 }
 
-static Err complex_signal(Lower *l, Complex *x, int axis, int64_t n, bool inverse, double scale)
+static Err complex_signal(Lower *l, ComplexParts *x, int axis, int64_t n, bool inverse,
+                          double scale)
 {
-    Table t = { .n = n,
-                .from = n,
-                .to = n,
-                .from_complex = !x->real,
-                .to_complex = true,
-                .inverse = inverse };
+    Table t = {
+        .n = n, .from = n, .to = n, .from_complex = !x->real, .to_complex = true, .inverse = inverse
+    };
     return by_table(l, x, axis, t, scale);
 }
 
 static Err fourier(Lower *l)
 {
-    Fourier f = { .inverse = l->def->with & FFT_INVERSE, .real = l->def->with & FFT_OF_REAL };
-    Complex x;
+    Fourier      f = { .inverse = l->def->with & FFT_INVERSE, .real = l->def->with & FFT_OF_REAL };
+    ComplexParts x;
     TRY(complex_arg(l, "self", &x));
     TRY(fourier_axes(l, x.re.view.rank, &f));
     fourier_lengths(&x.re.view, &f);
@@ -394,7 +391,7 @@ static Err windowed(Lower *l, const Frames *f, Operand *x)
     return formula_item(&g, y, EX_F32, x);
 }
 
-static Err give_spectra(Lower *l, const Frames *f, Complex x, bool alone)
+static Err give_spectra(Lower *l, const Frames *f, ComplexParts x, bool alone)
 {
     Operand parts[] = { x.re, x.im }, out;
     for (int i = 0; i < 2; i++) {
@@ -414,9 +411,9 @@ static Err give_spectra(Lower *l, const Frames *f, Complex x, bool alone)
 
 static Err short_time(Lower *l)
 {
-    Frames  f;
-    View    v, frames;
-    Complex x = { .real = true };
+    Frames       f;
+    View         v, frames;
+    ComplexParts x = { .real = true };
     TRY(frames_read(l, &f));
     TRY(arg_view(l, "self", &v));
     bool alone = v.rank == 1;

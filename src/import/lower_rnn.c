@@ -15,20 +15,17 @@ typedef enum Cell { CELL_LSTM, CELL_GRU, CELL_TANH, CELL_RELU } Cell;
 enum { MAX_RNN_PARAMETERS = 64 };
 
 typedef struct Rnn {
-    Lower *l;
-    Cell   cell;
-    int    layers, directions;
-    bool   biases, batch_first;
-    int    per_layer; /* parameters of one direction of one layer */
+    Lower  *l;
+    Cell    cell;
+    int     layers, directions;
+    bool    biases, batch_first;
+    int     per_layer; /* parameters of one direction of one layer */
     Operand param[MAX_RNN_PARAMETERS];
     int     n_params;
     int64_t steps, batch, width; /* width of the state */
 } Rnn;
 
-static int gates(const Rnn *r)
-{
-    return r->cell == CELL_LSTM ? 4 : r->cell == CELL_GRU ? 3 : 1;
-}
+static int gates(const Rnn *r) { return r->cell == CELL_LSTM ? 4 : r->cell == CELL_GRU ? 3 : 1; }
 
 static Err times_weight(const Rnn *r, View x, Operand weight, const Operand *bias, Operand *y)
 {
@@ -86,11 +83,10 @@ static Err gru_step(const Rnn *r, Operand x, Operand h, Operand *state)
     int     a[2];
     TRY(gates_of(r, x, h, &in));
     for (int i = 0; i < 2; i++)
-        a[i] = F1(&f, SIGMOID,
-                  F2(&f, ADD, formula_input(&f, in.x[i]), formula_input(&f, in.h[i])));
-    int n = F1(&f, TANH,
-               F2(&f, ADD, formula_input(&f, in.x[2]),
-                  F2(&f, MUL, a[0], formula_input(&f, in.h[2]))));
+        a[i] = F1(&f, SIGMOID, F2(&f, ADD, formula_input(&f, in.x[i]), formula_input(&f, in.h[i])));
+    int n = F1(
+        &f, TANH,
+        F2(&f, ADD, formula_input(&f, in.x[2]), F2(&f, MUL, a[0], formula_input(&f, in.h[2]))));
     int y = F2(&f, ADD, n, F2(&f, MUL, a[1], F2(&f, SUB, formula_input(&f, *state), n)));
     return formula_item(&f, y, EX_F32, state);
 }
@@ -121,7 +117,8 @@ static Err run_direction(const Rnn *r, View x, const Operand *param, bool back, 
                          Operand *cell, Operand *y)
 {
     Operand  all;
-    Operand *parts = NEWN(r->l->pool, Operand, r->steps), *now = NEWN(r->l->pool, Operand, r->steps);
+    Operand *parts = NEWN(r->l->pool, Operand, r->steps),
+            *now = NEWN(r->l->pool, Operand, r->steps);
     int64_t *one = NEWN(r->l->pool, int64_t, r->steps);
     for (int64_t t = 0; t < r->steps; t++)
         one[t] = 1;
@@ -182,8 +179,9 @@ static Err rnn_open(Lower *l, Rnn *r, View *x)
     if (x->rank != 3)
         return refuse(l, "an input with %d axes; give it a batch axis", x->rank);
     if (dropout > 0 && layers > 1 && arg_bool(l, "train", false))
-        return refuse(l, "dropout between its layers is not supported; use layers of their own with "
-                         "nn.Dropout between them");
+        return refuse(l,
+                      "dropout between its layers is not supported; use layers of their own with "
+                      "nn.Dropout between them");
     if (r->n_params != r->layers * r->directions * r->per_layer)
         return refuse(l, "%d parameters for %d layers; projections are not supported", r->n_params,
                       r->layers);

@@ -53,8 +53,7 @@ static int special_step(Formula *f, Special what, int x)
     int one = formula_number(f, 1), zero = formula_number(f, 0);
     switch (what) {
     case SP_ASINH: return asinh_step(f, x);
-    case SP_ACOSH:
-        return F1(f, LOG, F2(f, ADD, x, F1(f, SQRT, F2(f, SUB, F1(f, SQUARE, x), one))));
+    case SP_ACOSH: return F1(f, LOG, F2(f, ADD, x, F1(f, SQRT, F2(f, SUB, F1(f, SQUARE, x), one))));
     case SP_ATANH:
         return F2(f, MUL, formula_number(f, 0.5),
                   F2(f, SUB, F1(f, LOG1P, x), F1(f, LOG1P, F1(f, NEG, x))));
@@ -92,8 +91,7 @@ static Err hypotenuse(Lower *l)
     Formula f = formula(l);
     int     a = 0, b = 0;
     TRY(two(&f, &a, &b));
-    return formula_give(
-        &f, F1(&f, SQRT, F2(&f, ADD, F1(&f, SQUARE, a), F1(&f, SQUARE, b))), 0);
+    return formula_give(&f, F1(&f, SQRT, F2(&f, ADD, F1(&f, SQUARE, a), F1(&f, SQUARE, b))), 0);
 }
 
 /* max(a, b) + log(1 + exp(-|a - b|)) */

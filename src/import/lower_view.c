@@ -391,7 +391,7 @@ static Err converted(Lower *l, Operand *item)
 static Err cat(Lower *l)
 {
     Operand *items;
-    int     n, axis, kept = 0;
+    int      n, axis, kept = 0;
     TRY(listed(l, &items, &n));
     for (int i = 0; i < n; i++) /* an empty list of one axis joins anything */
         if (view_count(&items[i].view) || n == 1)
@@ -432,7 +432,7 @@ static Err stack_axes(Lower *l)
 static Err stack(Lower *l)
 {
     Operand *items;
-    int     n, axis;
+    int      n, axis;
     TRY(listed(l, &items, &n));
     TRY(arg_axis(l, "dim", items[0].view.rank + 1, 0, &axis));
     for (int i = 0; i < n; i++) {
@@ -503,8 +503,8 @@ static Err repeat_interleave(Lower *l)
 static Err broadcast_tensors(Lower *l)
 {
     Operand *items;
-    int     n;
-    Err     err;
+    int      n;
+    Err      err;
     TRY(listed(l, &items, &n));
     for (int i = 0; i < n && i < l->call->n_out; i++) {
         if (l->call->out[i] < 0)
@@ -519,8 +519,8 @@ static Err broadcast_tensors(Lower *l)
 static Err meshgrid(Lower *l)
 {
     Operand *items;
-    int     n;
-    Err     err;
+    int      n;
+    Err      err;
     TRY(listed(l, &items, &n));
     bool xy = !strcmp(arg_text(l, "indexing", "ij"), "xy");
     for (int i = 0; i < n; i++) {
@@ -616,8 +616,8 @@ static Err channel_shuffle(Lower *l)
 static Err broadcast_all(Lower *l)
 {
     Operand *items;
-    int     n;
-    Err     err;
+    int      n;
+    Err      err;
     TRY(listed(l, &items, &n));
     for (int i = 0; i < n; i++) {
         Dims dims = out_dims(l, i, &err);

@@ -144,9 +144,9 @@ typedef struct Param {
     Init        init;
     int32_t     value;                   /* used by forward and backward, in the compute type */
     int32_t     grad, m, v, ema, master; /* -1: has none; filled by autodiff/train_graph.c */
-    int32_t     stands;  /* the last value that stood in for it (Graph.stand_in), or -1 */
-    int32_t     group;   /* of the optimizer */
-    int32_t     bucket;  /* of Graph.buckets, and its place there; -1: none */
+    int32_t     stands; /* the last value that stood in for it (Graph.stand_in), or -1 */
+    int32_t     group;  /* of the optimizer */
+    int32_t     bucket; /* of Graph.buckets, and its place there; -1: none */
     int32_t     place;
     bool        widens;  /* a file may have fewer columns (axis 1): the rest start as 0 */
     bool        frozen;  /* the recipe asks not to train it */
@@ -161,14 +161,14 @@ typedef struct Param {
 enum { PIECE_ELEMENTS = 1 << 16, BUCKET_ALIGN = 16 };
 
 typedef struct Bucket {
-    int      ranks, n;   /* n: parameters */
-    int32_t *params;     /* indices into Graph.params */
-    int64_t *first;      /* [n] where each begins, in elements */
-    int64_t  total;      /* elements of all, padded */
-    int64_t *border;     /* [ranks + 1] rank r has border[r] to border[r + 1] */
-    int64_t  shard;      /* elements of the largest shard */
-    Type     type;       /* of the parameters */
-    int32_t  sum;        /* value: this rank's shard of the gradients' sum */
+    int      ranks, n;          /* n: parameters */
+    int32_t *params;            /* indices into Graph.params */
+    int64_t *first;             /* [n] where each begins, in elements */
+    int64_t  total;             /* elements of all, padded */
+    int64_t *border;            /* [ranks + 1] rank r has border[r] to border[r + 1] */
+    int64_t  shard;             /* elements of the largest shard */
+    Type     type;              /* of the parameters */
+    int32_t  sum;               /* value: this rank's shard of the gradients' sum */
     int32_t  m, v, ema, master; /* values: shards of state; -1: whole on every rank, or none */
     int32_t  whole; /* value: the average, gathered in the phase being built; -1: not yet */
 } Bucket;
@@ -216,8 +216,7 @@ struct Graph {
     Output             *outputs;
     Bucket            **buckets; /* of a graph for several ranks */
     int32_t             n_values, n_nodes, n_params, n_constants, n_modules, n_outputs, n_buckets;
-    int32_t             cap_values, cap_nodes, cap_params, cap_constants, cap_modules, cap_outputs,
-        cap_buckets;
+    int32_t cap_values, cap_nodes, cap_params, cap_constants, cap_modules, cap_outputs, cap_buckets;
 
     /* Where the next node goes. */
     int32_t  module; /* of the innermost scope */

@@ -25,7 +25,7 @@ typedef struct CheckpointEntry { /* one tensor of the file */
 
 struct Saver {
     Session    *session;
-    Comm       *comm;  /* NULL: one rank */
+    Comm       *comm;    /* NULL: one rank */
     bool        follows; /* writes nothing */
     const char *folder;
     int64_t     keep;
@@ -274,9 +274,9 @@ bool saver_finite(Saver *saver)
 static Err saver_tensor(Saver *saver, int32_t i)
 {
     const CheckpointEntry *entry = saver->tensors[i].data;
-    return entry->param >= 0 ? session_get_param_at(saver->session, 0, entry->param, entry->value,
-                                                    saver->buffer)
-                             : session_read(saver->session, entry->value, saver->buffer);
+    return entry->param >= 0
+               ? session_get_param_at(saver->session, 0, entry->param, entry->value, saver->buffer)
+               : session_read(saver->session, entry->value, saver->buffer);
 }
 
 /* Rank 0's result at all ranks; it alone has the sentence. */

@@ -4,7 +4,7 @@
 
 #include "train/feeds.h"
 
-size_t  feed_bytes(const FeedBuffer *feed);    /* of one micro-batch, after the split */
+size_t  feed_bytes(const FeedBuffer *feed); /* of one micro-batch, after the split */
 /* From the micro-batches loaded together to the next of this rank, in units of them; 0: irregular. */
 int64_t feeds_stride(const Feeds *feeds);
 int64_t feeds_rows_loaded(const Feeds *feeds); /* samples loaded together, before the split */

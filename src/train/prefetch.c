@@ -137,7 +137,8 @@ static void ring_new(Pool *pool, Prefetcher *p, int64_t loaders)
 
 Err feeds_prefetch(Pool *pool, Feeds *feeds)
 {
-    if (!feeds->n_served || !feeds_stride(feeds) || ring_over(feeds, 1, 1)) /* then each row is loaded when it is needed */
+    if (!feeds->n_served || !feeds_stride(feeds) ||
+        ring_over(feeds, 1, 1)) /* then each row is loaded when it is needed */
         return OK;
     Prefetcher *p = NEW(pool, Prefetcher);
     int64_t     loaders = loaders_max(feeds);

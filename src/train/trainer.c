@@ -102,7 +102,7 @@ static Err train_save_between(Trainer *t)
         return err;
     if (!t->rank)
         fprintf(stderr, "%s%s; the run goes on and tries again at the next save\n",
-            t->saved == t->state.step ? "" : "not saved: ", err_text());
+                t->saved == t->state.step ? "" : "not saved: ", err_text());
     return OK;
 }
 
@@ -136,7 +136,7 @@ static Err train_check_new(Pool *pool, const char *out)
 static Err train_check_out(Pool *pool, const Trainer *t)
 {
     const TrainOptions *o = t->options;
-    int64_t step;
+    int64_t             step;
     if (!o->out)
         return OK;
     if (o->resume)
@@ -345,7 +345,7 @@ static void train_feed_ahead(Trainer *t)
 {
     const Recipe *recipe = t->recipe;
     int64_t       micro = recipe->accumulate + t->rank,
-                  number = t->state.step * recipe->accumulate + micro;
+            number = t->state.step * recipe->accumulate + micro;
     if (!session_engine(t->session)->device->api || t->state.step + 1 >= recipe->steps)
         return;
     if (!feeds_fill(&t->feeds, number, t->state.drawn + micro * recipe->batch) &&
@@ -839,7 +839,8 @@ static Err train_all(Pool *pool, Trainer *t, const Device *device, TrainResult *
     result->batch = recipe->batch;
     result->accumulate = recipe->accumulate;
     result->slowdown = t->fit.default_ns > 0 ? t->fit.step_ns / t->fit.default_ns : 1;
-    result->predicted_ms = engine_step_ns(engine, recipe_rounds(recipe)) * engine_pace(engine) * 1e-6;
+    result->predicted_ms = engine_step_ns(engine, recipe_rounds(recipe)) * engine_pace(engine) *
+                           1e-6;
     result->time_source = engine_time_source(engine);
     result->runtime_bytes = device_runtime_bytes(device, engine->arena_bytes);
     result->stated_bytes = device->runtime_bytes;

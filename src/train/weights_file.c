@@ -278,10 +278,10 @@ typedef struct NamedWeight {
     int        order;
 } NamedWeight;
 
-typedef struct WeightList {
+typedef struct WeightFileList {
     NamedWeight *list;
     int32_t      n, cap;
-} WeightList;
+} WeightFileList;
 
 static int weights_in_order(const void *a, const void *b)
 {
@@ -291,7 +291,7 @@ static int weights_in_order(const void *a, const void *b)
 }
 
 /* Sorted by name, each once. */
-static void weights_sort(Pool *pool, WeightList *all, SafeFile *out)
+static void weights_sort(Pool *pool, WeightFileList *all, SafeFile *out)
 {
     SafeTensor *tensors = NEWN(pool, SafeTensor, all->n);
     out->n = 0;
@@ -350,7 +350,7 @@ static SafeTensor torch_safe(Pool *pool, const TorchTensor *t, const char **wron
 
 /* One tensor of the file under the model's name. */
 static Err weight_take(const WeightsIn *in, const Weight *w, const char *name, int rank,
-                       WeightList *all)
+                       WeightFileList *all)
 {
     const char *wrong = w->wrong;
     SafeTensor  tensor = w->torch ? torch_safe(in->pool, w->torch, &wrong) : w->tensor;
@@ -365,7 +365,7 @@ static Err weight_take(const WeightsIn *in, const Weight *w, const char *name, i
 
 /* The tensors of the choice; with `rest` also the others of its group, under their own names. */
 static Err choice_take(const WeightsIn *in, const WeightChoice *c, bool rest, int rank,
-                       WeightList *all)
+                       WeightFileList *all)
 {
     const WeightGroup *group = &in->groups[c->group];
     for (int32_t i = 0; i < group->n; i++) {
@@ -386,7 +386,7 @@ static bool own_state(const char *name)
 }
 
 /* Leaves out what is no weight, where that is known, and averages of tensors that are there. */
-static int32_t list_tidy(const WeightsIn *in, const WeightChoice *average, WeightList *all)
+static int32_t list_tidy(const WeightsIn *in, const WeightChoice *average, WeightFileList *all)
 {
     int32_t kept = 0, averages = 0;
     for (int32_t i = 0; i < all->n; i++) {
@@ -403,9 +403,9 @@ static int32_t list_tidy(const WeightsIn *in, const WeightChoice *average, Weigh
 
 /* The average, and for what has none the weights beside it. */
 static Err take_average(const WeightsIn *in, const WeightChoice *weights,
-                        const WeightChoice *average, WeightList *all, const char **from)
+                        const WeightChoice *average, WeightFileList *all, const char **from)
 {
-    WeightList beside = { 0 };
+    WeightFileList beside = { 0 };
     if (average->group < 0)
         return fail(E_USAGE, "%s keeps no average of this model's weights; leave out --ema",
                     in->path);
@@ -422,7 +422,7 @@ static Err take_average(const WeightsIn *in, const WeightChoice *weights,
 }
 
 static Err take_weights(const WeightsIn *in, const WeightChoice *weights,
-                        const WeightChoice *average, WeightList *all, const char **from)
+                        const WeightChoice *average, WeightFileList *all, const char **from)
 {
     WeightChoice all_of_first = { .group = 0, .prefix = "" };
     bool         found = weights->group >= 0;
@@ -470,9 +470,9 @@ static Err groups_read(WeightsIn *in, SafeFile *out)
 Err weights_file_read(Pool *pool, const Graph *graph, const char *path, bool average, SafeFile *out,
                       const char **from)
 {
-    WeightsIn    in = { .pool = pool, .graph = graph, .path = path };
-    WeightList   all = { 0 };
-    WeightChoice weights, mean;
+    WeightsIn      in = { .pool = pool, .graph = graph, .path = path };
+    WeightFileList all = { 0 };
+    WeightChoice   weights, mean;
     *from = NULL;
     in.names = names_of(pool, graph);
     in.dotless = names_dotless(pool, graph);
@@ -501,9 +501,9 @@ static const char *prefix_before(Pool *pool, const char *name, const char *endin
 Err weights_file_beside(Pool *pool, const char *path, const char *ending, SafeFile *out,
                         const char **prefix)
 {
-    WeightsIn    in = { .pool = pool, .path = path };
-    WeightList   all = { 0 };
-    WeightChoice found = { .group = -1 };
+    WeightsIn      in = { .pool = pool, .path = path };
+    WeightFileList all = { 0 };
+    WeightChoice   found = { .group = -1 };
     *prefix = NULL;
     TRY(groups_read(&in, out));
     for (int32_t g = 0; g < in.n && !*prefix; g++)

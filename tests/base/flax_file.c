@@ -27,9 +27,10 @@ static void scalars(void)
     CHECK_NEAR(v.number, -1, 0);
     CHECK_OK(msgpack_parse(pool, "t", "\xcf\xff\xff\xff\xff\xff\xff\xff\xff", 9, &v));
     CHECK_INT(v.kind, MSG_NUMBER);
-    CHECK_OK(msgpack_parse(pool, "t", "\x82\xa1"
-                                      "a\xc3\xa1"
-                                      "b\xc0",
+    CHECK_OK(msgpack_parse(pool, "t",
+                           "\x82\xa1"
+                           "a\xc3\xa1"
+                           "b\xc0",
                            7, &v));
     CHECK_INT(msgpack_get(&v, "a")->integer, 1);
     CHECK_INT(msgpack_get(&v, "b")->kind, MSG_NIL);
@@ -92,10 +93,10 @@ static void round_trip(void)
     static const uint16_t half[] = { 0x3c00 };
     static const int64_t  shape[] = { 2, 3 }, line[] = { 1 };
     const SafeTensor      in[] = {
-        { "params.Dense_0.kernel", SAFE_F32, 2, shape, kernel, sizeof kernel },
-        { "params.Dense_0.bias", SAFE_F16, 1, line, half, sizeof half },
-        { "params.Dense-0", SAFE_F32, 0, NULL, one, sizeof one },
-        { "params.Dense_01.scale", SAFE_BF16, 1, line, half, sizeof half },
+             { "params.Dense_0.kernel", SAFE_F32, 2, shape, kernel, sizeof kernel },
+             { "params.Dense_0.bias", SAFE_F16, 1, line, half, sizeof half },
+             { "params.Dense-0", SAFE_F32, 0, NULL, one, sizeof one },
+             { "params.Dense_01.scale", SAFE_BF16, 1, line, half, sizeof half },
     };
     FlaxFile out;
     CHECK_OK(flax_write(path, in, 4));
@@ -132,30 +133,51 @@ static Err parse_array(const char *array, size_t n, FlaxFile *out)
 static void arrays_that_are_wrong(void)
 {
     FlaxFile out;
-    CHECK_OK(parse_array("\x93\x91\x01\xa7" "float32\xc4\x04\0\0\0\0", 17, &out));
+    CHECK_OK(parse_array("\x93\x91\x01\xa7"
+                         "float32\xc4\x04\0\0\0\0",
+                         17, &out));
     CHECK_INT(out.n, 1);
-    CHECK_OK(parse_array("\x93\x91\x01\xa9" "complex64\xc4\x08\0\0\0\0\0\0\0\0", 23, &out));
+    CHECK_OK(parse_array("\x93\x91\x01\xa9"
+                         "complex64\xc4\x08\0\0\0\0\0\0\0\0",
+                         23, &out));
     CHECK_TEXT(out.tensors[0].wrong, "it holds complex64");
-    CHECK_INT(parse_array("\x93\x91\x02\xa7" "float32\xc4\x04\0\0\0\0", 17, &out), E_FORMAT);
-    CHECK_INT(parse_array("\x93\x91\xff\xa7" "float32\xc4\x04\0\0\0\0", 17, &out), E_FORMAT);
-    CHECK_INT(parse_array("\x92\x91\x01\xa7" "float32", 11, &out), E_FORMAT);
+    CHECK_INT(parse_array("\x93\x91\x02\xa7"
+                          "float32\xc4\x04\0\0\0\0",
+                          17, &out),
+              E_FORMAT);
+    CHECK_INT(parse_array("\x93\x91\xff\xa7"
+                          "float32\xc4\x04\0\0\0\0",
+                          17, &out),
+              E_FORMAT);
+    CHECK_INT(parse_array("\x92\x91\x01\xa7"
+                          "float32",
+                          11, &out),
+              E_FORMAT);
     CHECK_INT(parse_array("\xc0", 1, &out), E_FORMAT);
     CHECK_INT(parse_array("", 0, &out), E_FORMAT);
     CHECK_INT(flax_parse(pool, "t", "\x91\x01", 2, &out), E_FORMAT);
-    CHECK_OK(flax_parse(pool, "t", "\x81\xa1" "a\x93\x01\xc0\xa1" "b", 8, &out)); /* no array in it */
+    CHECK_OK(flax_parse(pool, "t",
+                        "\x81\xa1"
+                        "a\x93\x01\xc0\xa1"
+                        "b",
+                        8, &out)); /* no array in it */
     CHECK_INT(out.n, 0);
 }
 
 /* Chunks as Flax writes arrays beyond 1 GiB. */
 static void chunked(void)
 {
-    static const unsigned char array[] = "\x93\x91\x01\xa5" "uint8\xc4\x01\x07";
+    static const unsigned char array[] = "\x93\x91\x01\xa5"
+                                         "uint8\xc4\x01\x07";
     unsigned char              bytes[512], *at = bytes;
     FlaxFile                   out;
     for (int missing = 0; missing < 2; missing++) {
-        Text t = { .pool = pool };
-        static const char before[] = "\x81\xa1w\x83\xb9__msgpack_chunked_array__\xc3\xa5shape\x82\xa1"
-                                     "0\x02\xa1" "1\x01\xa6" "chunks";
+        Text              t = { .pool = pool };
+        static const char before[] =
+            "\x81\xa1w\x83\xb9__msgpack_chunked_array__\xc3\xa5shape\x82\xa1"
+            "0\x02\xa1"
+            "1\x01\xa6"
+            "chunks";
         text_addn(&t, before, sizeof before - 1);
         at = bytes;
         memcpy(at, t.at, t.n), at += t.n;
@@ -180,8 +202,8 @@ static void likely(void)
 {
     CHECK(flax_likely("\x81\xa6params\x80xx", 10));
     CHECK(flax_likely("\xde\x00\x10\xa6params\x80", 11));
-    CHECK(!flax_likely("\x80\x02}q\x00.......", 12));             /* a pickle */
-    CHECK(!flax_likely("\x81\xa6\0\0\0\0\0\0{\"a\"", 12));        /* safetensors */
+    CHECK(!flax_likely("\x80\x02}q\x00.......", 12));      /* a pickle */
+    CHECK(!flax_likely("\x81\xa6\0\0\0\0\0\0{\"a\"", 12)); /* safetensors */
     CHECK(!flax_likely("PK\x03\x04xxxxxxx", 11));
 }
 

@@ -18,12 +18,11 @@
 #include "train/feeds.h"
 #include "train/weights.h"
 
-static const LowerDef *const tables[] = { lower_pointwise, lower_views,   lower_create,
-                                          lower_products,  lower_norms,   lower_attention,
-                                          lower_reduces,   lower_indices, lower_randoms,
-                                          lower_samples, lower_shifts,  lower_specials,
-                                          lower_rnns,    lower_experts, lower_losses,
-                                          lower_complexes, lower_ffts };
+static const LowerDef *const tables[] = {
+    lower_pointwise, lower_views,   lower_create,  lower_products,  lower_norms,  lower_attention,
+    lower_reduces,   lower_indices, lower_randoms, lower_samples,   lower_shifts, lower_specials,
+    lower_rnns,      lower_experts, lower_losses,  lower_complexes, lower_ffts
+};
 
 static void print_targets(void)
 {

@@ -29,7 +29,10 @@ static RankParts *parts_new(Pool *pool, int ranks)
     return parts;
 }
 
-static int64_t shard_count(const Bucket *b, int rank) { return b->border[rank + 1] - b->border[rank]; }
+static int64_t shard_count(const Bucket *b, int rank)
+{
+    return b->border[rank + 1] - b->border[rank];
+}
 
 /* Where the part of another rank lies among those received. */
 static float *received_from(const Bucket *b, float *received, int me, int rank)
@@ -46,11 +49,11 @@ Err exchange_prepare_cpu(Pool *pool, Call *call)
     for (int r = 0; r < b->ranks; r++) {
         if (r == me)
             continue;
-        parts->sends[parts->n_sends++] =
-            (CommPart){ r, packed + b->border[r], shard_count(b, r) * (int64_t)sizeof *packed };
-        parts->receives[parts->n_receives++] =
-            (CommPart){ r, received_from(b, received, me, r),
-                        shard_count(b, me) * (int64_t)sizeof *packed };
+        parts->sends[parts->n_sends++] = (CommPart){ r, packed + b->border[r],
+                                                     shard_count(b, r) * (int64_t)sizeof *packed };
+        parts->receives[parts->n_receives++] = (CommPart){
+            r, received_from(b, received, me, r), shard_count(b, me) * (int64_t)sizeof *packed
+        };
     }
     return OK;
 }
@@ -129,11 +132,10 @@ Err gather_prepare_cpu(Pool *pool, Call *call)
     int64_t       element = type_bytes(out_type(call->node, 0));
     RankParts    *parts = call->prepared = parts_new(pool, b->ranks);
     for (int r = 0; r < b->ranks; r++) {
-        parts->sends[parts->n_sends++] =
-            (CommPart){ r, call->in[1], shard_count(b, me) * element };
-        parts->receives[parts->n_receives++] =
-            (CommPart){ r, (char *)call->out[0] + b->border[r] * element,
-                        shard_count(b, r) * element };
+        parts->sends[parts->n_sends++] = (CommPart){ r, call->in[1], shard_count(b, me) * element };
+        parts->receives[parts->n_receives++] = (CommPart){
+            r, (char *)call->out[0] + b->border[r] * element, shard_count(b, r) * element
+        };
     }
     return OK;
 }

@@ -95,8 +95,7 @@ static ShardNormAttr norm_order(Graph *graph)
         for (int i = 0; i < a.buckets[k]->n; i++) {
             int32_t param = a.buckets[k]->params[i];
             for (int32_t p = 0; p < param_pieces(graph, param); p++) {
-                int r = rank_of(a.buckets[k],
-                                a.buckets[k]->first[i] + (int64_t)p * PIECE_ELEMENTS);
+                int r = rank_of(a.buckets[k], a.buckets[k]->first[i] + (int64_t)p * PIECE_ELEMENTS);
                 rank[start[param] + p] = r;
                 a.order[start[param] + p] = own[r]++;
             }

@@ -56,7 +56,7 @@ void solve_anneal(Pool *pool, const SolverArgs *args, RunList *out)
     *out = (RunList){ 0 };
     if (now.excess <= 0)
         search_keep(pool, &x, now, out);
-    int64_t effort = args->effort - args->effort / 8; /* the rest is for exchange.c */
+    int64_t effort = args->effort - args->effort / 8; /* the rest is for improve.c */
     for (int64_t turn = 0; turn + x.s->n_edits < effort; turn++) {
         double  spent = (double)(turn + x.s->n_edits) / (double)effort;
         double  heat = hot * exp(cooling * spent);

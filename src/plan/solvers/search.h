@@ -42,7 +42,7 @@ bool search_late(const SolverArgs *args, int64_t turn);
  * ended it. */
 bool search_polish(ScheduleSearch *x, const SolverArgs *args);
 
-/* What exchange.c builds on. */
+/* What improve.c builds on. */
 int32_t search_slot(const Schedule *s, int32_t position); /* -1: after all runs */
 /* The first reader after p of the production of value at r; s->after for a final; -1: none, or it
  * is read at p. */
@@ -56,7 +56,7 @@ bool    search_take_out(ScheduleSearch *x, int32_t slot); /* removes a second ru
  * for search_move. */
 bool search_group(ScheduleSearch *x, int32_t p);
 
-/* exchange.c: exact local search, until nothing improves or `edits` are spent: one more recompute
+/* improve.c: exact local search, until nothing improves or `edits` are spent: one more recompute
  * for the second runs that it makes needless, or one second run for cheaper recomputes. The
  * schedule is within the budget before and after. False: the deadline ended it. */
 bool search_exchange(ScheduleSearch *x, const SolverArgs *args, int64_t edits);

@@ -1,4 +1,4 @@
-/* exchange.c -- exact local search at the end of annealing.
+/* improve.c -- exact local search at the end of annealing.
  *
  * Annealing ends near an optimum, often one exchange away. All exchanges of two kinds are tried
  * here in a fixed order, and the first that lowers the cost is taken, until none does:

@@ -58,8 +58,19 @@ static const char *shipped_words(Pool *pool, char **names, int n)
     return text.at;
 }
 
+/* The same bytes in both files; false also if one of them cannot be read. */
+static bool shipped_equal(const char *a, const char *b)
+{
+    Pool   *pool = pool_new(NULL, "shipped");
+    MapFile one, two;
+    bool    equal = !file_map(pool, a, &one) && !file_map(pool, b, &two) && one.n == two.n &&
+                 !memcmp(one.bytes, two.bytes, one.n);
+    pool_free(pool);
+    return equal;
+}
+
 /* A file of the current folder may come from anywhere, a shipped one not: which one was taken is
- * said where both could be meant, once. */
+ * said where both could be meant and they differ, once. */
 static void shipped_say(Pool *pool, const char *what, const char *taken, const char *const *places,
                         const char *name, const char *ext)
 {
@@ -68,9 +79,11 @@ static void shipped_say(Pool *pool, const char *what, const char *taken, const c
     if (stat(taken, &mine) || !strcmp(said, taken))
         return;
     for (int i = 1; i < N_PLACES; i++) {
-        if (stat(pool_print(pool, "%s/%s%s", places[i], name, ext), &theirs))
+        const char *shipped = pool_print(pool, "%s/%s%s", places[i], name, ext);
+        if (stat(shipped, &theirs))
             continue;
-        if (mine.st_dev == theirs.st_dev && mine.st_ino == theirs.st_ino)
+        if ((mine.st_dev == theirs.st_dev && mine.st_ino == theirs.st_ino) ||
+            shipped_equal(taken, shipped))
             return;
         fprintf(stderr, "%s: %s of the current folder is taken, not the one that is shipped\n",
                 what, taken);

@@ -14,7 +14,7 @@ static struct {
 static const Option options[] = {
     { "o", OPT_TEXT, &opt.out, "FILE", "the WAV file to write" },
     { "checkpoint", OPT_TEXT, &opt.checkpoint, "STEP",
-      "which checkpoint: its step, or best; default: the one that compressed the file" },
+      "which checkpoint: its step, or best; default: the one that compressed" },
     MODEL_OPTIONS(model),
     { "quiet", OPT_FLAG, &opt.quiet, NULL, "no progress" },
     { "json", OPT_FLAG, &opt.json, NULL, "print the result as JSON" },

@@ -174,6 +174,9 @@ cp recipes/unet-small.yaml "$work/a|b<i>c.yaml"
 is "a name should not become a part of the Markdown" grep -qF 'a\|b\<i\>c' "$work/names.md"
 mkdir -p "$work/here/recipes" "$work/here/profiles" && cp recipes/unet-small.yaml "$work/here/recipes" && cp profiles/h200.json "$work/here/profiles"
 (cd "$work/here" && "$program" explain unet-small --effort -1 --device h200 > "$work/out" 2> "$work/err")
+is "a copy of a shipped file should be taken without a word" [ $? = 0 -a -z "$(grep 'current folder' "$work/err")" ]
+echo >> "$work/here/recipes/unet-small.yaml" && echo >> "$work/here/profiles/h200.json"
+(cd "$work/here" && "$program" explain unet-small --effort -1 --device h200 > "$work/out" 2> "$work/err")
 is "a recipe of the current folder should be named" grep -qx "recipe: recipes/unet-small.yaml of the current folder is taken, not the one that is shipped" "$work/err"
 is "a profile too" grep -q "^device: profiles/h200.json of the current folder is taken" "$work/err"
 "$program" explain - --effort -1 < recipes/unet-small.yaml > "$work/out" 2> "$work/err"

@@ -42,7 +42,7 @@ static void check_frozen(const Graph *graph, bool wrapped)
         const Node *node = &graph->nodes[i];
         bool        inside = in_backbone(graph->modules[node->module].path);
         forward += inside && !node->backward && node->phase == PHASE_MICRO;
-        backward += inside && (node->backward || node->phase != PHASE_MICRO);
+        backward += inside && (node->backward || node->phase == PHASE_UPDATE);
     }
     CHECK(wrapped == (forward > 0));
     CHECK_INT(backward, 0);

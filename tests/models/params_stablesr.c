@@ -26,7 +26,8 @@ static int forward_nodes(const Graph *graph, const OpDef *op)
 {
     int n = 0;
     for (int32_t i = 0; i < graph->n_nodes; i++)
-        n += graph->nodes[i].op == op && !graph->nodes[i].backward;
+        n += graph->nodes[i].op == op && !graph->nodes[i].backward &&
+             graph->nodes[i].phase == PHASE_MICRO;
     return n;
 }
 
@@ -93,7 +94,7 @@ static void before(void)
     for (int32_t i = 0; i < g->n_nodes; i++) {
         const Node *node = &g->nodes[i];
         bool        norm = node->op == &op_batchnorm;
-        if (node->backward || (!norm && node->op != &op_conv) ||
+        if (node->phase != PHASE_MICRO || node->backward || (!norm && node->op != &op_conv) ||
             !strstr(g->modules[node->module].path, "stage1_layers"))
             continue;
         CHECK_INT(value_at(g, node->out[0])->bytes, 6442450944);

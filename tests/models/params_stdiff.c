@@ -15,7 +15,8 @@ static int forward_nodes(const Graph *graph, const OpDef *op)
 {
     int n = 0;
     for (int32_t i = 0; i < graph->n_nodes; i++)
-        n += graph->nodes[i].op == op && !graph->nodes[i].backward;
+        n += graph->nodes[i].op == op && !graph->nodes[i].backward &&
+             graph->nodes[i].phase == PHASE_MICRO;
     return n;
 }
 
@@ -45,10 +46,11 @@ static void full_size(void)
         int64_t skips = 0, bytes = 0, parameters = 0;
         for (int32_t i = 0; i < g->n_values; i++) {
             const Value *v = &g->values[i];
-            bool         whole = v->root == i;
+            bool         whole = v->root == i && v->producer >= 0 &&
+                         g->nodes[v->producer].phase == PHASE_MICRO;
             skips += whole && v->mem_class == CLASS_SKIPS;
             bytes += whole && v->mem_class == CLASS_SKIPS ? v->bytes : 0;
-            parameters += whole && v->mem_class == CLASS_PARAMETERS ? v->bytes : 0;
+            parameters += v->root == i && v->mem_class == CLASS_PARAMETERS ? v->bytes : 0;
         }
         CHECK_INT(skips, 15);
         CHECK_INT(bytes, rows[r].skips);

@@ -2,7 +2,8 @@
 # Tables of ours against others on this machine: operators and whole steps against PyTorch, the builtin backend against oneDNN, the planner
 # and the layout search on published instances if they are there. A table that cannot be made says why; the others are still made.
 #
-#   bench.sh [--json] [BUILD [TABLE...]]   tables: ops systems linalg time explain plan seeds layout cuda ladder; all if none is named
+#   bench.sh [--json] [BUILD [TABLE...]]   tables: ops systems linalg time explain plan seeds layout cuda ladder gpu-budgets; all if
+#   none is named
 #
 # --json: each table but the layout also becomes bench/results/DATE-MACHINE-KIND.json. BENCH_MACHINE names the machine (xeon-2c, h200);
 # without it the name is cpu-Nc.
@@ -17,11 +18,11 @@ BENCH_MACHINE=${BENCH_MACHINE:-cpu-$(nproc)c}
 export BENCH_MACHINE
 build=${1:-build}
 [ $# -gt 0 ] && shift
-tables=${*:-ops systems linalg time explain plan seeds layout cuda ladder}
+tables=${*:-ops systems linalg time explain plan seeds layout cuda ladder gpu-budgets}
 for table in $tables; do
     case $table in
-    ops|systems|linalg|time|explain|plan|seeds|layout|cuda|ladder) ;;
-    *) echo "bench: there is no table '$table'; there are ops, systems, linalg, time, explain, plan, seeds, layout, cuda and ladder" >&2; exit 2 ;;
+    ops|systems|linalg|time|explain|plan|seeds|layout|cuda|ladder|gpu-budgets) ;;
+    *) echo "bench: there is no table '$table'; there are ops, systems, linalg, time, explain, plan, seeds, layout, cuda, ladder and gpu-budgets" >&2; exit 2 ;;
     esac
 done
 ninja -C "$build" bench_ops bench_step bench_linalg bench_time bench_plan bench_seeds bench_layout > "$build/bench.log" 2>&1 || { tail -20 "$build/bench.log" >&2; exit 1; }
@@ -67,6 +68,10 @@ for table in $tables; do
         title "budget against measured time on the GPU: stdiff-64x512 in bf16, exact levers, ten rungs"
         code=0; $python bench/ladder.py "$build" $(json ladder) stdiff-64x512 precision=bf16 data.kind=moving-shapes || code=$?
         [ $code = 0 ] || [ $code = 77 ] || failed "ladder" $code ;;
+    gpu-budgets)
+        title "budgets on the GPU: 60 random settings, planned, run, and what nvidia-smi counted"
+        command -v nvidia-smi > /dev/null || { echo "no GPU: left out"; continue; }
+        $python bench/budgets.py "$build" $(json held-budgets) || failed "gpu-budgets" $? ;;
     layout)
         title "layout: rectangles cut into buffers, placed at their bound"
         "$build/bench_layout" 3 || failed "layout" $?

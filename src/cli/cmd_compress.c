@@ -19,7 +19,7 @@ static const Option options[] = {
     { "weights", OPT_TEXT, &opt.weights, "W", "ema (default, where the run keeps one) or raw" },
     { "checkpoint", OPT_TEXT, &opt.checkpoint, "STEP", CHECKPOINT_HELP },
     { "block", OPT_COUNT, &opt.block, "N",
-      "steps of a block; default: one for each thread, at least 16 model.length" },
+      "steps of a block; default: one a thread, at least 16 model.length" },
     MODEL_OPTIONS(model),
     { "quiet", OPT_FLAG, &opt.quiet, NULL, "no progress" },
     { "json", OPT_FLAG, &opt.json, NULL, "print the result as JSON" },

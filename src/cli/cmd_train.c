@@ -61,7 +61,7 @@ static const Option options[] = {
     { "patience",     OPT_SECONDS, &opt.patience,  "S",
       "several ranks: end when one is silent for so long; default 300" },
     { "check-ranks",  OPT_NATURAL, &opt.check_ranks, "N",
-      "several ranks: compare their parameters every N steps; default 1000, 0: never" },
+      "ranks compare parameters every N steps; default 1000, 0: never" },
     { "mpi",          OPT_TEXT, &opt.mpi,          "LIBRARY",
       "openmpi or mpich; default: the one of mpirun or srun" },
     { "quiet",        OPT_FLAG, &opt.quiet,        NULL,   "no progress" },

@@ -92,7 +92,8 @@ def made(program, folder, device):
         budget = str(explain["peak_bytes"] * 7 // 10)
         yield f"fit {recipe}", fitted(program, folder, recipe, budget, planned)
     for recipe, budget, options in LARGE[device]:
-        steps_alone = ["--set", "validate.every=0"]          # the digests are of plans without validation
+        # the digests are of plans without validation, which a schedule may want
+        steps_alone = ["--set", "validate.every=0", "--set", "schedule.kind=constant"]
         yield f"fit {recipe} {budget}", fitted(program, folder, recipe, budget, planned + options + steps_alone)
 
 

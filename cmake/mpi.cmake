@@ -33,7 +33,7 @@ function(add_mpi_plugin name library wrapper include_words)
     return()
   endif()
   add_library(plimsoll_mpi_${name} MODULE src/comm/plugin_mpi.c)
-  target_compile_options(plimsoll_mpi_${name} PRIVATE -Wshadow -Wconversion -Wno-stringop-overflow)  # MPICH: MPI_STATUSES_IGNORE is 1
+  target_compile_options(plimsoll_mpi_${name} PRIVATE -Wshadow -Wconversion $<$<C_COMPILER_ID:GNU>:-Wno-stringop-overflow>)  # MPICH: MPI_STATUSES_IGNORE is 1
   target_include_directories(plimsoll_mpi_${name} SYSTEM PRIVATE ${PLIMSOLL_MPI_INCLUDE_${name}})
   target_link_libraries(plimsoll_mpi_${name} PRIVATE flags ${PLIMSOLL_MPI_LIBRARY_${name}})
   message(STATUS "MPI plugin for ${name}: ${PLIMSOLL_MPI_LIBRARY_${name}}")

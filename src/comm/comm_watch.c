@@ -53,7 +53,7 @@ static Err watch_send(Comm *comm, int peer, WordKind kind, int32_t round)
     if (comm->word_out[peer] && !done)
         return OK;
     comm->words[peer] =
-        (CommWord){ .kind = kind, .rank = comm->rank, .round = round, .waits = comm->waits };
+        (CommWord){ .kind = (int32_t)kind, .rank = comm->rank, .round = round, .waits = comm->waits };
     comm->word_out[peer] = true;
     return comm->transport->send(request, peer, TAG_WORD, &comm->words[peer], (int64_t)word_head);
 }
@@ -199,9 +199,9 @@ Err watch_idle(Comm *comm, CommWait *wait)
 {
     double idle = clock_now() - wait->since;
     TRY(watch_words(comm));
-    if (!wait->asked_at && idle > comm->patience * (1 + wait->answers))
+    if (wait->asked_at <= 0 && idle > comm->patience * (1 + wait->answers))
         TRY(watch_ask(comm, wait));
-    if (wait->asked_at)
+    if (wait->asked_at > 0)
         TRY(watch_answers(comm, wait));
     watch_sleep(idle);
     return OK;

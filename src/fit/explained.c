@@ -183,6 +183,10 @@ static void explain_notes(Pool *pool, Explained *e, const Graph *graph)
     note_add(pool, e, &cap, note_frozen(pool, graph));
     if (whole)
         note_add(pool, e, &cap, pool_print(pool, "a micro-batch is not split: %s", whole));
+    else if (graph_has(graph, &op_batchnorm))
+        note_add(pool, e, &cap,
+                 "a micro-batch is split only with --allow batchnorm-split: batch norm would take "
+                 "its statistics from fewer samples");
     if (recipe->model->note)
         note_add(pool, e, &cap, recipe->model->note(pool, recipe->config));
 }

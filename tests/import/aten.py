@@ -31,7 +31,7 @@ GROUP = 48
 
 def code_of(text):
     """A line of Python over a, b, c, d; statements are separated by "; " and the last returns."""
-    if "return" not in text:
+    if "return " not in text:
         text = "return " + text
     scope = {"torch": torch, "F": torch.nn.functional, "A": torch.ops.aten, "inf": float("inf"), **aten_cases.__dict__}
     exec("def f(a=None, b=None, c=None, d=None, e=None): " + text, scope)

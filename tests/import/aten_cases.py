@@ -559,15 +559,15 @@ case("A.asinh(a * 1e-3) * 1e3 + A.asinh(a * 1e3)", X(3, 4))
 case("A.logit(a, eps=0.3)", UNIT(3, 4))
 case("A.isfinite(a / (a - a).relu()) * a + A.isposinf(a / 0.0) + A.isneginf(a / 0.0) * 2.0", X(3, 4))
 case("A.signbit(a) * b", X(3, 4), X(3, 4))
-for text in ("A.hypot(a, b)", "A.logaddexp(a, b)", "A.fmax(a, b)", "A.fmin(a, b)", "A.copysign.Tensor(a, b)", "A.copysign.Scalar(a, -1.0) + b", "A.ldexp.Tensor(a, b.round())", "A.heaviside(a, b) * a",
+for text in ("A.hypot(a, b)", "A.logaddexp(a, b)", "A.fmax(a, b)", "A.fmin(a, b)", "A.copysign.Tensor(a, b)", "A.copysign.Scalar(a, -1.0) + b", "A.ldexp.Tensor(a, b.round())", "A.heaviside(a.detach(), b.detach()) * a",
              "A.multiply.Scalar(a, 3) + A.subtract.Scalar(b, 2) + A.divide.Scalar(a, 3) + A.true_divide.Scalar(a, 7)", "A.arctan2(a, b)", "A.greater.Tensor(a, b) * a + A.less.Scalar(b, 0.5) * b",
              "A.greater_equal.Tensor(a, b) * a + A.less_equal.Tensor(a, b) * b", "A.greater.Scalar(a, 0) * a + A.less.Tensor(a, b) * b", "A.greater_equal.Scalar(a, 0) * a + A.less_equal.Scalar(a, 0) * b",
              "A.not_equal.Tensor(a, b) * a + A.not_equal.Scalar(a, 0) * b", "A.clip.Tensor(a, b - 1, b + 1)", "A.divide.Tensor_mode(a, b, rounding_mode='floor') * a", "A.divide.Scalar_mode(a, 0.3, rounding_mode='trunc') * b"):
     case(text, X(3, 4), X(3, 4))
 for text in ("A.xlogy.Tensor(a, b)", "A.xlogy.Scalar_Other(a, 2.5) + b", "A.special_xlogy(a, b)", "A.float_power.Tensor_Tensor(b, a).float()", "A.float_power.Tensor_Scalar(b, 2.5).float() + a"):
     case(text, X(3, 4), POS(3, 4))
-case("A.fmax((a.sqrt()), b) + A.fmin(b, a.sqrt())", X(3, 4), X(3, 4))
-case("A.nan_to_num(b / (a - a).abs(), 1.0, 2.0, -3.0) + a", X(3, 4), X(3, 4))
+case("A.fmax(a.detach().sqrt(), b) + A.fmin(b, a.detach().sqrt())", X(3, 4), X(3, 4))
+case("A.nan_to_num((b / (a - a).abs()).detach(), 1.0, 2.0, -3.0) + a", X(3, 4), X(3, 4))
 for text in ("A.softshrink(a)", "A.softshrink(a, 0.2)", "A.hardshrink(a, 0.4)", "A.threshold(a, 0.1, 0.3)", "A.rrelu(a, 0.1, 0.3, False)", "A.rrelu(a, 0.2, 0.2, True)", "A.round.decimals(a, decimals=1) * a"):
     case(text, X(3, 4))
 case("A.bitwise_left_shift.Tensor_Scalar(a, 2) * b + A.bitwise_right_shift.Tensor_Scalar(a, 1)", IDS(9, 3, 4), X(3, 4))
@@ -607,7 +607,7 @@ case("A.replication_pad3d(a, [1, 1, 1, 0, 0, 2])", X(2, 3, 4, 5, 4))
 for text, width in (("A.lstm.input(a, [b, c], [d, e, d[:, 0], e[:, 1]], True, 1, 0.0, True, False, False)", 4), ("A.lstm.input(a, [b, c], [d, e], False, 1, 0.0, True, False, True)", 4)):
     case(text, X(3, 3, 4), X(1, 3, 5), X(1, 3, 5), X(20, 4), X(20, 5))
 case("A.gru.input(a, b, [c, d, c[:, 0], d[:, 1]], True, 1, 0.0, True, False, False)", X(3, 2, 4), X(1, 2, 5), X(15, 4), X(15, 5))
-case("A.gru.input(a, b, [c, d, c, d, c.repeat(1, 2), d * 2, c.repeat(1, 2), d * 3], False, 2, 0.0, True, True, True)", X(2, 35, 5), X(4, 2, 5), X(15, 5), X(15, 5))
+case("A.gru.input(a, b, [c, d, c, d, c.repeat(1, 2), d * 0.5, c.repeat(1, 2), d * 0.7], False, 2, 0.0, True, True, True)", X(2, 35, 5), X(4, 2, 5), X(15, 5), X(15, 5))
 case("A.rnn_tanh.input(a, b, [c, d], False, 1, 0.0, True, False, False)", X(3, 2, 4), X(1, 2, 5), X(5, 4), X(5, 5))
 case("A.rnn_relu.input(a, b, [c, d], False, 1, 0.0, True, False, False)[0]", X(3, 2, 4), X(1, 2, 5), X(5, 4), X(5, 5))
 case("A.lstm_cell(a, [b, c], d, e, d[:, 0], e[:, 0])", X(2, 4), X(2, 5), X(2, 5), X(20, 4), X(20, 5))
@@ -618,7 +618,7 @@ case("A.rnn_relu_cell(a, b, c, d)", X(2, 4), X(2, 5), X(5, 4), X(5, 5))
 # ---- operators of decomposed programs ----
 
 case("A.native_layer_norm(a, [4], b, c, 1e-5)[0]", X(3, 4), X(4), X(4))
-case("A.native_group_norm(a, b, c, 2, 4, 6, 2, 1e-5)[0]", X(2, 4, 6), X(4), X(4))
+case("A.native_group_norm(a.contiguous(), b.contiguous(), c.contiguous(), 2, 4, 6, 2, 1e-5)[0]", X(2, 4, 6), X(4), X(4))
 case("A._native_batch_norm_legit.no_stats(a, b, c, True, 0.1, 1e-5)[0]", X(4, 3, 5), X(3), X(3))
 case("A.max_pool2d_with_indices(a, [2, 2])[0]", APART(2, 3, 4, 6))
 case("A.max_pool3d_with_indices(a, [2, 2, 2])[0]", APART(2, 3, 4, 6, 4))
@@ -628,7 +628,7 @@ for name, shape in (("nearest1d", (7,)), ("nearest2d", (7, 9)), ("nearest3d", (3
     case("A.upsample_%s.default(a, %s)" % (name, list(shape)), X(2, 3, *[(k + 1) // 2 for k in shape]))
 for name, shape in (("linear1d", (7,)), ("bilinear2d", (7, 9)), ("trilinear3d", (3, 7, 9)), ("bicubic2d", (7, 9))):
     case("A.upsample_%s.default(a, %s, False)" % (name, list(shape)), X(2, 3, *[(k + 1) // 2 for k in shape]))
-case("A._scaled_dot_product_flash_attention_for_cpu(a, b, c)[0]", X(2, 2, 5, 8), X(2, 2, 5, 8), X(2, 2, 5, 8))
+case("A._scaled_dot_product_flash_attention_for_cpu(a.contiguous(), b.contiguous(), c.contiguous())[0]", X(2, 2, 5, 8), X(2, 2, 5, 8), X(2, 2, 5, 8))
 case("torch.cat([x.flatten() for x in A.std_mean.default(a)[:1]] + [A.std_mean.dim(a, [1])[1], A.var_mean.default(a)[0][None]])", X(3, 4))
 
 # ---- frames of a signal ----

@@ -14,7 +14,7 @@
 enum { FOLD_LAG = 1, PUT_LAG = 1 };
 /* Of the default bucket: an eighth of all gradients, so that most of them move while others are
  * computed, within these bytes. */
-enum { BUCKET_SHARE = 8, BUCKET_LEAST = 1 << 20, BUCKET_MOST = 32 << 20 };
+enum { BUCKET_SHARE = 8, MIN_BUCKET = 1 << 20, MAX_BUCKET = 32 << 20 };
 
 typedef struct RankTransfer {
     Exchanged exchanged;
@@ -86,7 +86,7 @@ static int64_t bucket_default(const Graph *graph)
     for (int32_t i = 0; i < graph->n_params; i++)
         if (!graph->params[i].frozen)
             bytes += shape_count(graph->params[i].disk) * (int64_t)sizeof(float);
-    return int_max(BUCKET_LEAST, int_min(BUCKET_MOST, bytes / BUCKET_SHARE));
+    return int_max(MIN_BUCKET, int_min(MAX_BUCKET, bytes / BUCKET_SHARE));
 }
 
 Err rank_sums_begin(Graph *graph, Tensor loss, const TrainSpec *spec, Tensor counters,
@@ -129,25 +129,25 @@ void rank_replay(RankSums *sums, Tensor loss)
 
 /* ---- buckets ---- */
 
-static int64_t *piece_borders(Pool *pool, const Graph *graph, const Bucket *b, int32_t *n)
+static int64_t *block_borders(Pool *pool, const Graph *graph, const Bucket *b, int32_t *n)
 {
     int64_t *at = NULL;
     int32_t  cap = 0;
     *n = 0;
     for (int i = 0; i < b->n; i++) {
         int64_t count = shape_count(graph->params[b->params[i]].disk);
-        for (int64_t from = 0; from < count; from += PIECE_ELEMENTS)
+        for (int64_t from = 0; from < count; from += BLOCK_ELEMENTS)
             VEC_ADD(pool, at, *n, cap, b->first[i] + from);
     }
     VEC_ADD(pool, at, *n, cap, b->total);
     return at;
 }
 
-/* Each rank's shard ends at the border of a piece that is nearest to its equal part. */
+/* Each rank's shard ends at the border of a block that is nearest to its equal part. */
 static void bucket_divide(Graph *graph, Bucket *b)
 {
     int32_t  n, at = 0;
-    int64_t *borders = piece_borders(graph->pool, graph, b, &n);
+    int64_t *borders = block_borders(graph->pool, graph, b, &n);
     b->border = NEWN(graph->pool, int64_t, b->ranks + 1);
     b->border[b->ranks] = b->total;
     for (int r = 1; r < b->ranks; r++) {

@@ -169,7 +169,7 @@ Err comm_end(Comm *comm, Err err)
             return err;
     }
     comm->exit_code = err_exit_code(err);
-    if (comm->rank && !comm->judged)
+    if (comm->rank && !comm->concluded)
         watch_tell_failure(comm, err);
     return err;
 }

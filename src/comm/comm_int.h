@@ -71,9 +71,9 @@ struct Comm {
     bool      waits; /* in a wait, not in comm_poll */
     bool      works; /* a rank that answered in this round computes */
 
-    bool agreed; /* all ranks know of the failure */
-    bool judged; /* this rank found others silent, and is to say so */
-    bool ended;  /* comm_end found all ranks well */
+    bool agreed;    /* all ranks know of the failure */
+    bool concluded; /* this rank found others silent, and is to say so */
+    bool ended;     /* comm_end found all ranks well */
     int  exit_code;
 };
 

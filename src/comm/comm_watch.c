@@ -21,7 +21,7 @@
 #include <string.h>
 #include <time.h>
 
-#define SPIN_S      1e-3 /* looks at once for so long: messages in pieces need every look */
+#define SPIN_S      1e-3 /* looks at once for so long: messages in several sends need every look */
 #define SHORT_SLEEP 50e-6
 #define LONG_SLEEP  1e-3
 #define LONG_WAIT_S 0.2 /* after so long, sleep longer */
@@ -52,8 +52,9 @@ static Err watch_send(Comm *comm, int peer, WordKind kind, int32_t round)
         TRY(comm->transport->test(request, 1, &done));
     if (comm->word_out[peer] && !done)
         return OK;
-    comm->words[peer] =
-        (CommWord){ .kind = (int32_t)kind, .rank = comm->rank, .round = round, .waits = comm->waits };
+    comm->words[peer] = (CommWord){
+        .kind = (int32_t)kind, .rank = comm->rank, .round = round, .waits = comm->waits
+    };
     comm->word_out[peer] = true;
     return comm->transport->send(request, peer, TAG_WORD, &comm->words[peer], (int64_t)word_head);
 }
@@ -141,13 +142,13 @@ static void watch_names(const Comm *comm, char *text, size_t room)
         snprintf(text + n, room - n, " and %d more", silent - named);
 }
 
-static Err watch_judge(Comm *comm, const CommWait *wait, int silent)
+static Err watch_conclude(Comm *comm, const CommWait *wait, int silent)
 {
     char names[4 * (COMM_HOST + 32)], step[48] = "";
     watch_names(comm, names, sizeof names);
     if (comm->step >= 0)
         snprintf(step, sizeof step, ", in step %lld", (long long)comm->step);
-    comm->judged = true;
+    comm->concluded = true;
     return fail(E_DEVICE,
                 "%s %s been silent for %.0f s%s, while all other ranks wait: stopped, cut off from "
                 "the network, or busy for longer than --patience allows. All ranks end; continue "
@@ -157,7 +158,7 @@ static Err watch_judge(Comm *comm, const CommWait *wait, int silent)
 
 static Err watch_stuck(Comm *comm, const CommWait *wait)
 {
-    comm->judged = true;
+    comm->concluded = true;
     return fail(E_DEVICE,
                 "all ranks answer, and all have waited for %.0f s: the network moves almost "
                 "nothing; give a larger --patience if it is that slow. All ranks end; continue "
@@ -191,7 +192,7 @@ static Err watch_answers(Comm *comm, CommWait *wait)
     if (!silent)
         return watch_all_answer(comm, wait);
     if (first == comm->rank || late > watch_grace(comm) + LAUNCHER_S)
-        return watch_judge(comm, wait, silent);
+        return watch_conclude(comm, wait, silent);
     return OK;
 }
 

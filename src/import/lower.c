@@ -156,8 +156,8 @@ static Err refresh(Lower *l, int32_t value)
     TRY(refresh(l, a->parent));
     const ExportedCall *before = l->call;
     const LowerDef     *def = l->def;
-    Parts               parts = l->parts;
-    l->parts = (Parts){ 0 };
+    ComplexPair         parts = l->parts;
+    l->parts = (ComplexPair){ 0 };
     TRY(lower_call(l, &l->program->calls[l->program->values[value].producer]));
     l->call = before;
     l->def = def;
@@ -478,9 +478,9 @@ static Err written_in_place(Lower *l, const ExportedCall *call)
         return refuse(l, "this use of an operator that writes in place is not supported");
     bool complex = type_complex(l->program->values[call->out[0]].type);
     for (int part = 0; part <= complex; part++) {
-        l->parts = (Parts){ .on = complex, .give = part };
+        l->parts = (ComplexPair){ .on = complex, .give = part };
         Err err = write_value(l, self->values[0], *complex_slot(l, call->out[0]));
-        l->parts = (Parts){ 0 };
+        l->parts = (ComplexPair){ 0 };
         TRY(err);
     }
     l->alias[call->out[0]].same = self->values[0];

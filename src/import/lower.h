@@ -54,18 +54,18 @@ extern const LowerDef lower_pointwise[], lower_views[], lower_create[], lower_pr
     lower_samples[], lower_shifts[], lower_specials[], lower_rnns[], lower_experts[],
     lower_losses[], lower_stablehlo[];
 
-typedef enum PartMode {
-    PART_SAME,  /* each part of the result follows from the same part of the operands */
-    PART_SCALE, /* real operands are factors of both parts */
-    PART_PICK,  /* each complex operand has a part of its own */
-} PartMode;
+typedef enum PairMode {
+    PAIR_SAME,  /* each part of the result follows from the same part of the operands */
+    PAIR_SCALE, /* real operands are factors of both parts */
+    PAIR_PICK,  /* each complex operand has a part of its own */
+} PairMode;
 
-typedef struct Parts { /* of complex numbers, that the call being lowered reads and gives */
+typedef struct ComplexPair { /* of complex numbers, that the call being lowered reads and gives */
     bool     on;
-    PartMode mode;
+    PairMode mode;
     int      give; /* 0: real, 1: imaginary */
-    uint32_t pick; /* PART_PICK: the part of the next complex operand is the lowest bit */
-} Parts;
+    uint32_t pick; /* PAIR_PICK: the part of the next complex operand is the lowest bit */
+} ComplexPair;
 
 struct Lower {
     Pool               *pool;
@@ -74,7 +74,7 @@ struct Lower {
     const ImportConfig *config;
     Operand            *items; /* by value; of complex ones, the real parts */
     Operand            *imag;  /* the imaginary parts */
-    Parts               parts;
+    ComplexPair         parts;
     Alias              *alias;
     const ExportedCall *call; /* that is being lowered */
     const LowerDef     *def;
@@ -249,7 +249,7 @@ Err lower_matmul(Lower *l, View a, View b, View *out);
 /* Elements of an axis by index: the index's axes stand in its place. */
 Err lower_take(Lower *l, Operand x, int axis, Operand index, Dims dims, Operand *out);
 Err lower_join(Lower *l, const Operand *items, int n, int axis, Operand *out); /* along an axis */
-/* Parts of these extents, which cover the axis. */
+/* ComplexPair of these extents, which cover the axis. */
 Err lower_slices(Lower *l, Operand item, int axis, const int64_t *extent, int n, Operand *out);
 /* The same for any view: by the index of every element that it shows (lower.c). */
 Err lower_write_by_index(Lower *l, const ExportedCall *call, Operand whole, Operand part,

@@ -57,7 +57,7 @@ int complex_part_read(const Lower *l) { return l->parts.on ? l->parts.give : 0; 
 
 Operand complex_part_of_number(Lower *l, Operand number)
 {
-    bool none = l->parts.on && l->parts.mode == PART_SAME && l->parts.give;
+    bool none = l->parts.on && l->parts.mode == PAIR_SAME && l->parts.give;
     return none ? nothing_like(l, number) : number;
 }
 
@@ -68,7 +68,7 @@ Operand complex_part(Lower *l, int32_t value)
         return l->items[value].set && type_floats(l->items[value].type)
                    ? complex_part_of_number(l, l->items[value])
                    : l->items[value];
-    if (l->parts.mode == PART_PICK) {
+    if (l->parts.mode == PAIR_PICK) {
         part = l->parts.pick & 1;
         l->parts.pick >>= 1;
     }
@@ -88,9 +88,9 @@ Err complex_arg(Lower *l, const char *name, ComplexParts *x)
         return refuse(l, "'%s' is missing", name);
     x->real = a->kind != ARG_COMPLEX && !(a->kind == ARG_VALUE && is_complex(l, a->values[0]));
     for (int part = 0; part < 2; part++) {
-        l->parts = (Parts){ .on = true, .give = part };
+        l->parts = (ComplexPair){ .on = true, .give = part };
         Err err = arg_item(l, name, part ? &x->im : &x->re);
-        l->parts = (Parts){ 0 };
+        l->parts = (ComplexPair){ 0 };
         TRY(err);
     }
     return OK;
@@ -99,9 +99,9 @@ Err complex_arg(Lower *l, const char *name, ComplexParts *x)
 Err complex_give(Lower *l, int i, Operand re, Operand im)
 {
     for (int part = 0; part < 2; part++) {
-        l->parts = (Parts){ .on = true, .give = part };
+        l->parts = (ComplexPair){ .on = true, .give = part };
         Err err = give(l, i, part ? im : re);
-        l->parts = (Parts){ 0 };
+        l->parts = (ComplexPair){ 0 };
         TRY(err);
     }
     return OK;
@@ -110,30 +110,30 @@ Err complex_give(Lower *l, int i, Operand re, Operand im)
 /* ---- calls that real numbers have too ---- */
 
 /* The call as if its operands were real. */
-static Err run_parts(Lower *l, Parts parts)
+static Err run_parts(Lower *l, ComplexPair parts)
 {
     const LowerDef *own = l->def;
     l->def = lower_find(own->target);
     REQUIRE(l->def);
     l->parts = parts;
     Err err = l->def->lower(l);
-    l->parts = (Parts){ 0 };
+    l->parts = (ComplexPair){ 0 };
     l->def = own;
     return err;
 }
 
-static Err by_parts(Lower *l, PartMode mode)
+static Err by_parts(Lower *l, PairMode mode)
 {
     bool complex = false;
     for (int32_t k = 0; k < l->call->n_out; k++)
         complex |= is_complex(l, l->call->out[k]);
     for (int part = 0; part <= complex; part++)
-        TRY(run_parts(l, (Parts){ .on = true, .mode = mode, .give = part }));
+        TRY(run_parts(l, (ComplexPair){ .on = true, .mode = mode, .give = part }));
     return OK;
 }
 
-static Err same(Lower *l) { return by_parts(l, PART_SAME); }
-static Err scaled(Lower *l) { return by_parts(l, PART_SCALE); }
+static Err same(Lower *l) { return by_parts(l, PAIR_SAME); }
+static Err scaled(Lower *l) { return by_parts(l, PAIR_SCALE); }
 
 /* (a + ib)(c + id) = ac - bd + i(ad + bc) for any product that is linear in each operand. */
 static Err bilinear(Lower *l)
@@ -145,7 +145,7 @@ static Err bilinear(Lower *l)
     if (n < 2)
         return scaled(l);
     for (uint32_t pick = 0; pick < 4; pick++) {
-        TRY(run_parts(l, (Parts){ .on = true, .mode = PART_PICK, .pick = pick }));
+        TRY(run_parts(l, (ComplexPair){ .on = true, .mode = PAIR_PICK, .pick = pick }));
         r[pick] = l->items[l->call->out[0]];
     }
     Formula f = formula(l), g = formula(l);
@@ -250,7 +250,7 @@ static Err unary(Lower *l)
     return give_parts(l, &x, NULL, parts[l->def->with]);
 }
 
-/* Only the imaginary part changes: the real one stays a view. */
+/* Only the imaginary part changes: the real one remains a view. */
 static Err conjugate(Lower *l)
 {
     ComplexParts x;
@@ -386,7 +386,7 @@ static Err to_pairs(Lower *l)
 /* Ones: the imaginary part is zero. */
 static Err ones(Lower *l)
 {
-    TRY(run_parts(l, (Parts){ .on = true, .give = 0 }));
+    TRY(run_parts(l, (ComplexPair){ .on = true, .give = 0 }));
     Operand re = l->items[l->call->out[0]];
     return complex_give(l, 0, re, nothing_like(l, re));
 }

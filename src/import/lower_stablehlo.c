@@ -420,7 +420,7 @@ static Err concatenate(Lower *l)
     return give(l, 0, out);
 }
 
-/* Parts of the padding's value beside the operand; a negative padding leaves out elements. */
+/* ComplexPair of the padding's value beside the operand; a negative padding leaves out elements. */
 static Err pad_of(Lower *l)
 {
     Operand x, value, fill;

@@ -155,10 +155,10 @@ typedef struct Param {
 
 /* Trained parameters whose gradients the ranks of a run exchange together. Their elements lie in a
  * row, each parameter from a multiple of BUCKET_ALIGN on, and are divided among the ranks at
- * borders of pieces: PIECE_ELEMENTS of one parameter, which a norm sums together. The part of one
+ * borders of blocks: BLOCK_ELEMENTS of one parameter, which a norm sums together. The part of one
  * rank is its shard. What a rank keeps of a bucket has room for the largest shard, so that one plan
  * holds for all ranks. */
-enum { PIECE_ELEMENTS = 1 << 16, BUCKET_ALIGN = 16 };
+enum { BLOCK_ELEMENTS = 1 << 16, BUCKET_ALIGN = 16 };
 
 typedef struct Bucket {
     int      ranks, n;          /* n: parameters */

@@ -157,10 +157,10 @@ def folders():
             lines.write("filename,label\r\n" + "".join(f"n{k}_{i}.png,n{k}\r\n" for k in range(CLASSES) for i in range(EACH)))
     holds(at("mini/train.csv"))
     refused(at("mini"), "mini/train.csv --set data.holdout_path=")
-    os.makedirs(at("parts"))
+    os.makedirs(at("halves"))
     for part in ("train", "test"):
-        shutil.copy(at("dict4.pkl"), at(f"parts/CIFAR_FS_{part}.pickle"))
-    refused(at("parts"), "parts/CIFAR_FS_train.pickle --set data.holdout_path=")
+        shutil.copy(at("dict4.pkl"), at(f"halves/CIFAR_FS_{part}.pickle"))
+    refused(at("halves"), "halves/CIFAR_FS_train.pickle --set data.holdout_path=")
     for line, says in (("a.png", ":2: a line holds"), ("a.png,b,c", ":2: a line holds"), ("gone.png,n0", "gone.png")):
         open(at("mini/bad.csv"), "w").write(f"filename,label\n{line}\n")
         try:

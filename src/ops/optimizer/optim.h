@@ -60,8 +60,8 @@ typedef struct UpdateIn {
 void adam(UpdateIn in, UpdateAttr attr);
 void sgd(UpdateIn in, UpdateAttr attr); /* v is not used */
 
-/* For CPU kernels that update or sum parts of parameters. norm_piece: the sum of squares of at most
- * PIECE_ELEMENTS. An update reads `in` and writes `out`, which may be the same; m, v, ema, master
+/* For CPU kernels that update or sum parts of parameters. norm_block: the sum of squares of at most
+ * BLOCK_ELEMENTS. An update reads `in` and writes `out`, which may be the same; m, v, ema, master
  * are NULL where absent. */
 typedef struct UpdateSpan {
     Type              type; /* of in and out */
@@ -74,7 +74,7 @@ typedef struct UpdateSpan {
     bool              sgd;
 } UpdateSpan;
 
-double norm_piece(const float *g, int64_t n);
+double norm_block(const float *g, int64_t n);
 void   update_span(const UpdateSpan *span, int64_t count, int threads);
 
 Err accumulate_cpu(const Call *call);

@@ -47,9 +47,9 @@ Err grad_seed_cpu(const Call *call)
     return OK;
 }
 
-/* Pieces of fixed size are summed in double and added in order: the norm does not depend on the
+/* Blocks of fixed size are summed in double and added in order: the norm does not depend on the
  * number of threads. */
-double norm_piece(const float *g, int64_t n)
+double norm_block(const float *g, int64_t n)
 {
     double sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -62,7 +62,7 @@ static int64_t grad_norm_blocks(const Node *n)
 {
     int64_t blocks = 0;
     for (int i = 0; i < n->n_in; i++)
-        blocks += ceil_div(shape_count(in_shape(n, i)), PIECE_ELEMENTS);
+        blocks += ceil_div(shape_count(in_shape(n, i)), BLOCK_ELEMENTS);
     return blocks;
 }
 
@@ -80,12 +80,12 @@ Err grad_norm_cpu(const Call *call)
     int64_t     first = 0;
     for (int i = 0; i < n->n_in; i++) {
         const float *g = call->in[i];
-        int64_t      count = shape_count(in_shape(n, i)), blocks = ceil_div(count, PIECE_ELEMENTS);
+        int64_t      count = shape_count(in_shape(n, i)), blocks = ceil_div(count, BLOCK_ELEMENTS);
         int          threads = call->device->threads;
 #pragma omp parallel for num_threads(threads) schedule(static)
         for (int64_t p = 0; p < blocks; p++)
-            partial[first + p] = norm_piece(g + p * PIECE_ELEMENTS,
-                                            int_min(count - p * PIECE_ELEMENTS, PIECE_ELEMENTS));
+            partial[first + p] = norm_block(g + p * BLOCK_ELEMENTS,
+                                            int_min(count - p * BLOCK_ELEMENTS, BLOCK_ELEMENTS));
         first += blocks;
     }
     for (int64_t p = 0; p < first; p++)

@@ -1,4 +1,4 @@
-/* rounds.c -- rules of the operators that store and replay results of micro-batches. */
+/* rounds.c -- rules of the operators that store results and read them back of micro-batches. */
 #include "ops/ranks/rounds.h"
 
 #include "ops/operator.h"

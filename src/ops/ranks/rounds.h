@@ -1,5 +1,5 @@
 /* rounds.h -- small results of every micro-batch (its loss, batch-norm statistics), stored until the
- * update and replayed there in the order of micro-batches.
+ * update and read back there in the order of micro-batches.
  *
  * A rank stores `rounds` rows of `width` floats. round_gather makes [ranks][rounds][width] of them;
  * round_at says where a micro-batch's floats are among these.

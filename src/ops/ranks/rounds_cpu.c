@@ -1,4 +1,4 @@
-/* rounds_cpu.c -- results of micro-batches, stored and replayed, on the CPU. */
+/* rounds_cpu.c -- results of micro-batches, stored and read back, on the CPU. */
 #include "comm/comm.h"
 #include "ops/optimizer/optim.h"
 #include "ops/ranks/rounds.h"

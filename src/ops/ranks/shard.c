@@ -73,12 +73,12 @@ static int rank_of(const Bucket *b, int64_t element)
     return rank;
 }
 
-static int32_t param_pieces(const Graph *graph, int32_t param)
+static int32_t param_blocks(const Graph *graph, int32_t param)
 {
-    return (int32_t)ceil_div(shape_count(graph->params[param].disk), PIECE_ELEMENTS);
+    return (int32_t)ceil_div(shape_count(graph->params[param].disk), BLOCK_ELEMENTS);
 }
 
-/* Numbers the pieces of each rank in the order in which it sums them: bucket by bucket. */
+/* Numbers the blocks of each rank in the order in which it sums them: bucket by bucket. */
 static ShardNormAttr norm_order(Graph *graph)
 {
     ShardNormAttr a = { .buckets = graph->buckets, .n_buckets = graph->n_buckets };
@@ -86,24 +86,24 @@ static ShardNormAttr norm_order(Graph *graph)
     int32_t      *start = NEWN(graph->pool, int32_t, graph->n_params + 1);
     int32_t      *own = NEWN(graph->pool, int32_t, ranks);
     for (int32_t i = 0; i < graph->n_params; i++) {
-        start[i] = a.n_pieces;
-        a.n_pieces += graph->params[i].bucket >= 0 ? param_pieces(graph, i) : 0;
+        start[i] = a.n_blocks;
+        a.n_blocks += graph->params[i].bucket >= 0 ? param_blocks(graph, i) : 0;
     }
-    int32_t *rank = NEWN(graph->pool, int32_t, a.n_pieces);
-    a.order = NEWN(graph->pool, int32_t, a.n_pieces);
+    int32_t *rank = NEWN(graph->pool, int32_t, a.n_blocks);
+    a.order = NEWN(graph->pool, int32_t, a.n_blocks);
     for (int32_t k = 0; k < a.n_buckets; k++)
         for (int i = 0; i < a.buckets[k]->n; i++) {
             int32_t param = a.buckets[k]->params[i];
-            for (int32_t p = 0; p < param_pieces(graph, param); p++) {
-                int r = rank_of(a.buckets[k], a.buckets[k]->first[i] + (int64_t)p * PIECE_ELEMENTS);
+            for (int32_t p = 0; p < param_blocks(graph, param); p++) {
+                int r = rank_of(a.buckets[k], a.buckets[k]->first[i] + (int64_t)p * BLOCK_ELEMENTS);
                 rank[start[param] + p] = r;
                 a.order[start[param] + p] = own[r]++;
             }
         }
     for (int r = 0; r < ranks; r++)
-        a.max_pieces = own[r] > a.max_pieces ? own[r] : a.max_pieces;
-    for (int32_t p = 0; p < a.n_pieces; p++)
-        a.order[p] += rank[p] * a.max_pieces;
+        a.max_blocks = own[r] > a.max_blocks ? own[r] : a.max_blocks;
+    for (int32_t p = 0; p < a.n_blocks; p++)
+        a.order[p] += rank[p] * a.max_blocks;
     return a;
 }
 

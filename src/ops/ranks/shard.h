@@ -19,8 +19,8 @@ Tensor shard_update(const ShardUpdateAttr *attr, Tensor progress, Tensor rates);
 typedef struct ShardNormAttr {
     Bucket **buckets;
     int32_t  n_buckets;
-    int32_t  n_pieces, max_pieces; /* of all parameters; of one rank at most */
-    int32_t *order; /* per piece in the order of parameters: rank * max_pieces + its place there */
+    int32_t  n_blocks, max_blocks; /* of all parameters; of one rank at most */
+    int32_t *order; /* per block in the order of parameters: rank * max_blocks + its place there */
 } ShardNormAttr;
 
 Tensor shard_norm(Graph *graph);

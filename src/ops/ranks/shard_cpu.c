@@ -55,12 +55,12 @@ Err shard_norm_choose_cpu(const Node *n, const Device *device, Choice *choice)
 {
     const ShardNormAttr *attr = ATTR(n, ShardNormAttr);
     (void)device;
-    choice->workspace_bytes = (size_t)(attr->buckets[0]->ranks + 1) * (size_t)attr->max_pieces *
+    choice->workspace_bytes = (size_t)(attr->buckets[0]->ranks + 1) * (size_t)attr->max_blocks *
                               sizeof(double);
     return OK;
 }
 
-/* Sums of this rank's pieces, in the order of buckets. */
+/* Sums of this rank's blocks, in the order of buckets. */
 static int32_t norm_own(const Call *call, int rank, double *own)
 {
     const ShardNormAttr *attr = ATTR(call->node, ShardNormAttr);
@@ -75,12 +75,12 @@ static int32_t norm_own(const Call *call, int rank, double *own)
             if (!shard_range(b, rank, i, shape_count(graph->params[b->params[i]].disk), &from, &to))
                 continue;
             const float *g = sum + b->first[i] + from - b->border[rank];
-            int64_t      pieces = ceil_div(to - from, PIECE_ELEMENTS);
+            int64_t      blocks = ceil_div(to - from, BLOCK_ELEMENTS);
 #pragma omp parallel for num_threads(threads) schedule(static)
-            for (int64_t p = 0; p < pieces; p++)
-                own[n + p] = norm_piece(g + p * PIECE_ELEMENTS,
-                                        int_min(to - from - p * PIECE_ELEMENTS, PIECE_ELEMENTS));
-            n += (int32_t)pieces;
+            for (int64_t p = 0; p < blocks; p++)
+                own[n + p] = norm_block(g + p * BLOCK_ELEMENTS,
+                                        int_min(to - from - p * BLOCK_ELEMENTS, BLOCK_ELEMENTS));
+            n += (int32_t)blocks;
         }
     }
     return n;
@@ -90,11 +90,11 @@ Err shard_norm_cpu(const Call *call)
 {
     const ShardNormAttr *attr = ATTR(call->node, ShardNormAttr);
     Comm                *comm = call->device->comm;
-    double              *own = call->workspace, *all = own + attr->max_pieces, total = 0;
-    for (int32_t i = norm_own(call, comm_rank(comm), own); i < attr->max_pieces; i++)
+    double              *own = call->workspace, *all = own + attr->max_blocks, total = 0;
+    for (int32_t i = norm_own(call, comm_rank(comm), own); i < attr->max_blocks; i++)
         own[i] = 0;
-    TRY(comm_all(comm, own, attr->max_pieces * (int64_t)sizeof *own, all));
-    for (int32_t p = 0; p < attr->n_pieces; p++)
+    TRY(comm_all(comm, own, attr->max_blocks * (int64_t)sizeof *own, all));
+    for (int32_t p = 0; p < attr->n_blocks; p++)
         total += all[attr->order[p]];
     *(float *)call->out[0] = (float)sqrt(total);
     return OK;

@@ -69,7 +69,7 @@ static bool builder_changes(const TaskBuilder *m, int32_t v)
            (m->graph->values[v].persistent && (m->n_writers[v] > 0 || m->taken[v]));
 }
 
-/* Is n the first of several writers of v, and may it run again until the second one runs? Not if
+/* Is n the first of several writers of v, and may it be recomputed until the second one runs? Not if
  * the bytes change hands. */
 static bool builder_first(const TaskBuilder *m, int32_t n, int32_t v)
 {

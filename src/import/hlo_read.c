@@ -149,7 +149,8 @@ static Err emit(HloScope *s, HloStatement *st, const char **p, const char *name,
     if (!wanted || !st->n_types || (st->n_types != 1 && wanted > st->n_types))
         return hlo_fail(h, name, "this statement has no result type");
     call_place(h, p, &call);
-    memcpy(values, st->operand, (size_t)st->n_operands * sizeof *values);
+    for (int32_t i = 0; i < st->n_operands; i++)
+        values[i] = st->operand[i];
     VEC_ADD(h->in->pool, st->args, st->n_args, st->cap_args,
             (ExportedArg){
                 .name = "operands", .kind = ARG_VALUES, .n = st->n_operands, .values = values });

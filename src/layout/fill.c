@@ -171,13 +171,13 @@ static bool fill_candidate(const Fill *f, const Corner *corner, int32_t i)
     return f->offset[i] < 0 && item->first >= corner->l && item->end <= corner->r;
 }
 
-/* Counts candidates, up to `enough`. */
-static void fill_count(const Fill *f, Corner *corner, int32_t enough)
+/* Counts candidates, up to one more than `fewest`. */
+static void fill_count(const Fill *f, Corner *corner, int32_t fewest)
 {
     int32_t        n;
     const int32_t *list = fill_list(f, corner, &n);
     corner->count = f->room[corner->right ? corner->r - 1 : corner->l] > 0;
-    for (int32_t j = 0; j < n && corner->count < enough; j++)
+    for (int32_t j = 0; j < n && corner->count <= fewest; j++)
         corner->count += fill_candidate(f, corner, list[j]);
 }
 
@@ -208,7 +208,7 @@ static Corner fill_corner(Fill *f)
         }
         for (int side = 0; side < 2; side++) {
             corner.right = side == 1;
-            fill_count(f, &corner, best.count + 1);
+            fill_count(f, &corner, best.count);
             if (corner.count < best.count ||
                 (corner.count == best.count && corner.height < best.height))
                 best = corner;

@@ -311,10 +311,11 @@ static Err statement(HloScope *s, const char **p)
 {
     Hlo        *h = s->h;
     const char *name = hlo_skip(*p), *at = name, *target;
-    size_t      n = 1 + hlo_name_length(name + 1), length;
+    size_t      n, length;
     int64_t     wanted = 1;
     if (*name != '%')
         return hlo_fail(h, name, "a statement is expected");
+    n = 1 + hlo_name_length(name + 1);
     at += n;
     if (hlo_next(&at, ":"))
         TRY(hlo_int(h, &at, &wanted));

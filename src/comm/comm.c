@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_MESSAGE = 1 << 22 };
+enum { MAX_MESSAGE = 1 << 22, LAST_WORDS_US = 500000 };
 
 static void comm_host_name(char name[COMM_HOST])
 {
@@ -69,8 +69,11 @@ static Err comm_load(const Launcher *launcher, const char *library, const Transp
 static void comm_close(void *arg)
 {
     Comm *c = arg;
-    if (!c->ended)
+    if (!c->ended) {
+        if (!c->rank || c->concluded) /* a launcher may lose what was printed just before the end */
+            usleep(LAST_WORDS_US);
         c->transport->abort(c->exit_code ? c->exit_code : 1);
+    }
     watch_close(c);
     c->transport->close();
 }

@@ -1,74 +1,111 @@
 """Predicted against measured peaks of public models in PyTorch on an H200.
 
     torch_peaks.py PEAKS_TABLE MODELS_FILE [--models NAME,...] [--precision fp32,bf16] [--why] [--json FILE]
+    torch_peaks.py --measure MODELS_FILE [--optimizer adamw,adamw-fused] [--limit S] [...]
 
 PEAKS_TABLE is a page with one row per model and precision (bytes measured), MODELS_FILE the script that made it: its `Z` is
-name -> function of (model, loss). The models' libraries (diffusers, transformers) are needed, a GPU is not. Prints a table; --why
-prints each prediction whole.
+name -> function of (model, loss). The models' libraries (diffusers, transformers) are needed, a GPU is not. --measure takes the
+measured peaks on the GPU that is here instead, each in a process of its own; --limit: what has not begun after so many seconds is left
+out. Prints a table; --why prints each prediction whole.
 """
 import argparse
-import importlib.util
-import os
+import json
 import re
 import statistics
+import subprocess
 import sys
 import time
 
-import torch
-
-import plimsoll
 import results_file
+import torch_models
 
 
-def measured(path):
+def table_of(path):
+    """(model, precision, optimizer) -> bytes: before, first allocated, first reserved, allocated, reserved."""
     rows = {}
     for line in open(path):
         cells = [c.strip() for c in line.split("|")[1:-1]]
         if len(cells) == 9 and re.fullmatch(r"[\d,]+", cells[2]):
-            rows[cells[0], cells[1]] = [int(c.replace(",", "")) for c in cells[3:8]]
+            rows[cells[0], cells[1], "adamw"] = [int(c.replace(",", "")) for c in cells[3:8]]
     return rows
 
 
-def load(path):
-    # torchvision's wheel for CUDA loads on the CPU if its operators' names exist: a file beside the models may define them.
-    if os.path.exists(os.path.join(os.path.dirname(path), "tvstub.py")):
-        sys.path.insert(0, os.path.dirname(path))
-        importlib.import_module("tvstub")
-    spec = importlib.util.spec_from_file_location("models", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.R = lambda *s: torch.randn(*s, device="cpu")
-    module.I = lambda n, *s: torch.randint(0, n, s, device="cpu")
-    return module
+# ---- on the GPU ----
+
+def measure(path, name, precision, optimizer):
+    """What the first step and later ones take here."""
+    import torch
+    from plimsoll.training import make_optimizer
+
+    model, loss_fn, batch = torch_models.made(path, name, "cuda")
+    adamw = make_optimizer(optimizer, [p for p in model.parameters() if p.requires_grad])
+    found = []
+
+    def step():
+        with torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16"):
+            loss = loss_fn(model, batch)
+        loss.backward()
+        adamw.step()
+        adamw.zero_grad(set_to_none=True)
+
+    def peaks(steps):
+        for _ in range(steps):
+            step()
+        torch.cuda.synchronize()
+        found.extend([torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()])
+
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    found.append(torch.cuda.memory_allocated())
+    peaks(1)
+    step()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    peaks(3)
+    return found
 
 
-def cells(loss):
-    """The loss closes over its inputs."""
-    return [c for c in loss.__closure__ if not isinstance(c.cell_contents, torch.nn.Module) and not callable(c.cell_contents)]
+def child(options, name, precision, optimizer):
+    """The figures of a process of its own, or why there are none."""
+    words = [sys.executable, "-u", __file__, "--measure", options.models_file, "--here", "--models", name, "--precision", precision,
+             "--optimizer", optimizer]
+    done = subprocess.run(words, capture_output=True, text=True)
+    lines = done.stdout.strip().splitlines()
+    return (json.loads(lines[-1]), "") if done.returncode == 0 and lines else (None, done.stderr.strip()[-200:])
 
 
-def predict(models, name, precision):
-    with torch.device("meta"):
-        model, loss = models.Z[name]()
-    model.train()
-    if loss.__closure__ and any(getattr(c.cell_contents, "__closure__", None) for c in loss.__closure__):
-        raise SystemExit("%s: a loss within a loss" % name)
+def measured_here(options, names):
+    """The same as table_of gives, one after the other as they come."""
+    begun = time.monotonic()
+    for name in names:
+        for precision in options.precision.split(","):
+            for optimizer in options.optimizer.split(","):
+                what = (name, precision, optimizer)
+                if time.monotonic() - begun > options.limit:
+                    print("%s %s %s: left out, no time" % what, flush=True)
+                    continue
+                figures, why = child(options, *what)
+                if figures:
+                    yield what, figures
+                else:
+                    print("%s %s %s: " % what + why, flush=True)
 
-    def loss_fn(_, batch):
-        for cell, value in zip(cells(loss), batch):
-            cell.cell_contents = value
-        return loss()
 
-    batch = [c.cell_contents for c in cells(loss)]
+# ---- predictions ----
+
+def predict(path, name, precision, optimizer, version):
+    import plimsoll
+
+    model, loss_fn, batch = torch_models.made(path, name, "meta")
     begun = time.time()
-    answer = plimsoll.explain(model, loss_fn, batch, precision=precision, device="h200", torch_version="2.11")
+    answer = plimsoll.explain(model, loss_fn, batch, optimizer=optimizer, precision=precision, device="h200", torch_version=version)
     return answer, time.time() - begun
 
 
-def row(name, precision, e, seconds, measured_bytes):
+def row(what, e, seconds, measured_bytes):
     """A line of the results file."""
     _, first, _, allocated, reserved = measured_bytes
-    return {"work": name, "precision": precision, "seconds": results_file.figure(seconds, 2),
+    return {"work": what[0], "precision": what[1], "optimizer": what[2], "seconds": results_file.figure(seconds, 2),
             "first_bytes": first, "first_off_percent": off(e.first.allocated_bytes, first),
             "allocated_bytes": allocated, "allocated_off_percent": off(e.later.allocated_bytes, allocated),
             "reserved_bytes": reserved, "reserved_off_percent": off(e.later.reserved_bytes, reserved)}
@@ -78,35 +115,50 @@ def off(got, want):
     return round(100 * (got / want - 1), 2)
 
 
-def main():
+def read_options():
     parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("table")
+    parser.add_argument("table", nargs="?")
     parser.add_argument("models_file")
     parser.add_argument("--models", help="names, with commas between them; default: all")
     parser.add_argument("--precision", default="fp32,bf16")
+    parser.add_argument("--optimizer", default="adamw,adamw-fused")
+    parser.add_argument("--measure", action="store_true")
+    parser.add_argument("--limit", type=float, default=1e9)
     parser.add_argument("--why", action="store_true")
     results_file.add_option(parser)
-    options = parser.parse_args()
-    models = load(options.models_file)
-    names = options.models.split(",") if options.models else list(models.Z)
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main():
+    options = read_options()
+    if options.here:
+        print(json.dumps(measure(options.models_file, options.models, options.precision, options.optimizer)))
+        return
+    names = options.models.split(",") if options.models else list(torch_models.load(options.models_file, "cpu"))
+    version, gpu = "2.11", {}
+    if options.measure:
+        import torch
+        version, gpu = torch.__version__, {"gpu": torch.cuda.get_device_name()}
     found = []
-    for (name, precision), figures in measured(options.table).items():
-        if name not in names or precision not in options.precision.split(","):
+    for what, figures in measured_here(options, names) if options.measure else table_of(options.table).items():
+        if what[0] not in names or what[1] not in options.precision.split(","):
             continue
-        e, seconds = predict(models, name, precision)
+        e, seconds = predict(options.models_file, *what, version)
         if options.why:
             print(e, "\nbefore %d, measured %d" % (e.before_bytes, figures[0]))
-        found.append(row(name, precision, e, seconds, figures))
-        print("%-18s %s: first %+.2f %%, allocated %+.2f %%, reserved %+.2f %%, %.1f s" % (
-            name, precision, *(found[-1][k + "_off_percent"] for k in ("first", "allocated", "reserved")), seconds), flush=True)
+        found.append(row(what, e, seconds, figures))
+        print("%-18s %s %s: first %+.2f %%, allocated %+.2f %%, reserved %+.2f %%, %.1f s" % (
+            *what, *(found[-1][k + "_off_percent"] for k in ("first", "allocated", "reserved")), seconds), flush=True)
+        results_file.write(options.json, found, "bench/torch_peaks.py", f"PyTorch {version} on an H200, eager, AdamW (foreach unless fused): "
+                           "bytes measured there, and how far plimsoll.explain is off, predicted without a GPU in so many seconds", **gpu)
     if not found:
-        raise SystemExit("no model of that name and precision is in the table")
+        raise SystemExit("no model of that name and precision was measured")
     allocated = [r[k] for r in found for k in ("first_off_percent", "allocated_off_percent")]
     sizes, reserved = [abs(x) for x in allocated], [abs(r["reserved_off_percent"]) for r in found]
     print("allocated: median %.2f %%, worst %.2f %%, lowest %+.2f %%; reserved: median %.2f %%, worst %.2f %%" % (
         statistics.median(sizes), max(sizes), min(allocated), statistics.median(reserved), max(reserved)))
-    results_file.write(options.json, found, "bench/torch_peaks.py", "PyTorch 2.11 on an H200, eager, AdamW (foreach): bytes measured "
-                       "there, and how far plimsoll.explain is off, predicted without a GPU in so many seconds")
 
 
-main()
+if __name__ == "__main__":
+    main()

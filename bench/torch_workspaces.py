@@ -3,33 +3,28 @@
     torch_workspaces.py MODELS_FILE [--models NAME,...] [--precision fp32,bf16] [--list] [--out python/plimsoll/convolutions.json]
 
 Each distinct call of the models' steps runs once by itself; its workspace is what torch.cuda.max_memory_allocated rose by beyond the
-results. The table is what plimsoll.explain and plimsoll.fit look up. --list prints the calls only and needs no GPU.
+results. The table is what plimsoll.explain and plimsoll.fit look up. It is written after every call, so that a run that is cut off
+leaves what it has. --list prints the calls only and needs no GPU.
 """
 import argparse
 import json
 import os
-import sys
 
 import torch
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import torch_models
+from plimsoll import capture, explaining, training
 
-
-from plimsoll import capture, explaining  # noqa: E402
 
 def calls(options):
     """Every distinct convolution: key -> (operator, arguments with capture.Sizes for tensors)."""
-    import torch_fit
-
     rules = explaining.find_rules("h200", None)
     found = {}
-    for name in options.models.split(",") if options.models else torch_fit.load(options.models_file, "cpu"):
+    for name in options.models.split(",") if options.models else torch_models.load(options.models_file, "cpu"):
         for precision in options.precision.split(","):
-            job = {"models_file": options.models_file, "model": name, "precision": "fp32", "device": "meta"}
-            model, loss_fn, batch = torch_fit.made(job)
+            model, loss_fn, batch = torch_models.made(options.models_file, name, "meta")
             recorder = capture.Recorder(rules)
-            capture.capture(model, loss_fn, batch, None, precision, rules, 1, recorder)
+            capture.capture(model, loss_fn, batch, training.StepForm(None, precision), rules, 1, recorder)
             found.update(recorder.convolutions)
     return found
 
@@ -56,6 +51,14 @@ def workspace(name, args):
     return max(0, rose - kept)
 
 
+def store(path, gpu, table):
+    known = json.load(open(path)) if os.path.exists(path) else {}
+    known.setdefault(gpu, {}).update(table)
+    with open(path + ".tmp", "w") as f:
+        json.dump(known, f, indent=0, sort_keys=True)
+    os.replace(path + ".tmp", path)
+
+
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("models_file")
@@ -65,15 +68,14 @@ def main():
     parser.add_argument("--gpu", default="h200", help="the GPU's name in plimsoll.rules")
     parser.add_argument("--out")
     options = parser.parse_args()
-    found = calls(options)
-    table = {key: 0 if options.list else workspace(*call) for key, call in sorted(found.items())}
-    for key, size in table.items():
-        print(f"{size:>15,}  {key}" if not options.list else key, flush=True)
-    if options.out and not options.list:
-        known = json.load(open(options.out)) if os.path.exists(options.out) else {}
-        known.setdefault(options.gpu, {}).update(table)
-        with open(options.out, "w") as f:
-            json.dump(known, f, indent=0, sort_keys=True)
+    for key, call in sorted(calls(options).items()):
+        if options.list:
+            print(key)
+            continue
+        size = workspace(*call)
+        print(f"{size:>15,}  {key}", flush=True)
+        if options.out:
+            store(options.out, options.gpu, {key: size})
 
 
 main()

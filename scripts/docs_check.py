@@ -9,6 +9,7 @@
                have one hyphen, for renderers whose comments may not hold two
     commands   every plimsoll command line in them has a command and options that exist
     times      a time in README.md, docs/user or docs/dev is in a generated table or in bench/results
+    blanks     no line of README.md or docs is a word in capitals alone (FIT_TABLE), left to be filled in
 
 A console block: lines that begin with `$ ` are commands, run by bash one after the other in one temporary
 folder for each document; what follows is what a terminal shows. `...` alone on a line stands for any lines,
@@ -37,6 +38,7 @@ TIME = r"(?:\d[\d,]*(?:\.\d+)? ?(?:ns|us|ms|s|min|h)|[+-]\d[\d,]*(?:\.\d+)? ?%)(
 BYTES = re.compile(r"<!-- bytes: (.*?) -->(.*?)<!-- /bytes -->", re.S)
 BYTES_OPENING = re.compile(r"<!-- bytes:")
 STATED_TIME = re.compile(r"(?<![\w.,])(\d[\d,]*(?:\.\d+)?)[ \u00a0]?(ns|us|µs|ms|s|seconds?|minutes?)(?!\w)")
+BLANK = re.compile(r"^ {0,3}([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)[ \t]*$", re.M)
 SECONDS = {"ns": Decimal("1e-9"), "us": Decimal("1e-6"), "µs": Decimal("1e-6"), "ms": Decimal("1e-3"), "s": Decimal(1), "second": Decimal(1),
            "seconds": Decimal(1), "minute": Decimal(60), "minutes": Decimal(60)}
 ISA, CORES, LIMIT_S = "v3", 2, 900
@@ -364,6 +366,15 @@ def check_times(root, paths, count):
                 yield path, line_of(text, m.start()), f"'{m[0]}' is in no file of bench/results"
 
 
+# ---- blanks ----
+
+def check_blanks(paths):
+    for path in paths:
+        text = FENCE.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), read(path))
+        for m in BLANK.finditer(text):
+            yield path, line_of(text, m.start()), f"'{m[1]}' is a place that was never filled in"
+
+
 # ---- all ----
 
 def check_tables(root, count):
@@ -377,7 +388,7 @@ def main():
     parser.add_argument("build")
     parser.add_argument("files", nargs="*", help="only these documents, for all rules but tables")
     parser.add_argument("--root", default=docs_tables.HERE)
-    parser.add_argument("--only", default="tables,console,bytes,commands,times")
+    parser.add_argument("--only", default="tables,console,bytes,commands,times,blanks")
     args = parser.parse_args()
     root, machine = os.path.abspath(args.root), Machine(args.build)
     if not os.access(os.path.join(args.build, "plimsoll"), os.X_OK):
@@ -387,7 +398,8 @@ def main():
     count = {"tables": 0, "blocks": 0, "figures": 0, "commands": 0, "times": 0, "skipped": []}
     rules = {"tables": lambda: check_tables(root, count), "console": lambda: check_console(machine, user, count),
              "bytes": lambda: check_bytes(machine, stated, count), "commands": lambda: check_commands(machine, user, count),
-             "times": lambda: check_times(root, stated, count)}
+             "times": lambda: check_times(root, stated, count),
+             "blanks": lambda: check_blanks([p for p in documents(root, [""]) if not chosen or p in chosen])}
     failed = 0
     for name in args.only.split(","):
         if name not in rules:

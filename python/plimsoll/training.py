@@ -105,7 +105,7 @@ class Loop:
             self._phase("forward")
             loss = self._loss()
             self._phase("backward")
-            loss.backward()     # type: ignore[no-untyped-call]
+            loss.backward()
         self._phase("clipping")
         scales = self._form.grad_scaler and self.optimizer is not None
         if scales:

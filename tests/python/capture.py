@@ -65,8 +65,8 @@ def events(name, form, fake):
         with capture._faked(model, mode), mode:
             out = capture.record(recorder, model, loss_fn, batch, form, 2)
     # Without numbers, _foreach_norm falls apart into its norms.
-    return [(a, out.allocations[i].bytes, out.allocations[i].op.replace("linalg_vector", "_foreach"))
-            for a, i, _ in out.events]
+    named = [(a.bytes, a.op.replace("linalg_vector", "_foreach")) for a in out.allocations]
+    return [(a, *named[i]) for a, i, _ in out.events]
 
 
 def check(what, holds):
@@ -116,7 +116,8 @@ held = plimsoll.explain(model, loss_fn, batch, precision="fp32", torch_version="
 check("an average is held as long as the parameters",
       held.before_bytes - e.before_bytes >= state
       and any(s.name == "averages" and s.bytes >= state for s in held.by_class))
-twice = plimsoll.explain(model, loss_fn, batch, precision="fp32", torch_version="2.11", accumulate=2)
+twice = plimsoll.explain(model, loss_fn, batch, precision="fp32", torch_version="2.11",
+                         accumulate=2)
 check("accumulated gradients lie beside those that are computed",
       twice.later.allocated_bytes > e.later.allocated_bytes)
 scaled = capture.capture(model, loss_fn, batch, StepForm(precision="fp16", grad_scaler=True), h200)

@@ -1,13 +1,16 @@
 """plimsoll.fit on small models: gradients, memory, random numbers, mutations, refusals.
 
-    fit.py LIBPLIMSOLL
+    fit.py LIBPLIMSOLL [RESULTS]
+
+RESULTS: a file for the figures of the budgets (bench/results/README.md); what follows them is not
+run then.
 """
 import copy
 import os
 import sys
 
 os.environ["PLIMSOLL_LIBRARY"] = os.path.abspath(sys.argv[1])
-from checkers import (F, StorageMeter, allocator_peak, check, decoder, decoder_loss, done,
+from checkers import (F, ROOT, StorageMeter, allocator_peak, check, decoder, decoder_loss, done,
                     mixed, mixed_loss, perceptron, perceptron_loss, torch, tree_leaves)
 
 import plimsoll
@@ -68,6 +71,7 @@ def allocated(model, step, batch):
     return held + allocator_peak(run)
 
 
+rows = []
 for name, make, loss_fn, shares in (("mixed", mixed, mixed_loss, (0.8, 0.6)),
                                     ("decoder", decoder, decoder_loss, (0.8, 0.6)),
                                     ("perceptron", perceptron, perceptron_loss, (0.92,))):
@@ -93,12 +97,26 @@ for name, make, loss_fn, shares in (("mixed", mixed, mixed_loss, (0.8, 0.6)),
         print("    planned %d, storages %d" % (step.plan.peak_bytes, seen))
         check(what + ": the meter sees no more", 0.97 * step.plan.peak_bytes <= seen
               <= step.plan.peak_bytes)
+        rows.append({"work": name, "kept_bytes": peak, "budget_percent": round(100 * share),
+                     "planned_bytes": step.plan.peak_bytes, "measured_bytes": seen,
+                     "again": sum(step.plan.recomputed.values()),
+                     "extra_percent": round(100 * step.plan.slower, 1)})
     step = plimsoll.fit(fitted, loss_fn, batch, int(shares[0] * peak), optimizer=None,
                         effort=EFFORT)
     inside = allocated(fitted, step, batch)
     print("    without an update: planned %d, allocator %d" % (step.plan.peak_bytes, inside))
     check("%s: nor does the allocator, but for workspaces" % name,
           inside <= step.plan.peak_bytes + (1 << 20))
+
+if len(sys.argv) > 2:
+    sys.path.insert(0, os.path.join(ROOT, "bench"))
+    import results_file
+    results_file.write(sys.argv[2], rows, "tests/python/fit.py LIBPLIMSOLL RESULTS",
+                       "a step with AdamW(fused=True) on the CPU: kept, the plan's peak without a "
+                       "budget; budget, the part of it that is allowed; measured, the peak of live "
+                       "storages over two steps; again, operators that run twice",
+                       versions={"pytorch": torch.__version__})
+    done()
 
 model, batch = mixed()
 try:

@@ -151,6 +151,10 @@ check("a time in a developer's document", [("docs/dev/dev.md", "12.3 ms", "12.4 
 check("a time of another unit", [("docs/user/use.md", "1.5 s", "1.5 ms")], "times", "1.5 ms")
 check("a time in a block that is skipped", [("docs/user/use.md", "$ plimsoll explain tiny --json\n", "$ plimsoll explain tiny --json\n7 s\n")], "times", "7 s")
 
+# blanks
+check("a table that was never made", [("docs/notes/old.md", "once.\n", "once.\n\nOLD_TABLE\n")], "blanks", "old.md:3", "'OLD_TABLE'")
+check("a constant in a code block", [("docs/notes/old.md", "once.\n", "once.\n\n```\nMAX_INPUTS\n```\n")], None, "nothing wrong")
+
 if failed:
     sys.exit(f"{failed} checks of docs_check failed")
 print("docs_check fails where it should")

@@ -122,10 +122,10 @@ def rotated(p, x, cos, sin):
     a = p.call("slice.Tensor", half, {"self": x, "dim": 3, "start": 0, "end": DIM // 2})
     b = p.call("slice.Tensor", half, {"self": x, "dim": 3, "start": DIM // 2, "end": 9223372036854775807})
     b = p.call("neg.default", half, {"self": b})
-    turned = p.call("cat.default", HEADED, {"tensors": [b, a], "dim": -1})
+    crossed = p.call("cat.default", HEADED, {"tensors": [b, a], "dim": -1})
     straight = p.call("mul.Tensor", HEADED, {"self": x, "other": cos})
-    turned = p.call("mul.Tensor", HEADED, {"self": turned, "other": sin})
-    return p.call("add.Tensor", HEADED, {"self": straight, "other": turned})
+    crossed = p.call("mul.Tensor", HEADED, {"self": crossed, "other": sin})
+    return p.call("add.Tensor", HEADED, {"self": straight, "other": crossed})
 
 
 def rotary_block(p, x, cos, sin):

@@ -114,7 +114,7 @@ if len(sys.argv) > 2:
     results_file.write(sys.argv[2], rows, "tests/python/fit.py LIBPLIMSOLL RESULTS",
                        "a step with AdamW(fused=True) on the CPU: kept, the plan's peak without a "
                        "budget; budget, the part of it that is allowed; measured, the peak of live "
-                       "storages over two steps; again, operators that run twice",
+                       "storages over two steps; again, recomputed operators",
                        versions={"pytorch": torch.__version__})
     done()
 

@@ -2,7 +2,7 @@
 # h200_torch.sh PART BUILD MODELS_FILE OUT -- what only a GPU can show of the Python package, in parts of at most nine minutes.
 #
 #   traces      the model of PyTorch's allocator against the allocator: 34 random traces (238 in all)
-#               and 3 recorded trainings (21 in all) under each of 7 settings (tests/torchmem/gpu_traces.py)
+#               and 3 runs of training (21 in all) under each of 7 settings (tests/torchmem/gpu_traces.py)
 #   workspaces  cuDNN's workspaces of the models' convolutions, to OUT/convolutions.json (bench/torch_workspaces.py)
 #   peaks       measured peaks with AdamW and AdamW(fused=True) against predictions (bench/torch_peaks.py --measure)
 #   fit         plimsoll.fit against gradient checkpointing, bf16 (bench/torch_fit.py); fit32: fp32

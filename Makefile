@@ -23,7 +23,7 @@ mpi:                            ## the plugins for runs of several ranks, with O
 	@scripts/setup_mpi.sh
 	@$(MAKE) build
 
-install: build                  ## program, kernels, library, recipes and profiles below $(PREFIX)
+install: build                  ## program, kernels, library, recipes, profiles and tokens below $(PREFIX)
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX) > $(BUILD)/install.log || { cat $(BUILD)/install.log; exit 1; }
 	@echo "installed below $(DESTDIR)$(PREFIX); $(BUILD)/install_manifest.txt lists the files"
 

@@ -306,17 +306,17 @@ static size_t first_of(Characters text, size_t at, const char *const *words)
     return n;
 }
 
-typedef enum WordKind { WORD_LETTERS, WORD_NUMBER, WORD_SIGNS, WORD_SPACE } WordKind;
+typedef enum ClipKind { CLIP_LETTERS, CLIP_NUMBER, CLIP_SIGNS, CLIP_SPACE } ClipKind;
 
-static WordKind kind_of_character(uint32_t c)
+static ClipKind kind_of_character(uint32_t c)
 {
     unsigned bits = unicode_properties(c);
     if (c == YPOGEGRAMMENI) /* no letter, but its capital is one: the original leaves it out */
-        return WORD_SPACE;
-    return bits & UNICODE_LETTER   ? WORD_LETTERS
-           : bits & UNICODE_NUMBER ? WORD_NUMBER
-           : bits & UNICODE_SPACE  ? WORD_SPACE
-                                   : WORD_SIGNS;
+        return CLIP_SPACE;
+    return bits & UNICODE_LETTER   ? CLIP_LETTERS
+           : bits & UNICODE_NUMBER ? CLIP_NUMBER
+           : bits & UNICODE_SPACE  ? CLIP_SPACE
+                                   : CLIP_SIGNS;
 }
 
 static const char *const special_words[] = { "<start_of_text>", "<end_of_text>", NULL };
@@ -325,8 +325,8 @@ static const char *const short_words[] = { "'s", "'t", "'re", "'ve", "'m", "'ll"
 static size_t word_length(Characters text, size_t at)
 {
     size_t   n = first_of(text, at, short_words);
-    WordKind kind = kind_of_character(text.at[at]);
-    if (n || kind == WORD_NUMBER)
+    ClipKind kind = kind_of_character(text.at[at]);
+    if (n || kind == CLIP_NUMBER)
         return n ? n : 1;
     while (at + n < text.n && kind_of_character(text.at[at + n]) == kind)
         n++;
@@ -350,7 +350,7 @@ static void words_tokens(Tokenizing *t)
         if (n && special_token(t, at, n))
             continue;
         n = n ? n : word_length(t->text, at);
-        if (kind_of_character(t->text.at[at]) != WORD_SPACE)
+        if (kind_of_character(t->text.at[at]) != CLIP_SPACE)
             word_tokens(t, at, at + n);
     }
 }

@@ -22,6 +22,7 @@ static struct {
 static const Option options[] = {
     MODEL_OPTIONS(model),
     LOSS_OPTION(model),
+    RANK_OPTIONS(model),
     { "sweep",      OPT_LIST,   &opt.sweep,      "KEY=A,B,C", "one row for each value of a recipe "
                                                               "key; several: every combination" },
     { "allow",      OPT_TEXT,   &opt.allow,      "LIST",      "which levers a plan may use, see "

@@ -21,6 +21,7 @@ static struct {
 static const Option options[] = {
     MODEL_OPTIONS(model),
     LOSS_OPTION(model),
+    RANK_OPTIONS(model),
     { "what-if",    OPT_FLAG,   &opt.what_if,    NULL,   "re-plan every lever alone and all "
                                                          "together (on for --html and --md)" },
     { "allow",      OPT_TEXT,   &opt.allow,      "LIST", "which levers a plan may use, see fit" },

@@ -12,6 +12,7 @@
 #include "report/curve.h"
 #include "report/fit_pages.h"
 #include "report/machine.h"
+#include "report/rank_pages.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -27,6 +28,7 @@ static SearchOptions search;
 static const Option options[] = {
     MODEL_OPTIONS(model),
     LOSS_OPTION(model),
+    RANK_OPTIONS(model),
     ALLOW_OPTION(opt.allow),
     { "o", OPT_TEXT, &opt.out, "FILE", "write plan.json here, for train --plan" },
     { "curve", OPT_FLAG, &opt.curve, NULL, "show arena against time, down to the minimum" },
@@ -144,6 +146,7 @@ static Err fit_json(const Shown *s)
     json_out_end(&o);
     json_out_int(&o, "runtime_bytes", device_runtime_bytes(engine->device, 0));
     time_json(&o, engine, r->step_ns * 1e-6, r->default_ns > 0 ? r->step_ns / r->default_ns : 1);
+    rank_json(&o, engine, r->recipe, NULL, 0);
     json_out_array(&o, "notes");
     for (int i = 0; i < r->n_notes; i++)
         json_out_string(&o, NULL, r->notes[i]);
@@ -193,6 +196,8 @@ static void show_choice(Pool *pool, const Shown *s)
         printf("  %s the search; a longer one may find a better plan.\n",
                stop_asked() ? "^C ended" : "The time limit ended");
     show_notes(s);
+    if (r->recipe->levers.ranks > 1)
+        print_sentence(stdout, "%s.", rank_text(pool, r->engine, r->recipe));
     print_sentence(stdout, "On %s; %s. Times by %s.", device_text(pool, device),
                    runtime_text(pool, device, device_runtime_bytes(device, 0)),
                    time_text(pool, r->engine));

@@ -58,6 +58,7 @@ static const Option options[] = {
     { "plan",         OPT_TEXT, &opt.plan,         "FILE", "follow a plan of fit -o exactly" },
     ALLOW_OPTION(opt.allow),
     SHARD_OPTIONS(opt.shard, opt.bucket),
+    WIRE_OPTION(model.wire),
     { "patience",     OPT_SECONDS, &opt.patience,  "S",
       "several ranks: end when one is silent for so long; default 300" },
     { "check-ranks",  OPT_NATURAL, &opt.check_ranks, "N",
@@ -249,6 +250,19 @@ static Err run_folder_of_all(Pool *pool, Comm *comm, const char *name, const cha
     return OK;
 }
 
+/* The options of a plan for several ranks, as the launcher started them. */
+static void model_join(const Comm *comm)
+{
+    if (comm_ranks(comm) == 1) {
+        model.wire = NULL;
+        return;
+    }
+    model.ranks = comm_ranks(comm);
+    model.per_node = rank_per_node(comm);
+    model.shard = opt.shard;
+    model.bucket = opt.bucket;
+}
+
 static Err train_command(Pool *pool, Comm *comm, int n_args, char **args)
 {
     Recipe     *recipe;
@@ -299,6 +313,7 @@ static Err train_command(Pool *pool, Comm *comm, int n_args, char **args)
         model.threads = fit_threads(pool, plan);
     if (comm_ranks(comm) > 1 && !model.threads)
         model.threads = rank_threads(comm);
+    model_join(comm);
     TRY(model_open(pool, &model, name, more, n, &recipe, &device, &budget));
     device->comm = comm_ranks(comm) > 1 ? comm : NULL;
     schedule_keep(recipe);

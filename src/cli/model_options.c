@@ -6,6 +6,7 @@
 #include "device/memory.h"
 #include "ops/ops.h"
 #include "profile/pace.h"
+#include "profile/rank_device.h"
 #include "train/checkpoint.h"
 
 #include <errno.h>
@@ -106,6 +107,25 @@ Err shard_read(const char *shard, const char *bucket, int *level, int64_t *bucke
     return bucket && *bucket_bytes <= 0 ? fail(E_USAGE, "--bucket must be more than 0 bytes") : OK;
 }
 
+static Err model_ranks(Pool *pool, const ModelOptions *o, Recipe *recipe, Device *device)
+{
+    Levers *levers = &recipe->levers;
+    int     level;
+    if (o->ranks <= 1)
+        return o->per_node || o->shard || o->bucket || o->wire
+                   ? fail(E_USAGE, "--per-node, --shard, --bucket and --wire are for several "
+                                   "ranks: give --ranks N too")
+                   : OK;
+    if (o->ranks > RANKS_MAX)
+        return fail(E_USAGE, "--ranks %lld is more than %d", (long long)o->ranks, RANKS_MAX);
+    TRY(shard_read(o->shard, o->bucket, &level, &levers->bucket));
+    TRY(recipe_check_ranks(recipe, o->ranks));
+    levers->ranks = o->ranks;
+    levers->shard = level < 0 ? SHARD_DEFAULT : level;
+    int per_node = o->per_node ? (int)o->per_node : device_per_node(device);
+    return device_join_ranks(pool, device, (Ranks){ (int)o->ranks, per_node }, o->wire);
+}
+
 Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *const *more, int n,
                Recipe **recipe, Device **device, int64_t *budget_bytes)
 {
@@ -129,6 +149,7 @@ Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *
                     device));
     if (o->paced)
         TRY(pace_find(pool, *device));
+    TRY(model_ranks(pool, o, *recipe, *device));
     if ((*device)->kind == DEVICE_CUDA)
         device_expect(*device, model_launches(*recipe));
     if (o->runs && (*device)->described)

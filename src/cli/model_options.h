@@ -13,6 +13,9 @@ typedef struct ModelOptions {
                         * measured for them, once (profile/pace.h) */
     int64_t     batch, threads;
     TextList    set;
+    /* several ranks, planned for without them (RANK_OPTIONS) */
+    int64_t     ranks, per_node;
+    const char *shard, *bucket, *wire;
 } ModelOptions;
 
 /* Rows of an option table, for a ModelOptions called o. */
@@ -53,6 +56,19 @@ typedef struct ModelOptions {
         "bucket", OPT_TEXT, &(bucket_), "SIZE",                                                    \
             "several ranks: gradients exchanged together; default 1MiB to 32MiB"                   \
     }
+
+#define WIRE_OPTION(to)                                                                            \
+    {                                                                                              \
+        "wire", OPT_TEXT, &(to), "PROFILE",                                                        \
+            "several ranks: what connects them, a wire profile by name or file"                    \
+    }
+
+/* Rows of commands that plan for several ranks without being one of them. */
+#define RANK_OPTIONS(o)                                                                            \
+    { "ranks", OPT_COUNT, &(o).ranks, "N", "plan for one of N ranks that share each step" },       \
+        { "per-node", OPT_COUNT, &(o).per_node, "G",                                               \
+          "ranks that share a machine; default: 8 GPUs, 1 processor" },                            \
+        SHARD_OPTIONS((o).shard, (o).bucket), WIRE_OPTION((o).wire)
 
 /* --shard and --bucket, each NULL if it is not given. *shard is -1 for auto. */
 Err shard_read(const char *shard, const char *bucket, int *level, int64_t *bucket_bytes);

@@ -20,6 +20,7 @@ typedef enum DeviceKind { DEVICE_CPU, DEVICE_CUDA } DeviceKind;
 typedef struct Device  Device;
 typedef struct Backend Backend; /* linalg/linalg.h: who computes products and convolutions */
 typedef struct Profile Profile; /* profile/profile.h: rates and measured times */
+typedef struct Wire    Wire;    /* profile/wire.h: what moving bytes between ranks costs */
 struct Kernel;                  /* ir/op.h */
 
 typedef struct Bandwidth {     /* bytes per second, of memory, not of caches */
@@ -105,6 +106,10 @@ struct Device {
     const DeviceQueues         *queues; /* NULL: one memory space, or a GPU that is not here */
     void                       *handle; /* of the plugin */
     struct Comm                *comm;   /* the ranks of the run (comm/comm.h); NULL: one rank */
+    /* several ranks, planned for or running: their number, how many share a node, and what moving
+     * bytes between them costs. NULL: nothing is known, and it costs nothing */
+    int                         ranks, per_node;
+    const Wire                 *wire;
 };
 
 /* False: a GPU known by its profile only. Without kernels nothing says how much workspace they

@@ -211,6 +211,7 @@ Err explained_sheet(Pool *pool, const Recipe *recipe, const Device *device,
     explain_notes(pool, e, graph.graph);
     phases_find(pool, recipe, engine, &e->phases, &e->n_phases);
     bottlenecks_find(pool, e->sheet, &e->bottlenecks, &e->n_bottlenecks);
+    TRY(rank_rows_find(pool, recipe, device, &e->rank_rows, &e->n_rank_rows));
     *out = e;
     return OK;
 }

@@ -53,6 +53,14 @@ typedef struct PhaseRow { /* a phase by its public name */
     int64_t     every;                /* training steps from one to the next; 0: only at the end */
 } PhaseRow;
 
+typedef struct RankRow { /* one rank of several, everything kept, at one level of division */
+    int          shard;
+    int64_t      peak_bytes;
+    int64_t      state_bytes[CLASS_COUNT]; /* persistent, by class */
+    double       step_ms;                  /* predicted, as shown */
+    EngineMoving moving;                   /* in a step */
+} RankRow;
+
 typedef struct Explained {
     const Recipe *recipe;
     const Device *device;
@@ -60,6 +68,8 @@ typedef struct Explained {
     Avoided      *avoided;
     BatchItem    *batch;
     Bottleneck   *bottlenecks; /* largest first */
+    RankRow      *rank_rows;   /* of several ranks: each level, from 0 */
+    int           n_rank_rows;
     Numeric      *numeric;
     PhaseRow     *phases;
     Budget       *budgets; /* of common GPUs, then the one asked for */
@@ -104,8 +114,11 @@ void                     budgets_replan(Explained *e, double time_limit_s);
 /* fit/phase_rows.c */
 void phases_find(Pool *pool, const Recipe *recipe, const Engine *engine, PhaseRow **list,
                  int32_t *n);
+/* fit/rank_rows.c: none for one rank */
+Err  rank_rows_find(Pool *pool, const Recipe *recipe, const Device *device, RankRow **list, int *n);
+RankRow rank_row(const Engine *engine, const Recipe *recipe);
 /* fit/bottlenecks.c */
-void bottlenecks_find(Pool *pool, const Sheet *sheet, Bottleneck **list, int32_t *n);
+void    bottlenecks_find(Pool *pool, const Sheet *sheet, Bottleneck **list, int32_t *n);
 
 /* explained_sheet makes the balance sheet of everything kept, without a search. explained_minimum
  * searches for the minimum and decides which budgets fit. explained_new does both. */

@@ -96,10 +96,13 @@ struct OpDef {
     int         inplace;     /* IN_PLACE_OF(i): output 0 may take input i's bytes; 0: never */
     /* the same where it depends on the node; NULL: it does not */
     bool (*may_take)(const Node *, int input);
-    bool view;                  /* output 0 shares input 0's bytes; no kernel runs */
-    bool once;                  /* has an effect on state: never recomputed */
-    bool sends;                 /* starts a transfer between ranks (PNode.wire) */
-    int  joins;                 /* waits for the transfer that output input joins - 1; 0: none */
+    bool view;  /* output 0 shares input 0's bytes; no kernel runs */
+    bool once;  /* has an effect on state: never recomputed */
+    bool sends; /* starts a transfer between ranks (PNode.wire) */
+    int  joins; /* waits for the transfer that output input joins - 1; 0: none */
+    /* bytes that each rank gives to each other one, at most: in that transfer, or, if it starts
+     * none, as a record that the node itself waits for. NULL: it gives nothing */
+    int64_t (*gives)(const Node *);
     Err (*shape)(Node *);       /* type and shape of every output, by out_set */
     void (*grad)(Grad *);       /* builds the backward nodes; NULL: not differentiable */
     Cost (*cost)(const Node *); /* a model; a measured profile overrides it */

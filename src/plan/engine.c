@@ -28,7 +28,7 @@ static Err engine_choose(Engine *engine)
         if (node->op->view)
             continue;
         const Kernel *kernel = op_kernel(node->op, engine->device);
-        if (!kernel->run)
+        if (!kernel->run && !engine->device->described)
             return fail(E_DEVICE, "%s cannot run on %s (%s)", node->op->name, engine->device->name,
                         node_text(graph, i));
         if (kernel->choose && device_has_kernels(engine->device))
@@ -37,6 +37,7 @@ static Err engine_choose(Engine *engine)
         engine->node_ns[i] = node_time(engine->device, node, &engine->choices[i], identity, &basis);
         if (phase_in_step(node->phase))
             engine->basis_ns[basis] += engine->node_ns[i];
+        engine->node_ns[i] += node_wire(engine->device, node).waits;
     }
     return OK;
 }

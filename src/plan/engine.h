@@ -110,6 +110,14 @@ double      engine_time_share(const Engine *engine, TimeBasis basis);
 Err         engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptions *options,
                        Engine **engine);
 
+/* What one rank of several moves in a step, and how much of that time it waits (engine_ranks.c). */
+typedef struct EngineMoving {
+    int64_t bytes;               /* that it sends; it receives as many */
+    double  moving_ns, waits_ns; /* as predicted and shown: scaled by engine_pace */
+} EngineMoving;
+
+EngineMoving engine_moving(const Engine *engine, int64_t rounds); /* micro-batches of a rank */
+
 /* Host bytes left for slots; 0: no limit; 1, too little for any slot, if state takes it all. */
 int64_t engine_slots_budget(const Engine *engine);
 

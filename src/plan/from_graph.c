@@ -5,6 +5,8 @@
  * own. A value that comes from another phase must be persistent. */
 #include "plan/engine.h"
 
+#include "profile/node_time.h"
+
 static int32_t view_value(Program *program, const Graph *graph, int32_t *seen, PGraph *out,
                           int32_t value)
 {
@@ -43,6 +45,17 @@ static int32_t *view_ids(Pool *pool, Program *program, const Graph *graph, int32
     return list;
 }
 
+/* Both nodes of a transfer are of one phase, or joined ones. */
+static int32_t view_transfer(const Program *program, const PGraph *out, const Graph *graph,
+                             const Node *node)
+{
+    int32_t start = node->op->joins ? value_at(graph, node->in[node->op->joins - 1])->producer : -1;
+    for (int32_t n = out->n_nodes; start >= 0 && n-- > 0;)
+        if (program->node_of[n] == start)
+            return TRANSFER_OF(n);
+    return 0;
+}
+
 Err pgraph_from_graph(Pool *pool, const Graph *graph, const bool *phases, const Choice *choices,
                       const double *node_ns, const Device *device, Program *program)
 {
@@ -67,7 +80,9 @@ Err pgraph_from_graph(Pool *pool, const Graph *graph, const bool *phases, const 
         *p = (PNode){ .name = node_text(graph, i),
                       .cost = node_ns[i],
                       .once = node->once,
-                      .workspace = (int64_t)choices[i].workspace_bytes };
+                      .workspace = (int64_t)choices[i].workspace_bytes,
+                      .wire = node_wire(device, node).transfer,
+                      .joins = view_transfer(program, out, graph, node) };
         p->in = view_ids(pool, program, graph, seen, out, node->in, node->n_in, &p->n_in);
         p->out = view_ids(pool, program, graph, seen, out, node->out, node->n_out, &p->n_out);
         for (int32_t j = 0; j < p->n_out; j++)

@@ -85,6 +85,14 @@ double pgraph_base_cost(const PGraph *graph)
     return cost;
 }
 
+static double pgraph_wire(const PGraph *graph)
+{
+    double wire = 0;
+    for (int32_t n = 0; n < graph->n_nodes; n++)
+        wire += graph->nodes[n].wire;
+    return wire;
+}
+
 static Err pgraph_check_values(const PGraph *graph)
 {
     int64_t sum = 0;
@@ -170,11 +178,38 @@ static Err pgraph_check_inplace(const PGraph *graph, const PNode *node)
     return OK;
 }
 
+/* A node that waits for a transfer reads some of what it brings, and is the only one to wait for
+ * it. joined: [node] its transfer is waited for. */
+static Err pgraph_check_transfer(const PGraph *graph, int32_t n, bool *joined)
+{
+    const PNode *node = &graph->nodes[n];
+    int32_t      start = TRANSFER_NODE(node->joins);
+    bool         reads = false;
+    if (!node->joins)
+        return OK;
+    if (start < 0 || start >= n)
+        return fail(E_FORMAT, "node %s: joins must name a node before it", node->name);
+    const PNode *first = &graph->nodes[start];
+    for (int32_t i = 0; i < node->n_in; i++)
+        reads |= pgraph_has(first->out, first->n_out, node->in[i]);
+    if (!reads)
+        return fail(E_FORMAT, "node %s: joins %s, but reads none of its outputs", node->name,
+                    first->name);
+    if (joined[start])
+        return fail(E_FORMAT, "node %s: joins %s, and so does a node before it", node->name,
+                    first->name);
+    joined[start] = true;
+    return OK;
+}
+
 static Err pgraph_check_node(const PGraph *graph, const PNode *node)
 {
     if (!(node->cost >= 0) || isinf(node->cost))
         return fail(E_FORMAT, "node %s: cost is %g, must be a number of 0 or more", node->name,
                     node->cost);
+    if (!(node->wire >= 0) || isinf(node->wire))
+        return fail(E_FORMAT, "node %s: wire is %g, must be a number of 0 or more", node->name,
+                    node->wire);
     if (node->workspace < 0 || node->workspace > PGRAPH_MAX_SUM)
         return fail(E_FORMAT, "node %s: workspace is %lld bytes, must be 0 to 2^61", node->name,
                     (long long)node->workspace);
@@ -281,12 +316,15 @@ Err pgraph_check(const PGraph *graph)
     TRY(pgraph_check_values(graph));
     for (int32_t n = 0; n < graph->n_nodes; n++)
         TRY(pgraph_check_node(graph, &graph->nodes[n]));
-    if (pgraph_base_cost(graph) > PGRAPH_MAX_COST)
+    if (pgraph_base_cost(graph) + pgraph_wire(graph) > PGRAPH_MAX_COST)
         return fail(E_FORMAT, "the costs add up to more than %g; write them in a larger unit",
                     PGRAPH_MAX_COST);
     Pool *temp = pool_new(NULL, "pgraph_check");
+    bool *joined = NEWN(temp, bool, graph->n_nodes + 1);
     Err   err = pgraph_check_order(graph, NEWN(temp, int32_t, graph->n_values + 1),
                                    NEWN(temp, int32_t, graph->n_values + 1));
+    for (int32_t n = 0; n < graph->n_nodes && !err; n++)
+        err = pgraph_check_transfer(graph, n, joined);
     pool_free(temp);
     return err;
 }

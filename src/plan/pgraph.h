@@ -17,7 +17,11 @@
  *     the input order: a node that reads a parameter before its update does so in every plan;
  *   - a node marked `once` runs exactly once;
  *   - a host-resident value lives in a host slot of its own before and after the steps. It is
- *     loaded before it is read and saved after it was written.
+ *     loaded before it is read and saved after it was written;
+ *   - a transfer between ranks is started by one node and waited for by another, `joins`, which
+ *     reads some of the first one's outputs, and perhaps inputs of it. These are under way in
+ *     between: those outputs are neither read nor written nor dropped, those inputs neither written
+ *     nor dropped.
  */
 #ifndef PLAN_PGRAPH_H
 #define PLAN_PGRAPH_H
@@ -49,7 +53,12 @@ typedef struct PNode {
     int32_t (*inplace)[2]; /* pairs (output, input) */
     int32_t n_inplace;
     bool    once;
+    double  wire;  /* cost of the transfer that it starts, which takes time beside the runs */
+    int32_t joins; /* TRANSFER_OF(node): waits for that node's transfer; 0: for none */
 } PNode;
+
+#define TRANSFER_OF(node)    ((node) + 1)
+#define TRANSFER_NODE(joins) ((joins)-1)
 
 typedef struct PGraph {
     PValue *values;

@@ -98,6 +98,18 @@ static Err read_inplace(GraphReader *r, const Json *item, PNode *node)
     return OK;
 }
 
+static Err read_transfer(GraphReader *r, const Json *item, PNode *node)
+{
+    const Json *joins = json_get(item, "joins");
+    const char *name;
+    TRY(json_maybe_number(item, "wire", &node->wire));
+    if (!joins)
+        return OK;
+    TRY(names_id(r->pool, item, joins, "node", &name));
+    node->joins = TRANSFER_OF(names_find(&r->nodes, name));
+    return node->joins ? OK : json_fail(item, joins, "there is no node %s before this one", name);
+}
+
 static Err read_node(GraphReader *r, const Json *list, int32_t n)
 {
     const Json *item = &list->items[n];
@@ -114,6 +126,7 @@ static Err read_node(GraphReader *r, const Json *list, int32_t n)
     TRY(read_value_list(r, item, "inputs", &node->in, &node->n_in));
     TRY(read_value_list(r, item, "outputs", &node->out, &node->n_out));
     TRY(read_inplace(r, item, node));
+    TRY(read_transfer(r, item, node));
     pgraph_link_node(r->graph, n);
     return json_maybe_bool(item, "once", &node->once);
 }
@@ -222,6 +235,12 @@ static void write_node(JsonOut *o, const PGraph *graph, const PNode *node)
         for (int32_t i = 0; i < node->n_inplace; i++)
             write_names(o, NULL, graph, node->inplace[i], 2);
         json_out_end(o);
+    }
+    if (node->wire > 0)
+        json_out_number(o, "wire", node->wire);
+    if (node->joins) {
+        const PNode *start = &graph->nodes[TRANSFER_NODE(node->joins)];
+        names_write(o, "joins", start->name, start->number);
     }
     json_out_end(o);
 }

@@ -8,6 +8,9 @@
  * after `wait`. A value has at most one pending copy. Copies in one direction run in order, each
  * for bytes / bandwidth; a `wait` costs what is left of the copy. A loaded value is a buffer of its
  * own size.
+ *
+ * Transfers between ranks are not steps: runs of two nodes start one and wait for it (PNode.wire,
+ * joins). They run in order on a queue of their own.
  */
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
@@ -53,11 +56,12 @@ typedef struct Plan {
 /* What a pass over the steps measures. Only plan_simulate fills it: bytes are metered in one
  * place. */
 typedef struct PlanMeter {
-    int64_t  live_bytes; /* largest live sum, workspace included */
-    int32_t  peak_step;  /* the first step that reaches it */
-    double   cost;       /* runs and waits */
-    double   waited;     /* of that, waiting for copies that runs did not hide */
-    int64_t  host_bytes; /* largest sum of host slots */
+    int64_t  live_bytes;        /* largest live sum, workspace included */
+    int32_t  peak_step;         /* the first step that reaches it */
+    double   cost;              /* runs and waits */
+    double   waited;            /* of that, waiting for copies that runs did not hide */
+    double   waited_wire, wire; /* of cost, waiting for transfers between ranks; all transfers */
+    int64_t  host_bytes;        /* largest sum of host slots */
     int32_t  n_runs, n_recomputes;
     int64_t *curve; /* [step] live bytes; NULL unless a pool was given */
 } PlanMeter;

@@ -13,7 +13,9 @@
  *   8 at the end every node has run, finals are live, and finals, their roots and persistent values
  *     hold their last version, host-resident ones in their slots;
  *   9 the host slots stay within the host's budget, and the figures that the plan states (bytes in
- *     both memories, cost with waits) are those found here.
+ *     both memories, cost with waits) are those found here;
+ *  10 a transfer between ranks is started once before it is waited for, and what it moves is left
+ *     alone in between: what arrives is not read, and nothing of it is written, copied or dropped.
  */
 #include "plan/plan.h"
 
@@ -31,8 +33,9 @@ typedef struct ValueState {
     int32_t     written; /* the latest version that was ever written */
     int32_t     n_writers;
     int32_t     live_views;
-    int64_t     bytes;   /* while live, as the last run left it */
-    double      arrives; /* when the pending copy ends */
+    int64_t     bytes;             /* while live, as the last run left it */
+    double      arrives;           /* when the pending copy ends */
+    int32_t     leaving, arriving; /* transfers under way that move it to, and from, other ranks */
 } ValueState;
 
 typedef struct Check {
@@ -46,6 +49,10 @@ typedef struct Check {
     int64_t       sum, peak, host_sum, host_peak;
     double        cost;                /* also the current time: runs and waits follow each other */
     double        out_free, back_free; /* when each direction can begin another copy */
+    double        wire_free;           /* when the next transfer can begin */
+    double       *wire_ends;           /* [node] of the transfer that it started */
+    bool         *under_way;           /* [node] it is not waited for yet */
+    int32_t      *waits_for;           /* [node] which node waits for its transfer; -1: none */
     int32_t       step;
 } Check;
 
@@ -91,6 +98,9 @@ static Err check_input(const Check *c, int32_t id, int32_t input)
     if (!state->readable || (root >= 0 && !c->values[root].readable))
         return fail(E_PLAN, "step %d runs %s, but its input %s is still being loaded", c->step,
                     node->name, check_name(c, value));
+    if (c->values[root >= 0 ? root : value].arriving > 0)
+        return fail(E_PLAN, "step %d runs %s, but its input %s is still arriving from other ranks",
+                    c->step, node->name, check_name(c, value));
     if (state->version != version)
         return fail(E_PLAN,
                     "step %d runs %s, which reads version %d of %s, but it holds version %d",
@@ -125,12 +135,94 @@ static void check_kill_views(Check *c, int32_t root)
     }
 }
 
+/* ---- transfers between ranks ---- */
+
+/* The value whose bytes it shares, or itself. */
+static int32_t check_bytes_of(const Check *c, int32_t value)
+{
+    int32_t root = c->graph->values[value].view_of;
+    return root >= 0 ? root : value;
+}
+
+static bool check_reads(const Check *c, const PNode *node, int32_t root)
+{
+    bool reads = false;
+    for (int32_t i = 0; i < node->n_in; i++)
+        reads |= check_bytes_of(c, node->in[i]) == root;
+    return reads;
+}
+
+/* Counts what the transfer that `id` starts moves, or no longer moves: what both of its nodes
+ * use. */
+static void check_moves(Check *c, int32_t id, int32_t change)
+{
+    const PNode *first = &c->graph->nodes[id], *second = &c->graph->nodes[c->waits_for[id]];
+    for (int32_t i = 0; i < first->n_in + first->n_out; i++) {
+        bool    out = i >= first->n_in;
+        int32_t root = check_bytes_of(c, out ? first->out[i - first->n_in] : first->in[i]);
+        if (check_reads(c, second, root) && out)
+            c->values[root].arriving += change;
+        else if (check_reads(c, second, root))
+            c->values[root].leaving += change;
+    }
+    c->under_way[id] = change > 0;
+}
+
+/* Is some transfer still moving it? */
+static bool check_moving(const Check *c, int32_t value)
+{
+    const ValueState *state = &c->values[check_bytes_of(c, value)];
+    return state->leaving > 0 || state->arriving > 0;
+}
+
+/* Before a node runs: the transfer that it waits for, and the one that it starts. */
+static Err check_transfer_ends(Check *c, int32_t id)
+{
+    const PNode *node = &c->graph->nodes[id];
+    int32_t      start = node->joins - 1;
+    if (c->under_way[id])
+        return fail(E_PLAN, "step %d runs %s, whose last transfer was not waited for", c->step,
+                    node->name);
+    if (start < 0)
+        return OK;
+    if (!c->under_way[start])
+        return fail(E_PLAN, "step %d runs %s, which waits for a transfer that %s has not started",
+                    c->step, node->name, c->graph->nodes[start].name);
+    check_moves(c, start, -1);
+    c->cost = fmax(c->cost, c->wire_ends[start]);
+    return OK;
+}
+
+static void check_transfer_starts(Check *c, int32_t id)
+{
+    if (c->waits_for[id] < 0)
+        return;
+    c->wire_free = fmax(c->wire_free, c->cost) + c->graph->nodes[id].wire;
+    c->wire_ends[id] = c->wire_free;
+    check_moves(c, id, 1);
+}
+
+static Err check_writes_nothing_moving(const Check *c, const PNode *node)
+{
+    for (int32_t i = 0; i < node->n_out + 2 * node->n_inplace; i++) {
+        int32_t k = i - node->n_out;
+        int32_t value = k < 0 ? node->out[i] : node->inplace[k / 2][k % 2];
+        if (check_moving(c, value))
+            return fail(E_PLAN,
+                        "step %d runs %s, which writes %s while other ranks send or read it",
+                        c->step, node->name, check_name(c, value));
+    }
+    return OK;
+}
+
 static Err check_run(Check *c, int32_t id)
 {
     const PGraph *graph = c->graph;
     const PNode  *node = &graph->nodes[id];
     if (node->once && c->runs[id] > 0)
         return fail(E_PLAN, "step %d runs %s again, but it may run only once", c->step, node->name);
+    TRY(check_transfer_ends(c, id));
+    TRY(check_writes_nothing_moving(c, node));
     for (int32_t i = 0; i < node->n_in; i++)
         TRY(check_input(c, id, i));
 
@@ -180,6 +272,7 @@ static Err check_run(Check *c, int32_t id)
     }
     c->runs[id]++;
     c->cost += node->cost;
+    check_transfer_starts(c, id);
     if (c->sum + extra + node->workspace > c->peak)
         c->peak = c->sum + extra + node->workspace;
     return OK;
@@ -198,6 +291,9 @@ static Err check_drop(Check *c, int32_t value)
     if (state->pending != COPY_NONE)
         return fail(E_PLAN, "step %d drops %s while a copy of it is pending", c->step,
                     check_name(c, value));
+    if (check_moving(c, value))
+        return fail(E_PLAN, "step %d drops %s while it moves between ranks", c->step,
+                    check_name(c, value));
     check_set_live(c, value, false, 0);
     return OK;
 }
@@ -215,6 +311,8 @@ static Err check_copy(Check *c, StepKind kind, int32_t value)
         return fail(E_PLAN, "step %d copies %s, which is a view: copy its root", c->step, name);
     if (kind != STEP_WAIT && state->pending != COPY_NONE)
         return fail(E_PLAN, "step %d: a copy of %s is still pending", c->step, name);
+    if ((kind == STEP_SAVE || kind == STEP_LOAD) && check_moving(c, value))
+        return fail(E_PLAN, "step %d copies %s while it moves between ranks", c->step, name);
     switch (kind) {
     case STEP_SAVE:
         if (!state->live || !state->readable)
@@ -269,6 +367,9 @@ static Err check_end(const Check *c, int64_t budget)
     for (int32_t n = 0; n < graph->n_nodes; n++) {
         if (c->runs[n] == 0)
             return fail(E_PLAN, "node %s never runs", graph->nodes[n].name);
+        if (c->under_way[n])
+            return fail(E_PLAN, "the transfer that %s starts is never waited for",
+                        graph->nodes[n].name);
     }
     for (int32_t v = 0; v < graph->n_values; v++) {
         const ValueState *state = &c->values[v];
@@ -333,7 +434,15 @@ Err plan_check(const PGraph *graph, const Plan *plan, int64_t budget_bytes)
         .plan = plan,
         .values = NEWN(pool, ValueState, graph->n_values + 1),
         .runs = NEWN(pool, int32_t, graph->n_nodes + 1),
+        .wire_ends = NEWN(pool, double, graph->n_nodes + 1),
+        .under_way = NEWN(pool, bool, graph->n_nodes + 1),
+        .waits_for = NEWN(pool, int32_t, graph->n_nodes + 1),
     };
+    for (int32_t n = 0; n < graph->n_nodes; n++)
+        c.waits_for[n] = -1;
+    for (int32_t n = 0; n < graph->n_nodes; n++)
+        if (graph->nodes[n].joins > 0)
+            c.waits_for[graph->nodes[n].joins - 1] = n;
     for (int32_t v = 0; v < graph->n_values; v++) {
         if (graph->values[v].host_resident) {
             c.values[v].on_host = c.values[v].slot = true;

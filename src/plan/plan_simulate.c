@@ -2,7 +2,8 @@
  * bytes.
  *
  * Runs and waits take time. Each direction has one queue of copies: a copy starts when it is
- * requested and the copy before it has ended.
+ * requested and the copy before it has ended. Transfers between ranks have a third queue: the node
+ * that waits for one begins when it has ended.
  *
  * The plan should pass plan_check; where the simulator cannot go on it returns an error.
  */
@@ -32,6 +33,7 @@ typedef struct Replay {
     bool         *on_host;       /* [value] has a host slot */
     double       *copied;        /* [value] when its last copy ends */
     double        now, queue[2]; /* when the last copy in each direction ends */
+    double        wire, *landed; /* when the last transfer ends; [node] the one that it started */
     int64_t       host;
     bool         *ran;                    /* [node] */
     int32_t      *first_view, *next_view; /* [value] list of a root's views */
@@ -50,6 +52,24 @@ static void replay_free(Replay *r, int32_t root)
     r->live[root] = false;
     for (int32_t v = r->first_view[root]; v >= 0; v = r->next_view[v])
         r->live[v] = false;
+}
+
+static void replay_wait_transfer(Replay *r, const PNode *node)
+{
+    double left = node->joins ? r->landed[TRANSFER_NODE(node->joins)] - r->now : 0;
+    if (left <= 0)
+        return;
+    r->meter.out->waited_wire += left;
+    r->meter.out->cost += left;
+    r->now += left;
+}
+
+static void replay_start_transfer(Replay *r, int32_t id)
+{
+    double wire = r->graph->nodes[id].wire;
+    r->wire = (r->wire > r->now ? r->wire : r->now) + wire;
+    r->landed[id] = r->wire;
+    r->meter.out->wire += wire;
 }
 
 static Err replay_run(Replay *r, int32_t id)
@@ -87,8 +107,11 @@ static Err replay_run(Replay *r, int32_t id)
     if (r->meter.out->curve)
         r->meter.out->curve[r->meter.step] = r->meter.live + node->workspace;
     meter_add(&r->meter, -freed_after, 0);
+    replay_wait_transfer(r, node);
     r->meter.out->cost += node->cost;
     r->now += node->cost;
+    if (node->wire > 0)
+        replay_start_transfer(r, id);
     r->meter.out->n_runs++;
     r->meter.out->n_recomputes += r->ran[id];
     r->ran[id] = true;
@@ -170,6 +193,7 @@ Err plan_simulate(Pool *pool_or_null, const PGraph *graph, const Plan *plan, Pla
         .copied = NEWN(temp, double, n_values),
         .live = NEWN(temp, bool, n_values),
         .ran = NEWN(temp, bool, graph->n_nodes + 1),
+        .landed = NEWN(temp, double, graph->n_nodes + 1),
         .first_view = NEWN(temp, int32_t, n_values),
         .next_view = NEWN(temp, int32_t, n_values),
         .meter = { .out = meter, .step = -1 },

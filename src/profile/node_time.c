@@ -2,6 +2,7 @@
 #include "profile/node_time.h"
 
 #include "base/hash.h"
+#include "profile/rank_device.h"
 
 #include <string.h>
 
@@ -77,8 +78,49 @@ double node_time(const Device *device, const Node *node, const Choice *choice, u
                  TimeBasis *basis)
 {
     OpTime call = node_call(device, node, choice, graph);
+    double crowd = device_crowd(device);
     if (device->profile && device->profile->pace <= 0)
-        return profile_ns(device->profile, &call, basis);
+        return crowd * profile_ns(device->profile, &call, basis);
     *basis = TIME_ROOFLINE;
-    return plain_ns(device, call.flops, call.bytes);
+    return crowd * plain_ns(device, call.flops, call.bytes);
+}
+
+static double whole_transfer_ns(const Device *device, const Node *node)
+{
+    return wire_transfer_ns(device->wire, (Ranks){ device->ranks, device->per_node },
+                            node->op->gives(node));
+}
+
+/* The node that starts the transfer which this one waits for. */
+static const Node *transfer_start(const Node *node)
+{
+    const Graph *graph = node->graph;
+    return &graph->nodes[value_at(graph, node->in[node->op->joins - 1])->producer];
+}
+
+/* Times of an unprobed processor are scaled where they are shown (profile/pace.h); those of a wire
+ * are not, so they are divided by that factor here. */
+static double wire_unit(const Device *device)
+{
+    const Profile *profile = device->profile;
+    return profile && profile->pace > 0 ? profile->pace : 1;
+}
+
+NodeWire node_wire(const Device *device, const Node *node)
+{
+    const OpDef *op = node->op;
+    const Wire  *wire = device->wire;
+    NodeWire     moves = { 0 };
+    if (!wire)
+        return moves;
+    double unit = wire_unit(device);
+    if (op->sends)
+        moves.transfer = wire->hidden * whole_transfer_ns(device, node) / unit;
+    else if (op->gives)
+        moves.waits = wire_records_ns(wire, (Ranks){ device->ranks, device->per_node },
+                                      op->gives(node)) /
+                      unit;
+    if (op->joins)
+        moves.waits += (1 - wire->hidden) * whole_transfer_ns(device, transfer_start(node)) / unit;
+    return moves;
 }

@@ -16,6 +16,15 @@ OpTime node_call(const Device *device, const Node *node, const Choice *choice, u
 double node_time(const Device *device, const Node *node, const Choice *choice, uint64_t graph,
                  TimeBasis *basis);
 
+/* What a node moves between the ranks of device->ranks, in ns. */
+typedef struct NodeWire {
+    double transfer; /* of the transfer that it starts, while kernels run */
+    double waits;    /* of what kernels do not run beside: its records, and the rest of the transfer
+                      * that it waits for */
+} NodeWire;
+
+NodeWire node_wire(const Device *device, const Node *node);
+
 /* The generic roofline, for a device without a profile. */
 double plain_ns(const Device *device, double flops, double bytes);
 

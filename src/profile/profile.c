@@ -1,4 +1,5 @@
 /* profile.c -- plimsoll-profile-1: strict reading, lookup by name, writing. */
+#include "profile/profile_int.h"
 #include "profile/profile.h"
 
 #include "base/file.h"
@@ -18,9 +19,7 @@ static const char *const rate_types[] = { "f32", "tf32", "bf16", "f16" };
 #define KEYS(...)                                                                                  \
     (const char *const[]){ __VA_ARGS__ }, COUNT(((const char *const[]){ __VA_ARGS__ }))
 
-/* A number above zero (with `zero`: at least zero), in a range safe for divisions and
- * logarithms. */
-static Err need_amount(const Json *object, const char *key, bool zero, double *out)
+Err need_amount(const Json *object, const char *key, bool zero, double *out)
 {
     TRY(json_need_number(object, key, out));
     if (*out > 1e21 || !(zero ? *out >= 0 : *out >= 1e-9))
@@ -29,7 +28,7 @@ static Err need_amount(const Json *object, const char *key, bool zero, double *o
     return OK;
 }
 
-static Err need_bytes(const Json *object, const char *key, int64_t *out)
+Err need_bytes(const Json *object, const char *key, int64_t *out)
 {
     TRY(json_need_int(object, key, out));
     if (*out < 0 || *out > (int64_t)1 << 60)
@@ -37,8 +36,7 @@ static Err need_bytes(const Json *object, const char *key, int64_t *out)
     return OK;
 }
 
-/* A text that is not empty: every number must name its origin. */
-static Err need_words(Pool *pool, const Json *object, const char *key, const char **out)
+Err need_words(Pool *pool, const Json *object, const char *key, const char **out)
 {
     TRY(json_need_text(object, key, out));
     if (!**out)

@@ -4,6 +4,7 @@
 #include "fit/whatif.h"
 #include "report/curve.h"
 #include "report/machine.h"
+#include "report/rank_pages.h"
 
 #include <string.h>
 
@@ -330,6 +331,7 @@ void explain_json_members(JsonOut *o, const Explained *e)
     budgets_json(o, e);
     plan_json(o, e);
     time_json(o, engine, e->step_ms, 1);
+    rank_json(o, engine, e->recipe, e->rank_rows, e->n_rank_rows);
     numeric_json(o, e);
     batch_json(o, e);
     avoided_json(o, e);

@@ -3,6 +3,7 @@
 
 #include "fit/whatif.h"
 #include "report/machine.h"
+#include "report/rank_pages.h"
 
 #include <string.h>
 
@@ -314,6 +315,7 @@ void explain_text_sheet(FILE *to, const Explained *e, bool colour)
     table(&p, "by line of the model", s->lines, s->n_lines);
     tensors(&p);
     phases(&p);
+    rank_rows_print(to, e);
     over_time(&p);
 }
 

@@ -1,12 +1,11 @@
 /* rank_run.c -- the plan of several ranks, and who does what. */
 #include "train/rank_run.h"
 
+#include "base/int_math.h"
 #include "comm/agree.h"
 
 #include <string.h>
 #include <unistd.h>
-
-enum { SHARD_DEFAULT = 1 };
 
 bool rank_leads(const Comm *comm) { return !comm || comm_rank(comm) == 0; }
 
@@ -51,11 +50,26 @@ Err rank_share_plan(Pool *pool, Comm *comm, Err err, const Recipe *asked, const 
     return comm_agree(comm, err);
 }
 
+/* Ranks on the same machine. */
+static int rank_neighbours(const Comm *comm, int rank)
+{
+    int here = 0;
+    for (int r = 0; r < comm_ranks(comm); r++)
+        here += !strcmp(comm_host(comm, r), comm_host(comm, rank));
+    return here;
+}
+
+int rank_per_node(const Comm *comm)
+{
+    int most = 1;
+    for (int r = 0; r < comm_ranks(comm); r++)
+        most = (int)int_max(most, rank_neighbours(comm, r));
+    return most;
+}
+
 int rank_threads(const Comm *comm)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    int  here = 0;
-    for (int r = 0; r < comm_ranks(comm); r++)
-        here += !strcmp(comm_host(comm, r), comm_host(comm, comm_rank(comm)));
+    int  here = rank_neighbours(comm, comm_rank(comm));
     return cores > here ? (int)(cores / here) : 1;
 }

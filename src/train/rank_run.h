@@ -16,6 +16,9 @@ Err rank_recipe(Pool *pool, const Recipe *recipe, const Comm *comm, int shard, i
 Err rank_share_plan(Pool *pool, Comm *comm, Err err, const Recipe *asked, const Device *device,
                     bool given_noise, FitResult *fit);
 
+/* Ranks of the run on the machine that has most of them. */
+int rank_per_node(const Comm *comm);
+
 /* Threads of each rank that shares this machine with others of the run. */
 int rank_threads(const Comm *comm);
 

@@ -23,9 +23,15 @@ static Err exchange_shape(Node *n)
 
 static Cost copy_cost(const Node *n) { return (Cost){ .bytes = node_bytes(n) }; }
 
+/* To another rank goes its shard, or one's own. */
+static int64_t shard_gives(const Node *n)
+{
+    return bucket_of(n)->shard * type_bytes(out_type(n, 0));
+}
+
 OPERATOR_INTERNAL(exchange, .doc = "packs gradients and starts sending each rank its shard",
                   .attr_bytes = sizeof(RankAttr), .n_in = -1, .n_out = 2, .once = true,
-                  .sends = true, .shape = exchange_shape, .cost = copy_cost,
+                  .sends = true, .gives = shard_gives, .shape = exchange_shape, .cost = copy_cost,
                   .cpu = { .prepare = exchange_prepare_cpu, .run = exchange_cpu })
 
 Exchanged exchange(const Bucket *bucket, int slot, const Tensor *grads, Tensor after)
@@ -54,7 +60,8 @@ static Cost fold_cost(const Node *n)
 
 OPERATOR_INTERNAL(fold, .doc = "waits for an exchange; sums gradients in the order of ranks",
                   .attr_bytes = sizeof(RankAttr), .n_in = 4, .n_out = 1, .once = true, .joins = 3,
-                  .shape = fold_shape, .cost = fold_cost, .cpu = { .run = fold_cpu })
+                  .kin = &op_accumulate, .shape = fold_shape, .cost = fold_cost,
+                  .cpu = { .run = fold_cpu })
 
 Tensor fold(const Bucket *bucket, int slot, Tensor sum, Exchanged from, Tensor counters)
 {
@@ -71,9 +78,12 @@ static Err gather_shape(Node *n)
     return OK;
 }
 
+/* Copies the own shard; all others arrive. */
+static Cost gather_cost(const Node *n) { return (Cost){ .bytes = 2 * in_bytes(n, 1) }; }
+
 OPERATOR_INTERNAL(gather_shards, .doc = "starts gathering the shards of all ranks",
                   .attr_bytes = sizeof(RankAttr), .n_in = 2, .n_out = 1, .once = true,
-                  .sends = true, .shape = gather_shape, .cost = copy_cost,
+                  .sends = true, .gives = shard_gives, .shape = gather_shape, .cost = gather_cost,
                   .cpu = { .prepare = gather_prepare_cpu, .run = gather_shards_cpu })
 
 Tensor gather_shards(const Bucket *bucket, int slot, Tensor shard, Tensor after)

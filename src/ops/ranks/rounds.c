@@ -35,9 +35,11 @@ static Err round_gather_shape(Node *n)
     return OK;
 }
 
+static int64_t round_gather_gives(const Node *n) { return (int64_t)in_bytes(n, 0); }
+
 OPERATOR_INTERNAL(round_gather, .doc = "the stored results of all ranks",
                   .attr_bytes = sizeof(RoundAttr), .n_in = 1, .n_out = 1, .once = true,
-                  .shape = round_gather_shape, .cost = bytes_cost,
+                  .gives = round_gather_gives, .shape = round_gather_shape, .cost = bytes_cost,
                   .cpu = { .run = round_gather_cpu })
 
 Tensor round_gather(Tensor store, RoundAttr attr)

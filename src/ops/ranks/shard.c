@@ -29,7 +29,7 @@ static Cost shard_update_cost(const Node *n)
 
 OPERATOR_INTERNAL(shard_update, .doc = "Adam or SGD and EMA over one rank's shard of a bucket",
                   .attr_bytes = sizeof(ShardUpdateAttr), .n_in = -7, .n_out = 5, .once = true,
-                  .shape = shard_update_shape, .cost = shard_update_cost,
+                  .shape = shard_update_shape, .cost = shard_update_cost, .kin = &op_adam,
                   .cpu = { .run = shard_update_cpu })
 
 Tensor shard_update(const ShardUpdateAttr *attr, Tensor progress, Tensor rates)
@@ -60,9 +60,15 @@ static Cost shard_norm_cost(const Node *n)
     return (Cost){ .flops = bytes / 2, .bytes = bytes };
 }
 
+/* The sums of its pieces. */
+static int64_t shard_norm_gives(const Node *n)
+{
+    return ATTR(n, ShardNormAttr)->max_pieces * (int64_t)sizeof(double);
+}
+
 OPERATOR_INTERNAL(shard_norm, .doc = "the L2 norm of gradients that are divided among ranks",
                   .attr_bytes = sizeof(ShardNormAttr), .n_in = -1, .n_out = 1, .once = true,
-                  .shape = shard_norm_shape, .cost = shard_norm_cost,
+                  .gives = shard_norm_gives, .shape = shard_norm_shape, .cost = shard_norm_cost,
                   .cpu = { .choose = shard_norm_choose_cpu, .run = shard_norm_cpu })
 
 static int rank_of(const Bucket *b, int64_t element)

@@ -60,10 +60,10 @@ static Cost shard_norm_cost(const Node *n)
     return (Cost){ .flops = bytes / 2, .bytes = bytes };
 }
 
-/* The sums of its pieces. */
+/* The sums of its blocks. */
 static int64_t shard_norm_gives(const Node *n)
 {
-    return ATTR(n, ShardNormAttr)->max_pieces * (int64_t)sizeof(double);
+    return ATTR(n, ShardNormAttr)->max_blocks * (int64_t)sizeof(double);
 }
 
 OPERATOR_INTERNAL(shard_norm, .doc = "the L2 norm of gradients that are divided among ranks",

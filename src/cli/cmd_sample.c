@@ -1,33 +1,35 @@
 /* cmd_sample.c -- `sample`: samples images, clips or audio from a trained run. */
 #include "cli/model_options.h"
+#include "cli/sampler_options.h"
 
 #include "base/json_out.h"
 #include "base/text.h"
+#include "data/raster.h"
 #include "train/sample.h"
 
 #include <math.h>
 
-static ModelOptions model = { .runs = true };
+static ModelOptions   model = { .runs = true };
+static SamplerOptions sampler = SAMPLER_OPTIONS_NONE;
 static struct {
-    const char *out, *input, *prompt, *given, *loader_memory, *checkpoint, *cache;
-    int64_t     n, seed, steps, length;
-    double      guidance;
+    const char *out, *input, *prompt, *given, *format, *loader_memory, *checkpoint, *cache;
+    int64_t     n, seed, hold_back;
     bool        no_ema, quiet, json;
-} opt = {
-    .n = 4, .seed = -1, .steps = -1, .length = -1, .guidance = NAN, .loader_memory = LOADER_MEMORY
-};
+} opt = { .n = 4, .seed = -1, .loader_memory = LOADER_MEMORY };
 
 static const Option options[] = {
     { "n", OPT_INT, &opt.n, "N", "number of samples; default 4" },
     { "o", OPT_TEXT, &opt.out, "DIR", "folder for the results; default RUN/samples" },
     { "input", OPT_TEXT, &opt.input, "PATH", "start from this instead of the recipe's data" },
+    { "hold-back", OPT_NATURAL, &opt.hold_back, "N",
+      "continue clips of --input before their last N frames, the truth" },
     { "prompt", OPT_TEXT, &opt.prompt, "TEXT", "what the results should show, in words" },
     { "given", OPT_TEXT, &opt.given, "FILE",
       "take inputs and noise from here (docs/user/FORMATS.md)" },
+    { "format", OPT_TEXT, &opt.format, "LIST",
+      "single results: png, npy; clips also gif, mp4, webm; audio wav, npy" },
     { "seed", OPT_NATURAL, &opt.seed, "N", "seed of the random numbers; default: the run's" },
-    { "steps", OPT_NATURAL, &opt.steps, "S", "denoising steps of the sampler" },
-    { "length", OPT_COUNT, &opt.length, "N", "audio: values to draw, one after another" },
-    { "guidance", OPT_NUMBER, &opt.guidance, "W", "strength of classifier-free guidance; 1: none" },
+    SAMPLER_OPTIONS(sampler),
     { "checkpoint", OPT_TEXT, &opt.checkpoint, "STEP", CHECKPOINT_HELP },
     { "no-ema", OPT_FLAG, &opt.no_ema, NULL, "use the weights themselves, not their average" },
     { "loader-memory", OPT_TEXT, &opt.loader_memory, "SIZE",
@@ -51,6 +53,13 @@ static Err sample_json(const Recipe *recipe, const SampleReport *r)
     json_out_int(&o, "planned_bytes", r->planned_bytes);
     json_out_int(&o, "measured_bytes", r->measured_bytes);
     json_out_number(&o, "seconds", r->seconds);
+    if (r->error.pixels) {
+        json_out_object_row(&o, "error");
+        json_out_number(&o, "mean", r->error.mean);
+        json_out_string(&o, "unit", r->error.metres ? "m" : "levels");
+        json_out_int(&o, "pixels", r->error.pixels);
+        json_out_end(&o);
+    }
     json_out_array(&o, "files");
     for (int32_t i = 0; i < r->n_files; i++)
         json_out_string(&o, NULL, r->files[i]);
@@ -59,19 +68,16 @@ static Err sample_json(const Recipe *recipe, const SampleReport *r)
     return json_out_done(&o);
 }
 
-/* Each system has one of the two. */
-static Err sample_length_or_steps(const Recipe *recipe)
+/* Opens the run's recipe with the sampler's options, and the device. */
+static Err sample_model_open(Pool *pool, const char *run, Recipe **recipe, Device **device,
+                             int64_t *budget)
 {
-    bool recurrent = recipe->sampler.kind == SAMPLER_RECURRENT;
-    if (recurrent && opt.steps >= 0)
-        return fail(E_USAGE,
-                    "--steps: %s draws one value after another and has no denoising steps; "
-                    "--length N sets how many values",
-                    recipe->model->name);
-    if (!recurrent && opt.length > 0)
-        return fail(E_USAGE, "--length: %s draws results of its own size; --length is for audio",
-                    recipe->model->name);
-    return OK;
+    const char *path, *sets[SAMPLER_SETS];
+    int         n = 0;
+    TRY(run_recipe(pool, run, &path));
+    TRY(recipe_read(pool, path, model.set.items, model.set.n, recipe));
+    TRY(sampler_sets(pool, &sampler, *recipe, sets, &n));
+    return model_open(pool, &model, path, sets, n, recipe, device, budget);
 }
 
 static Err cmd_sample_run(Pool *pool, int n_args, char **args)
@@ -79,8 +85,6 @@ static Err cmd_sample_run(Pool *pool, int n_args, char **args)
     Recipe      *recipe;
     Device      *device;
     SampleReport report;
-    const char  *more[3], *path;
-    int          n = 0;
     int64_t      budget, loader, checkpoint;
     if (n_args != 1)
         return fail(E_USAGE, "sample takes one run: plimsoll sample RUN -n 4 -o DIR");
@@ -89,21 +93,15 @@ static Err cmd_sample_run(Pool *pool, int n_args, char **args)
     TRY(loader_memory_read(opt.loader_memory, &loader));
     if (opt.given && opt.input)
         return fail(E_USAGE, "--given holds the inputs; leave out --input");
-    TRY(run_recipe(pool, args[0], &path));
-    if (opt.steps >= 0)
-        more[n++] = pool_print(pool, "sampler.steps=%lld", (long long)opt.steps);
-    if (!isnan(opt.guidance))
-        more[n++] = pool_print(pool, "sampler.guidance=%.17g", opt.guidance);
-    if (opt.length > 0)
-        more[n++] = pool_print(pool, "sampler.length=%lld", (long long)opt.length);
-    TRY(model_open(pool, &model, path, more, n, &recipe, &device, &budget));
-    TRY(sample_length_or_steps(recipe));
+    TRY(sample_model_open(pool, args[0], &recipe, &device, &budget));
     TRY(checkpoint_option(pool, args[0], opt.checkpoint, &checkpoint));
     SampleOptions o = { .out = opt.out ? opt.out : pool_print(pool, "%s/samples", args[0]),
                         .input = opt.input,
                         .prompt = opt.prompt,
                         .given = opt.given,
+                        .format = opt.format,
                         .n = opt.n,
+                        .hold_back = opt.hold_back,
                         .seed = opt.seed,
                         .checkpoint = checkpoint,
                         .raw = opt.no_ema,
@@ -112,12 +110,23 @@ static Err cmd_sample_run(Pool *pool, int n_args, char **args)
                         .loader_bytes = loader,
                         .quiet = opt.quiet || opt.json };
     TRY(sample_run(pool, args[0], recipe, device, &o, &report));
+    if (report.note)
+        fprintf(stderr, "sample: %s\n", report.note);
+    if (report.trained && !opt.quiet)
+        fprintf(stderr,
+                "sample: the inputs are samples that the run was trained on, for it held out "
+                "none; name others by --input\n");
     if (opt.json)
         return sample_json(recipe, &report);
     for (int64_t i = 0; report.about && i < opt.n; i++)
         printf("%3lld: %s\n", (long long)i, report.about[i]);
     for (int32_t i = 0; i < report.n_files; i++)
         printf("%s\n", report.files[i]);
+    if (report.error.pixels)
+        printf("error: %.2f %s on average over %s pixels; error%s is white from %.4g %s on\n",
+               report.error.mean, report.error.metres ? "m" : "levels",
+               count_text(report.error.pixels), image_ending, report.error.white,
+               report.error.metres ? "m" : "levels");
     printf("%s, step %lld, %s weights: %lld drawn in %.1f s; ", recipe->name,
            (long long)report.step, report.averaged ? "averaged" : "raw", (long long)opt.n,
            report.seconds);

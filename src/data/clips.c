@@ -32,6 +32,8 @@ typedef struct Sequence {
 typedef struct Clips {
     int        observed, future, mask; /* indices in the spec, or -1 */
     int64_t    n_observed, n_future, height, width, channels;
+    bool       newest;    /* one clip of each sequence: its newest frames are observed */
+    int64_t    hold_back; /* newest: the frames after those, which are the future */
     Sequence  *sequences;
     int32_t    n, cap;
     ImageInfo  largest;
@@ -81,6 +83,15 @@ static Err sequence_frame(const Clips *c, const Sequence *s, int64_t frame, floa
     return OK;
 }
 
+/* A frame after the last one of a clip that was given. */
+static void frame_absent(const Clips *c, float *out, uint8_t *mask)
+{
+    for (int64_t i = 0; i < c->height * c->width * c->channels; i++)
+        out[i] = -1;
+    if (mask)
+        memset(mask, 0, (size_t)(c->height * c->width));
+}
+
 static Err clips_load(const DataSource *source, int64_t id, int64_t draw, void *const *to,
                       Work *work)
 {
@@ -91,9 +102,12 @@ static Err clips_load(const DataSource *source, int64_t id, int64_t draw, void *
             first = s->first_frame + (id - s->first_clip) * length;
     size_t used = work->used;
     for (int64_t k = 0; k < length; k++, work->used = used) {
-        float *out = clip_frame(c, k, to);
-        if (out)
-            TRY(sequence_frame(c, s, first + k, out, clip_mask(c, k, to), work));
+        float   *out = clip_frame(c, k, to);
+        uint8_t *mask = clip_mask(c, k, to);
+        if (out && first + k >= s->n)
+            frame_absent(c, out, mask);
+        else if (out)
+            TRY(sequence_frame(c, s, first + k, out, mask, work));
     }
     return OK;
 }
@@ -194,6 +208,16 @@ static Err sequence_add(Pool *pool, Clips *c, Sequence *s, const char *path)
     return OK;
 }
 
+/* An array that is named by itself. */
+static Err array_add(Pool *pool, Clips *c, const char *path)
+{
+    Sequence s = { 0 };
+    TRY(sequence_add(pool, c, &s, path));
+    if (s.n)
+        sequence_alone(pool, c, s);
+    return OK;
+}
+
 static Err clips_walk(Pool *pool, Clips *c, const char *folder, int depth)
 {
     Sequence s = { 0 };
@@ -253,6 +277,8 @@ static Err clips_new(Pool *pool, const DataSpec *spec, const char *kind, Clips *
     c->height = shape.dim[1];
     c->width = shape.dim[2];
     c->channels = shape.dim[3];
+    c->newest = spec->as_input;
+    c->hold_back = spec->hold_back;
     return OK;
 }
 
@@ -264,11 +290,12 @@ static int64_t clips_number(Clips *c, int64_t length, int64_t *longest)
     *longest = 0;
     for (int32_t i = 0; i < c->n; i++) {
         Sequence s = c->sequences[i];
+        int64_t  clips = c->newest ? s.n >= c->n_observed + c->hold_back : s.n / length;
         *longest = int_max(*longest, s.n);
         s.first_clip = n;
-        s.first_frame = s.n % length / 2;
-        n += s.n / length;
-        if (s.n >= length)
+        s.first_frame = c->newest ? s.n - c->hold_back - c->n_observed : s.n % length / 2;
+        n += clips;
+        if (clips)
             c->sequences[kept++] = s;
     }
     c->n = kept;
@@ -315,8 +342,11 @@ Err clips_open(Pool *pool, const DataSpec *spec, DataSource **out)
     c->arrays = ranges_new(pool, spec);
     c->videos = videos_new(pool, spec, c->height, c->width, c->channels, FIT_STRETCH);
     c->pick = spec_pick(spec);
-    if (file_exists(spec->path) && !folder_exists(spec->path) && video_name(spec->path))
+    bool file = file_exists(spec->path) && !folder_exists(spec->path);
+    if (file && video_name(spec->path))
         TRY(video_add(pool, c, spec->path));
+    else if (file && is_range_name(spec->path))
+        TRY(array_add(pool, c, spec->path));
     else {
         TRY(folder_needed(spec->path));
         TRY(clips_walk(pool, c, spec->path, FOLDERS_DEEP));
@@ -327,9 +357,11 @@ Err clips_open(Pool *pool, const DataSpec *spec, DataSource **out)
     int64_t length = c->n_observed + c->n_future, n = clips_number(c, length, &longest);
     if (!n)
         return fail(E_FORMAT,
-                    "%s: no folder or file has the %lld frames of a clip; the longest of its %d "
+                    "%s: no folder or file has the %lld frames of a clip%s; the longest of its %d "
                     "sequences has %lld",
-                    spec->path, (long long)length, sequences, (long long)longest);
+                    spec->path, (long long)(c->newest ? c->n_observed + c->hold_back : length),
+                    c->hold_back ? " and of what --hold-back leaves out" : "", sequences,
+                    (long long)longest);
     TRY(ranges_ready(pool, c->arrays, c->ranges, c->n_ranges));
     TRY(clips_range(c, spec));
     *out = NEW(pool, DataSource);

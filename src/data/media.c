@@ -54,7 +54,7 @@ static void plugin_find(Plugin *p)
     }
 }
 
-static Err plugin_need(Plugin *p, const char *path)
+static Err plugin_need(Plugin *p, const char *path, const char *verb)
 {
     pthread_mutex_lock(&plugin_lock);
     if (!p->looked)
@@ -62,21 +62,28 @@ static Err plugin_need(Plugin *p, const char *path)
     pthread_mutex_unlock(&plugin_lock);
     return p->at ? OK
                  : fail(E_USAGE,
-                        "%s is read with %s, and the plugin for it is not here (%s): install %s "
+                        "%s is %s with %s, and the plugin for it is not here (%s): install %s "
                         "and build again, as make media does",
-                        path, p->libraries, p->why, p->packages);
+                        path, verb, p->libraries, p->why, p->packages);
 }
 
 Err media_video(const char *path, const VideoPlugin **out)
 {
-    TRY(plugin_need(&video_plugin, path));
+    TRY(plugin_need(&video_plugin, path, "read"));
+    *out = video_plugin.at;
+    return OK;
+}
+
+Err media_video_out(const char *path, const VideoPlugin **out)
+{
+    TRY(plugin_need(&video_plugin, path, "written"));
     *out = video_plugin.at;
     return OK;
 }
 
 Err media_audio(const char *path, const AudioPlugin **out)
 {
-    TRY(plugin_need(&audio_plugin, path));
+    TRY(plugin_need(&audio_plugin, path, "read"));
     *out = audio_plugin.at;
     return OK;
 }

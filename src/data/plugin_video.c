@@ -4,7 +4,7 @@
  * are wanted. Then the frames are decoded, rotated as the file says, and given as RGB of 8 bits.
  * libav reads from the open file descriptor only: it opens no other file and no address, whatever
  * the file refers to. */
-#include "data/media.h"
+#include "data/plugin_video.h"
 
 #include <libavcodec/avcodec.h>
 #include <libavformat/avformat.h>
@@ -27,7 +27,7 @@ enum {
 };
 #define FORMATS "mov,matroska,avi,gif"
 
-static const MediaHost *host;
+const MediaHost *video_host;
 
 typedef struct Turn {   /* where a pixel of the coded frame is shown: x' = xx x + xy y + ... */
     int xx, xy, yx, yy; /* -1, 0 or 1; one of each row and column is 0 */
@@ -84,12 +84,12 @@ static Err video_fail(const Video *v, const char *what, int error)
 {
     char text[AV_ERROR_MAX_STRING_SIZE] = "";
     av_strerror(error, text, sizeof text);
-    return host->fail(E_FORMAT, "%s %s: %s", v->file->path, what, text);
+    return video_host->fail(E_FORMAT, "%s %s: %s", v->file->path, what, text);
 }
 
 static Err video_memory(const Video *v)
 {
-    return host->fail(E_IO, "%s: no memory to decode it", v->file->path);
+    return video_host->fail(E_IO, "%s: no memory to decode it", v->file->path);
 }
 
 static void video_close(Video *v)
@@ -134,10 +134,11 @@ static Err video_turn(Video *v)
     bool quarter = !v->turn.xx && !v->turn.yy && v->turn.xy && v->turn.yx;
     if (straight || quarter)
         return OK;
-    return host->fail(E_FORMAT,
-                      "%s is shown rotated by %.0f degrees; only quarter turns are read, so rotate "
-                      "it first",
-                      v->file->path, -av_display_rotation_get(m));
+    return video_host->fail(
+        E_FORMAT,
+        "%s is shown rotated by %.0f degrees; only quarter turns are read, so rotate "
+        "it first",
+        v->file->path, -av_display_rotation_get(m));
 }
 
 static Err video_open(Video *v)
@@ -171,16 +172,17 @@ static Err video_open(Video *v)
         return video_fail(v, "has no readable streams", error);
     int best = av_find_best_stream(v->format, AVMEDIA_TYPE_VIDEO, -1, -1, NULL, 0);
     if (best < 0 || v->format->streams[best]->disposition & AV_DISPOSITION_ATTACHED_PIC)
-        return host->fail(E_FORMAT, "%s holds no video", v->file->path);
+        return video_host->fail(E_FORMAT, "%s holds no video", v->file->path);
     v->stream = v->format->streams[best];
     const AVCodecParameters *p = v->stream->codecpar;
     if (p->width < 1 || p->height < 1)
-        return host->fail(E_FORMAT, "%s is damaged: its video has no size", v->file->path);
+        return video_host->fail(E_FORMAT, "%s is damaged: its video has no size", v->file->path);
     if ((int64_t)p->width * p->height > v->wish->max_pixels)
-        return host->fail(E_BUDGET,
-                          "%s has frames of %d x %d, and decoding them takes more memory than "
-                          "--loader-memory allows; allow more, or make the video smaller",
-                          v->file->path, p->width, p->height);
+        return video_host->fail(
+            E_BUDGET,
+            "%s has frames of %d x %d, and decoding them takes more memory than "
+            "--loader-memory allows; allow more, or make the video smaller",
+            v->file->path, p->width, p->height);
     return video_turn(v);
 }
 
@@ -248,15 +250,16 @@ static Err video_whole(const Video *v)
     ssize_t       n = pread(v->file->fd, head, sizeof head, 0);
     int64_t       end = 0;
     if (!strcmp(name, "gif") && !gif_ends(v))
-        return host->fail(E_FORMAT, "%s is truncated: it has no end mark", v->file->path);
+        return video_host->fail(E_FORMAT, "%s is truncated: it has no end mark", v->file->path);
     if (!strncmp(name, "matroska", 8))
         end = segment_end(head, n);
     else if (!strcmp(name, "avi"))
         end = 8 + (int64_t)(head[4] | head[5] << 8 | head[6] << 16 | (uint32_t)head[7] << 24);
     return end <= v->bytes
                ? OK
-               : host->fail(E_FORMAT, "%s is truncated: its header says %lld bytes, it has %lld",
-                            v->file->path, (long long)end, (long long)v->bytes);
+               : video_host->fail(E_FORMAT,
+                                  "%s is truncated: its header says %lld bytes, it has %lld",
+                                  v->file->path, (long long)end, (long long)v->bytes);
 }
 
 /* Reads the times of all frames. */
@@ -270,8 +273,8 @@ static Err times_read(Video *v)
         bool ours = p->stream_index == v->stream->index && !(p->flags & AV_PKT_FLAG_DISCARD);
         Err  err = OK;
         if (p->flags & AV_PKT_FLAG_CORRUPT)
-            err = host->fail(E_FORMAT, "%s is truncated or damaged after %lld frames",
-                             v->file->path, (long long)v->n_times);
+            err = video_host->fail(E_FORMAT, "%s is truncated or damaged after %lld frames",
+                                   v->file->path, (long long)v->n_times);
         if (!err && ours) {
             double at = pts == AV_NOPTS_VALUE ? (double)v->n_times * unit : (double)pts * unit;
             first = fmin(first, at);
@@ -285,7 +288,7 @@ static Err times_read(Video *v)
     if (error != AVERROR_EOF)
         return video_fail(v, "is truncated or damaged", error);
     if (!v->n_times)
-        return host->fail(E_FORMAT, "%s holds no frame", v->file->path);
+        return video_host->fail(E_FORMAT, "%s holds no frame", v->file->path);
     qsort(v->times, (size_t)v->n_times, sizeof *v->times, compare_doubles);
     v->start = first;
     for (int64_t i = 0; i < v->n_times; i++)
@@ -341,15 +344,16 @@ static Err times_plan(Video *v)
     else if (end > v->wish->from) {
         double n = (end - v->wish->from) * v->rate + 1e-3; /* times are rounded */
         if (n > FRAMES_MAX)
-            return host->fail(E_FORMAT, "%s: %.0f frames are more than %d", v->file->path, n,
-                              FRAMES_MAX);
+            return video_host->fail(E_FORMAT, "%s: %.0f frames are more than %d", v->file->path, n,
+                                    FRAMES_MAX);
         v->wanted = n < 1 ? 1 : (int64_t)n;
     }
     if (!v->wanted)
-        return host->fail(E_USAGE,
-                          "%s lasts %.2f s, and data.from is %.2f s; begin earlier, or leave the "
-                          "file out",
-                          v->file->path, v->end, v->wish->from);
+        return video_host->fail(
+            E_USAGE,
+            "%s lasts %.2f s, and data.from is %.2f s; begin earlier, or leave the "
+            "file out",
+            v->file->path, v->end, v->wish->from);
     return OK;
 }
 
@@ -389,8 +393,8 @@ static Err decoder_open(Video *v)
 {
     const AVCodec *codec = avcodec_find_decoder(v->stream->codecpar->codec_id);
     if (!codec)
-        return host->fail(E_FORMAT, "%s is coded as %s, for which this libav has no decoder",
-                          v->file->path, avcodec_get_name(v->stream->codecpar->codec_id));
+        return video_host->fail(E_FORMAT, "%s is coded as %s, for which this libav has no decoder",
+                                v->file->path, avcodec_get_name(v->stream->codecpar->codec_id));
     v->codec = avcodec_alloc_context3(codec);
     if (!v->codec || avcodec_parameters_to_context(v->codec, v->stream->codecpar) < 0)
         return video_memory(v);
@@ -453,8 +457,9 @@ static Err frame_convert(Video *v)
     const AVPixFmtDescriptor *about = av_pix_fmt_desc_get((enum AVPixelFormat)f->format);
     bool alpha = about && (about->flags & AV_PIX_FMT_FLAG_ALPHA || f->format == AV_PIX_FMT_PAL8);
     if ((int64_t)f->width * f->height > v->wish->max_pixels)
-        return host->fail(E_BUDGET, "%s has a frame of %d x %d, more than --loader-memory allows",
-                          v->file->path, f->width, f->height);
+        return video_host->fail(E_BUDGET,
+                                "%s has a frame of %d x %d, more than --loader-memory allows",
+                                v->file->path, f->width, f->height);
     int64_t stride = ((int64_t)f->width * (alpha ? 4 : 3) + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN;
     Err     err = rgb_room(v, (stride / 3 + 1) * f->height);
     if (err)
@@ -464,8 +469,8 @@ static Err frame_convert(Video *v)
         alpha ? AV_PIX_FMT_RGBA : AV_PIX_FMT_RGB24,
         SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT | SWS_FULL_CHR_H_INP, NULL, NULL, NULL);
     if (!v->scale)
-        return host->fail(E_FORMAT, "%s has pixels of a form that is not read (%s)", v->file->path,
-                          about ? about->name : "unknown");
+        return video_host->fail(E_FORMAT, "%s has pixels of a form that is not read (%s)",
+                                v->file->path, about ? about->name : "unknown");
     int from_space = f->colorspace == AVCOL_SPC_UNSPECIFIED ? SWS_CS_DEFAULT : (int)f->colorspace;
     sws_setColorspaceDetails(v->scale, sws_getCoefficients(from_space),
                              f->color_range == AVCOL_RANGE_JPEG,
@@ -475,8 +480,8 @@ static Err frame_convert(Video *v)
     int rows = sws_scale(v->scale, (const uint8_t *const *)f->data, f->linesize, 0, f->height, to,
                          strides);
     if (rows != f->height)
-        return host->fail(E_FORMAT, "%s: a frame of %d x %d cannot be converted", v->file->path,
-                          f->width, f->height);
+        return video_host->fail(E_FORMAT, "%s: a frame of %d x %d cannot be converted",
+                                v->file->path, f->width, f->height);
     rgb_turn(v, f->height, f->width, stride, alpha);
     return OK;
 }
@@ -516,8 +521,8 @@ static Err frame_take(Video *v, ShownFrame *shown, VideoTake *take, void *to)
     double         at = pts == AV_NOPTS_VALUE ? shown->at + (shown->any ? 1 / v->rate : 0)
                                               : (double)pts * av_q2d(v->stream->time_base) - v->start;
     if (f->flags & AV_FRAME_FLAG_CORRUPT || f->decode_error_flags)
-        return host->fail(E_FORMAT, "%s is damaged: the frame at %.2f s cannot be decoded",
-                          v->file->path, at);
+        return video_host->fail(E_FORMAT, "%s is damaged: the frame at %.2f s cannot be decoded",
+                                v->file->path, at);
     Err err = v->every ? OK : shown_give(v, shown, at, take, to);
     if (err || v->given == v->wanted || (v->every && !is_within(v, at)))
         return err;
@@ -567,7 +572,7 @@ static Err plugin_decode(const MediaFile *file, const VideoWish *wish, VideoTake
 
 const VideoPlugin *plimsoll_video(const MediaHost *program)
 {
-    static const VideoPlugin plugin = { plugin_look, plugin_decode };
-    host = program;
+    static const VideoPlugin plugin = { plugin_look, plugin_decode, video_encode };
+    video_host = program;
     return program->form == MEDIA_FORM ? &plugin : NULL;
 }

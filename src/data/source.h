@@ -33,9 +33,11 @@ typedef struct DataSpec {    /* what a run asks for */
     int64_t         samples; /* drawn kinds: how many */
     uint64_t        seed;
     const DataFeed *feeds;
-    int             n_feeds;                /* those that are whole come last */
-    bool            by_name;                /* files are found by the names of the feeds */
-    bool            as_input;               /* for sampling: an image is an input, not a target */
+    int             n_feeds;  /* those that are whole come last */
+    bool            by_name;  /* files are found by the names of the feeds */
+    bool            as_input; /* for sampling: an image is an input, not a target, and of a sequence
+                               * the newest frames are observed */
+    int64_t         hold_back;              /* as_input: frames at its end that are not observed */
     double          range_low, range_high;  /* range images: metres; both 0: from the data */
     int64_t         levels, channels, rate; /* audio */
     bool            mu_law, keep_rest, unscaled;

@@ -149,7 +149,7 @@ static Err ranges_as_trained(Evaluating *e)
         !feeds_find(&e->feeds, "future"))
         return OK;
     TRY(feeds_prepare(e, &training));
-    Err err = feeds_open(e->pool, &training, e->recipe, NULL, NULL);
+    Err err = feeds_open(e->pool, &training, e->recipe);
     if (err)
         return fail(err,
                     "the metres of range images are taken from the training data, which cannot be "

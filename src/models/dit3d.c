@@ -197,6 +197,7 @@ const ModelDef model_dit3d = {
     .loss = dit3d_loss,
     .what_if = dit3d_what_if,
     .check_sampler = dit3d_check_sampler,
+    .result_kind = RESULT_CLIPS,
     .sample_graph = dit3d_sample_graph,
     .sample = dit3d_sample,
 };

@@ -1,5 +1,6 @@
 /* dit3d_sample.c -- DiT3D sampling: a clip from noise and a text, step by step on the host. */
 #define LAYERS_NO_SOURCE /* no graph is built here */
+#include "models/ddim.h"
 #include "models/dit3d.h"
 #include "models/layers.h"
 #include "base/prompt.h"
@@ -52,7 +53,7 @@ static void chain_step(float *x, const float *noise, const float *z, int64_t cou
 Err dit3d_check_sampler(const void *config, const SamplerConfig *sampler)
 {
     (void)config;
-    return sampler_check(sampler, "dit3d", 1 << SAMPLER_DDPM, true);
+    return sampler_check(sampler, "dit3d", SAMPLERS_DENOISING, true);
 }
 
 /* A chain over respaced times. */
@@ -77,10 +78,14 @@ Err dit3d_sample(Sampler *s, const void *config, SampleResult *result)
         int64_t next = k ? respaced_time(m->timesteps, steps, k - 1) : 0;
         double  alpha = k ? free_bar[t] / free_bar[next] : free_bar[t];
         TRY(predict_guided(s, t, count, noise));
-        if (k)
-            s->normal(s, "z", steps - 1 - k, z, count);
-        chain_step(x, noise, k ? z : NULL, count, bar[t], k ? bar[next] : 1, alpha,
-                   s->config->clip);
+        DdimStep step = { steps - 1 - k, bar[t], k ? bar[next] : 1, s->config->clip };
+        if (s->config->kind == SAMPLER_DDIM) {
+            ddim_take(s, &step, x, noise, z, count);
+        } else {
+            if (k)
+                s->normal(s, "z", step.index, z, count);
+            chain_step(x, noise, k ? z : NULL, count, step.now, step.next, alpha, step.clip);
+        }
         s->progress(s, steps - k, steps);
     }
     for (int64_t i = 0; i < count; i++)

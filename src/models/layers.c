@@ -374,6 +374,10 @@ Err sampler_check(const SamplerConfig *sampler, const char *system, unsigned kin
                     "sampler.guidance: %s has no text, so it cannot be guided; leave it "
                     "at 1",
                     system);
+    if (sampler->eta > 0 && sampler->kind != SAMPLER_DDIM)
+        return fail(E_USAGE,
+                    "sampler.eta: only ddim adds a share of the noise; leave it at 0, or set "
+                    "sampler.kind=ddim");
     return OK;
 }
 

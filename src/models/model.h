@@ -15,13 +15,14 @@
 
 /* The `sampler:` section of a recipe. A system uses what it needs. */
 typedef enum SamplerKind { SAMPLER_DDPM, SAMPLER_DDIM, SAMPLER_RECURRENT } SamplerKind;
+enum { SAMPLERS_DENOISING = 1 << SAMPLER_DDPM | 1 << SAMPLER_DDIM };
 typedef enum ColourFix { COLOUR_NONE, COLOUR_ADAIN, COLOUR_WAVELET } ColourFix;
 
 typedef struct SamplerConfig {
     int     kind;   /* SamplerKind */
     int64_t steps;  /* of the chain; 0: the system's default */
     int64_t length; /* audio: samples to generate */
-    double  eta, guidance, temperature;
+    double  eta, guidance, temperature, top_p;
     int     colour; /* ColourFix */
     bool    clip;   /* clips the image predicted at each step to [-1,1] */
 } SamplerConfig;
@@ -123,6 +124,7 @@ typedef struct ModelDef {
     /* The same for the `sampler:` section; messages begin with the key. NULL: all are valid. */
     Err (*check_sampler)(const void *config, const SamplerConfig *sampler);
     int sampler_kind; /* SamplerKind, if a recipe names none */
+    int result_kind;  /* ResultKind of what is sampled */
     /* Builds one micro-batch: feeds in, [1] fp32 loss out, multiplied by 1/share (the number of
      * accumulated micro-batches). A mean over what a data-dependent mask selects must respect
      * graph->build->split (feed "mask_count"). Marks parameters that are not trained as frozen.
@@ -144,6 +146,10 @@ typedef struct ModelDef {
      * graph->phase for each and restores it. */
     void (*sample_graph)(Graph *graph, const void *config, const SamplerConfig *sampler, int64_t n);
     Err (*sample)(Sampler *s, const void *config, SampleResult *result);
+    /* What the data hold of n results: fills `rest` with the inputs of the loss that results are
+     * compared with (the first) and the pixels of it that count (the second), and returns how many
+     * there are. NULL: none. */
+    int (*truth)(const void *config, int64_t n, BatchRest *rest);
 } ModelDef;
 
 /* models_list.def is made by the build (scripts/list_ops.sh). */

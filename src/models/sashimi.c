@@ -397,6 +397,7 @@ const ModelDef model_sashimi = {
     .slow_params = "kernel.A_real|kernel.A_imag|kernel.P|kernel.B|kernel.inv_dt",
     .check_sampler = sashimi_check_sampler,
     .sampler_kind = SAMPLER_RECURRENT,
+    .result_kind = RESULT_AUDIO,
     .sample_graph = sashimi_sample_graph,
     .sample = sashimi_sample,
 };

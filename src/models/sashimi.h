@@ -8,7 +8,8 @@
 
 #include "models/model.h"
 
-enum { SASHIMI_MAX_POOLS = 6 }; /* each pool turns four steps into one */
+enum { SASHIMI_MAX_POOLS = 6 };      /* each pool turns four steps into one */
+enum { SASHIMI_LOG_SCALE_MIN = -7 }; /* as in ops/loss/dml_cpu.c */
 
 typedef enum SashimiHead { HEAD_DML, HEAD_CATEGORICAL } SashimiHead;
 typedef enum SashimiRound { ROUND_NEAREST, ROUND_FLOOR } SashimiRound;
@@ -63,6 +64,15 @@ void sashimi_step(const SashimiNet *net, SashimiState *state, int64_t token, flo
 /* The next token, from a step's outputs and numbers in (0,1): choice [sashimi_choices] and u. */
 int64_t sashimi_pick(const Sashimi *m, double temperature, const float *outputs,
                      const float *choice, double u);
+
+typedef struct LikelyLevel {
+    double  share; /* its probability */
+    int32_t level;
+} LikelyLevel;
+
+/* The same, among the likeliest levels whose probabilities reach top_p. list: room for all levels. */
+int64_t sashimi_pick_likely(const Sashimi *m, const SamplerConfig *sampler, const float *outputs,
+                            const float *choice, double u, LikelyLevel *list);
 
 Err sashimi_check_sampler(const void *config, const SamplerConfig *sampler);
 Err sashimi_sample(Sampler *s, const void *config, SampleResult *result);

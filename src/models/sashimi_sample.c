@@ -13,8 +13,6 @@
 
 enum { BLOCK_STEPS = 256, BLOCK_NUMBERS = 1 << 20 }; /* limits: steps, random numbers */
 
-static const double LOG_SCALE_MIN = -7; /* as in ops/loss/dml_cpu.c */
-
 int64_t sashimi_pick(const Sashimi *m, double temperature, const float *outputs,
                      const float *choice, double u)
 {
@@ -29,7 +27,7 @@ int64_t sashimi_pick(const Sashimi *m, double temperature, const float *outputs,
     }
     if (m->head == HEAD_CATEGORICAL)
         return best;
-    double scale = exp(fmax((double)outputs[2 * k + best], LOG_SCALE_MIN));
+    double scale = exp(fmax((double)outputs[2 * k + best], SASHIMI_LOG_SCALE_MIN));
     double x = (double)outputs[k + best] + scale * (log(u) - log1p(-u));
     double half = m->dml_round == ROUND_NEAREST ? 0.5 : 0;
     double bin = floor((fmin(fmax(x, -1), 1) + 1) * (double)levels / 2 + half);
@@ -39,6 +37,7 @@ int64_t sashimi_pick(const Sashimi *m, double temperature, const float *outputs,
 typedef struct Voice { /* one sequence */
     SashimiState *state;
     float        *outputs;
+    LikelyLevel  *likely; /* NULL: every level may be chosen */
     int64_t       token;
 } Voice;
 
@@ -48,16 +47,18 @@ typedef struct RandomBlock { /* random numbers of the next steps */
 } RandomBlock;
 
 /* Runs sequence number `index` through the block. */
-static void voice_run(const SashimiNet *net, const Sashimi *m, double temperature,
+static void voice_run(const SashimiNet *net, const Sashimi *m, const SamplerConfig *sampler,
                       const RandomBlock *b, int64_t index, Voice *v, float *audio)
 {
     int64_t choices = sashimi_choices(m);
     Levels  levels = { .count = sashimi_levels(m), .mu_law = m->encoding == ENCODING_MU_LAW };
     for (int64_t i = 0; i < b->steps; i++) {
-        int64_t at = i * b->n + index;
+        int64_t      at = i * b->n + index;
+        const float *choice = b->choice + at * choices;
+        double       u = (double)b->u[at];
         sashimi_step(net, v->state, v->token, v->outputs);
-        v->token = sashimi_pick(m, temperature, v->outputs, b->choice + at * choices,
-                                (double)b->u[at]);
+        v->token = v->likely ? sashimi_pick_likely(m, sampler, v->outputs, choice, u, v->likely)
+                             : sashimi_pick(m, sampler->temperature, v->outputs, choice, u);
         audio[i] = (float)level_audio(&levels, (int32_t)v->token);
     }
 }
@@ -66,6 +67,8 @@ Err sashimi_check_sampler(const void *config, const SamplerConfig *sampler)
 {
     const Sashimi *m = config;
     TRY(sampler_check(sampler, "sashimi", 1 << SAMPLER_RECURRENT, false));
+    if (!(sampler->top_p > 0))
+        return fail(E_USAGE, "sampler.top_p must be above 0; 1 lets every level be chosen");
     if (sampler->length > 0 && sampler->length < m->channels)
         return fail(E_USAGE, "sampler.length: one sample of %lld channels has %lld steps",
                     (long long)m->channels, (long long)m->channels);
@@ -77,6 +80,7 @@ Err sashimi_sample(Sampler *s, const void *config, SampleResult *result)
     const Sashimi *m = config;
     int64_t        length = s->config->length > 0 ? s->config->length : m->length;
     int64_t        n = s->n, choices = sashimi_choices(m), max = BLOCK_NUMBERS / (n * choices);
+    bool           nucleus = s->config->top_p < 1;
     SashimiNet    *net;
     TRY(sashimi_check_sampler(m, s->config));
     length -= length % m->channels;
@@ -90,7 +94,9 @@ Err sashimi_sample(Sampler *s, const void *config, SampleResult *result)
     float      *audio = NEWN(s->pool, float, (n * length));
     for (int64_t v = 0; v < n; v++)
         voices[v] = (Voice){ sashimi_state_new(s->pool, net),
-                             NEWN(s->pool, float, sashimi_outputs(m)), sashimi_levels(m) / 2 };
+                             NEWN(s->pool, float, sashimi_outputs(m)),
+                             nucleus ? NEWN(s->pool, LikelyLevel, sashimi_levels(m)) : NULL,
+                             sashimi_levels(m) / 2 };
     for (int64_t at = 0; at < length && !s->dry; at += block.steps) {
         block.steps = length - at < max ? length - at : max;
         for (int64_t i = 0; i < block.steps; i++) {
@@ -99,8 +105,7 @@ Err sashimi_sample(Sampler *s, const void *config, SampleResult *result)
         }
 #pragma omp parallel for schedule(dynamic, 1) if (n > 1)
         for (int64_t v = 0; v < n; v++)
-            voice_run(net, m, s->config->temperature, &block, v, &voices[v],
-                      audio + v * length + at);
+            voice_run(net, m, s->config, &block, v, &voices[v], audio + v * length + at);
         s->progress(s, at + block.steps, length);
     }
     *result = (SampleResult){

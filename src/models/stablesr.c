@@ -371,6 +371,13 @@ static void stablesr_sample_graph(Graph *g, const void *config, const SamplerCon
     g->phase = phase;
 }
 
+static int stablesr_truth(const void *config, int64_t n, BatchRest *rest)
+{
+    const StableSr *m = config;
+    rest[0] = (BatchRest){ .name = "image", .type = F32, .shape = SHAPE(n, m->image, m->image, 3) };
+    return m->latents == LATENTS_GIVEN ? 0 : 1;
+}
+
 static const ModelWhatIf stablesr_what_if[] = {
     { "half the resolution", "image latent", SIZE_HALF },
     { "half the U-Net's channels", "channels", SIZE_HALF },
@@ -404,4 +411,5 @@ const ModelDef model_stablesr = {
     .check_sampler = stablesr_check_sampler,
     .sample_graph = stablesr_sample_graph,
     .sample = stablesr_sample,
+    .truth = stablesr_truth,
 };

@@ -1,42 +1,38 @@
 /* stablesr_sample.c -- StableSR sampling: from a low-quality image and an edge map to a
  * high-quality image.
  *
- * DDPM (Ho et al. 2020) or DDIM (Song et al. 2021, eq. 12) over respaced timesteps, on the host;
+ * DDPM (Ho et al. 2020) or DDIM (ddim.h) over respaced timesteps, on the host;
  * then the decoder; then the colours of the low-quality image. */
 #define LAYERS_NO_SOURCE /* no graph is built here */
+#include "models/ddim.h"
 #include "models/layers.h"
 #include "models/stablesr.h"
 
 #include <math.h>
 #include <string.h>
 
-/* One step of the chain, from alpha bar `a` to `next` (1: the last step). */
+/* One step of the chain, from alpha bar `a` to `next` (1: the last step). Latents are not clipped. */
 static void chain_step(Sampler *s, int64_t step, double a, double next, float *x, const float *e,
                        float *z, int64_t count)
 {
-    double alpha = a / next, share = (1 - next) / (1 - a), sigma, of_x0, of_x = 0, of_e = 0;
-    if (s->config->kind == SAMPLER_DDPM) {
-        sigma = sqrt((1 - alpha) * share);
-        of_x0 = (1 - alpha) * sqrt(next) / (1 - a);
-        of_x = share * sqrt(alpha);
-    } else {
-        sigma = s->config->eta * sqrt(share * (1 - alpha));
-        of_x0 = sqrt(next);
-        of_e = sqrt(fmax(0, 1 - next - sigma * sigma));
+    double alpha = a / next, share = (1 - next) / (1 - a), sigma = sqrt((1 - alpha) * share);
+    double of_x0 = (1 - alpha) * sqrt(next) / (1 - a), of_x = share * sqrt(alpha);
+    if (s->config->kind == SAMPLER_DDIM) {
+        ddim_take(s, &(DdimStep){ step, a, next, false }, x, e, z, count);
+        return;
     }
     if (sigma > 0)
         s->normal(s, "z", step, z, count);
     for (int64_t i = 0; i < count; i++) {
         double x0 = (double)x[i] / sqrt(a) - sqrt(1 / a - 1) * (double)e[i];
-        x[i] = (float)(of_x0 * x0 + of_x * (double)x[i] + of_e * (double)e[i] +
-                       sigma * (double)z[i]);
+        x[i] = (float)(of_x0 * x0 + of_x * (double)x[i] + sigma * (double)z[i]);
     }
 }
 
 Err stablesr_check_sampler(const void *config, const SamplerConfig *sampler)
 {
     (void)config;
-    return sampler_check(sampler, "stablesr", 1 << SAMPLER_DDPM | 1 << SAMPLER_DDIM, false);
+    return sampler_check(sampler, "stablesr", SAMPLERS_DENOISING, false);
 }
 
 Err stablesr_sample(Sampler *s, const void *config, SampleResult *result)

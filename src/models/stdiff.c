@@ -181,6 +181,15 @@ static int stdiff_batch_rest(const void *config, int64_t batch, BatchRest *rest)
     return n;
 }
 
+static int stdiff_truth(const void *config, int64_t n, BatchRest *rest)
+{
+    const Stdiff *m = config;
+    rest[0] = (BatchRest){ "future", F32, stdiff_clip(m, n, m->predicted), NULL };
+    rest[1] = (BatchRest){ "mask", U8, SHAPE(n, m->predicted, m->image.at[0], m->image.at[1]),
+                           NULL };
+    return 2;
+}
+
 /* Begin: the motion at the last observed frame. End, which runs before each frame: the motion one
  * frame later. A step: the noise in x at time t. */
 static void stdiff_sample_graph(Graph *g, const void *config, const SamplerConfig *sampler,
@@ -225,6 +234,8 @@ const ModelDef model_stdiff = {
     .what_if = stdiff_what_if,
     .batch_rest = stdiff_batch_rest,
     .check_sampler = stdiff_check_sampler,
+    .result_kind = RESULT_CLIPS,
     .sample_graph = stdiff_sample_graph,
     .sample = stdiff_sample,
+    .truth = stdiff_truth,
 };

@@ -1,5 +1,6 @@
 /* stdiff_sample.c -- STDiff sampling: predicts the future of a clip frame by frame, on the host. */
 #define LAYERS_NO_SOURCE /* no graph is built here */
+#include "models/ddim.h"
 #include "models/layers.h"
 #include "models/stdiff.h"
 
@@ -17,28 +18,38 @@ typedef struct Chain {
     int32_t      *t;
 } Chain;
 
-/* DDPM (Ho et al. 2020, equation 7) over strided timesteps; the predicted frame is clipped to
+/* DDPM (Ho et al. 2020, equation 7), from level `now` to `next`; the predicted frame is clipped to
  * [-1,1]. */
-static Err chain_step(const Chain *c, int64_t frame, int64_t i)
+static void ddpm_take(const Chain *c, int64_t index, double now, double next, const float *noise)
 {
-    Sampler *s = c->s;
-    int64_t  t = (c->steps - 1 - i) * c->stride;
-    double   now = c->alpha_bar[t], next = i + 1 < c->steps ? c->alpha_bar[t - c->stride] : 1;
-    double   alpha = now / next, beta = 1 - alpha, added = 0;
-    double   of_frame = sqrt(next) * beta / (1 - now), of_x = sqrt(alpha) * (1 - next) / (1 - now);
-    for (int64_t j = 0; j < s->n; j++)
-        c->t[j] = (int32_t)t;
-    TRY(s->run(s, PHASE_SAMPLE));
-    if (t > 0) {
+    bool   last = next == 1;
+    double alpha = now / next, beta = 1 - alpha, added = 0;
+    double of_frame = sqrt(next) * beta / (1 - now), of_x = sqrt(alpha) * (1 - next) / (1 - now);
+    if (!last) {
         added = sqrt(fmax(beta * (1 - next) / (1 - now), 1e-20));
-        s->normal(s, "z", frame * c->steps + i, c->z, c->count);
+        c->s->normal(c->s, "z", index, c->z, c->count);
     }
-    const float *noise = s->output(s, "noise");
     for (int64_t j = 0; j < c->count; j++) {
         double x = (double)c->x[j], clean = (x - sqrt(1 - now) * (double)noise[j]) / sqrt(now);
         x = of_frame * fmin(fmax(clean, -1), 1) + of_x * x;
-        c->x[j] = (float)(t > 0 ? x + added * (double)c->z[j] : x);
+        c->x[j] = (float)(last ? x : x + added * (double)c->z[j]);
     }
+}
+
+/* Step i of a frame's chain, over strided timesteps. */
+static Err chain_step(const Chain *c, int64_t frame, int64_t i)
+{
+    Sampler *s = c->s;
+    int64_t  t = (c->steps - 1 - i) * c->stride, index = frame * c->steps + i;
+    double   now = c->alpha_bar[t], next = i + 1 < c->steps ? c->alpha_bar[t - c->stride] : 1;
+    for (int64_t j = 0; j < s->n; j++)
+        c->t[j] = (int32_t)t;
+    TRY(s->run(s, PHASE_SAMPLE));
+    const float *noise = s->output(s, "noise");
+    if (s->config->kind == SAMPLER_DDIM)
+        ddim_take(s, &(DdimStep){ index, now, next, true }, c->x, noise, c->z, c->count);
+    else
+        ddpm_take(c, index, now, next, noise);
     return OK;
 }
 
@@ -55,7 +66,7 @@ static Err motion_advance(Sampler *s, const Stdiff *m, int64_t frame)
 Err stdiff_check_sampler(const void *config, const SamplerConfig *sampler)
 {
     (void)config;
-    return sampler_check(sampler, "stdiff", 1 << SAMPLER_DDPM, false);
+    return sampler_check(sampler, "stdiff", SAMPLERS_DENOISING, false);
 }
 
 Err stdiff_sample(Sampler *s, const void *config, SampleResult *result)

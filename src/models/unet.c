@@ -4,6 +4,7 @@
  *
  * Ho et al. (2020): residual blocks with group norm and a time embedding, self-attention at the
  * lowest resolution, skips joined by channel concat. Weight names follow tests/ref/unet.py. */
+#include "models/ddim.h"
 #include "models/layers.h"
 
 #include <math.h>
@@ -147,11 +148,24 @@ static void unet_sample_graph(Graph *g, const void *config, const SamplerConfig 
 static Err unet_check_sampler(const void *config, const SamplerConfig *sampler)
 {
     (void)config;
-    return sampler_check(sampler, "unet", 1 << SAMPLER_DDPM, false);
+    return sampler_check(sampler, "unet", SAMPLERS_DENOISING, false);
 }
 
-/* DDPM (Ho et al. 2020, equation 7) over respaced times; the predicted image is clipped to
- * [-1,1]. */
+/* DDPM (Ho et al. 2020, equation 7), from level `now` to `next`; z NULL: the last step. */
+static void unet_ddpm(float *x, const float *noise, const float *z, int64_t count, double now,
+                      double next)
+{
+    double beta = 1 - now / next, added = sqrt(beta * (1 - next) / (1 - now));
+    double of_clean = sqrt(next) * beta / (1 - now),
+           of_x = sqrt(now / next) * (1 - next) / (1 - now);
+    for (int64_t i = 0; i < count; i++) {
+        double clean = ((double)x[i] - sqrt(1 - now) * (double)noise[i]) / sqrt(now);
+        x[i] = (float)(of_clean * fmin(fmax(clean, -1), 1) + of_x * (double)x[i] +
+                       (z ? added * (double)z[i] : 0));
+    }
+}
+
+/* A chain over respaced times; the predicted image is clipped to [-1,1]. */
 static Err unet_sample(Sampler *s, const void *config, SampleResult *result)
 {
     const Unet *m = config;
@@ -166,21 +180,18 @@ static Err unet_sample(Sampler *s, const void *config, SampleResult *result)
     s->normal(s, "x", 0, x, count);
     for (int64_t k = steps - 1; k >= 0 && !s->dry; k--) {
         int64_t t = respaced_time(m->timesteps, steps, k);
-        double  now = bar[t], next = k ? bar[respaced_time(m->timesteps, steps, k - 1)] : 1,
-               beta = 1 - now / next;
-        double of_clean = sqrt(next) * beta / (1 - now),
-               of_x = sqrt(now / next) * (1 - next) / (1 - now);
-        double added = sqrt(beta * (1 - next) / (1 - now));
+        double  now = bar[t], next = k ? bar[respaced_time(m->timesteps, steps, k - 1)] : 1;
         for (int64_t i = 0; i < s->n; i++)
             times[i] = (int32_t)t;
         TRY(s->run(s, PHASE_SAMPLE));
         const float *noise = s->output(s, "noise");
-        if (k)
-            s->normal(s, "z", steps - 1 - k, z, count);
-        for (int64_t i = 0; i < count; i++) {
-            double clean = ((double)x[i] - sqrt(1 - now) * (double)noise[i]) / sqrt(now);
-            x[i] = (float)(of_clean * fmin(fmax(clean, -1), 1) + of_x * (double)x[i] +
-                           (k ? added * (double)z[i] : 0));
+        int64_t      index = steps - 1 - k;
+        if (s->config->kind == SAMPLER_DDIM) {
+            ddim_take(s, &(DdimStep){ index, now, next, true }, x, noise, z, count);
+        } else {
+            if (k)
+                s->normal(s, "z", index, z, count);
+            unet_ddpm(x, noise, k ? z : NULL, count, now, next);
         }
         s->progress(s, steps - k, steps);
     }

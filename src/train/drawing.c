@@ -9,6 +9,8 @@
 #include "device/convert.h"
 #include "train/feeds.h"
 #include "train/given_numbers.h"
+#include "train/results.h"
+#include "train/truth.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,14 +20,15 @@ struct Drawing {
     Session       *session;
     const Recipe  *recipe;
     DrawingOptions options;
-    Feeds          feeds[3]; /* of drawing_phases */
-    float        **wide;     /* per graph output: buffer for its conversion to fp32 */
-    double         shown;    /* time of the last progress message */
-    int64_t        first;    /* number of the first result */
-    Pool          *work;     /* of drawing_again: reset, never freed */
-    SafeFile       given;    /* options.given */
-    Err            failed;   /* what the file lacks, if it lacks something, */
-    const char    *why;      /* with its sentence */
+    Feeds          feeds[3];     /* of drawing_phases */
+    float        **wide;         /* per graph output: buffer for its conversion to fp32 */
+    double         shown;        /* time of the last progress message */
+    int64_t        first;        /* number of the first result */
+    Pool          *work;         /* of drawing_again: reset, never freed */
+    const char    *truth, *mask; /* feeds that are no inputs of the graph; NULL: none */
+    SafeFile       given;        /* options.given */
+    Err            failed;       /* what the file lacks, if it lacks something, */
+    const char    *why;          /* with its sentence */
 
     void (*wrote)(void *arg, const char *path); /* of drawing_tell_files, or NULL */
     void *wrote_arg;
@@ -181,7 +184,21 @@ static Err drawing_inputs_given(Pool *pool, Drawing *d)
     return OK;
 }
 
-/* Opens the inputs of the first phase: the recipe's data or --input. A prompt replaces texts. */
+/* What results are compared with is loaded beside the inputs. */
+static void drawing_want_truth(Pool *pool, Drawing *d)
+{
+    const ModelDef *model = d->recipe->model;
+    BatchRest       rest[BATCH_REST_MAX];
+    int             n = model->truth ? model->truth(d->recipe->config, d->options.n, rest) : 0;
+    for (int i = 0; i < n; i++)
+        feeds_add(pool, &d->feeds[BEGIN], rest[i].name, rest[i].type, rest[i].shape);
+    if (n > 0)
+        d->truth = rest[0].name;
+    if (n > 1)
+        d->mask = rest[1].name;
+}
+
+/* Opens the inputs of the first phase: held-out samples of the recipe's data, or --input. A prompt replaces texts. */
 static Err drawing_inputs(Pool *pool, Drawing *d)
 {
     const DrawingOptions *o = &d->options;
@@ -195,7 +212,10 @@ static Err drawing_inputs(Pool *pool, Drawing *d)
     feeds->limit = o->loader_bytes;
     feeds->cache = o->cache;
     feeds->quiet = o->quiet;
-    TRY(feeds_open(pool, feeds, d->recipe, o->input, o->prompt ? "text" : NULL));
+    feeds->hold_back = o->hold_back;
+    if (!o->input || o->hold_back)
+        drawing_want_truth(pool, d);
+    TRY(feeds_open_drawn(pool, feeds, d->recipe, o->input, o->prompt ? "text" : NULL));
     if (!feeds->source && o->input && o->prompt)
         return fail(E_USAGE, "--prompt replaces all that --input would provide; omit one of them");
     if (!feeds->source)
@@ -230,21 +250,35 @@ int64_t drawing_bytes(const Drawing *d)
 static Err drawing_about(Drawing *d, SampleReport *report)
 {
     const Feeds *feeds = &d->feeds[BEGIN];
+    report->trained = feeds->source && !d->options.input && feeds->first < 0 &&
+                      !d->recipe->data.holdout_path;
     if (!feeds->source || !feeds->source->about)
         return OK;
     report->about = NEWN(d->pool, const char *, d->options.n);
     for (int64_t i = 0; i < d->options.n; i++) {
         char    buffer[256];
-        int64_t id = d->options.input ? i % feeds->source->n_samples
-                                      : source_order(feeds->source, feeds->seed, i);
+        int64_t id = d->options.input ? i % feeds->source->n_samples : feeds_sample(feeds, i);
         report->about[i] = pool_text(
             d->pool, feeds->source->about(feeds->source, id, buffer, sizeof buffer));
     }
     return OK;
 }
 
-static Err drawing_write(Pool *pool, const Drawing *d, const char *folder,
-                         const SampleResult *result, SampleReport *report)
+static ResultForm drawing_form(const Drawing *d)
+{
+    const DataConfig *data = &d->recipe->data;
+    const DataSource *source = d->feeds[BEGIN].source;
+    ResultForm        form = { .formats = d->options.formats,
+                               .rate = data->frame_rate > 0 ? data->frame_rate : CLIP_RATE,
+                               .low = source ? source->range_low : 0,
+                               .high = source ? source->range_high : 0 };
+    if (!form.formats && d->options.metres && form.high > form.low)
+        form.formats = FORMAT_PNG | FORMAT_NPY;
+    return form;
+}
+
+static Err drawing_write(Pool *pool, Drawing *d, const char *folder, const SampleResult *result,
+                         SampleReport *report)
 {
     if (folder)
         TRY(folder_make(folder));
@@ -254,12 +288,18 @@ static Err drawing_write(Pool *pool, const Drawing *d, const char *folder,
                                      ? pool_print(pool, "%s/input-%s%s", folder, feed->name, image_ending)
                                      : NULL;
         bool              written = false;
-        if (feed->type == F32)
+        if (feed->type == F32 && !feed->apart)
             TRY(results_sheet(pool, path, feed->bytes, feed->shape, &written));
         if (written)
             VEC_ADD(pool, report->files, report->n_files, report->cap_files, path);
     }
-    return results_write(pool, folder, result, report);
+    ResultForm form = drawing_form(d);
+    TRY(results_write(pool, folder, result, &form, report));
+    if (!d->truth)
+        return OK;
+    Feeds *feeds = &d->feeds[BEGIN];
+    return truth_write(pool, folder, result, feeds_find(feeds, d->truth),
+                       d->mask ? feeds_find(feeds, d->mask) : NULL, &form, report);
 }
 
 Sampler drawing_sampler(Drawing *d, Pool *pool)
@@ -305,6 +345,7 @@ static Err drawing_once(Pool *pool, Drawing *d, const char *folder, SampleReport
     TRY(recipe->model->sample(&s, recipe->config, &result));
     if (d->failed)
         return fail(d->failed, "%s", d->why);
+    REQUIRE((int)result.kind == recipe->model->result_kind);
     report->seconds = clock_now() - start;
     folder = d->options.unwritten ? NULL : folder;
     TRY(drawing_write(pool, d, folder, &result, report));

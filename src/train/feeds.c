@@ -50,6 +50,14 @@ Err feeds_new(Pool *pool, Session *session, Phase phase, Feeds *feeds)
     return OK;
 }
 
+void feeds_add(Pool *pool, Feeds *feeds, const char *name, Type type, Shape shape)
+{
+    FeedBuffer feed = { .name = name, .type = type, .shape = shape, .apart = true };
+    feed.bytes = pool_alloc(pool, feed_bytes(&feed), 1);
+    feeds->bytes += (int64_t)feed_bytes(&feed);
+    VEC_ADD(pool, feeds->list, feeds->n, feeds->cap, feed);
+}
+
 FeedBuffer *feeds_find(Feeds *feeds, const char *name)
 {
     for (int32_t i = 0; i < feeds->n; i++)
@@ -154,12 +162,26 @@ static Err feeds_load_whole(Feeds *feeds)
     return feeds->source->load_whole(feeds->source, to);
 }
 
-/* Opens the data for the inputs in `wanted`. held: the held-out samples. */
+typedef enum FeedsUse { USE_TRAINING, USE_HELD, USE_DRAWN } FeedsUse;
+
+/* Which samples of the source are used, those from number `from` on being held out. all_held: so are
+ * all. */
+static void feeds_range(Feeds *feeds, FeedsUse use, bool all_held, int64_t from)
+{
+    int64_t n = feeds->source->n_samples;
+    if (use == USE_HELD)
+        feeds->first = all_held || from == n ? 0 : from;
+    else if (use == USE_DRAWN)
+        feeds->first = all_held || from == n ? -1 : from;
+    feeds->shuffled = use == USE_DRAWN;
+}
+
+/* Opens the data for the inputs in `wanted`. */
 static Err feeds_source(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input,
-                        bool held, const DataFeed *wanted)
+                        FeedsUse use, const DataFeed *wanted)
 {
     const DataConfig *data = &recipe->data;
-    bool              apart = held && data->holdout_path;
+    bool              apart = use != USE_TRAINING && data->holdout_path && !input;
     int64_t           rows = feeds_rows(feeds) * feeds->share, from;
     DataSource       *source;
     DataSpec          spec = {
@@ -173,6 +195,7 @@ static Err feeds_source(Pool *pool, Feeds *feeds, const Recipe *recipe, const ch
                  .n_feeds = feeds->n_served + feeds->n_whole,
                  .by_name = feeds->named,
                  .as_input = input != NULL,
+                 .hold_back = feeds->hold_back,
                  .range_low = data->range_low,
                  .range_high = data->range_high,
                  .keep_rest = data->keep_rest,
@@ -198,9 +221,9 @@ static Err feeds_source(Pool *pool, Feeds *feeds, const Recipe *recipe, const ch
                     "%s; allow more",
                     bytes_text(feeds->bytes), bytes_text(feeds->limit));
     /* generated: none need be taken from training */
-    bool more = held && !spec.path && data->holdout <= 0;
+    bool more = use != USE_TRAINING && !spec.path && data->holdout <= 0;
     if (more)
-        spec.samples += rows;
+        spec.samples += use == USE_HELD ? rows : data->samples;
     TRY(data_open(pool, &spec, &source));
     if (!feeds->named && feeds_find(feeds, DENOMINATOR) && !source->counted)
         return fail(E_USAGE,
@@ -209,15 +232,13 @@ static Err feeds_source(Pool *pool, Feeds *feeds, const Recipe *recipe, const ch
     from = source->n_samples;
     if (!input && !apart)
         TRY(held_from(recipe, source, &from));
-    if (held) {
-        feeds->first = apart || from == source->n_samples ? 0 : from;
-        if (more)
-            feeds->first = data->samples;
-    } else {
+    feeds->source = source;
+    if (use == USE_TRAINING) {
         feeds->held = source->n_samples - from;
         source->n_samples = from;
+    } else {
+        feeds_range(feeds, use, apart, more ? data->samples : from);
     }
-    feeds->source = source;
     feeds->work = (Work){ .at = pool_alloc(pool, source->work_bytes + 64, 1),
                           .n = source->work_bytes + 64 };
     feeds->bytes += (int64_t)feeds->work.n;
@@ -262,7 +283,7 @@ static Err feeds_want(Pool *pool, Feeds *feeds, int32_t i, DataFeed *wanted)
 }
 
 static Err feeds_serve(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input,
-                       const char *except, bool held)
+                       const char *except, FeedsUse use)
 {
     DataFeed *wanted = NEWN(pool, DataFeed, feeds->n + 1);
     feeds->served = NEWN(pool, int32_t, feeds->n + 1);
@@ -279,17 +300,22 @@ static Err feeds_serve(Pool *pool, Feeds *feeds, const Recipe *recipe, const cha
                 TRY(feeds_want(pool, feeds, i, wanted));
         }
     feeds->follow = !input && !feeds->named && feeds_find(feeds, CARRY);
-    return feeds->n_served + feeds->n_whole ? feeds_source(pool, feeds, recipe, input, held, wanted)
+    return feeds->n_served + feeds->n_whole ? feeds_source(pool, feeds, recipe, input, use, wanted)
                                             : OK;
 }
 
-Err feeds_open(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input,
-               const char *except)
+Err feeds_open(Pool *pool, Feeds *feeds, const Recipe *recipe)
 {
     feeds->share = recipe->accumulate;
     feeds->ranks = recipe->levers.ranks;
     feeds->split = recipe->levers.split > 1 ? recipe->levers.split : 1;
-    return feeds_serve(pool, feeds, recipe, input, except, false);
+    return feeds_serve(pool, feeds, recipe, NULL, NULL, USE_TRAINING);
+}
+
+Err feeds_open_drawn(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input,
+                     const char *except)
+{
+    return feeds_serve(pool, feeds, recipe, input, except, USE_DRAWN);
 }
 
 Err feeds_open_held(Pool *pool, Feeds *feeds, const Recipe *recipe)
@@ -297,11 +323,10 @@ Err feeds_open_held(Pool *pool, Feeds *feeds, const Recipe *recipe)
     Validation v = recipe_validation(recipe);
     feeds->share = v.batches;
     feeds->split = v.split;
-    return feeds_serve(pool, feeds, recipe, NULL, NULL, true);
+    return feeds_serve(pool, feeds, recipe, NULL, NULL, USE_HELD);
 }
 
-/* The number of the sample at a position of the run. */
-static int64_t feeds_sample(const Feeds *feeds, int64_t place)
+int64_t feeds_sample(const Feeds *feeds, int64_t place)
 {
     if (feeds->follow) { /* each row reads all of the data, from its own starting point */
         int64_t rows = feeds_rows(feeds), n = feeds->source->n_samples;
@@ -309,7 +334,10 @@ static int64_t feeds_sample(const Feeds *feeds, int64_t place)
     }
     if (feeds->first < 0)
         return source_order(feeds->source, feeds->seed, place);
-    return feeds->first + place % (feeds->source->n_samples - feeds->first);
+    int64_t held = feeds->source->n_samples - feeds->first;
+    if (feeds->shuffled)
+        place = shuffled(held, feeds->seed, (uint64_t)(place / held), place % held);
+    return feeds->first + place % held;
 }
 
 int64_t feeds_stride(const Feeds *feeds)
@@ -376,6 +404,8 @@ static Err feeds_use_slice(Feeds *feeds, int64_t slice)
 {
     for (int32_t i = 0; i < feeds->n_served; i++) {
         const FeedBuffer *feed = &feeds->list[feeds->served[i]];
+        if (feed->apart)
+            continue;
         TRY(session_feed_phase(feeds->session, feeds->phase, feed->name,
                                (const char *)feed->bytes + (size_t)slice * feed_bytes(feed)));
     }

@@ -20,6 +20,7 @@ typedef struct FeedBuffer {
     Type        type;
     Shape       shape;
     void       *bytes;
+    bool        apart; /* loaded, but no input of the graph */
     bool        given; /* (micro-batches, ...) of the given file */
     int64_t     given_rows;
     size_t      given_at; /* offset in the file */
@@ -40,12 +41,13 @@ typedef struct Feeds {
     const char        *given_path;
     const DataSource  *source; /* of the inputs in `served`; NULL: none */
     uint64_t           seed;
-    int64_t            held;   /* samples of the source held out of training */
-    int64_t            first;  /* number of the first held-out sample, read in order and
+    int64_t            held;     /* samples of the source held out of training */
+    int64_t            first;    /* number of the first held-out sample, read in order and
                                   * repeatedly; -1: samples in random order */
-    bool               follow; /* row r of each micro-batch continues row r of the one before
+    bool               shuffled; /* the held-out samples in random order too */
+    bool               follow;   /* row r of each micro-batch continues row r of the one before
                                   * (feed `carry`) */
-    int32_t           *served; /* indices into list, in the order of the source's spec */
+    int32_t           *served;   /* indices into list, in the order of the source's spec */
     int32_t            n_served;
     int32_t            n_whole; /* loaded once; after the others in `served` */
     const char *const *aside;  /* names of inputs that the caller fills, NULL at the end; or NULL */
@@ -58,7 +60,8 @@ typedef struct Feeds {
     const char        *cache; /* folder for decoded files; NULL: a temporary one */
     bool               quiet; /* says nothing while files are decoded */
     int64_t            limit; /* of `bytes`; more is refused, and fewer loaders prefetch. 0: none */
-    int64_t            loaders; /* prefetching threads; 0: as many as the device leaves free */
+    int64_t            hold_back; /* frames of a sequence that is given as input; see DataSpec */
+    int64_t            loaders;   /* prefetching threads; 0: as many as the device leaves free */
     Prefetcher        *prefetcher;
 } Feeds;
 
@@ -66,10 +69,15 @@ typedef struct Feeds {
 Err feeds_new(Pool *pool, Session *session, Phase phase, Feeds *feeds);
 Err feeds_from_file(Pool *pool, Feeds *feeds, const char *path, int64_t *n_rows);
 
-/* Opens the recipe's data, or the file or folder `input`, for every input except the one called
- * `except` (or NULL). */
-Err feeds_open(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input,
-               const char *except);
+/* A buffer that is loaded with the others and is no input of the graph. Before the data are opened. */
+void feeds_add(Pool *pool, Feeds *feeds, const char *name, Type type, Shape shape);
+
+/* Opens the recipe's data for every input. */
+Err feeds_open(Pool *pool, Feeds *feeds, const Recipe *recipe);
+/* For sampling: opens the file or folder `input`, or else samples that were held out of training, or
+ * all where there are none, for every input except the one called `except` (or NULL). */
+Err feeds_open_drawn(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input,
+                     const char *except);
 /* Opens the held-out samples, for validation: those of data.holdout_path, or the data.holdout share
  * at the end of the data. Where the program generates the samples, those after the training set. */
 Err feeds_open_held(Pool *pool, Feeds *feeds, const Recipe *recipe);
@@ -83,5 +91,7 @@ Err         feeds_fill_in_order(Feeds *feeds, int64_t first);
 /* Of what the first and the middle micro-batch of the data would be; before feeds_prefetch. */
 Err         feeds_digest(Feeds *feeds, uint64_t *digest);
 FeedBuffer *feeds_find(Feeds *feeds, const char *name); /* NULL if there is none */
+/* The number of the sample at a position of the run. */
+int64_t     feeds_sample(const Feeds *feeds, int64_t place);
 
 #endif

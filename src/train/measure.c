@@ -42,7 +42,7 @@ Err stopwatch_new(Pool *pool, const Recipe *recipe, const Device *device, const 
     TRY(session_new(pool, s->engine, &s->session));
     TRY(session_init(s->session, (uint64_t)recipe->seed));
     TRY(feeds_new(pool, s->session, PHASE_MICRO, &s->feeds));
-    TRY(feeds_open(pool, &s->feeds, recipe, NULL, NULL));
+    TRY(feeds_open(pool, &s->feeds, recipe));
     s->filled = device->kind == DEVICE_CUDA;
     TRY(s->filled ? feeds_fill(&s->feeds, 0, 0) : feeds_prefetch(pool, &s->feeds));
     s->ns = NEWN(pool, double, s->graph.graph->n_nodes + 1);

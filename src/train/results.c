@@ -1,24 +1,21 @@
 /* results.c -- writes images, clips and audio to files. */
-#include "train/sample.h"
+#include "train/results_int.h"
 
 #include "base/int_math.h"
 #include "data/raster.h"
-#include "data/wav.h"
 
 #include <math.h>
 #include <string.h>
 
 enum { GAP = 2, BACKDROP = 40, CELL_MIN = 64, SHEET_MAX = 4096 };
 
-static unsigned char level_of(float x)
+unsigned char result_level(float x)
 {
-    /* NaN becomes black */
     return (unsigned char)lrintf(255 * (x > -1 ? (x < 1 ? x * 0.5f + 0.5f : 1) : 0));
 }
 
-/* A sheet of cells, one image each; enlarge: small images are enlarged by integer factors. */
-static Err sheet_write(Pool *pool, const char *path, const float *data, int64_t n, int64_t columns,
-                       Shape cell, bool enlarge)
+Err sheet_write(Pool *pool, const char *path, const float *data, int64_t n, int64_t columns,
+                Shape cell, bool enlarge)
 {
     int64_t h = cell.dim[0], w = cell.dim[1], c = cell.dim[2], shown = c == 3 ? 3 : 1;
     int64_t rows = ceil_div(n, columns);
@@ -36,7 +33,7 @@ static Err sheet_write(Pool *pool, const char *path, const float *data, int64_t 
             for (int64_t x = 0; x < w * scale; x++)
                 for (int64_t k = 0; k < shown; k++) {
                     float v = data[((i * h + y / scale) * w + x / scale) * c + k];
-                    pixels[((top + y) * width + left + x) * shown + k] = level_of(v);
+                    pixels[((top + y) * width + left + x) * shown + k] = result_level(v);
                 }
     }
     Err err = image_write_in(work, path, pixels, height, width, (int)shown);
@@ -44,7 +41,7 @@ static Err sheet_write(Pool *pool, const char *path, const float *data, int64_t 
     return err;
 }
 
-static void report_file(Pool *pool, SampleReport *report, const char *path)
+void report_file(Pool *pool, SampleReport *report, const char *path)
 {
     VEC_ADD(pool, report->files, report->n_files, report->cap_files, path);
 }
@@ -57,8 +54,7 @@ static const char *path_in(Pool *pool, const char *folder, const char *name)
 
 static int64_t square_side(int64_t n) { return (int64_t)ceil(sqrt((double)n)); }
 
-/* Frames side by side, or below each other if they are wide. */
-static int64_t strip_columns(Shape clip) { return clip.dim[2] > 2 * clip.dim[1] ? 1 : clip.dim[0]; }
+int64_t strip_columns(Shape clip) { return clip.dim[2] > 2 * clip.dim[1] ? 1 : clip.dim[0]; }
 
 Err results_sheet(Pool *pool, const char *path, const float *data, Shape s, bool *written)
 {
@@ -72,45 +68,26 @@ Err results_sheet(Pool *pool, const char *path, const float *data, Shape s, bool
     return OK;
 }
 
-static Err results_images(Pool *pool, const char *folder, const SampleResult *r,
-                          SampleReport *report)
+/* All results in one image. */
+static Err results_all(Pool *pool, const char *path, const SampleResult *r)
 {
-    bool        clips = r->kind == RESULT_CLIPS, written;
-    const char *word = clips ? "clip" : "sample",
-               *sheet = path_in(pool, folder, pool_print(pool, "%ss%s", word, image_ending));
-    Shape one = shape_drop(r->shape, 0);
+    bool written;
+    if (r->kind == RESULT_AUDIO)
+        return results_audio_image(pool, path, r);
     if (r->columns)
-        TRY(sheet_write(pool, sheet, r->data, r->shape.dim[0], r->columns, one, true));
-    else
-        TRY(results_sheet(pool, sheet, r->data, r->shape, &written));
-    report_file(pool, report, sheet);
-    for (int64_t i = 0; i < r->shape.dim[0]; i++) {
-        const char *path = path_in(
-            pool, folder, pool_print(pool, "%s-%03lld%s", word, (long long)i, image_ending));
-        const float *data = r->data + i * shape_count(one);
-        if (clips)
-            TRY(sheet_write(pool, path, data, one.dim[0], strip_columns(one), shape_drop(one, 0),
-                            false));
-        else
-            TRY(sheet_write(pool, path, data, 1, 1, one, false));
-        report_file(pool, report, path);
-    }
-    return OK;
+        return sheet_write(pool, path, r->data, r->shape.dim[0], r->columns,
+                           shape_drop(r->shape, 0), true);
+    return results_sheet(pool, path, r->data, r->shape, &written);
 }
 
-Err results_write(Pool *pool, const char *folder, const SampleResult *r, SampleReport *report)
+Err results_write(Pool *pool, const char *folder, const SampleResult *r, const ResultForm *form,
+                  SampleReport *report)
 {
-    if (r->kind != RESULT_AUDIO)
-        return results_images(pool, folder, r, report);
-    const char *image = path_in(pool, folder, pool_print(pool, "audio%s", image_ending));
-    TRY(results_audio_image(pool, image, r));
-    report_file(pool, report, image);
-    for (int64_t i = 0; i < r->shape.dim[0]; i++) {
-        const char *path = path_in(pool, folder,
-                                   pool_print(pool, "audio-%03lld.wav", (long long)i));
-        TRY(wav_write_in(pool, path, r->data + i * r->shape.dim[1] * r->shape.dim[2],
-                         r->shape.dim[1], r->shape.dim[2], r->rate));
-        report_file(pool, report, path);
-    }
-    return OK;
+    static const char *const words[] = { "sample", "clip", "audio" };
+    const char              *word = words[r->kind], *plural = r->kind == RESULT_AUDIO ? "" : "s";
+    const char              *sheet = path_in(pool, folder,
+                                             pool_print(pool, "%s%s%s", word, plural, image_ending));
+    TRY(results_all(pool, sheet, r));
+    report_file(pool, report, sheet);
+    return result_files(pool, folder, word, r, form, report);
 }

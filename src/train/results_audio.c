@@ -3,7 +3,7 @@
  * The width shows the whole clip. The spectrogram goes from 0 (bottom) to half the sample rate,
  * with Hann windows of WINDOW samples. Brightness is the level, from FLOOR_DB below the loudest
  * point of the clip. */
-#include "train/sample.h"
+#include "train/results.h"
 
 #include "data/raster.h"
 

@@ -7,6 +7,7 @@
 #include "train/checkpoint.h"
 #include "train/drawing.h"
 #include "train/lengths.h"
+#include "train/results.h"
 #include "train/run_file.h"
 
 #include <inttypes.h>
@@ -84,10 +85,21 @@ static Err sample_encoder(Pool *pool, const char *run)
     return OK;
 }
 
+static Err sample_hold_back(const Recipe *recipe, const SampleOptions *o)
+{
+    if (recipe->model->result_kind != RESULT_CLIPS || !recipe->model->truth)
+        return fail(E_USAGE, "--hold-back: %s continues no clips; leave it out",
+                    recipe->model->name);
+    return o->input ? OK
+                    : fail(E_USAGE, "--hold-back is for --input: what follows a clip of the run's "
+                                    "data is known");
+}
+
 Err sample_run(Pool *pool, const char *run, const Recipe *recipe, const Device *device,
                const SampleOptions *o, SampleReport *report)
 {
     int64_t  seed = o->seed >= 0 ? o->seed : recipe->seed;
+    int      formats = 0;
     Session *session;
     Drawing *drawing;
     *report = (SampleReport){ 0 };
@@ -95,6 +107,11 @@ Err sample_run(Pool *pool, const char *run, const Recipe *recipe, const Device *
         return fail(E_USAGE, "the system %s cannot be sampled", recipe->model->name);
     if (o->prompt)
         TRY(sample_encoder(pool, run));
+    if (o->hold_back)
+        TRY(sample_hold_back(recipe, o));
+    if (o->format)
+        TRY(formats_read(o->format, (ResultKind)recipe->model->result_kind, recipe->model->name,
+                         &formats));
     TRY(folder_hold(pool, run));
     TRY(sample_open(pool, recipe, device, o, (uint64_t)seed, &session));
     TRY(sample_checkpoint(pool, session, run, recipe, o, report));
@@ -105,6 +122,9 @@ Err sample_run(Pool *pool, const char *run, const Recipe *recipe, const Device *
                     &(DrawingOptions){ .input = o->input,
                                        .prompt = o->prompt,
                                        .given = o->given,
+                                       .formats = formats,
+                                       .hold_back = o->hold_back,
+                                       .metres = true,
                                        .n = o->n,
                                        .seed = seed,
                                        .cache = cache,

@@ -15,7 +15,9 @@ typedef struct SampleOptions {
     const char *input;  /* file or folder used instead of the recipe's data; or NULL */
     const char *prompt; /* or NULL */
     const char *given;  /* inputs and random numbers from this file; or NULL */
+    const char *format; /* of single results, e.g. "gif,npy"; NULL: the usual one */
     int64_t     n;
+    int64_t     hold_back;    /* input: its last frames, which are the truth */
     int64_t     seed;         /* -1: that of the run */
     int64_t     checkpoint;   /* step; -1: the newest */
     int64_t     budget_bytes; /* 0: none */
@@ -25,12 +27,21 @@ typedef struct SampleOptions {
     bool        quiet;
 } SampleOptions;
 
+typedef struct SampleError { /* of results whose truth is known, over the pixels that count */
+    int64_t pixels;          /* 0: not known */
+    bool    metres;          /* else levels of 255 */
+    double  mean, white;     /* white: where error.png is white */
+} SampleError;
+
 typedef struct SampleReport {
     const char **files; /* in the order written */
     int32_t      n_files, cap_files;
-    const char **about;    /* n lines: what each sample was drawn from; NULL: nothing to say */
+    const char **about; /* n lines: what each sample was drawn from; NULL: nothing to say */
+    const char  *note;  /* NULL, or what became of a result that was asked for otherwise */
+    SampleError  error;
     int64_t      step;     /* of the checkpoint */
     bool         averaged; /* averaged weights were used */
+    bool         trained;  /* inputs are samples that the run was trained on */
     int64_t      planned_bytes, measured_bytes;
     double       seconds;
 } SampleReport;
@@ -38,14 +49,5 @@ typedef struct SampleReport {
 /* recipe: RUN/recipe.yaml, with settings already applied. */
 Err sample_run(Pool *pool, const char *run, const Recipe *recipe, const Device *device,
                const SampleOptions *options, SampleReport *report);
-
-/* Writes images as one sheet and one by one, clips as strips of frames, audio as WAV and as an
- * image. folder (below: path) NULL: does everything except writing. */
-Err results_write(Pool *pool, const char *folder, const SampleResult *result, SampleReport *report);
-/* Writes numbers in [-1,1] of shape (n,H,W,C) or (n,F,H,W,C) as one sheet; ignores other shapes. */
-Err results_sheet(Pool *pool, const char *path, const float *data, Shape shape, bool *written);
-
-/* Waveforms and spectrograms, one below the other. */
-Err results_audio_image(Pool *pool, const char *path, const SampleResult *result);
 
 #endif

@@ -106,6 +106,26 @@ static void train_say_data(Pool *pool, const Trainer *t)
             source->detail ? ": " : "", source->detail ? source->detail : "");
 }
 
+static const Recipe *recipe_ranged(Pool *pool, const Recipe *recipe, const DataSource *source)
+{
+    Recipe *copy = recipe_copy(pool, recipe);
+    copy->data.range_low = source->range_low;
+    copy->data.range_high = source->range_high;
+    return copy;
+}
+
+/* The metres that range images were scaled by belong to the run: what is validated, sampled and
+ * evaluated is scaled by them too, whatever it holds. */
+static void train_keep_range(Pool *pool, Trainer *t)
+{
+    const DataSource *source = t->feeds.source;
+    const DataConfig *data = &t->recipe->data;
+    if (!source || source->range_high <= source->range_low || data->range_high > data->range_low)
+        return;
+    t->recipe = recipe_ranged(pool, t->recipe, source);
+    t->asked = recipe_ranged(pool, t->asked, source);
+}
+
 static Err train_open_data(Pool *pool, Trainer *t)
 {
     const TrainOptions *o = t->options;
@@ -116,7 +136,8 @@ static Err train_open_data(Pool *pool, Trainer *t)
     t->feeds.limit = o->loader_bytes;
     t->feeds.cache = o->cache;
     t->feeds.quiet = o->quiet;
-    TRY(feeds_open(pool, &t->feeds, t->recipe, NULL, NULL));
+    TRY(feeds_open(pool, &t->feeds, t->recipe));
+    train_keep_range(pool, t);
     if (t->feeds.source && !o->quiet)
         train_say_data(pool, t);
     if (t->feeds.source && t->feeds.source->unread && !o->quiet)

@@ -241,7 +241,7 @@ expect 1 "cut.json" plan "$work/cut.json" --budget 40
 
 # train
 expect 2 "take a recipe of that system" train --out none unet-small $small --steps 1 --set system=
-expect 2 "--set sampler.kind=ddim: sampler.kind: unet samples by ddpm, not by ddim" train --out none unet-small $small --steps 1 --set sampler.kind=ddim
+expect 2 "--set sampler.kind=recurrent: sampler.kind: unet samples by ddpm or ddim, not by recurrent" train --out none unet-small $small --steps 1 --set sampler.kind=recurrent
 expect 2 "sampler.steps: 2000 is more than model.timesteps, 1000" train unet-small $small --steps 1 --set sampler.steps=2000 --set sample.every=1 --out "$work/never"
 expect 0 "1 steps" train --out none unet-small $small --steps 1 --set sampler.steps=2000
 printf 'system: lag\nmodel:\n  hidden: 30\n  heads: 4\nsampler:\n  steps: 20\n  kind: recurrent\n' > "$work/lag.yaml"

@@ -38,7 +38,7 @@ static char *run(const char *const *sets, int n_sets, int64_t budget, Err *err, 
     CHECK_OK(session_new(pool, *out, &session));
     CHECK_OK(session_init(session, 1));
     CHECK_OK(feeds_new(pool, session, PHASE_MICRO, &feeds));
-    CHECK_OK(feeds_open(pool, &feeds, recipe, NULL, NULL));
+    CHECK_OK(feeds_open(pool, &feeds, recipe));
     int32_t *counters = session_bytes(session, graph.train.counters.id);
     float   *rates = session_bytes(session, graph.train.rates.id);
     for (int step = 0; step < STEPS; step++) {

@@ -137,7 +137,7 @@ static Outcome train_once(Pool *parent, const FitResult *fit, bool one_lane)
         session_one_lane(session);
     CHECK_OK(session_init(session, 1));
     CHECK_OK(feeds_new(pool, session, PHASE_MICRO, &feeds));
-    CHECK_OK(feeds_open(pool, &feeds, recipe, NULL, NULL));
+    CHECK_OK(feeds_open(pool, &feeds, recipe));
     CHECK_OK(session_read(session, train->counters.id, counters));
     rates[RATE_EMA_DECAY] = 0.9f;
     for (int i = 0; i < fit->graph.n_groups; i++)

@@ -104,7 +104,7 @@ static uint64_t train(Pool *pool, const FitResult *fit)
     CHECK_OK(session_new(pool, fit->engine, &session));
     CHECK_OK(session_init(session, 1));
     CHECK_OK(feeds_new(pool, session, PHASE_MICRO, &feeds));
-    CHECK_OK(feeds_open(pool, &feeds, fit->recipe, NULL, NULL));
+    CHECK_OK(feeds_open(pool, &feeds, fit->recipe));
     CHECK_OK(session_read(session, train->counters.id, counters));
     CHECK_OK(session_write(session, train->rates.id, rates));
     for (int step = 0; step < 2; step++) {

@@ -40,7 +40,7 @@ static Err run_new(Run *r, const char *precision, const char *backend, int accum
     TRY(session_new(r->pool, r->engine, &r->session));
     TRY(session_init(r->session, 1));
     TRY(feeds_new(r->pool, r->session, PHASE_MICRO, &r->feeds));
-    return feeds_open(r->pool, &r->feeds, r->recipe, NULL, NULL);
+    return feeds_open(r->pool, &r->feeds, r->recipe);
 }
 
 static Err run_step(Run *r, int64_t step)

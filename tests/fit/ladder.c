@@ -78,7 +78,7 @@ static void train(Pool *pool, const FitResult *fit, Outcome *out)
     CHECK_OK(session_new(pool, fit->engine, &session));
     CHECK_OK(session_init(session, 1));
     CHECK_OK(feeds_new(pool, session, PHASE_MICRO, &feeds));
-    CHECK_OK(feeds_open(pool, &feeds, recipe, NULL, NULL));
+    CHECK_OK(feeds_open(pool, &feeds, recipe));
     int32_t *counters = session_bytes(session, train->counters.id);
     float   *rates = session_bytes(session, train->rates.id);
     for (int step = 0; step < STEPS; step++) {

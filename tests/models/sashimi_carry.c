@@ -128,7 +128,7 @@ static void files_in_order(void)
     Feeds   feeds;
     int32_t last[2] = { 0 };
     CHECK_OK(feeds_new(r.pool, r.session, PHASE_MICRO, &feeds));
-    CHECK_OK(feeds_open(r.pool, &feeds, r.recipe, NULL, NULL));
+    CHECK_OK(feeds_open(r.pool, &feeds, r.recipe));
     CHECK_OK(feeds_prefetch(r.pool, &feeds));
     CHECK_INT(feeds.source->n_samples, 8);
     for (int64_t t = 0; t < 20; t++) {

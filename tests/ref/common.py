@@ -128,6 +128,17 @@ def respaced(T, S):
     return [0] if S == 1 else [round(i * (T - 1) / (S - 1)) for i in range(S)]
 
 
+def ddim_step(x, e, z, a, a_next, eta, clip=True):
+    """Song et al. (2021), equations 12 and 16; where x0 is clipped, e is what it implies."""
+    x0 = (x - (1 - a) ** 0.5 * e) / a ** 0.5
+    if clip:
+        x0 = x0.clamp(-1, 1)
+        e = (x - a ** 0.5 * x0) / (1 - a) ** 0.5
+    sigma = eta * ((1 - a_next) / (1 - a)) ** 0.5 * (1 - a / a_next) ** 0.5
+    x = a_next ** 0.5 * x0 + (1 - a_next - sigma ** 2) ** 0.5 * e
+    return x if sigma == 0 else x + sigma * z
+
+
 # ---- optimizer and EMA ---------------------------------------------------------------------------
 
 def lr_factor(cfg, step):

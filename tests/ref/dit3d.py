@@ -370,11 +370,13 @@ def make_sample(cfg, gen):
 
 @torch.no_grad()
 def sample(model, inputs, noises):
-    """trace (S, B, C, F, H, W); clip: the last, clipped. As published, and (_clipped) the posterior of
-    the predicted clip, which is kept within [-1,1]."""
+    """trace (S, B, C, F, H, W); clip: the last, clipped. As published, (_clipped) the posterior of
+    the predicted clip, which is kept within [-1,1], and (_ddim) DDIM with half of the noise."""
     clip, trace = chain(model, inputs, noises, published_step)
     clip2, trace2 = chain(model, inputs, noises, clipped_step)
-    return {"trace": trace, "clip": clip, "trace_clipped": trace2, "clip_clipped": clip2}
+    clip3, trace3 = chain(model, inputs, noises, ddim_step)
+    return {"trace": trace, "clip": clip, "trace_clipped": trace2, "clip_clipped": clip2,
+            "trace_ddim": trace3, "clip_ddim": clip3}
 
 
 def published_step(x, e, z, a, a_next, alpha):
@@ -391,6 +393,10 @@ def clipped_step(x, e, z, a, a_next, alpha):
     variance = (1 - a_next) / (1 - a) * (1 - ratio)
     x = (a_next ** 0.5 * (1 - ratio) * x0 + ratio ** 0.5 * (1 - a_next) * x) / (1 - a)
     return x if z is None else x + variance ** 0.5 * z
+
+
+def ddim_step(x, e, z, a, a_next, alpha):
+    return common.ddim_step(x, e, z, a, a_next, 0.5)
 
 
 def chain(model, inputs, noises, step):

@@ -339,23 +339,22 @@ def make_sample(cfg, gen):
 
 @torch.no_grad()
 def sample(model, inputs, noises):
-    """ddim, ddpm (S, b*ns, 3, H, W): x after each step of either chain; z is for ddpm."""
+    """ddim, ddim_eta (0.5), ddpm (S, b*ns, 3, H, W): x after each step of each chain."""
     cfg = model.cfg
     abar = common.alpha_bar(cfg["model"])
     times = common.respaced(cfg["model"]["timesteps"], cfg["sampler"]["steps"])
     support = inputs["support"]
     context = model.context(support, torch.zeros(len(support), dtype=torch.long))
     out = {}
-    for kind in ("ddim", "ddpm"):
+    for kind in ("ddim", "ddim_eta", "ddpm"):
         x, trace = noises["x"], []
         for i, k in enumerate(reversed(range(len(times)))):
             a = float(abar[times[k]])
             a_next = float(abar[times[k - 1]]) if k else 1.0
             e = model.dit.params(x, torch.full((len(x),), times[k]), context)
             x0 = (x / a ** 0.5 - (1 / a - 1) ** 0.5 * e).clamp(-1, 1)
-            if kind == "ddim":
-                e = (x / a ** 0.5 - x0) / (1 / a - 1) ** 0.5
-                x = a_next ** 0.5 * x0 + (1 - a_next) ** 0.5 * e
+            if kind != "ddpm":
+                x = common.ddim_step(x, e, noises["z"][i], a, a_next, 0.5 if kind == "ddim_eta" else 0.0)
             else:                                   # fixed-large: the variance is beta
                 alpha = a / a_next
                 x = (a_next ** 0.5 * (1 - alpha) * x0 + alpha ** 0.5 * (1 - a_next) * x) / (1 - a)

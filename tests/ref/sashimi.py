@@ -454,6 +454,36 @@ def pick(cfg, params, noises, i):
     return ((x + 1) * Q / 2 + half).floor().clamp(0, Q - 1).long()
 
 
+def level_shares(cfg, params, tau):
+    """(B, Q): the probability of each level, at temperature tau."""
+    Q = 2 ** cfg["model"]["bits"]
+    if cfg["model"]["head"] == "categorical":
+        return (params / tau).softmax(-1)
+    logits, mean, log_scale = params[:, None].chunk(3, -1)
+    half = 0.5 if cfg["model"]["dml_round"] == "nearest" else 0.0
+    edges = ((torch.arange(1, Q, dtype=torch.float64) - half) * 2 / Q - 1)[None, :, None]
+    scale = torch.exp(log_scale.clamp(min=LOG_SCALE_MIN))
+    below = ((logits / tau).softmax(-1) * torch.sigmoid((edges - mean) / scale)).sum(-1)
+    ends = torch.zeros(len(below), 1, dtype=below.dtype)
+    return torch.cat([ends, below, ends + 1], 1).diff(dim=1)
+
+
+def pick_likely(cfg, params, noises, i, tau, top_p):
+    """Among the fewest levels whose probabilities reach top_p: those of a mixture by the uniform number,
+    likeliest first, those of a categorical head by its Gumbel numbers."""
+    share, level = level_shares(cfg, params, tau).sort(dim=-1, descending=True, stable=True)
+    kept = share.cumsum(-1) - share < top_p
+    if cfg["model"]["head"] == "categorical":
+        score = params / tau + noises["gumbel"][i]
+        return score.masked_fill(~torch.zeros_like(kept).scatter(1, level, kept), -math.inf).argmax(-1)
+    reached = (share * kept).cumsum(-1)
+    place = noises["uniform"][i][:, None] * reached[:, -1:]
+    return level.gather(1, torch.searchsorted(reached, place, right=True))[:, 0]
+
+
+TAU, TOP_P = 0.8, 0.7     # of the second sample
+
+
 def make_sample(cfg, gen):
     n, b, m = cfg["sampler"]["length"], cfg["batch"], cfg["model"]
     kinds = m["components"] if m["head"] == "dml" else 2 ** m["bits"]
@@ -463,13 +493,19 @@ def make_sample(cfg, gen):
 
 @torch.no_grad()
 def sample(model, inputs, noises):
-    """tokens (B, n) and the head's output before each (B, n, 3K or Q)."""
+    """tokens (B, n) and the head's output before each (B, n, 3K or Q); likely: tokens from the likeliest levels."""
+    tokens, heads = draw(model, noises, lambda head, i: pick(model.cfg, head, noises, i))
+    likely, _ = draw(model, noises, lambda head, i: pick_likely(model.cfg, head, noises, i, TAU, TOP_P))
+    return {"tokens": tokens, "heads": heads, "likely": likely}
+
+
+def draw(model, noises, choose):
     n, b = noises["gumbel"].shape[:2]
     run = Recurrent(model, b)
     token = torch.full((b,), 2 ** model.cfg["model"]["bits"] // 2)
     out, heads = [], []
     for i in range(n):
         heads.append(run.step(token))
-        token = pick(model.cfg, heads[-1], noises, i)
+        token = choose(heads[-1], i)
         out.append(token)
-    return {"tokens": torch.stack(out, 1), "heads": torch.stack(heads, 1)}
+    return torch.stack(out, 1), torch.stack(heads, 1)

@@ -40,7 +40,7 @@ RECIPES = {
                   "context_tokens": 7, "context_width": 16, "spade_hidden": 16,
                   "struct_channels": 32, "struct_out": 32, "vae_channels": 8,
                   "edge_stem": 8, "edge_width": 12, "edge_ladder": [12, 8, 8, 4]},
-        "optimizer": {"lr": 1e-3}, "sampler": {"steps": 4, "eta": 0.5}}),
+        "optimizer": {"lr": 1e-3}, "sampler": {"kind": "ddim", "steps": 4, "eta": 0.5}}),
 }
 
 
@@ -445,6 +445,13 @@ def wavelet(x, like):
     return x - low_band(x) + low_band(like)
 
 
+def ddpm_step(x, e, z, a, a_next):
+    alpha = a / a_next
+    x0 = x / a ** 0.5 - (1 / a - 1) ** 0.5 * e
+    x = ((1 - alpha) * a_next ** 0.5 * x0 + (1 - a_next) * alpha ** 0.5 * x) / (1 - a)
+    return x + ((1 - alpha) * (1 - a_next) / (1 - a)) ** 0.5 * z
+
+
 @torch.no_grad()
 def sample(model, inputs, noises):
     """ddpm, ddim (S, B, 4, h, w): the latent after each step; image and its two colour fixes.
@@ -463,18 +470,12 @@ def sample(model, inputs, noises):
             t = torch.full((len(x),), times[k])
             a = float(abar[times[k]])
             a_next = float(abar[times[k - 1]]) if k else 1.0
-            alpha = a / a_next
             struct = model.structcond_stage_model(z_lq, t)
             e = unet(unet.enter(x, inputs["edge"]), t, inputs["context"], struct)
-            x0 = x / a ** 0.5 - (1 / a - 1) ** 0.5 * e
             if kind == "ddpm":
-                sigma = ((1 - alpha) * (1 - a_next) / (1 - a)) ** 0.5
-                x = ((1 - alpha) * a_next ** 0.5 * x0 + (1 - a_next) * alpha ** 0.5 * x) / (1 - a)
+                x = ddpm_step(x, e, noises["z"][i] if k else 0, a, a_next)
             else:
-                sigma = cfg["sampler"]["eta"] * ((1 - a_next) / (1 - a) * (1 - alpha)) ** 0.5
-                x = a_next ** 0.5 * x0 + (1 - a_next - sigma ** 2) ** 0.5 * e
-            if k:
-                x = x + sigma * noises["z"][i]
+                x = common.ddim_step(x, e, noises["z"][i], a, a_next, cfg["sampler"]["eta"], clip=False)
             trace.append(x)
         out[kind] = torch.stack(trace)
     out["image"] = vae.decode(out["ddpm"][-1])

@@ -352,7 +352,22 @@ def make_sample(cfg, gen):
 
 @torch.no_grad()
 def sample(model, inputs, noises):
-    """trace (Tp, S, N, C, H, W): x after each step; frames (N, Tp, C, H, W) in [0, 1]."""
+    """trace (Tp, S, N, C, H, W): x after each step; frames (N, Tp, C, H, W) in [0, 1]. By DDPM, and (_ddim)
+    by DDIM with half of the noise."""
+    trace, frames = predict(model, inputs, noises, ddpm_step)
+    trace2, frames2 = predict(model, inputs, noises, lambda *step: common.ddim_step(*step, 0.5))
+    return {"trace": trace, "frames": frames, "trace_ddim": trace2, "frames_ddim": frames2}
+
+
+def ddpm_step(x, e, z, a, a_next):
+    alpha = a / a_next
+    beta = 1 - alpha
+    x0 = ((x - (1 - a) ** 0.5 * e) / a ** 0.5).clamp(-1, 1)
+    x = a_next ** 0.5 * beta / (1 - a) * x0 + alpha ** 0.5 * (1 - a_next) / (1 - a) * x
+    return x if a_next == 1 else x + max(beta * (1 - a_next) / (1 - a), 1e-20) ** 0.5 * z
+
+
+def predict(model, inputs, noises, step):
     cfg, S = model.cfg["model"], model.cfg["sampler"]["steps"]
     tp, abar = cfg["predicted"], common.alpha_bar(cfg)
     stride = cfg["timesteps"] // S
@@ -364,15 +379,10 @@ def sample(model, inputs, noises):
         for i, t in enumerate(range((S - 1) * stride, -1, -stride)):
             a = float(abar[t])
             a_next = float(abar[t - stride]) if t >= stride else 1.0
-            alpha = a / a_next
-            beta = 1 - alpha
             e = model.diffusion_unet(torch.cat([x, prev], 1), torch.full((len(x),), t), m[:, k])
-            x0 = ((x - (1 - a) ** 0.5 * e) / a ** 0.5).clamp(-1, 1)
-            x = a_next ** 0.5 * beta / (1 - a) * x0 + alpha ** 0.5 * (1 - a_next) / (1 - a) * x
-            if t > 0:
-                x = x + max(beta * (1 - a_next) / (1 - a), 1e-20) ** 0.5 * noises["z"][k, i]
+            x = step(x, e, noises["z"][k, i], a, a_next)
             chain.append(x)
         prev = x.clamp(-1, 1)
         trace.append(torch.stack(chain))
         frames.append((x / 2 + 0.5).clamp(0, 1))
-    return {"trace": torch.stack(trace), "frames": torch.stack(frames, 1)}
+    return torch.stack(trace), torch.stack(frames, 1)

@@ -3,7 +3,7 @@
  *
  *   sample_dit3d CASE_FOLDER        (tests/ref/case.py makes it)
  *
- * As published and with the predicted clip clipped to [-1,1]: every clip fed to the network must be
+ * As published, with the predicted clip clipped to [-1,1], and by DDIM: every clip fed to the network must be
  * the reference's at that step, with and without text if sampling is guided; then the result. */
 #include "sampler.h"
 
@@ -44,12 +44,15 @@ static Err sample_compared(Dit3dTest *test, SamplerConfig *config, const char *p
     return case_sample(&test->c, config, prompt, run_compared, normal_from_file, result);
 }
 
-static void same_clip(Dit3dTest *test, bool clip, const char *trace, const char *out)
+static void same_clip(Dit3dTest *test, SamplerKind kind, bool clip, const char *trace,
+                      const char *out)
 {
     SampleCase   *c = &test->c;
     SampleResult  result;
     SamplerConfig config = c->recipe->sampler;
     config.clip = clip;
+    config.kind = kind;
+    config.eta = kind == SAMPLER_DDIM ? 0.5 : 0;
     c->worst = 0;
     CHECK_OK(sample_compared(test, &config, NULL, trace, &result));
     CHECK_INT(c->done, config.steps);
@@ -78,15 +81,16 @@ static void other_ways(Dit3dTest *test)
     config.steps = 1000000;
     CHECK_INT(sample_compared(test, &config, NULL, NULL, &result), E_USAGE);
     config.steps = 2;
-    config.kind = SAMPLER_DDIM;
+    config.kind = SAMPLER_RECURRENT;
     CHECK_INT(sample_compared(test, &config, NULL, NULL, &result), E_USAGE);
 }
 
 static void compare_case(SampleCase *c)
 {
     Dit3dTest *test = (Dit3dTest *)c;
-    same_clip(test, false, "out.trace", "out.clip");
-    same_clip(test, true, "out.trace_clipped", "out.clip_clipped");
+    same_clip(test, SAMPLER_DDPM, false, "out.trace", "out.clip");
+    same_clip(test, SAMPLER_DDPM, true, "out.trace_clipped", "out.clip_clipped");
+    same_clip(test, SAMPLER_DDIM, true, "out.trace_ddim", "out.clip_ddim");
     other_ways(test);
 }
 

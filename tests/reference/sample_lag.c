@@ -2,7 +2,7 @@
  *
  *   sample_lag CASE_FOLDER        (tests/ref/case.py makes it)
  *
- * DDIM and DDPM: the images fed to every step must be the reference's after the step before; then
+ * DDIM, with and without noise, and DDPM: the images fed to every step must be the reference's after the step before; then
  * the images that come out. */
 #include "sampler.h"
 
@@ -10,7 +10,7 @@ enum { IMAGE_AXES = 2 }; /* (..., C,H,W) in the file, (..., H,W,C) here */
 
 typedef struct LagTest {
     SampleCase  c;
-    const char *trace; /* the chain of the file: out.ddim or out.ddpm; NULL: none */
+    const char *trace; /* the chain of the file; NULL: none */
 } LagTest;
 
 static void compare(LagTest *test, const float *x, int64_t step, Shape shape)
@@ -46,11 +46,12 @@ static Err sample_compared(LagTest *test, SamplerConfig *config, const char *tra
     return case_sample(&test->c, config, NULL, run_compared, normal_from_file, result);
 }
 
-static void same_images(LagTest *test, SamplerKind kind, const char *trace)
+static void same_images(LagTest *test, SamplerKind kind, double eta, const char *trace)
 {
     SampleResult  result;
     SamplerConfig config = test->c.recipe->sampler;
     config.kind = kind;
+    config.eta = eta;
     CHECK_OK(sample_compared(test, &config, trace, &result));
     CHECK_INT(test->c.done, config.steps);
     CHECK_INT(result.kind, RESULT_IMAGES);
@@ -79,8 +80,9 @@ static void other_ways(LagTest *test)
 static void compare_case(SampleCase *c)
 {
     LagTest *test = (LagTest *)c;
-    same_images(test, SAMPLER_DDIM, "out.ddim");
-    same_images(test, SAMPLER_DDPM, "out.ddpm");
+    same_images(test, SAMPLER_DDIM, 0, "out.ddim");
+    same_images(test, SAMPLER_DDIM, 0.5, "out.ddim_eta");
+    same_images(test, SAMPLER_DDPM, 0, "out.ddpm");
     other_ways(test);
 }
 

@@ -5,7 +5,7 @@
  *
  * First feeds the reference's tokens back and compares the output of every step and the token
  * picked from it; a token may differ if x is on the edge of a bin, within rounding. Then feeds its
- * own tokens back. */
+ * own tokens back, also when only the likeliest levels may be picked. */
 #include "sampler.h"
 
 #include "models/sashimi.h"
@@ -16,7 +16,7 @@ typedef struct SashimiTest {
     SampleCase     c;
     const Sashimi *m;
     const float   *gumbel, *uniform, *heads; /* (n,B,choices), (n,B), (B,n,outputs) */
-    const int64_t *tokens;                   /* (B,n) */
+    const int64_t *tokens, *likely;          /* (B,n) */
     int64_t        n;
 } SashimiTest;
 
@@ -99,17 +99,18 @@ static void forced(SashimiTest *test, Sampler *s)
     CHECK(same >= batch * test->n * 39 / 40);
 }
 
-static void alone(SashimiTest *test, Sampler *s)
+static void alone(SashimiTest *test, Sampler *s, const int64_t *tokens, const char *name)
 {
     int64_t      batch = test->c.recipe->batch, levels = sashimi_levels(test->m), same = 0;
     SampleResult r;
+    test->c.done = 0;
     CHECK_OK(test->c.recipe->model->sample(s, test->m, &r));
     CHECK_INT(r.kind, RESULT_AUDIO);
     CHECK_TEXT(shape_text(r.shape), shape_text(SHAPE(batch, test->n, 1)));
     CHECK_INT(test->c.done, test->n);
     for (int64_t i = 0; i < batch * test->n; i++)
-        same += llround(((double)r.data[i] + 1) * (double)levels / 2) == test->tokens[i];
-    printf("alone: %lld of %lld tokens are the same\n", (long long)same,
+        same += llround(((double)r.data[i] + 1) * (double)levels / 2) == tokens[i];
+    printf("%s: %lld of %lld tokens are the same\n", name, (long long)same,
            (long long)(batch * test->n));
     CHECK_INT(same, batch * test->n);
 }
@@ -125,6 +126,10 @@ static void compare_case(SampleCase *c)
     test->uniform = tensor(test, "noise.uniform", SAFE_F32, test->n * batch);
     test->heads = tensor(test, "out.heads", SAFE_F32, batch * test->n * sashimi_outputs(test->m));
     test->tokens = tensor(test, "out.tokens", SAFE_I64, batch * test->n);
+    test->likely = tensor(test, "out.likely", SAFE_I64, batch * test->n);
+    SamplerConfig likely = c->recipe->sampler;
+    likely.temperature = 0.8;
+    likely.top_p = 0.7;
     Sampler s = { .pool = c->pool,
                   .n = batch,
                   .config = &c->recipe->sampler,
@@ -133,7 +138,9 @@ static void compare_case(SampleCase *c)
                   .uniform = uniform_from_file,
                   .progress = progress_grows };
     forced(test, &s);
-    alone(test, &s);
+    alone(test, &s, test->tokens, "alone");
+    s.config = &likely;
+    alone(test, &s, test->likely, "the likeliest");
 }
 
 int main(int argc, char **argv)

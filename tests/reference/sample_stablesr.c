@@ -72,6 +72,7 @@ static void same_images(StablesrTest *test)
         SamplerConfig config = test->c.recipe->sampler;
         config.kind = rows[i].kind;
         config.colour = rows[i].colour;
+        config.eta = rows[i].kind == SAMPLER_DDIM ? config.eta : 0;
         CHECK_OK(sample_compared(test, &config, rows[i].trace, &result));
         CHECK_INT(result.kind, RESULT_IMAGES);
         CHECK_INT(test->c.runs[0], 1);

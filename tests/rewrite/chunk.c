@@ -68,7 +68,7 @@ static void run_once(Pool *pool, const Recipe *recipe, const Device *device, Out
             w[k] = 0.02f * (float)((k * 7919 + i * 31) % 17 - 8) / 8;
     }
     CHECK_OK(feeds_new(pool, session, PHASE_MICRO, &feeds));
-    CHECK_OK(feeds_open(pool, &feeds, recipe, NULL, NULL));
+    CHECK_OK(feeds_open(pool, &feeds, recipe));
     int32_t *counters = session_bytes(session, train->counters.id);
     float   *rates = session_bytes(session, train->rates.id);
     counters[COUNTER_STEP] = 0;

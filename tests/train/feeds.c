@@ -32,7 +32,7 @@ static Err run_new(Run *r, const char *recipe, const char *const *sets, int n, i
     TRY(engine_new(r->pool, graph.graph, device, NULL, &engine));
     TRY(session_new(r->pool, engine, &r->session));
     TRY(feeds_new(r->pool, r->session, PHASE_MICRO, &r->feeds));
-    TRY(feeds_open(r->pool, &r->feeds, r->recipe, NULL, NULL));
+    TRY(feeds_open(r->pool, &r->feeds, r->recipe));
     r->feeds.loaders = ahead;
     return ahead ? feeds_prefetch(r->pool, &r->feeds) : OK;
 }

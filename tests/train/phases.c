@@ -364,7 +364,7 @@ static Err held_open(Pool *pool, const char *name, const char *const *sets, Feed
     TRY(engine_new(pool, graph.graph, cpu(pool), NULL, &engine));
     TRY(session_new(pool, engine, &session));
     TRY(feeds_new(pool, session, PHASE_MICRO, train_feeds));
-    TRY(feeds_open(pool, train_feeds, recipe, NULL, NULL));
+    TRY(feeds_open(pool, train_feeds, recipe));
     TRY(feeds_new(pool, session, PHASE_VALIDATE, held));
     return feeds_open_held(pool, held, recipe);
 }

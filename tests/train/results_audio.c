@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "data/png.h"
-#include "train/sample.h"
+#include "train/results.h"
 
 enum { WIDE = 640, WAVE = 64, BINS = 128, BAND = WAVE + BINS + 4, RATE = 8000, MAX_SAMPLES = 8000 };
 

@@ -53,10 +53,10 @@ static bool palette_exact(const unsigned char *rgb, int64_t n, GifPalette *palet
 
 /* ---- many colours ---- */
 
-typedef struct Cell { /* of the colours that share their upper bits */
+typedef struct ColourCell { /* of the colours that share their upper bits */
     int64_t n, sum[3];
     int     at; /* its index in the table */
-} Cell;
+} ColourCell;
 
 typedef struct ColourBox { /* cells first .. first + n - 1 */
     int64_t first, n, pixels;
@@ -68,12 +68,12 @@ static int cell_of(const unsigned char *p)
     return (p[0] >> (8 - BITS)) << 2 * BITS | (p[1] >> (8 - BITS)) << BITS | p[2] >> (8 - BITS);
 }
 
-static double cell_mean(const Cell *c, int channel)
+static double cell_mean(const ColourCell *c, int channel)
 {
     return (double)c->sum[channel] / (double)c->n;
 }
 
-static ColourBox box_of(const Cell *cells, int64_t first, int64_t n)
+static ColourBox box_of(const ColourCell *cells, int64_t first, int64_t n)
 {
     ColourBox b = { .first = first, .n = n };
     for (int64_t i = first; i < first + n; i++) {
@@ -100,13 +100,13 @@ static int widest_channel(const ColourBox *b)
 }
 
 /* Moves the cells below the mean of the widest channel to the front; returns how many they are. */
-static int64_t box_divide(const ColourBox *b, Cell *cells)
+static int64_t box_divide(const ColourBox *b, ColourCell *cells)
 {
     int     k = widest_channel(b);
     int64_t low = b->first;
     for (int64_t i = b->first; i < b->first + b->n; i++)
         if (cell_mean(&cells[i], k) < b->mean[k]) {
-            Cell other = cells[low];
+            ColourCell other = cells[low];
             cells[low++] = cells[i];
             cells[i] = other;
         }
@@ -115,7 +115,7 @@ static int64_t box_divide(const ColourBox *b, Cell *cells)
 
 static double box_spread(const ColourBox *b) { return b->n < 2 ? 0 : b->spread[widest_channel(b)]; }
 
-static int boxes_make(Cell *cells, int64_t n_cells, ColourBox *boxes)
+static int boxes_make(ColourCell *cells, int64_t n_cells, ColourBox *boxes)
 {
     int n = 1;
     boxes[0] = box_of(cells, 0, n_cells);
@@ -133,11 +133,11 @@ static int boxes_make(Cell *cells, int64_t n_cells, ColourBox *boxes)
     return n;
 }
 
-static int64_t cells_count(const unsigned char *rgb, int64_t n, Cell *cells)
+static int64_t cells_count(const unsigned char *rgb, int64_t n, ColourCell *cells)
 {
     int64_t kept = 0;
     for (int64_t i = 0; i < n; i++) {
-        Cell *c = &cells[cell_of(rgb + 3 * i)];
+        ColourCell *c = &cells[cell_of(rgb + 3 * i)];
         c->n++;
         for (int k = 0; k < 3; k++)
             c->sum[k] += rgb[3 * i + k];
@@ -156,7 +156,7 @@ void gif_palette(Pool *pool, const unsigned char *rgb, int64_t n, GifPalette *pa
     if (palette_exact(rgb, n, palette, indices))
         return;
     Pool          *work = pool_new(pool, "palette");
-    Cell          *cells = NEWN(work, Cell, CELLS);
+    ColourCell    *cells = NEWN(work, ColourCell, CELLS);
     ColourBox     *boxes = NEWN(work, ColourBox, GIF_COLOURS);
     unsigned char *box_at = NEWN(work, unsigned char, CELLS);
     palette->n = boxes_make(cells, cells_count(rgb, n, cells), boxes);

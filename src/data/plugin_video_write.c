@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-typedef struct Writing {
+typedef struct ClipWriting {
     const char        *path;
     const VideoClip   *clip;
     AVFormatContext   *format;
@@ -23,7 +23,7 @@ typedef struct Writing {
     struct SwsContext *scale;
     uint8_t           *rgb; /* a frame with even sides; rows are padded */
     int                stride;
-} Writing;
+} ClipWriting;
 
 static const struct {
     enum AVCodecID id;
@@ -36,14 +36,14 @@ static const struct {
 };
 enum { WAYS = sizeof ways / sizeof *ways, ROW_ALIGN = 64, RATE_MAX = 100000 };
 
-static Err writing_fail(const Writing *w, const char *what, int error)
+static Err writing_fail(const ClipWriting *w, const char *what, int error)
 {
     char text[AV_ERROR_MAX_STRING_SIZE] = "";
     av_strerror(error, text, sizeof text);
     return video_host->fail(E_IO, "%s cannot be written: %s: %s", w->path, what, text);
 }
 
-static void writing_close(Writing *w)
+static void writing_close(ClipWriting *w)
 {
     uint8_t *bytes;
     if (w->format && w->format->pb) {
@@ -70,7 +70,7 @@ static bool takes_yuv420(const AVCodec *codec)
 
 /* Visually without loss, where an encoder knows such a setting; one thread, so that a clip always
  * gives the same file. */
-static AVCodecContext *codec_context(const Writing *w, const AVCodec *codec)
+static AVCodecContext *codec_context(const ClipWriting *w, const AVCodec *codec)
 {
     AVCodecContext *c = avcodec_alloc_context3(codec);
     if (!c)
@@ -89,7 +89,7 @@ static AVCodecContext *codec_context(const Writing *w, const AVCodec *codec)
     return c;
 }
 
-static bool codec_open(Writing *w, const AVCodec *codec)
+static bool codec_open(ClipWriting *w, const AVCodec *codec)
 {
     AVDictionary *options = NULL;
     w->codec = codec_context(w, codec);
@@ -103,7 +103,7 @@ static bool codec_open(Writing *w, const AVCodec *codec)
 }
 
 /* Opens the first encoder of that kind that can be opened. */
-static bool encoder_find(Writing *w, enum AVCodecID id)
+static bool encoder_find(ClipWriting *w, enum AVCodecID id)
 {
     void          *at = NULL;
     const AVCodec *codec;
@@ -113,7 +113,7 @@ static bool encoder_find(Writing *w, enum AVCodecID id)
     return w->codec != NULL;
 }
 
-static Err writing_open(Writing *w, VideoForm *form)
+static Err writing_open(ClipWriting *w, VideoForm *form)
 {
     int way = *form == VIDEO_MP4 ? 0 : 1, error = 0;
     av_log_set_level(AV_LOG_QUIET);
@@ -143,7 +143,7 @@ static Err writing_open(Writing *w, VideoForm *form)
 
 /* ---- frames ---- */
 
-static Err frames_open(Writing *w)
+static Err frames_open(ClipWriting *w)
 {
     const AVCodecContext *c = w->codec;
     w->packet = av_packet_alloc();
@@ -163,7 +163,7 @@ static Err frames_open(Writing *w)
 }
 
 /* Odd sides are made even by repeating the last row and column. */
-static void frame_even(const Writing *w, int64_t k)
+static void frame_even(const ClipWriting *w, int64_t k)
 {
     const VideoClip *clip = w->clip;
     for (int y = 0; y < w->codec->height; y++) {
@@ -177,7 +177,7 @@ static void frame_even(const Writing *w, int64_t k)
 }
 
 /* frame NULL: the end; gives what the encoder still holds. */
-static Err frame_encode(Writing *w, const AVFrame *frame)
+static Err frame_encode(ClipWriting *w, const AVFrame *frame)
 {
     int error = avcodec_send_frame(w->codec, frame);
     while (error >= 0 && (error = avcodec_receive_packet(w->codec, w->packet)) >= 0) {
@@ -191,7 +191,7 @@ static Err frame_encode(Writing *w, const AVFrame *frame)
                                                             : writing_fail(w, "a frame", error);
 }
 
-static Err frames_encode(Writing *w)
+static Err frames_encode(ClipWriting *w)
 {
     for (int64_t k = 0; k < w->clip->frames; k++) {
         int error = av_frame_make_writable(w->frame);
@@ -209,7 +209,7 @@ static Err frames_encode(Writing *w)
     return frame_encode(w, NULL);
 }
 
-static Err writing_give(Writing *w, VideoBytes *give, void *to)
+static Err writing_give(ClipWriting *w, VideoBytes *give, void *to)
 {
     uint8_t *bytes = NULL;
     int      error = av_write_trailer(w->format);
@@ -225,8 +225,8 @@ static Err writing_give(Writing *w, VideoBytes *give, void *to)
 Err video_encode(const char *path, const VideoClip *clip, VideoForm *form, VideoBytes *give,
                  void *to)
 {
-    Writing w = { .path = path, .clip = clip };
-    Err     err = writing_open(&w, form);
+    ClipWriting w = { .path = path, .clip = clip };
+    Err         err = writing_open(&w, form);
     err = err ? err : frames_open(&w);
     err = err ? err : frames_encode(&w);
     err = err ? err : writing_give(&w, give, to);

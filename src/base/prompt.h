@@ -14,6 +14,8 @@ enum { PROMPT_CHARACTERS = 77 };
 /* Encoders of text, as runs record them. A prompt is embedded by the stand-in. */
 #define TEXT_STAND_IN   "stand-in"
 #define TEXT_FROM_FILES "files"
+#define TEXT_OPENCLIP   "openclip"
+#define TEXT_DISTILBERT "distilbert"
 
 uint64_t prompt_hash(int64_t width); /* changes if the stand-in's vectors do */
 

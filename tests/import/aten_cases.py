@@ -72,7 +72,8 @@ CASES, SYMBOLIC, RANDOM, REFUSED = [], [], [], []
 NEVER = {"aten.float.default", "aten.to.prim_Device", "aten.sym_size.int", "aten.sym_numel.default", "aten.item.default", "operator.ne",
          "operator.lt", "operator.gt", "sym_int", "_sym_sqrt", "aten.nll_loss.default", "aten.normal.default", "aten.uniform.default", "aten.lift_fresh.default", "aten.bernoulli.float",
          "aten._grouped_mm.default", "transformers.grouped_mm_fallback.default", "aten._native_batch_norm_legit.default", "aten._native_batch_norm_legit_functional.default",
-         "aten._native_batch_norm_legit_no_training.default", "aten._scaled_dot_product_flash_attention.default"}
+         "aten._native_batch_norm_legit_no_training.default", "aten._scaled_dot_product_flash_attention.default",
+         "aten.conj.default"}
 
 
 def case(text, *operands):
@@ -637,6 +638,8 @@ for more in ("return_complex=True", "hop_length=3, return_complex=True", "window
              "center=False, return_complex=True", "normalized=True, onesided=False, return_complex=True"):
     case("torch.view_as_real(torch.stft(a, 16, %s))" % more, X(2, 40))
 case("torch.stft(a, 64, 16, window=torch.hann_window(64, periodic=False), return_complex=True).abs()", X(300))
+case("torch.view_as_real(A.stft.center(a, 16, 4, 16, None, True, 'reflect', False, True, True))", X(2, 40))
+case("torch.hamming_window(10, False) * a", X(10))
 
 # ---- complex numbers, as pairs ----
 
@@ -648,7 +651,7 @@ def paired(text, *operands):
 
 
 for text in ("z + w", "z - w", "z * w", "z / w", "z * w * z", "1 - z", "2 / (1 + z)", "z.reciprocal()", "z + 1j", "z * (0.5 - 2j)", "z.exp()", "z.square()",
-             "z ** 2", "z ** -1", "z.conj() * w", "z.conj().resolve_conj() + w", "torch.conj_physical(z)", "-z", "z * w.real", "w.imag / 2 * z", "z / w.real",
+             "z ** 2", "z ** -1", "z.conj() * w", "z.conj().resolve_conj() + w", "torch.conj_physical(z)", "A._conj_physical(z) * w", "A.resolve_neg(z) * w", "-z", "z * w.real", "w.imag / 2 * z", "z / w.real",
              "torch.where(z.real > 0.5, z, w)", "z.masked_fill(w.real > 0.5, 0)", "torch.cat([z, w], 1)", "torch.stack([z, w])", "z.to(torch.complex128).to(torch.complex64) * w",
              "torch.complex(z.real, w.imag)", "torch.complex(z.real, w.imag[0])", "torch.polar(z.real.square(), w.imag)", "torch.zeros_like(z) + w", "torch.ones_like(z) * w", "torch.full_like(z, 2) * w",
              "torch.full((3, 4), 1 + 2j) * w", "torch.zeros(3, 4, dtype=torch.complex64) + w", "torch.ones(3, 4, dtype=torch.complex64) * w", "torch.view_as_complex(torch.view_as_real(z)) * w",
@@ -699,7 +702,8 @@ def random(text, *operands):
     RANDOM.append((text, operands))
 
 
-for text in ("A.rand([3, 4]) * a", "A.rand_like(a) * a", "A.randn([3, 4]) * a", "A.randn_like(a) + a", "A.randint(5, [3, 4]) * a", "A.randint.low(2, 5, [3, 4]) * a", "A.randint_like(a, 5) * a", "A.randint_like.low_dtype(a, 2, 5) * a",
+for text in ("A.rand.generator([3, 4], generator=None) * a", "A.randn.generator([3, 4], generator=None) * a", "A.randint.generator(5, [3, 4], generator=None) * a",
+             "A.randint.low_generator(2, 5, [3, 4], generator=None) * a", "A.rand([3, 4]) * a", "A.rand_like(a) * a", "A.randn([3, 4]) * a", "A.randn_like(a) + a", "A.randint(5, [3, 4]) * a", "A.randint.low(2, 5, [3, 4]) * a", "A.randint_like(a, 5) * a", "A.randint_like.low_dtype(a, 2, 5) * a",
              "torch.randint(0, 5, (3,))[:, None] * a", "A.normal_functional(a, 0.5, 2.0) * a", "y = torch.empty(3, 4); y.normal_(); return y * a", "y = torch.empty(3, 4); y.normal_(0.5, 2.0); return y * a", "y = torch.empty(3, 4); y.uniform_(); return y * a",
              "y = torch.empty(3, 4); y.uniform_(-1.0, 2.0); return y * a", "A.bernoulli(torch.full((3, 4), 0.3)) * a", "A.bernoulli.p(a, 0.3) * a", "y = torch.empty(3, 4); y.bernoulli_(0.7); return y * a", "A.dropout(a, 0.5, True)", "A.dropout(a, 0.5, False)", "A.dropout(a, 0.0, True)",
              "A.native_dropout(a, 0.5, True)[0]", "F.dropout(a, 0.5)", "y = a * 1; F.dropout(y, 0.5, inplace=True); return y", "torch.randn(3, 4, dtype=torch.float32).abs() * a"):

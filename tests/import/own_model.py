@@ -143,7 +143,7 @@ def classes():
     refused("explain", "unet-small", "--loss", "mse", says="has its loss")
     said = run("train", "classes.pt2", "--loss", "cross-entropy", "--steps", "2")
     check("ids below 11" in said and "target below 11" in said and "table from N(0,1)" in said, said)
-    run("explain", "classes.pt2", "--loss", "cross-entropy", "--html", "classes.html", "--time-limit", "2")
+    run("explain", "classes.pt2", "--loss", "cross-entropy", "--html", "classes.html", "--effort", "100")
     with open("classes.html") as f:
         check("a micro-batch is split only with --allow batchnorm-split: " in f.read(), "batch norm needs whole batches, and the page says so")
     os.makedirs("words")

@@ -6,7 +6,9 @@
 #include "base/terminal.h"
 #include "base/text.h"
 #include "device/memory.h"
+#include "comm/agree.h"
 #include "profile/probe.h"
+#include "profile/probe_wire.h"
 #include "train/measure.h"
 
 #include <string.h>
@@ -15,7 +17,7 @@ static ModelOptions model = { .runs = true };
 static struct {
     const char *out, *take;
     TextList    recipes;
-    bool        ops;
+    bool        ops, wire;
     double      seconds;
 } opt = { .seconds = 3 };
 
@@ -25,6 +27,8 @@ static const Option options[] = {
     { "model", OPT_LIST, &opt.recipes, "R",
       "also time the operators of recipe R in real steps; may be repeated" },
     { "ops", OPT_FLAG, &opt.ops, NULL, "the same for every small recipe" },
+    { "wire", OPT_FLAG, &opt.wire, NULL,
+      "started by mpirun or srun: measure what connects the ranks, and nothing else" },
     { "seconds", OPT_NUMBER, &opt.seconds, "S", "seconds of steps for each recipe; default 3" },
     { "take", OPT_TEXT, &opt.take, "B",
       "allocate at most this much memory; default: all but an eighth" },
@@ -202,6 +206,54 @@ static Err probe_keep(Pool *pool, Profile *profile, const char *path)
     return profile_write(profile, path);
 }
 
+static void wire_print_link(const char *name, const WireLink *link)
+{
+    if (link->bytes_per_ns > 0)
+        printf("%-10s %.2f GB/s a machine, latency %.1f us, %.1f us a message\n", name,
+               link->bytes_per_ns, link->latency_ns * 1e-3, link->message_ns * 1e-3);
+}
+
+static Err wire_keep(Pool *pool, const Wire *wire, const char *path)
+{
+    char folder[FILE_PATH_MAX];
+    file_folder(path, folder, sizeof folder);
+    if (!opt.out)
+        TRY(folder_make(folder));
+    TRY(wire_write(wire, path));
+    wire_print_link("inside", &wire->inside);
+    wire_print_link("between", &wire->between);
+    printf("hidden     %.0f %% of moving goes on while kernels run\n", 100 * wire->hidden);
+    printf("held       %s of each rank, outside the arena\n",
+           bytes_text(wire->held_bytes + wire->inside.peer_bytes));
+    printf("written to %s%s\n", path,
+           opt.out ? pool_print(pool, "; use it with --wire %s", path)
+                   : ", where explain, fit and train look for it");
+    return OK;
+}
+
+/* All ranks measure, rank 0 writes. */
+static Err probe_wire_of(Pool *pool, Comm *comm)
+{
+    Wire        wire = { 0 };
+    const char *path = opt.out ? opt.out : wire_home(pool);
+    if (!path)
+        return fail(E_USAGE,
+                    "there is no home folder to keep a profile in; name a file with -o FILE");
+    wire.name = probe_name(pool, path);
+    TRY(probe_wire(pool, comm, &wire));
+    return comm_agree(comm, comm_rank(comm) ? OK : wire_keep(pool, &wire, path));
+}
+
+static Err probe_wires(Pool *pool)
+{
+    Comm *comm;
+    if (opt.ops || opt.recipes.n || opt.take || model.device)
+        return fail(E_USAGE, "--wire measures links alone: leave out --ops, --model, --take and "
+                             "--device");
+    TRY(comm_open(pool, &comm));
+    return comm_end(comm, probe_wire_of(pool, comm));
+}
+
 static Err cmd_probe_run(Pool *pool, int n_args, char **args)
 {
     Device *device;
@@ -209,6 +261,8 @@ static Err cmd_probe_run(Pool *pool, int n_args, char **args)
     if (n_args)
         return fail(E_USAGE, "probe takes no arguments; operators of a recipe are timed with "
                              "--model RECIPE");
+    if (opt.wire)
+        return probe_wires(pool);
     if (model.device && strcmp(model.device, "cpu") && !probe_on_gpu())
         return fail(E_USAGE,
                     "probe measures what is here: --device cpu (or nothing) or --device cuda, not "

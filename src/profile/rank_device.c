@@ -7,6 +7,7 @@
 
 #include <omp.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { GPUS_PER_NODE = 8 };
 
@@ -15,10 +16,16 @@ int device_per_node(const Device *device)
     return device->kind == DEVICE_CUDA ? GPUS_PER_NODE : 1;
 }
 
+/* A launcher may have bound this rank to some processors; others of the machine are for others. */
+static int crowd_cores(const Device *device)
+{
+    return device->comm ? (int)sysconf(_SC_NPROCESSORS_ONLN) : omp_get_num_procs();
+}
+
 double device_crowd(const Device *device)
 {
-    int  cores = omp_get_num_procs(), wanted = device->threads * device->per_node;
-    bool here = device->kind == DEVICE_CPU && !device->described;
+    bool here = device->kind == DEVICE_CPU && !device->described && device->per_node > 1;
+    int  cores = here ? crowd_cores(device) : 1, wanted = device->threads * device->per_node;
     return here && wanted > cores ? (double)wanted / cores : 1;
 }
 

@@ -143,9 +143,12 @@ static Err put_shape(Node *n)
     return OK;
 }
 
+/* Reads what was gathered, writes the parameters. */
+static Cost put_cost(const Node *n) { return (Cost){ .bytes = 2 * in_bytes(n, 0) }; }
+
 OPERATOR_INTERNAL(put_params, .doc = "waits for gathered parameters and copies them in place",
                   .attr_bytes = sizeof(RankAttr), .n_in = -2, .n_out = 0, .once = true, .joins = 1,
-                  .shape = put_shape, .cost = copy_cost, .cpu = { .run = put_params_cpu })
+                  .shape = put_shape, .cost = put_cost, .cpu = { .run = put_params_cpu })
 
 void put_params(const Bucket *bucket, int slot, Tensor gathered)
 {

@@ -103,11 +103,11 @@ static int probe_peers(const WireProbe *p, bool inside)
 }
 
 /* Of all ranks the largest; so they agree on what is measured. */
-static Err probe_most(WireProbe *p, int mine, int *most)
+static Err probe_max(WireProbe *p, int mine, int *max)
 {
     double slowest;
     TRY(probe_slowest(p, mine, &slowest));
-    *most = (int)slowest;
+    *max = (int)slowest;
     return OK;
 }
 
@@ -115,7 +115,7 @@ static Err probe_link(WireProbe *p, bool inside, int per_node, WireLink *link)
 {
     double one, many, less, more;
     p->inside = inside;
-    TRY(probe_most(p, probe_peers(p, inside), &p->peers));
+    TRY(probe_max(p, probe_peers(p, inside), &p->peers));
     if (!p->peers)
         return OK;
     int64_t part = PROBE_BYTES / p->peers, small = PROBE_LESS / p->peers;
@@ -136,13 +136,13 @@ static Err probe_hidden(WireProbe *p, double *hidden)
 {
     double move, compute, both, chunk;
     int    chunks;
-    TRY(probe_most(p, probe_peers(p, false), &p->peers));
+    TRY(probe_max(p, probe_peers(p, false), &p->peers));
     p->inside = p->peers == 0; /* between machines, if there are several */
-    TRY(probe_most(p, probe_peers(p, p->inside), &p->peers));
+    TRY(probe_max(p, probe_peers(p, p->inside), &p->peers));
     int64_t part = PROBE_BYTES / p->peers;
     TRY(probe_time(p, 0, 0, 64, &chunk));
     TRY(probe_time(p, part, 1, 0, &move));
-    TRY(probe_most(p, (int)(64 * move / chunk) + 1, &chunks));
+    TRY(probe_max(p, (int)(64 * move / chunk) + 1, &chunks));
     TRY(probe_time(p, 0, 0, chunks, &compute));
     TRY(probe_time(p, part, 1, chunks, &both));
     double saved = (move + compute - both) / fmin(move, compute);

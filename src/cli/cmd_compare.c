@@ -117,6 +117,7 @@ static Err cmd_compare_run(Pool *pool, int n_args, char **args)
     const char    *budgets = model.budget;
     CompareOptions how = { .allow = ALLOW_DEFAULT,
                            .effort = opt.effort,
+                           .shard_auto = model_shards(&model),
                            .progress = terminal_draws() ? show_planning : NULL,
                            .deadline_s = clock_now() +
                                          (opt.time_limit > 0 ? opt.time_limit : SECONDS) };

@@ -48,6 +48,7 @@ static Err explain_plan(Pool *pool, Explained *e, unsigned allow)
         return fit_read(pool, opt.plan, e->recipe, e->device, false, e->fit);
     FitOptions how = { .budget_bytes = e->budget_bytes > 0 ? e->budget_bytes : 1,
                        .allow = allow,
+                       .shard_auto = model_shards(&model),
                        .effort = opt.effort > 0 ? opt.effort : 0,
                        .time_limit_s = opt.time_limit,
                        .progress = terminal_draws() ? show_planning : NULL };

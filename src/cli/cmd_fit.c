@@ -323,6 +323,7 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
         TRY(file_try(opt.html));
     if (opt.allow)
         TRY(allow_read(opt.allow, &how.allow));
+    how.shard_auto = model_shards(&model);
     const char *of_kept = model.budget && budget_is_of_kept(model.budget) ? model.budget : NULL;
     model.budget = of_kept ? NULL : model.budget;
     Err none = model_open(pool, &model, args[0], NULL, 0, &recipe, &device, &how.budget_bytes);

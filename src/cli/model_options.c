@@ -107,6 +107,11 @@ Err shard_read(const char *shard, const char *bucket, int *level, int64_t *bucke
     return bucket && *bucket_bytes <= 0 ? fail(E_USAGE, "--bucket must be more than 0 bytes") : OK;
 }
 
+bool model_shards(const ModelOptions *o)
+{
+    return o->ranks > 1 && (!o->shard || !strcmp(o->shard, "auto"));
+}
+
 static Err model_ranks(Pool *pool, const ModelOptions *o, Recipe *recipe, Device *device)
 {
     Levers *levers = &recipe->levers;

@@ -80,6 +80,9 @@ Err shard_read(const char *shard, const char *bucket, int *level, int64_t *bucke
 Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *const *more, int n,
                Recipe **recipe, Device **device, int64_t *budget_bytes);
 
+/* --shard auto, or none, of several ranks: the planner chooses. */
+bool model_shards(const ModelOptions *o);
+
 /* --checkpoint STEP or best; NULL is -1, the newest. */
 #define CHECKPOINT_HELP "which checkpoint: its step, or best; default: the newest"
 Err checkpoint_option(Pool *pool, const char *run, const char *text, int64_t *step);

@@ -7,11 +7,14 @@
 #include "fit/fit_int.h"
 
 #include "base/clock.h"
+#include "base/int_math.h"
 #include "base/stop.h"
 #include "ops/ops.h"
 
 #include <math.h>
 #include <stdlib.h>
+
+enum { MIN_BUCKET = 64 << 10 }; /* bytes; messages of smaller ones cost more than they move */
 
 static void fit_note(FitResult *r, const char *sentence)
 {
@@ -147,48 +150,138 @@ static int64_t fit_max_workspace(const Engine *engine)
     return (int64_t)largest;
 }
 
-Err fit_candidates(Fit *fit, FitResult *r)
+int fit_levels(const Fit *fit)
 {
-    unsigned      allow = fit->options->allow;
-    const Recipe *asked = fit->recipe;
-    bool          down = allow & ALLOW_PRECISION && recipe_type(asked) == F32;
-    bool          split = allow & ALLOW_SPLIT && asked->batch > 1 && !fit->options->given_noise;
-    bool          lean = allow & ALLOW_ALGORITHM && fit->device->kind == DEVICE_CPU;
-    const char   *why_not = recipe_no_release(asked);
-    TRY(fit_add_all(fit, recipe_copy(fit->pool, asked)));
-    if (split && graph_has(fit->list[0].graph.graph, &op_batchnorm) &&
-        !(allow & ALLOW_BATCHNORM_SPLIT)) {
-        split = false;
-        fit_note(r, "The micro-batch was not split: batch norm would take its statistics from "
-                    "fewer samples. Recomputation and sample chunks keep them as they are; --allow "
-                    "batchnorm-split permits the split.");
+    bool many = fit->options->shard_auto && fit->recipe->levers.ranks > 1;
+    return many ? SHARD_MAX : 1; /* 1 and 2 are the same */
+}
+
+int fit_level(const Fit *fit, int n)
+{
+    static const int levels[] = { 1, 0, 3 };
+    return fit_levels(fit) == 1 ? fit->recipe->levers.shard : levels[n];
+}
+
+/* The largest bucket, in bytes of gradients. */
+static int64_t fit_bucket(const Graph *graph)
+{
+    int64_t largest = 0;
+    for (int32_t i = 0; i < graph->n_buckets; i++)
+        largest = int_max(largest, graph->buckets[i]->total * (int64_t)sizeof(float));
+    return largest;
+}
+
+/* Smaller buckets begin to move earlier, larger ones need fewer messages but more room: the recipe
+ * gets another size only for a step that is faster by bucket_gain. */
+static const double bucket_gain = 0.005;
+
+static Err fit_add_buckets(Fit *fit, Recipe *recipe, int first)
+{
+    static const double sizes[] = { 0.25, 4, 16 };
+    int64_t             bucket = fit_bucket(fit->list[first].graph.graph);
+    int                 best = first;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        int before = fit->n;
+        recipe->levers.bucket = (int64_t)(sizes[i] * (double)bucket);
+        if (recipe->levers.bucket < MIN_BUCKET)
+            continue;
+        TRY(fit_add(fit, recipe, false));
+        if (fit->n > before && fit->list[before].kept->keep_all_ns <
+                                   (1 - bucket_gain) * fit->list[best].kept->keep_all_ns)
+            best = before;
     }
-    if (split && recipe_no_split(asked)) {
-        split = false;
-        fit_note(
-            r, pool_print(fit->pool, "The micro-batch was not split: %s.", recipe_no_split(asked)));
+    recipe->levers.bucket = fit->list[best].recipe->levers.bucket;
+    return OK;
+}
+
+/* Several micro-batches of a rank as one: fewer rounds, so less is moved, and more is kept. */
+static Err fit_add_merges(Fit *fit, const Recipe *base)
+{
+    int64_t rounds = recipe_rounds(base);
+    bool    merges = false;
+    if (rounds > 1)
+        TRY(recipe_merges(base, &merges));
+    for (int64_t merge = 2; merge <= rounds && merges; merge++) {
+        if (rounds % merge)
+            continue;
+        Recipe *recipe = recipe_copy(fit->pool, base);
+        TRY(recipe_merge(recipe, merge));
+        TRY(fit_add_all(fit, recipe));
     }
-    if (why_not)
-        fit_note(r, pool_print(fit->pool, "Gradients are not released early: %s.", why_not));
-    /* Any algorithm; lean ones in place of those with the largest workspaces; lean ones
-     * everywhere. */
-    int64_t workspace[] = { asked->levers.max_workspace, fit_max_workspace(fit->list[0].kept) / 4,
-                            1 };
-    for (int leaner = 0; leaner <= (lean ? 2 : 0); leaner++)
-        for (int low = 0; low <= (down ? 1 : 0); low++)
-            for (int64_t n_split = 1; n_split <= (split ? asked->batch : 1); n_split++) {
-                if (asked->batch % n_split || (leaner == 1 && (workspace[1] <= 1 || n_split > 1)))
+    return OK;
+}
+
+typedef struct LeverChoices { /* which numeric levers are tried */
+    bool    down, split, merge, lean;
+    int64_t workspace[3];
+} LeverChoices;
+
+/* Every candidate with the levers of `base`, which has been added. Any algorithm; lean ones in place
+ * of those with the largest workspaces; lean ones everywhere. */
+static Err fit_add_numeric(Fit *fit, const Recipe *base, const LeverChoices *c)
+{
+    for (int leaner = 0; leaner <= (c->lean ? 2 : 0); leaner++)
+        for (int low = 0; low <= (c->down ? 1 : 0); low++)
+            for (int64_t n_split = 1; n_split <= (c->split ? base->batch : 1); n_split++) {
+                if (base->batch % n_split || (leaner == 1 && (c->workspace[1] <= 1 || n_split > 1)))
                     continue;
-                Recipe *recipe = recipe_copy(fit->pool, asked);
+                Recipe *recipe = recipe_copy(fit->pool, base);
                 TRY(recipe_split(recipe, n_split));
                 if (low)
                     recipe->precision = PRECISION_BF16;
-                recipe->levers.max_workspace = workspace[leaner];
+                recipe->levers.max_workspace = c->workspace[leaner];
                 if (leaner || low || n_split > 1) /* else it was added first */
                     TRY(fit_add_all(fit, recipe));
                 if (n_split == 1 && !leaner)
                     TRY(fit_add_inside(fit, recipe));
             }
+    return c->merge ? fit_add_merges(fit, base) : OK;
+}
+
+static LeverChoices fit_choices(const Fit *fit, FitResult *r)
+{
+    unsigned      allow = fit->options->allow;
+    const Recipe *asked = fit->recipe;
+    LeverChoices  c = { .down = allow & ALLOW_PRECISION && recipe_type(asked) == F32,
+                        .split = allow & ALLOW_SPLIT && !fit->options->given_noise,
+                        .lean = allow & ALLOW_ALGORITHM && fit->device->kind == DEVICE_CPU,
+                        .workspace = { asked->levers.max_workspace,
+                                       fit_max_workspace(fit->list[0].kept) / 4, 1 } };
+    const char   *why_not = recipe_no_release(asked);
+    bool          whole = asked->batch == 1 && asked->levers.ranks <= 1;
+    if (c.split && !whole && graph_has(fit->list[0].graph.graph, &op_batchnorm) &&
+        !(allow & ALLOW_BATCHNORM_SPLIT)) {
+        c.split = false;
+        fit_note(r, "The micro-batch was not split: batch norm would take its statistics from "
+                    "fewer samples. Recomputation and sample chunks keep them as they are; --allow "
+                    "batchnorm-split permits the split.");
+    }
+    if (c.split && !whole && recipe_no_split(asked)) {
+        c.split = false;
+        fit_note(
+            r, pool_print(fit->pool, "The micro-batch was not split: %s.", recipe_no_split(asked)));
+    }
+    if (why_not)
+        fit_note(r, pool_print(fit->pool, "Gradients are not released early: %s.", why_not));
+    c.merge = c.split && asked->levers.ranks > 1;
+    c.split &= asked->batch > 1;
+    return c;
+}
+
+Err fit_candidates(Fit *fit, FitResult *r)
+{
+    LeverChoices choices;
+    for (int n = 0; n < fit_levels(fit); n++) {
+        Recipe *base = recipe_copy(fit->pool, fit->recipe);
+        int     first = fit->n;
+        base->levers.shard = fit_level(fit, n);
+        TRY(fit_add_all(fit, base));
+        if (n == 0)
+            choices = fit_choices(fit, r);
+        if (fit->n > first && fit_levels(fit) > 1 && !base->levers.bucket)
+            TRY(fit_add_buckets(fit, base, first));
+        TRY(fit_add_numeric(fit, base, &choices));
+    }
     return OK;
 }
 
@@ -207,6 +300,9 @@ static int candidate_order(const void *a, const void *b)
                               p->loss_chunks - q->loss_chunks,
                               p->sample_chunks - q->sample_chunks,
                               p->host - q->host,
+                              p->merge - q->merge,
+                              llabs(p->shard - SHARD_DEFAULT) - llabs(q->shard - SHARD_DEFAULT),
+                              p->bucket - q->bucket,
                               p->release - q->release,
                               x->recipe->precision - y->recipe->precision };
     for (size_t i = 0; i < sizeof apart / sizeof *apart; i++)

@@ -26,6 +26,7 @@ static Err compare_cell(const Explained *e, int64_t asked_bytes, const CompareOp
     FitResult *result = NEW(pool, FitResult);
     FitOptions how = { .budget_bytes = budget,
                        .allow = options->allow,
+                       .shard_auto = options->shard_auto,
                        .time_limit_s = left,
                        .effort = options->effort ? options->effort : SHORT_EFFORT };
     Err        err = fit_run(pool, e->recipe, e->device, &how, result);

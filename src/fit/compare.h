@@ -33,6 +33,7 @@ typedef struct Comparison {
 typedef struct CompareOptions {
     unsigned allow;
     int64_t  effort;     /* of one search; 0: short */
+    bool     shard_auto; /* FitOptions.shard_auto */
     double   deadline_s; /* of clock_now: no search begins later */
     void (*progress)(void *arg, double done, const char *text);
     void *progress_arg;

@@ -17,6 +17,7 @@
 #include "fit/fit_int.h"
 
 #include "base/clock.h"
+#include "base/int_math.h"
 #include "base/stop.h"
 #include "base/text.h"
 
@@ -70,6 +71,17 @@ Err recipe_split(Recipe *recipe, int64_t split)
     return OK;
 }
 
+Err recipe_merge(Recipe *recipe, int64_t merge)
+{
+    if (merge < 1 || recipe->accumulate % merge || recipe->levers.split > 1)
+        return fail(E_USAGE, "%lld micro-batches cannot be run as groups of %lld",
+                    (long long)recipe->accumulate, (long long)merge);
+    recipe->batch *= merge;
+    recipe->accumulate /= merge;
+    recipe->levers.merge = (recipe->levers.merge > 1 ? recipe->levers.merge : 1) * merge;
+    return OK;
+}
+
 /* ---- the changes in words ---- */
 
 static void fit_change(FitResult *r, bool exact, const char *what, const char *from, const char *to)
@@ -111,6 +123,12 @@ static void fit_say_changes(Pool *pool, const Recipe *asked, FitResult *r)
                    now->levers.stored_attention ? "stored" : "streamed");
     if (now->levers.release != asked->levers.release)
         fit_change(r, true, "gradient release", "update at the end", "as each gradient is final");
+    if (now->levers.shard != asked->levers.shard)
+        fit_change(r, true, "level of division", pool_print(pool, "%d", asked->levers.shard),
+                   pool_print(pool, "%d", now->levers.shard));
+    if (now->levers.bucket != asked->levers.bucket)
+        fit_change(r, true, "buckets", "the default",
+                   pool_text(pool, bytes_text(now->levers.bucket)));
     if (now->levers.host != asked->levers.host)
         fit_change(r, true, "placement", fit_host_words[asked->levers.host],
                    fit_host_words[now->levers.host]);
@@ -126,8 +144,8 @@ static void fit_say_changes(Pool *pool, const Recipe *asked, FitResult *r)
 /* The effort of one search. Under the recipe's numeric levers it is all of it, whatever else is
  * allowed, so that allowing more never gives a worse plan. Smaller micro-batches and lower
  * precision, which gain most, get half; every other setting, of which there are many, an eighth.
- * The choices of host-resident state on a GPU share it: they are the same step with more or less
- * room. */
+ * The choices of host-resident state on a GPU share it, and the levels at which ranks divide state: they
+ * are the same step with more or less room. */
 static int64_t fit_share(const Fit *fit, const Candidate *c)
 {
     const Levers *is = &c->recipe->levers, *asked = &fit->recipe->levers;
@@ -145,6 +163,7 @@ static int64_t fit_share(const Fit *fit, const Candidate *c)
     int     placements = 1;
     for (int host = asked->host + 1; host <= HOST_STATE; host++)
         placements += fit_can_host(fit, host);
+    placements *= fit_levels(fit);
     effort = effort / placements + 1;
     return as_asked ? effort : effort / (inside ? 8 : 2) + 1;
 }
@@ -314,6 +333,56 @@ static Err fit_minimum(Fit *fit, FitResult *r)
     return OK;
 }
 
+typedef struct LevelBest {    /* of all candidates of one level of division */
+    const Candidate *fastest; /* with everything kept; NULL: none was built */
+    int64_t          bound_bytes;
+} LevelBest;
+
+static LevelBest level_best(const Fit *fit, int shard)
+{
+    LevelBest best = { .bound_bytes = INT64_MAX };
+    for (int i = 0; i < fit->n; i++) {
+        const Candidate *c = &fit->list[i];
+        if (c->recipe->levers.shard != shard)
+            continue;
+        if (!best.fastest || c->kept->keep_all_ns < best.fastest->kept->keep_all_ns)
+            best.fastest = c;
+        best.bound_bytes = int_min(best.bound_bytes, c->kept->bound_bytes);
+    }
+    return best;
+}
+
+/* Why the plan divides no more and no less. */
+static void level_note(Fit *fit, const FitResult *r, int shard, Text *text)
+{
+    LevelBest     best = level_best(fit, shard);
+    const Engine *kept = best.fastest ? best.fastest->kept : NULL;
+    if (!kept || shard == r->recipe->levers.shard)
+        return;
+    text_add(text, "%s level %d ", text->n ? ";" : "Of the other levels of division,", shard);
+    if (best.bound_bytes > fit->options->budget_bytes)
+        text_add(text, "needs at least %s", bytes_text(best.bound_bytes));
+    else if (kept->keep_all_ns > r->engine->cost_ns * (1 + 5e-4))
+        text_add(text, "is slower by %.1f %% or more",
+                 100 * (kept->keep_all_ns / r->engine->cost_ns - 1));
+    else if (kept->keep_all_bytes > fit->options->budget_bytes)
+        text_add(text,
+                 "needs %s with everything kept, and no faster plan within the budget was "
+                 "found",
+                 bytes_text(kept->keep_all_bytes));
+    else
+        text_add(text, "is as fast");
+}
+
+static void fit_note_levels(Fit *fit, FitResult *r)
+{
+    Text text = { .pool = fit->pool };
+    for (int n = 0; r->fits && fit_levels(fit) > 1 && n < fit_levels(fit); n++)
+        level_note(fit, r, fit_level(fit, n), &text);
+    if (text.n && r->n_notes < (int)(sizeof r->notes / sizeof *r->notes))
+        r->notes[r->n_notes++] = pool_print(fit->pool, "%s.", text.at);
+}
+
 static void fit_take_first(const Fit *fit, FitResult *r)
 {
     r->recipe = fit->first.recipe;
@@ -354,13 +423,14 @@ static Err fit_choose(Fit *fit, bool refine, FitResult *r)
     if (fit->options->progress)
         fit->options->progress(fit->options->progress_arg, 1, "");
     fit_say_changes(fit->pool, fit->recipe, r);
+    if (r->fits)
+        r->n_notes = r->n_changes ? r->n_notes : 0; /* no lever was needed */
+    fit_note_levels(fit, r);
     for (int i = 0; i < fit->n; i++)
         if (fit->list[i].recipe != r->recipe)
             pool_free(fit->list[i].pool);
-    if (r->fits) {
-        r->n_notes = r->n_changes ? r->n_notes : 0; /* no lever was needed */
+    if (r->fits)
         return OK;
-    }
     r->minimum_bytes = r->engine->arena_bytes;
     return fit_refuse(r, fit->options);
 }

@@ -48,6 +48,8 @@ typedef struct FitOptions {
     double   time_limit_s; /* for all candidates together; 0: none */
     uint64_t seed;
     bool     given_noise;
+    bool     shard_auto; /* of several ranks: the level of division and the size of buckets are
+                                  * chosen too */
     void (*progress)(void *arg, double done, const char *text);
     void *progress_arg;
     /* fit_curve: called with each point that none before it beats in both, as it is found */
@@ -69,7 +71,7 @@ typedef struct FitResult {
     const Recipe *recipe; /* as it will be run: batch, accumulate, precision, levers */
     TrainingGraph graph;
     Engine       *engine; /* the plan; where nothing fits, the one with the smallest arena */
-    FitChange     changes[12];
+    FitChange     changes[14];
     int           n_changes;
     const char   *notes[8]; /* sentences: what could not be used and why */
     int           n_notes;
@@ -94,6 +96,8 @@ Err fit_plan(Pool *pool, const Recipe *recipe, const Device *device, const FitOp
 /* Divides every micro-batch of a copied recipe into `split` equal ones. E_USAGE if that is not
  * possible. */
 Err recipe_split(Recipe *recipe, int64_t split);
+/* Runs so many micro-batches of a copied recipe as one. E_USAGE if that is not possible. */
+Err recipe_merge(Recipe *recipe, int64_t merge);
 
 /* Arena against time, from the fastest plan on: peaks fall and times rise. Every point's plan was
  * placed. `known` (or NULL) is a plan that was found before: no point is worse than it in both. */

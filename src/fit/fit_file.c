@@ -40,6 +40,8 @@ static Err plan_json(JsonOut *to, const Recipe *asked, const FitResult *r)
     json_out_int(&o, "batch", r->recipe->batch);
     json_out_int(&o, "accumulate", r->recipe->accumulate);
     json_out_int(&o, "split", levers->split > 1 ? levers->split : 1);
+    if (levers->merge > 1)
+        json_out_int(&o, "merge", levers->merge);
     json_out_string(&o, "precision", recipe_precisions[r->recipe->precision]);
     json_out_string(&o, "asked_precision", recipe_precisions[asked->precision]);
     json_out_string(&o, "attention", levers->stored_attention ? "stored" : "streamed");
@@ -140,7 +142,7 @@ static Err read_levers(const Json *root, Recipe *recipe, bool any_ranks)
 {
     const Json *levers;
     const char *precision, *asked, *attention, *host = host_words[0];
-    int64_t     batch, accumulate, split;
+    int64_t     batch, accumulate, split, merge = 1;
     int         now = 0;
     if (root->kind == JSON_OBJECT && !json_get(root, "levers") && json_get(root, "steps"))
         return json_fail(root, NULL,
@@ -150,6 +152,7 @@ static Err read_levers(const Json *root, Recipe *recipe, bool any_ranks)
     TRY(json_need_int(levers, "batch", &batch));
     TRY(json_need_int(levers, "accumulate", &accumulate));
     TRY(json_need_int(levers, "split", &split));
+    TRY(json_maybe_int(levers, "merge", &merge));
     TRY(json_need_text(levers, "precision", &precision));
     TRY(json_need_text(levers, "asked_precision", &asked));
     TRY(json_need_text(levers, "attention", &attention));
@@ -172,6 +175,14 @@ static Err read_levers(const Json *root, Recipe *recipe, bool any_ranks)
                     "%s was made for a recipe in %s, but this one is in %s; plimsoll fit makes a "
                     "plan for it",
                     json_name(root), asked, recipe_precisions[recipe->precision]);
+    if (merge < 1 || merge > recipe->accumulate || recipe->accumulate % merge ||
+        (merge > 1 && split != 1) || recipe->batch > INT64_MAX / merge)
+        return json_fail(root, levers,
+                         "levers.merge is %lld, which does not divide the recipe's "
+                         "%lld micro-batches",
+                         (long long)merge, (long long)recipe->accumulate);
+    if (merge > 1)
+        TRY(recipe_merge(recipe, merge));
     if (split < 1 || split > recipe->batch || recipe->batch % split ||
         recipe->batch / split != batch || recipe->accumulate > INT64_MAX / split ||
         recipe->accumulate * split != accumulate)
@@ -180,6 +191,12 @@ static Err read_levers(const Json *root, Recipe *recipe, bool any_ranks)
                     "match the %lld x %lld of this recipe; plimsoll fit makes a plan for it",
                     json_name(root), (long long)batch, (long long)accumulate, (long long)split,
                     (long long)recipe->batch, (long long)recipe->accumulate);
+    if (merge > 1 && recipe->levers.ranks > 1 && recipe->accumulate % recipe->levers.ranks)
+        return fail(E_PLAN,
+                    "%s runs %lld micro-batches of the recipe as one, and %lld ranks cannot share "
+                    "the %lld that remain evenly; start as many ranks as divide them",
+                    json_name(root), (long long)merge, (long long)recipe->levers.ranks,
+                    (long long)recipe->accumulate);
     recipe->precision = now;
     recipe->levers.stored_attention = !strcmp(attention, "stored");
     if (split > 1)

@@ -4,7 +4,7 @@
 
 #include "fit/fit.h"
 
-enum { MAX_CANDIDATES = 64 };
+enum { MAX_CANDIDATES = 192 };
 
 typedef struct Candidate {
     Pool         *pool;
@@ -48,6 +48,11 @@ Err fit_first(Fit *fit, Candidate *candidate);
 
 /* Can this state be host-resident: has the device its own memory, and the recipe such state? */
 bool fit_can_host(const Fit *fit, int host);
+
+/* How many levels of division are tried: more than one with options->shard_auto. */
+int fit_levels(const Fit *fit);
+/* The n-th of them. The recipe's own comes first. */
+int fit_level(const Fit *fit, int n);
 
 /* Adds one candidate, unless it is impossible or the same as another. */
 Err  fit_add(Fit *fit, const Recipe *recipe, bool twin);

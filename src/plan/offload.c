@@ -53,6 +53,21 @@ typedef struct Offload {
     int32_t         n_taken;
 } Offload;
 
+/* Values that a transfer between ranks moves stay where they are while it does. */
+static void offload_leave_transfers(const PGraph *graph, bool *movable)
+{
+    for (int32_t n = 0; n < graph->n_nodes; n++) {
+        const PNode *node = &graph->nodes[n];
+        const PNode *start = node->joins ? &graph->nodes[TRANSFER_NODE(node->joins)] : NULL;
+        for (int32_t i = 0; start && i < start->n_in + start->n_out; i++) {
+            int32_t v = i < start->n_in ? start->in[i] : start->out[i - start->n_in];
+            for (int32_t k = 0; k < node->n_in; k++)
+                if (node->in[k] == v)
+                    movable[v] = false;
+        }
+    }
+}
+
 /* Values that may be offloaded: without views, and, if they took over bytes, as large as those. A
  * loaded value has its own size, and so has a value that takes it over. */
 static bool *offload_movable(const Offload *o)
@@ -67,6 +82,7 @@ static bool *offload_movable(const Offload *o)
         if (graph->values[v].view_of >= 0)
             movable[graph->values[v].view_of] = false;
     }
+    offload_leave_transfers(graph, movable);
     return movable;
 }
 

@@ -1,6 +1,7 @@
 /* recipe.c -- the table of a recipe's keys, and the graph that they describe. */
 #include "recipe/recipe.h"
 
+#include "ops/ops.h"
 #include "rewrite/chunk.h"
 #include "rewrite/fuse.h"
 #include "base/file.h"
@@ -504,7 +505,8 @@ static TrainSpec recipe_spec(const Recipe *recipe, TrainingGraph *out)
 Validation recipe_validation(const Recipe *recipe)
 {
     int64_t split = recipe->levers.split > 1 ? recipe->levers.split : 1;
-    int64_t batch = recipe->validate.batch ? recipe->validate.batch : recipe->batch * split;
+    int64_t merge = recipe->levers.merge > 1 ? recipe->levers.merge : 1;
+    int64_t batch = recipe->validate.batch ? recipe->validate.batch : recipe->batch * split / merge;
     if (batch % split)
         split = 1;
     return (Validation){ .batch = batch / split,
@@ -593,4 +595,26 @@ Err recipe_graph(Pool *pool, const Recipe *recipe, bool given_noise, TrainingGra
     TRY(autodiff_train(out->graph, loss, &spec, &out->train));
     graph_order_chunks(out->graph);
     return given_noise ? OK : phases_build(recipe, out); /* given inputs: training steps only */
+}
+
+static int32_t graph_feeds(const Graph *graph)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < graph->n_nodes; i++)
+        n += graph->nodes[i].op == &op_feed;
+    return n;
+}
+
+/* A model whose loss ignores some targets is given their count where its micro-batches are split. */
+Err recipe_merges(const Recipe *recipe, bool *merges)
+{
+    Pool         *pool = pool_new(NULL, "merges");
+    Recipe       *split = recipe_copy(pool, recipe);
+    TrainingGraph one, two;
+    split->levers.split = 2;
+    Err err = recipe_graph(pool, recipe, false, &one);
+    err = err ? err : recipe_graph(pool, split, false, &two);
+    *merges = !err && !recipe_no_split(recipe) && graph_feeds(one.graph) == graph_feeds(two.graph);
+    pool_free(pool);
+    return err;
 }

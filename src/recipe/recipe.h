@@ -93,6 +93,8 @@ enum { SHARD_MAX = 2, SHARD_DEFAULT = 1 };
 typedef struct Levers {
     int64_t split;         /* each micro-batch of the recipe is divided into this many; 0: it
                                   * is not. batch and accumulate then describe the smaller ones */
+    int64_t merge;         /* so many micro-batches of the recipe are run as one, of several ranks;
+                                  * 0: each alone. Excludes split */
     int64_t sample_chunks; /* sequences of per-sample operators run in this many chunks; 0: whole */
     int64_t loss_chunks;   /* the loss and the rows before it run in this many chunks; 0: whole.
                                   * Excludes sample_chunks */
@@ -196,6 +198,9 @@ int64_t     recipe_rounds(const Recipe *recipe); /* micro-batches of a step that
 Err         recipe_check_ranks(const Recipe *recipe, int64_t ranks);
 const char *recipe_no_release(const Recipe *recipe); /* why levers.release is impossible, or NULL */
 const char *recipe_no_split(const Recipe *recipe); /* why micro-batches must stay whole, or NULL */
+/* Is the loss of several micro-batches together the mean of theirs? Not if each counts what it
+ * ignores. */
+Err         recipe_merges(const Recipe *recipe, bool *merges);
 /* The largest number of equal sample chunks to try: single samples, up to OFFERED_CHUNKS. */
 int64_t     recipe_max_chunks(const Recipe *recipe);
 Err         recipe_graph(Pool *pool, const Recipe *recipe, bool given_noise, TrainingGraph *out);

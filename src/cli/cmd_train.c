@@ -24,7 +24,7 @@ static struct {
     int64_t steps, seed, check_ranks;
     double  patience;
     bool    json, init_partial, ema, quiet;
-} opt = { .steps = -1, .seed = -1, .check_ranks = RANKS_CHECK_EVERY, .patience = COMM_PATIENCE };
+} opt = { .steps = -1, .seed = -1, .check_ranks = -1 };
 
 /* clang-format off */
 static const Option options[] = {
@@ -229,7 +229,11 @@ static Err resume_options(Pool *pool, const char *run)
     option_default(&opt.allow, opt.plan ? NULL : file.allow);
     option_default(&opt.given, file.given);
     option_default(&opt.cache, file.cache);
+    option_default(&opt.shard, file.shard);
+    option_default(&opt.bucket, file.bucket);
     model.threads = model.threads ? model.threads : file.threads;
+    opt.check_ranks = opt.check_ranks < 0 ? file.check_ranks : opt.check_ranks;
+    opt.patience = opt.patience > 0 ? opt.patience : file.patience;
     if (!opt.plan && !file_exists(pool_print(pool, "%s/plan.json", run)))
         option_default(&model.budget, file.budget);
     return OK;
@@ -244,7 +248,7 @@ static Err run_folder_of_all(Pool *pool, Comm *comm, const char *name, const cha
         err = run_folder(pool, name, out);
         snprintf(path, sizeof path, "%s", err ? "" : *out);
     }
-    TRY(comm_agree(comm, err));
+    TRY(comm_follow(comm, 0, err));
     TRY(comm_share(comm, 0, path, sizeof path));
     *out = pool_text(pool, path);
     return OK;
@@ -292,6 +296,8 @@ static Err train_command(Pool *pool, Comm *comm, int n_args, char **args)
                     "--plan has its own budget and levers; leave out --budget and --allow");
     if (opt.resume)
         TRY(resume_options(pool, opt.resume));
+    if (opt.patience > 0)
+        comm_patience(comm, opt.patience);
     TRY(loader_memory_read(opt.loader_memory ? opt.loader_memory : LOADER_MEMORY, &loader));
     if (opt.steps >= 0)
         more[n++] = pool_print(pool, "steps=%lld", (long long)opt.steps);
@@ -325,6 +331,10 @@ static Err train_command(Pool *pool, Comm *comm, int n_args, char **args)
                             .allow = opt.allow,
                             .given = opt.given,
                             .cache = opt.cache,
+                            .shard = opt.shard,
+                            .bucket = opt.bucket,
+                            .check_ranks = opt.check_ranks,
+                            .patience = opt.patience,
                             .threads = model.threads };
     const char *out = opt.resume ? opt.resume : opt.out;
     if (!out)
@@ -348,7 +358,7 @@ static Err train_command(Pool *pool, Comm *comm, int n_args, char **args)
                          .loader_bytes = loader,
                          .allow = ALLOW_DEFAULT,
                          .comm = comm,
-                         .check_ranks = opt.check_ranks,
+                         .check_ranks = opt.check_ranks < 0 ? RANKS_CHECK_EVERY : opt.check_ranks,
                          .quiet = opt.quiet || opt.json || comm_rank(comm) };
     if (opt.allow)
         TRY(allow_read(opt.allow, &run.allow));
@@ -372,7 +382,6 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
     if (opt.mpi && strcmp(opt.mpi, "openmpi") && strcmp(opt.mpi, "mpich"))
         return fail(E_USAGE, "--mpi is openmpi or mpich, not %s", opt.mpi);
     TRY(comm_open_by(pool, opt.mpi, &comm));
-    comm_patience(comm, opt.patience);
     rank_messages_begin(pool, comm);
     Err err = comm_end(comm, train_command(pool, comm, n_args, args));
     rank_messages_end();

@@ -45,7 +45,7 @@ static Err agree_tell(Comm *comm, const RankReport *all, int first, int failed)
 Err comm_agree(Comm *comm, Err err)
 {
     int first = comm->ranks, failed = 0;
-    if (comm->ranks == 1)
+    if (comm->ranks == 1 || comm->agreed) /* all know of a failure already */
         return err;
     RankReport *all = comm->reports;
     RankReport  mine = { (int32_t)err, err ? hash_text(HASH_EMPTY, err_text()) : 0 };
@@ -58,6 +58,21 @@ Err comm_agree(Comm *comm, Err err)
     if (failed)
         answer = agree_tell(comm, all, first, failed);
     return answer;
+}
+
+Err comm_follow(Comm *comm, int from, Err err)
+{
+    RankReport report = { (int32_t)err, 0 };
+    char       text[WORD_TEXT] = "";
+    if (comm->ranks == 1)
+        return err;
+    TRY(comm_share(comm, from, &report, sizeof report));
+    if (!report.code)
+        return OK;
+    if (comm->rank == from)
+        snprintf(text, sizeof text, "%s", err_text());
+    TRY(comm_share(comm, from, text, sizeof text));
+    return comm_refuse(comm, (Err)report.code, "%s", text);
 }
 
 typedef struct RankFact { /* of one rank */

@@ -19,6 +19,9 @@ enum { FACT_SHOWN = 80 };
 /* err: of what this rank did so far, with its sentence. The first rank that failed has the word. */
 Err comm_agree(Comm *comm, Err err);
 
+/* The same for what rank `from` did alone: its error is that of all, in its own words. */
+Err comm_follow(Comm *comm, int from, Err err);
+
 /* All ranks give the same facts in the same order. E_USAGE names the first fact that differs, and
  * the first rank that differs from most. */
 Err comm_same(Comm *comm, const CommFact *facts, int n);

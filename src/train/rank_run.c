@@ -40,7 +40,7 @@ Err rank_share_plan(Pool *pool, Comm *comm, Err err, const Recipe *asked, const 
         return err;
     if (!err && rank_leads(comm))
         err = fit_text(&text, asked, fit);
-    TRY(comm_agree(comm, err));
+    TRY(comm_follow(comm, 0, err));
     int64_t n = (int64_t)text.n;
     TRY(comm_share(comm, 0, &n, sizeof n));
     char *bytes = rank_leads(comm) ? text.at : pool_alloc(pool, (size_t)n + 1, 1);

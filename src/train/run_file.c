@@ -17,7 +17,7 @@ typedef struct RunKey {
     const char **to;
 } RunKey;
 
-enum { N_KEYS = 8, HASH_DIGITS = 16 };
+enum { N_KEYS = 10, HASH_DIGITS = 16 };
 
 static void run_keys(RunFile *f, RunKey keys[N_KEYS])
 {
@@ -28,7 +28,9 @@ static void run_keys(RunFile *f, RunKey keys[N_KEYS])
                                  { "loader_memory", &f->loader_memory },
                                  { "allow", &f->allow },
                                  { "given", &f->given },
-                                 { "cache", &f->cache } };
+                                 { "cache", &f->cache },
+                                 { "shard", &f->shard },
+                                 { "bucket", &f->bucket } };
     memcpy(keys, all, sizeof all);
 }
 
@@ -50,6 +52,10 @@ Err run_file_write(const char *run, const RunFile *file)
             json_out_string(&o, keys[i].key, *keys[i].to);
     if (copy.threads)
         json_out_int(&o, "threads", copy.threads);
+    if (copy.check_ranks >= 0)
+        json_out_int(&o, "check_ranks", copy.check_ranks);
+    if (copy.patience > 0)
+        json_out_number(&o, "patience", copy.patience);
     if (copy.encoder) {
         snprintf(hash, sizeof hash, "%016" PRIx64, copy.text_hash);
         json_out_object_row(&o, "text");
@@ -84,7 +90,7 @@ Err run_file_read(Pool *pool, const char *run, RunFile *file)
     const char *path = pool_print(pool, "%s/run.json", run), *format;
     const Json *root;
     RunKey      keys[N_KEYS];
-    *file = (RunFile){ 0 };
+    *file = (RunFile){ .check_ranks = -1 };
     run_keys(file, keys);
     if (!file_exists(path))
         return OK;
@@ -100,6 +106,10 @@ Err run_file_read(Pool *pool, const char *run, RunFile *file)
     TRY(json_maybe_int(root, "threads", &file->threads));
     if (file->threads < 0 || file->threads > INT32_MAX)
         return json_fail(root, json_get(root, "threads"), "'threads' must be 1 or more");
+    TRY(json_maybe_int(root, "check_ranks", &file->check_ranks));
+    TRY(json_maybe_number(root, "patience", &file->patience));
+    if (file->patience < 0)
+        return json_fail(root, json_get(root, "patience"), "'patience' must be above 0");
     return text_read(pool, root, file);
 }
 

@@ -8,7 +8,9 @@
 
 typedef struct RunFile { /* options as the user gave them; NULL or 0: not given */
     const char *device, *backend, *budget, *host_budget, *loader_memory, *allow, *given, *cache;
-    int64_t     threads;
+    const char *shard, *bucket;       /* of several ranks */
+    int64_t     threads, check_ranks; /* check_ranks below 0: not given */
+    double      patience;
     const char *encoder; /* of the feed `text` (data/source.h); NULL: there is none */
     uint64_t    text_hash;
 } RunFile;

@@ -68,7 +68,7 @@ static void train_say_weights(Pool *pool, const Trainer *t)
 static Err train_note_start(const Trainer *t)
 {
     const TrainOptions *o = t->options;
-    RunFile             file = o->started ? *o->started : (RunFile){ 0 };
+    RunFile             file = o->started ? *o->started : (RunFile){ .check_ranks = -1 };
     if (t->feeds.source) {
         file.encoder = t->feeds.source->encoder;
         file.text_hash = t->feeds.source->text_hash;

@@ -1,69 +1,31 @@
-"""ranks.py -- several ranks give the bits of one process: weights, samples, log, on every small recipe.
+"""ranks.py -- a whole run of several ranks: validation, samples, a stop, other numbers of ranks; and refusals.
 
-    ranks.py PLIMSOLL WORK_FOLDER [RECIPE...]
+    ranks.py PLIMSOLL WORK_FOLDER
 
-Runs over MPI on this machine; where neither Open MPI nor MPICH is installed, it is skipped (77).
+Runs over MPI on this machine; where neither Open MPI nor MPICH is installed, it is skipped (77). That every
+recipe gives the bits of one process is shown by tests/comm/bits.py.
 """
 import glob
-import hashlib
 import json
 import os
 import shutil
-import subprocess
 import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "comm"))
+import rank_runs                                              # noqa: E402
+from rank_runs import SKIPPED, TINY, Checks, checkpoint, digest, mpis, sets    # noqa: E402
+
 PROGRAM, WORK = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
-HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# The smallest sizes that keep every kind of node; stablesr-small has batch norm.
-TINY = {
-    "unet-small": ["model.widths=[8]", "model.groups=4", "model.heads=2", "model.height=8", "model.width=8"],
-    "dit3d-small": [],
-    "lag-small": [],
-    "sashimi-small": [],
-    "stablesr-small": [],
-}
 COMMON = ["--set", "batch=1", "--allow", "none", "--threads", "1", "--backend", "builtin", "--quiet", "--json"]
-failed = []
+BASE = ["unet-small"] + sets(*TINY["unet-small"]) + COMMON
+checks = Checks()
 
 
-def launchers():
-    """By the name of a plugin: the command that starts N processes with it."""
-    found = {}
-    plugins = os.path.dirname(PROGRAM)
-    for name, flags in (("openmpi", ["--allow-run-as-root", "--oversubscribe"]), ("mpich", [])):
-        program = shutil.which("mpirun." + name)
-        if program and os.path.exists(f"{plugins}/libplimsoll_mpi_{name}.so"):
-            found[name] = [program] + flags
-    return found
-
-
-def check(what, good):
-    if not good:
-        failed.append(what)
-        print("failed:", what)
-
-
-def train(run, options, launcher=None, ranks=1, expect=0):
-    command = (launcher + ["-n", str(ranks)] if ranks > 1 else []) + [PROGRAM, "train"] + options
-    done = subprocess.run(command, capture_output=True, text=True, cwd=HERE, timeout=300)
-    if done.returncode != expect:
-        check(f"{run}: exit {done.returncode}: {done.stderr.strip()[-600:]}", False)
+def train(what, options, launch=(), expect=0):
+    """launch: the words before the program, or a list of such words for each rank, joined by ':'."""
+    done = rank_runs.run([*launch, PROGRAM, "train", *options])
+    checks(done.returncode == expect, f"{what}: exit {done.returncode}: {done.stderr.strip()[-600:]}")
     return done
-
-
-def result(done):
-    try:
-        return json.loads(done.stdout)
-    except ValueError:
-        return {}
-
-
-def digest(run, step):
-    try:
-        with open(f"{WORK}/{run}/step-{step:06d}.safetensors", "rb") as file:
-            return hashlib.sha256(file.read()).hexdigest()
-    except OSError as error:
-        return str(error)
 
 
 def log(run):
@@ -75,70 +37,49 @@ def log(run):
     return rows
 
 
-def sets(*pairs):
-    return [word for pair in pairs for word in ("--set", pair)]
+def bits(run, step):
+    return digest(checkpoint(f"{WORK}/{run}", step))
 
 
-def same_bits(recipe, launcher):
-    options = [recipe] + sets("accumulate=4", *TINY[recipe]) + COMMON + ["--steps", "2"]
-    train("one", options + ["--out", f"{WORK}/{recipe}-1"])
-    want = digest(f"{recipe}-1", 2)
-    for ranks, level in ((2, "1"), (4, "0")):
-        run = f"{recipe}-{ranks}"
-        more = ["--bucket", "64KiB"] if ranks == 4 else []
-        got = result(train(run, options + more + ["--shard", level, "--out", f"{WORK}/{run}"], launcher, ranks))
-        check(f"{run}, level {level}: not the weights of one process", digest(run, 2) == want)
-        check(f"{run}: measured bytes are not the planned ones",
-              got.get("planned_bytes") == got.get("measured_bytes"))
-
-
-def whole_run(launchers_here):
-    """Validation, samples, a budget, bf16; stopped and continued by other numbers of ranks."""
-    first = list(launchers_here.values())[0]
-    last = list(launchers_here.values())[-1]
-    base = ["unet-small"] + COMMON + ["--precision", "bf16"] + sets(
+def whole_run(first, last):
+    """Validation, samples, bf16; stopped and continued by other numbers of ranks."""
+    base = BASE + ["--precision", "bf16"] + sets(
         "accumulate=4", "validate.every=2", "validate.batches=2", "sample.every=4", "sample.n=2", "sampler.steps=2",
-        "schedule.steps=4", "save.every=2", *TINY["unet-small"])
+        "schedule.steps=4", "save.every=2")
     train("whole-1", base + ["--steps", "4", "--out", f"{WORK}/whole-1"])
-    train("whole-4", base + ["--steps", "2", "--bucket", "16KiB", "--out", f"{WORK}/whole-4"], last, 4)
-    train("whole-4", ["--resume", f"{WORK}/whole-4", "--steps", "3", "--quiet"], first, 2)
+    train("whole-4", base + ["--steps", "2", "--bucket", "16KiB", "--out", f"{WORK}/whole-4"], last + ["4"])
+    train("whole-4", ["--resume", f"{WORK}/whole-4", "--steps", "3", "--quiet"], first + ["2"])
     train("whole-4", ["--resume", f"{WORK}/whole-4", "--steps", "4", "--quiet"])
-    check("4, then 2, then 1 rank: not the weights of one process",
-          digest("whole-1", 4) == digest("whole-4", 4))
-    check("4, then 2, then 1 rank: another log", log("whole-1") == log("whole-4"))
+    checks(bits("whole-1", 4) == bits("whole-4", 4), "4, then 2, then 1 rank: not the weights of one process")
+    checks(log("whole-1") == log("whole-4"), "4, then 2, then 1 rank: another log")
     samples = [sorted(glob.glob(f"{WORK}/whole-{n}/samples/*/*")) for n in (1, 4)]
-    check("samples are missing", samples[0] and len(samples[0]) == len(samples[1]))
+    checks(samples[0] and len(samples[0]) == len(samples[1]), "samples are missing")
     for one, other in zip(*samples):
-        check(f"{other} differs", open(one, "rb").read() == open(other, "rb").read())
-    train("whole-2", base + ["--steps", "4", "--out", f"{WORK}/whole-2"], first, 2)
-    check("2 ranks that validate and sample: not the weights of one process",
-          digest("whole-1", 4) == digest("whole-2", 4))
+        checks(digest(one) == digest(other), f"{other} differs")
+    train("whole-2", base + ["--steps", "4", "--out", f"{WORK}/whole-2"], first + ["2"])
+    checks(bits("whole-1", 4) == bits("whole-2", 4), "2 ranks that validate and sample: not the weights of one process")
 
 
-def refusals(launcher):
-    base = ["unet-small"] + sets(*TINY["unet-small"]) + COMMON + ["--steps", "1", "--out", "none"]
-    done = train("ranks do not divide", base + sets("accumulate=3"), launcher, 2, expect=2)
-    check(f"ranks that do not divide accumulate: {done.stderr}", "--set accumulate=4" in done.stderr)
+def refusals(launch):
+    base = BASE + ["--steps", "1", "--out", "none"]
+    done = train("ranks do not divide", base + sets("accumulate=3"), launch + ["2"], expect=2)
+    checks("--set accumulate=4" in done.stderr, f"ranks that do not divide accumulate: {done.stderr}")
     done = train("level 7", base + ["--shard", "7"], expect=2)
-    check(f"--shard 7: {done.stderr}", "--shard is" in done.stderr)
+    checks("--shard is" in done.stderr, f"--shard 7: {done.stderr}")
 
 
 def main():
     shutil.rmtree(WORK, ignore_errors=True)
     os.makedirs(WORK)
-    here = launchers()
+    here = list(mpis(PROGRAM).values())
     if not here:
-        print("skipped: no MPI here (scripts/setup_mpi.sh installs it)")
-        return 77
-    launcher = list(here.values())[0]
-    names = sys.argv[3:] or list(TINY)
-    for recipe in names:
-        same_bits(recipe, launcher)
-    if not sys.argv[3:]:
-        whole_run(here)
-        refusals(launcher)
-    print(f"{len(names)} recipes over {', '.join(here)}: {len(failed)} failed")
-    return 1 if failed else 0
+        print("skipped:", rank_runs.missing_mpis(PROGRAM))
+        return SKIPPED
+    whole_run(here[0], here[-1])
+    for launch in here:
+        refusals(launch)
+    print(f"{checks.n} checks over {', '.join(mpis(PROGRAM))}: {checks.failed} failed")
+    return 1 if checks.failed else 0
 
 
 sys.exit(main())

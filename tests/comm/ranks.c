@@ -244,6 +244,16 @@ static Err work_alike(Pool *pool, Comm *comm)
     return comm_agree(comm, fail(E_BUDGET, "no plan fits 1 GiB"));
 }
 
+/* What rank 1 does alone fails: all end with its sentence, and agreeing again changes nothing. */
+static Err work_followed(Pool *pool, Comm *comm)
+{
+    (void)pool;
+    bool mine = comm_rank(comm) == 1;
+    TRY(comm_follow(comm, 1, OK));
+    Err err = comm_follow(comm, 1, mine ? fail(E_BUDGET, "no plan fits 2 GiB") : OK);
+    return comm_agree(comm, err);
+}
+
 static Err work_facts(Pool *pool, Comm *comm)
 {
     (void)pool;
@@ -282,10 +292,10 @@ typedef struct Worker {
 } Worker;
 
 static const Worker workers[] = {
-    { "transfers", work_transfers }, { "records", work_records }, { "stopped", work_stopped },
-    { "killed", work_killed },       { "busy", work_busy },       { "failed", work_failed },
-    { "agreed", work_agreed },       { "alike", work_alike },     { "facts", work_facts },
-    { "held", work_held },
+    { "transfers", work_transfers }, { "records", work_records },   { "stopped", work_stopped },
+    { "killed", work_killed },       { "busy", work_busy },         { "failed", work_failed },
+    { "agreed", work_agreed },       { "alike", work_alike },       { "facts", work_facts },
+    { "held", work_held },           { "followed", work_followed },
 };
 
 static Err worker_run(Pool *pool, const Worker *worker)
@@ -444,6 +454,7 @@ static void tells_failures(const Mpi *mpi)
     CHECK(strstr(output, ": the file of step 2 cannot be read") != NULL);
     check_failure(mpi, 4, "agreed", 2, "rank 1 on ");
     check_failure(mpi, 2, "alike", 3, "plimsoll: no plan fits 1 GiB");
+    check_failure(mpi, 3, "followed", 3, "plimsoll: no plan fits 2 GiB");
     check_failure(mpi, 3, "facts", 2, "same ISA, but rank 1 on ");
 }
 static void a_failure_is_told_once(void) { with_mpi(tells_failures); }

@@ -5,22 +5,25 @@
 #include "base/json_out.h"
 #include "base/text.h"
 #include "data/raster.h"
-#include "train/sample.h"
+#include "train/enlarge.h"
 
 #include <math.h>
 
 static ModelOptions   model = { .runs = true };
 static SamplerOptions sampler = SAMPLER_OPTIONS_NONE;
+enum { RESULTS_USUAL = 4, RESULTS_MAX = 4096, N_UNSAID = INT32_MIN };
 static struct {
     const char *out, *input, *prompt, *given, *format, *loader_memory, *checkpoint, *cache;
-    int64_t     n, seed, hold_back;
+    int64_t     n, seed, hold_back, scale;
     bool        no_ema, quiet, json;
-} opt = { .n = 4, .seed = -1, .loader_memory = LOADER_MEMORY };
+} opt = { .n = N_UNSAID, .seed = -1, .loader_memory = LOADER_MEMORY };
 
 static const Option options[] = {
     { "n", OPT_INT, &opt.n, "N", "number of samples; default 4" },
     { "o", OPT_TEXT, &opt.out, "DIR", "folder for the results; default RUN/samples" },
     { "input", OPT_TEXT, &opt.input, "PATH", "start from this instead of the recipe's data" },
+    { "scale", OPT_COUNT, &opt.scale, "S",
+      "super-resolution of --input: times the width and height; default 4" },
     { "hold-back", OPT_NATURAL, &opt.hold_back, "N",
       "continue clips of --input before their last N frames, the truth" },
     { "prompt", OPT_TEXT, &opt.prompt, "TEXT", "what the results should show, in words" },
@@ -88,19 +91,26 @@ static Err cmd_sample_run(Pool *pool, int n_args, char **args)
     int64_t      budget, loader, checkpoint;
     if (n_args != 1)
         return fail(E_USAGE, "sample takes one run: plimsoll sample RUN -n 4 -o DIR");
-    if (opt.n < 1 || opt.n > 4096)
-        return fail(E_USAGE, "-n takes 1 to 4096, not %lld", (long long)opt.n);
+    if (opt.n != N_UNSAID && (opt.n < 1 || opt.n > RESULTS_MAX))
+        return fail(E_USAGE, "-n takes 1 to %d, not %lld", RESULTS_MAX, (long long)opt.n);
+    if (opt.scale > SCALE_MAX)
+        return fail(E_USAGE, "--scale takes 1 to %d, not %lld", SCALE_MAX, (long long)opt.scale);
     TRY(loader_memory_read(opt.loader_memory, &loader));
     if (opt.given && opt.input)
         return fail(E_USAGE, "--given holds the inputs; leave out --input");
     TRY(sample_model_open(pool, args[0], &recipe, &device, &budget));
     TRY(checkpoint_option(pool, args[0], opt.checkpoint, &checkpoint));
+    bool          enlarges = recipe->model->enlarge && opt.input;
     SampleOptions o = { .out = opt.out ? opt.out : pool_print(pool, "%s/samples", args[0]),
                         .input = opt.input,
                         .prompt = opt.prompt,
                         .given = opt.given,
                         .format = opt.format,
-                        .n = opt.n,
+                        .n = opt.n != N_UNSAID ? opt.n
+                             : enlarges        ? 0
+                                               : RESULTS_USUAL,
+                        .tiles = model.batch ? model.batch : 1,
+                        .scale = opt.scale,
                         .hold_back = opt.hold_back,
                         .seed = opt.seed,
                         .checkpoint = checkpoint,
@@ -118,7 +128,7 @@ static Err cmd_sample_run(Pool *pool, int n_args, char **args)
                 "none; name others by --input\n");
     if (opt.json)
         return sample_json(recipe, &report);
-    for (int64_t i = 0; report.about && i < opt.n; i++)
+    for (int64_t i = 0; report.about && i < report.drawn; i++)
         printf("%3lld: %s\n", (long long)i, report.about[i]);
     for (int32_t i = 0; i < report.n_files; i++)
         printf("%s\n", report.files[i]);
@@ -128,7 +138,7 @@ static Err cmd_sample_run(Pool *pool, int n_args, char **args)
                count_text(report.error.pixels), image_ending, report.error.white,
                report.error.metres ? "m" : "levels");
     printf("%s, step %lld, %s weights: %lld drawn in %.1f s; ", recipe->name,
-           (long long)report.step, report.averaged ? "averaged" : "raw", (long long)opt.n,
+           (long long)report.step, report.averaged ? "averaged" : "raw", (long long)report.drawn,
            report.seconds);
     if (report.measured_bytes)
         printf("%s planned = %s measured\n", count_text(report.planned_bytes),

@@ -27,9 +27,8 @@ static double filter_at(ResizeKind kind, double x)
     return x < 1 ? (1.5 * x - 2.5) * x * x + 1 : x < 2 ? ((-0.5 * x + 2.5) * x - 4) * x + 2 : 0;
 }
 
-/* Weights of the n old pixels that make up new pixel i; returns the first of them. */
-static int64_t filter_taps(ResizeKind kind, int64_t i, int64_t from, int64_t to, float *weights,
-                           int64_t *n)
+int64_t resize_taps(ResizeKind kind, int64_t i, int64_t from, int64_t to, float *weights,
+                    int64_t *n)
 {
     double scale = (double)from / (double)to, wide = fmax(scale, 1),
            centre = ((double)i + 0.5) * scale;
@@ -65,7 +64,7 @@ void image_resize(const float *from, int64_t h, int64_t w, int64_t channels, flo
     float  *weights = work_take(work, (size_t)(4 * (h + w) + 16) * sizeof(float));
     int64_t n, row = to_w * channels;
     for (int64_t x = 0; x < to_w; x++) {
-        int64_t first = filter_taps(kind, x, w, to_w, weights, &n);
+        int64_t first = resize_taps(kind, x, w, to_w, weights, &n);
         for (int64_t y = 0; y < h; y++)
             for (int64_t c = 0; c < channels; c++) {
                 float sum = 0;
@@ -75,7 +74,7 @@ void image_resize(const float *from, int64_t h, int64_t w, int64_t channels, flo
             }
     }
     for (int64_t y = 0; y < to_h; y++) {
-        int64_t first = filter_taps(kind, y, h, to_h, weights, &n);
+        int64_t first = resize_taps(kind, y, h, to_h, weights, &n);
         memset(to + y * row, 0, (size_t)row * sizeof *to);
         for (int64_t k = 0; k < n; k++)
             for (int64_t i = 0; i < row; i++)
@@ -118,8 +117,7 @@ bool image_name(const char *name)
     return false;
 }
 
-/* The first byte decides, because names are often wrong. */
-static Err image_format(const char *name, const unsigned char *bytes, size_t n, bool *jpeg)
+Err image_format(const char *name, const unsigned char *bytes, size_t n, bool *jpeg)
 {
     *jpeg = n && bytes[0] == JPEG_FIRST;
     return *jpeg || (n && bytes[0] == PNG_FIRST)

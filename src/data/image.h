@@ -6,9 +6,12 @@
 
 /* Separable filters. They widen when the image shrinks, so that every pixel counts. */
 typedef enum ResizeKind { RESIZE_BOX, RESIZE_LINEAR, RESIZE_CUBIC } ResizeKind;
-void   image_resize(const float *from, int64_t h, int64_t w, int64_t channels, float *to,
-                    int64_t to_h, int64_t to_w, ResizeKind kind, Work *work);
-size_t image_resize_work(int64_t h, int64_t w, int64_t channels, int64_t to_h, int64_t to_w);
+void    image_resize(const float *from, int64_t h, int64_t w, int64_t channels, float *to,
+                     int64_t to_h, int64_t to_w, ResizeKind kind, Work *work);
+/* Weights of the n old pixels that make up new pixel i; returns the first of them. */
+int64_t resize_taps(ResizeKind kind, int64_t i, int64_t from, int64_t to, float *weights,
+                    int64_t *n);
+size_t  image_resize_work(int64_t h, int64_t w, int64_t channels, int64_t to_h, int64_t to_w);
 
 typedef struct ImageList {
     const char **paths;
@@ -22,6 +25,8 @@ void largest_note(ImageInfo *largest, const ImageInfo *info);
 /* PNG and JPEG files. image_look checks the structure of a file without unpacking pixels, so that a
  * truncated file is found before a run starts. */
 bool   image_name(const char *name); /* whether it has the ending of such a file */
+/* The first byte decides, because names are often wrong. */
+Err    image_format(const char *name, const unsigned char *bytes, size_t n, bool *jpeg);
 Err    image_look(const char *path, ImageInfo *info);
 /* A file, or all such files in a folder and its subfolders, each checked by image_look. It is an
  * error if there are none. */

@@ -34,6 +34,20 @@ void raster_floats(const Raster *r, int64_t y, int64_t x, int64_t height, int64_
 /* Writing (image_write.c). The ending of the files that are written: ".png", or ".pnm" where the
  * program was built without libpng. */
 extern const char *const image_ending;
+typedef struct ImageForm {
+    int64_t height, width;
+    int     channels, depth; /* 1 to 4: grey, grey and alpha, RGB, RGB and alpha; 8 or 16 bits */
+} ImageForm;
+
+enum { IMAGE_OUT_SIDE = 1 << 20 };
+
+/* Row by row: the file appears whole when it is done, or not at all. path NULL: does everything but
+ * write the file. done: also after a row that failed, with its error. */
+typedef struct ImageOut ImageOut;
+Err image_out_open(Pool *pool, const char *path, const ImageForm *form, ImageOut **out);
+Err image_out_row(ImageOut *image, const void *samples); /* uint8_t, uint16_t */
+Err image_out_done(ImageOut *image, Err err);
+
 /* 1 or 3 channels of 8 bits; the file appears whole or not at all. */
 Err image_write(const char *path, const unsigned char *pixels, int64_t height, int64_t width,
                 int channels);

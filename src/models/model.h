@@ -54,11 +54,29 @@ struct Sampler {
     /* A graph output as fp32, valid until the next run. */
     const float *(*output)(Sampler *s, const char *name);
     const float *(*weight)(Sampler *s, const char *param); /* a parameter, fp32, disk order */
+    /* What a phase keeps for later ones, as fp32: copied to `to`, or taken from `from`. */
+    Err (*state_get)(Sampler *s, const char *state, float *to);
+    Err (*state_set)(Sampler *s, const char *state, const float *from);
     /* Numbers from N(0,1) or U(0,1): a function of (seed, name, index); tests read them from a
      * file. */
     void (*normal)(Sampler *s, const char *name, int64_t index, float *to, int64_t n);
     void (*uniform)(Sampler *s, const char *name, int64_t index, float *to, int64_t n);
     void (*progress)(Sampler *s, int64_t done, int64_t of);
+};
+
+/* An image of any size, as it is enlarged to the size of the result and as the result is written: in
+ * strips. train/enlarge.c implements it. */
+typedef struct Enlarging Enlarging;
+struct Enlarging {
+    int64_t height, width; /* of the result */
+    int64_t number;        /* of the image: selects its random numbers */
+    int64_t tiles;         /* that it took */
+    /* The square of the enlarged image at (y, x), (side, side, 3) in [-1,1], mirrored beyond its end,
+     * and its edges, -1 or 1; edge NULL: not wanted. y never falls, until `again`. */
+    Err (*square)(Enlarging *e, int64_t y, int64_t x, int64_t side, float *image, float *edge);
+    Err (*again)(Enlarging *e); /* from the top once more */
+    /* The next n rows of the result, in [-1,1]; `pitch` pixels from one to the next. */
+    Err (*rows)(Enlarging *e, int64_t n, const float *rgb, int64_t pitch);
 };
 
 /* A tensor that the data delivers in addition to the graph's feeds: a view of one of them, or one
@@ -150,6 +168,11 @@ typedef struct ModelDef {
      * compared with (the first) and the pixels of it that count (the second), and returns how many
      * there are. NULL: none. */
     int (*truth)(const void *config, int64_t n, BatchRest *rest);
+    /* For super-resolution: enlarges one image, with n tiles at once on a sampling graph for n
+     * results; and the host bytes that it takes for a result of that size. NULL: not such a system. */
+    Err (*enlarge)(Sampler *s, const void *config, Enlarging *job);
+    int64_t (*enlarge_bytes)(const void *config, int64_t n, int64_t height, int64_t width);
+    int64_t (*side)(const void *config); /* of a tile */
 } ModelDef;
 
 /* models_list.def is made by the build (scripts/list_ops.sh). */

@@ -371,6 +371,8 @@ static void stablesr_sample_graph(Graph *g, const void *config, const SamplerCon
     g->phase = phase;
 }
 
+static int64_t stablesr_side(const void *config) { return ((const StableSr *)config)->image; }
+
 static int stablesr_truth(const void *config, int64_t n, BatchRest *rest)
 {
     const StableSr *m = config;
@@ -412,4 +414,7 @@ const ModelDef model_stablesr = {
     .sample_graph = stablesr_sample_graph,
     .sample = stablesr_sample,
     .truth = stablesr_truth,
+    .enlarge = stablesr_enlarge,
+    .enlarge_bytes = stablesr_enlarge_bytes,
+    .side = stablesr_side,
 };

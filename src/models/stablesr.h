@@ -64,8 +64,18 @@ double *stablesr_alpha_bar(Pool *pool, const StableSr *m);
 
 Err stablesr_check_sampler(const void *config, const SamplerConfig *sampler);
 Err stablesr_sample(Sampler *s, const void *config, SampleResult *result);
+enum { STABLESR_STEPS = 200 }; /* of a chain, if the recipe names none */
+/* One step of the chain, from alpha bar `a` to `next` (1: the last step). Latents are not clipped. */
+void stablesr_chain_step(Sampler *s, int64_t index, double a, double next, float *x, const float *e,
+                         float *z, int64_t count);
+
+/* An image of any size, by overlapping tiles (stablesr_enlarge.c). */
+Err     stablesr_enlarge(Sampler *s, const void *config, Enlarging *job);
+int64_t stablesr_enlarge_bytes(const void *config, int64_t n, int64_t height, int64_t width);
 
 /* Transfers the colours of `like` to n images x (side, side, 3). work: 2 side side 3 floats. */
+void stablesr_colours(const SamplerConfig *sampler, float *x, const float *like, int64_t n,
+                      int64_t side, float *work);
 void stablesr_adain(float *x, const float *like, int64_t n, int64_t side);
 void stablesr_wavelet(float *x, const float *like, int64_t n, int64_t side, float *work);
 

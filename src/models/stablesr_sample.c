@@ -11,18 +11,17 @@
 #include <math.h>
 #include <string.h>
 
-/* One step of the chain, from alpha bar `a` to `next` (1: the last step). Latents are not clipped. */
-static void chain_step(Sampler *s, int64_t step, double a, double next, float *x, const float *e,
-                       float *z, int64_t count)
+void stablesr_chain_step(Sampler *s, int64_t index, double a, double next, float *x, const float *e,
+                         float *z, int64_t count)
 {
     double alpha = a / next, share = (1 - next) / (1 - a), sigma = sqrt((1 - alpha) * share);
     double of_x0 = (1 - alpha) * sqrt(next) / (1 - a), of_x = share * sqrt(alpha);
     if (s->config->kind == SAMPLER_DDIM) {
-        ddim_take(s, &(DdimStep){ step, a, next, false }, x, e, z, count);
+        ddim_take(s, &(DdimStep){ index, a, next, false }, x, e, z, count);
         return;
     }
     if (sigma > 0)
-        s->normal(s, "z", step, z, count);
+        s->normal(s, "z", index, z, count);
     for (int64_t i = 0; i < count; i++) {
         double x0 = (double)x[i] / sqrt(a) - sqrt(1 / a - 1) * (double)e[i];
         x[i] = (float)(of_x0 * x0 + of_x * (double)x[i] + sigma * (double)z[i]);
@@ -38,7 +37,7 @@ Err stablesr_check_sampler(const void *config, const SamplerConfig *sampler)
 Err stablesr_sample(Sampler *s, const void *config, SampleResult *result)
 {
     const StableSr *m = config;
-    int64_t         steps = s->config->steps ? s->config->steps : 200,
+    int64_t         steps = s->config->steps ? s->config->steps : STABLESR_STEPS,
             count = s->n * m->latent * m->latent * STABLESR_LATENT;
     int64_t pixels = s->n * m->image * m->image * 3;
     TRY(stablesr_check_sampler(m, s->config));
@@ -56,17 +55,14 @@ Err stablesr_sample(Sampler *s, const void *config, SampleResult *result)
             times[i] = (int32_t)t;
         TRY(s->run(s, PHASE_SAMPLE));
         double next = k ? bar[respaced_time(m->timesteps, steps, k - 1)] : 1;
-        chain_step(s, steps - 1 - k, bar[t], next, x, s->output(s, "noise"), z, count);
+        stablesr_chain_step(s, steps - 1 - k, bar[t], next, x, s->output(s, "noise"), z, count);
         s->progress(s, steps - k, steps);
     }
     memcpy(s->feed(s, "result"), x, (size_t)count * sizeof *x);
     TRY(s->run(s, PHASE_SAMPLE_END));
     memcpy(image, s->output(s, "image"), (size_t)pixels * sizeof *image);
-    if (s->config->colour == COLOUR_ADAIN)
-        stablesr_adain(image, s->feed(s, "image_lq"), s->n, m->image);
-    else if (s->config->colour == COLOUR_WAVELET)
-        stablesr_wavelet(image, s->feed(s, "image_lq"), s->n, m->image,
-                         NEWN(s->pool, float, 2 * m->image * m->image * 3));
+    stablesr_colours(s->config, image, s->feed(s, "image_lq"), s->n, m->image,
+                     NEWN(s->pool, float, 2 * m->image * m->image * 3));
     *result = (SampleResult){ .kind = RESULT_IMAGES,
                               .shape = SHAPE(s->n, m->image, m->image, 3),
                               .data = image };
@@ -136,4 +132,13 @@ void stablesr_wavelet(float *x, const float *like, int64_t n, int64_t side, floa
         for (int64_t p = 0; p < size; p++)
             at[p] += low[p];
     }
+}
+
+void stablesr_colours(const SamplerConfig *sampler, float *x, const float *like, int64_t n,
+                      int64_t side, float *work)
+{
+    if (sampler->colour == COLOUR_ADAIN)
+        stablesr_adain(x, like, n, side);
+    else if (sampler->colour == COLOUR_WAVELET)
+        stablesr_wavelet(x, like, n, side, work);
 }

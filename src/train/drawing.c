@@ -112,6 +112,51 @@ static const float *drawing_weight(Sampler *s, const char *name)
     return disk;
 }
 
+/* The state of that name, which the sampling graph must have. */
+static int32_t drawing_state(const Drawing *d, const char *name)
+{
+    const Graph *graph = session_engine(d->session)->graph;
+    int32_t      i = 0;
+    while (i < graph->n_values && (graph->values[i].producer >= 0 || !graph->values[i].name ||
+                                   strcmp(graph->values[i].name, name)))
+        i++;
+    REQUIRE(i < graph->n_values);
+    return i;
+}
+
+static Err drawing_state_get(Sampler *s, const char *name, float *to)
+{
+    Drawing     *d = s->own;
+    int32_t      id = drawing_state(d, name);
+    const Value *value = value_at(session_engine(d->session)->graph, id);
+    size_t       n = (size_t)shape_count(value->shape);
+    if (value->type == F32)
+        return session_read(d->session, id, to);
+    Pool *work = pool_new(s->pool, "state");
+    void *bytes = pool_alloc(work, n, (size_t)type_bytes(value->type));
+    Err   err = session_read(d->session, id, bytes);
+    if (!err)
+        convert_rows(F32, to, value->type, bytes, n);
+    pool_free(work);
+    return err;
+}
+
+static Err drawing_state_set(Sampler *s, const char *name, const float *from)
+{
+    Drawing     *d = s->own;
+    int32_t      id = drawing_state(d, name);
+    const Value *value = value_at(session_engine(d->session)->graph, id);
+    size_t       n = (size_t)shape_count(value->shape);
+    if (value->type == F32)
+        return session_write(d->session, id, from);
+    Pool *work = pool_new(s->pool, "state");
+    void *bytes = pool_alloc(work, n, (size_t)type_bytes(value->type));
+    convert_rows(value->type, bytes, F32, from, n);
+    Err err = session_write(d->session, id, bytes);
+    pool_free(work);
+    return err;
+}
+
 static RandomKey drawing_key(const Drawing *d, const char *name, int64_t index)
 {
     return (RandomKey){ (uint64_t)d->options.seed, random_stream(name), (uint32_t)index };
@@ -313,6 +358,8 @@ Sampler drawing_sampler(Drawing *d, Pool *pool)
                       .feed = drawing_feed,
                       .output = drawing_output,
                       .weight = drawing_weight,
+                      .state_get = drawing_state_get,
+                      .state_set = drawing_state_set,
                       .normal = drawing_normal,
                       .uniform = drawing_uniform,
                       .progress = drawing_progress };

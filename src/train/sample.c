@@ -1,11 +1,12 @@
 /* sample.c -- `plimsoll sample`: loads a run's weights into a sampling session and draws. */
 #include "train/sample.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/prompt.h"
 #include "base/text.h"
 #include "train/checkpoint.h"
-#include "train/drawing.h"
+#include "train/enlarge.h"
 #include "train/lengths.h"
 #include "train/results.h"
 #include "train/run_file.h"
@@ -13,6 +14,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+static bool enlarges(const Recipe *recipe, const SampleOptions *o)
+{
+    return recipe->model->enlarge && o->input;
+}
 
 static Err sample_open(Pool *pool, const Recipe *recipe, const Device *device,
                        const SampleOptions *o, uint64_t seed, Session **session)
@@ -23,14 +29,17 @@ static Err sample_open(Pool *pool, const Recipe *recipe, const Device *device,
     Graph        *graph = graph_new_with(
                pool, recipe_type(recipe),
                &(BuildOptions){ .subpixel = levers->subpixel, .given_noise = o->given != NULL });
-    recipe->model->sample_graph(graph, recipe->config, &recipe->sampler, o->n);
+    int64_t n = enlarges(recipe, o) ? o->tiles : o->n; /* at once */
+    recipe->model->sample_graph(graph, recipe->config, &recipe->sampler, n);
     TRY(graph_check(graph));
     TRY(engine_new(pool, graph, device, NULL, &engine));
     if (o->budget_bytes && engine->arena_bytes > o->budget_bytes)
         return fail(E_BUDGET, "sampling %lld at once needs %s (%lld bytes), the budget is %s; %s",
-                    (long long)o->n, bytes_text(engine->arena_bytes),
-                    (long long)engine->arena_bytes, bytes_text(o->budget_bytes),
-                    o->n > 1 ? "take a smaller -n" : "give it at least that");
+                    (long long)n, bytes_text(engine->arena_bytes), (long long)engine->arena_bytes,
+                    bytes_text(o->budget_bytes),
+                    n == 1                ? "give it at least that"
+                    : enlarges(recipe, o) ? "take a smaller --batch"
+                                          : "take a smaller -n");
     TRY(session_new(pool, engine, session));
     return session_init_state(*session, seed); /* the checkpoint sets all weights, or fails */
 }
@@ -95,45 +104,50 @@ static Err sample_hold_back(const Recipe *recipe, const SampleOptions *o)
                                     "data is known");
 }
 
-Err sample_run(Pool *pool, const char *run, const Recipe *recipe, const Device *device,
-               const SampleOptions *o, SampleReport *report)
+/* What can be said before anything is read or planned. */
+static Err sample_ask(Pool *pool, const char *run, const Recipe *recipe, const SampleOptions *o,
+                      int *formats)
 {
-    int64_t  seed = o->seed >= 0 ? o->seed : recipe->seed;
-    int      formats = 0;
-    Session *session;
-    Drawing *drawing;
-    *report = (SampleReport){ 0 };
-    if (!recipe->model->sample)
-        return fail(E_USAGE, "the system %s cannot be sampled", recipe->model->name);
+    const ModelDef *model = recipe->model;
+    *formats = 0;
+    if (!model->sample)
+        return fail(E_USAGE, "the system %s cannot be sampled", model->name);
     if (o->prompt)
         TRY(sample_encoder(pool, run));
     if (o->hold_back)
         TRY(sample_hold_back(recipe, o));
     if (o->format)
-        TRY(formats_read(o->format, (ResultKind)recipe->model->result_kind, recipe->model->name,
-                         &formats));
-    TRY(folder_hold(pool, run));
-    TRY(sample_open(pool, recipe, device, o, (uint64_t)seed, &session));
-    TRY(sample_checkpoint(pool, session, run, recipe, o, report));
-    const char *cache = o->cache;
-    if (!cache)
-        TRY(run_cache(pool, run, &cache));
-    TRY(drawing_new(pool, session, recipe,
-                    &(DrawingOptions){ .input = o->input,
-                                       .prompt = o->prompt,
-                                       .given = o->given,
-                                       .formats = formats,
-                                       .hold_back = o->hold_back,
-                                       .metres = true,
-                                       .n = o->n,
-                                       .seed = seed,
-                                       .cache = cache,
-                                       .loader_bytes = o->loader_bytes,
-                                       .quiet = o->quiet },
-                    &drawing));
+        TRY(formats_read(o->format, (ResultKind)model->result_kind, model->name, formats));
+    if (o->scale && !enlarges(recipe, o))
+        return fail(E_USAGE, "--scale is for super-resolution of images that --input names");
+    return enlarges(recipe, o) && *formats && *formats != FORMAT_PNG
+               ? fail(E_USAGE, "--format: enlarged images are written as png, row by row")
+               : OK;
+}
+
+static Err sample_draw(Pool *pool, Session *session, const Recipe *recipe, const SampleOptions *o,
+                       const DrawingOptions *options, SampleReport *report)
+{
+    Drawing *drawing;
+    report->drawn = o->n;
+    TRY(drawing_new(pool, session, recipe, options, &drawing));
     TRY(folder_make(o->out)); /* fails before hours of drawing, not after */
     folder_tidy(o->out);
-    TRY(drawing_draw(drawing, o->out, report));
+    if (!enlarges(recipe, o))
+        return drawing_draw(drawing, o->out, report);
+    EnlargeOptions images = { .input = o->input,
+                              .folder = o->out,
+                              .n = o->n,
+                              .scale = o->scale ? o->scale : SCALE_USUAL,
+                              .memory = o->loader_bytes };
+    double         start = clock_now();
+    TRY(enlarge_images(pool, drawing, recipe, &images, report));
+    report->seconds = clock_now() - start;
+    return OK;
+}
+
+static Err sample_measured(const Session *session, SampleReport *report)
+{
     report->planned_bytes = session_engine(session)->arena_bytes;
     for (int i = 0; i < 3; i++) {
         int64_t measured = session_measured_bytes(session, drawing_phases[i]);
@@ -147,4 +161,30 @@ Err sample_run(Pool *pool, const char *run, const Recipe *recipe, const Device *
                                                                    : report->measured_bytes;
     }
     return OK;
+}
+
+Err sample_run(Pool *pool, const char *run, const Recipe *recipe, const Device *device,
+               const SampleOptions *o, SampleReport *report)
+{
+    DrawingOptions options = { .input = o->input,
+                               .prompt = o->prompt,
+                               .given = o->given,
+                               .hold_back = o->hold_back,
+                               .metres = true,
+                               .n = enlarges(recipe, o) ? o->tiles : o->n,
+                               .fed = enlarges(recipe, o),
+                               .seed = o->seed >= 0 ? o->seed : recipe->seed,
+                               .cache = o->cache,
+                               .loader_bytes = o->loader_bytes,
+                               .quiet = o->quiet };
+    Session       *session;
+    *report = (SampleReport){ 0 };
+    TRY(sample_ask(pool, run, recipe, o, &options.formats));
+    TRY(folder_hold(pool, run));
+    TRY(sample_open(pool, recipe, device, o, (uint64_t)options.seed, &session));
+    TRY(sample_checkpoint(pool, session, run, recipe, o, report));
+    if (!options.cache)
+        TRY(run_cache(pool, run, &options.cache));
+    TRY(sample_draw(pool, session, recipe, o, &options, report));
+    return sample_measured(session, report);
 }

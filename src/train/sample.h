@@ -11,12 +11,13 @@
 #include "exec/session.h"
 
 typedef struct SampleOptions {
-    const char *out;    /* folder for the results */
-    const char *input;  /* file or folder used instead of the recipe's data; or NULL */
-    const char *prompt; /* or NULL */
-    const char *given;  /* inputs and random numbers from this file; or NULL */
-    const char *format; /* of single results, e.g. "gif,npy"; NULL: the usual one */
-    int64_t     n;
+    const char *out;          /* folder for the results */
+    const char *input;        /* file or folder used instead of the recipe's data; or NULL */
+    const char *prompt;       /* or NULL */
+    const char *given;        /* inputs and random numbers from this file; or NULL */
+    const char *format;       /* of single results, e.g. "gif,npy"; NULL: the usual one */
+    int64_t     n;            /* results; super-resolution of --input: images, 0: all of them */
+    int64_t     tiles, scale; /* super-resolution of --input: tiles at once; times the size */
     int64_t     hold_back;    /* input: its last frames, which are the truth */
     int64_t     seed;         /* -1: that of the run */
     int64_t     checkpoint;   /* step; -1: the newest */
@@ -36,7 +37,8 @@ typedef struct SampleError { /* of results whose truth is known, over the pixels
 typedef struct SampleReport {
     const char **files; /* in the order written */
     int32_t      n_files, cap_files;
-    const char **about; /* n lines: what each sample was drawn from; NULL: nothing to say */
+    int64_t      drawn; /* results */
+    const char **about; /* one line each: what each sample was drawn from; NULL: nothing to say */
     const char  *note;  /* NULL, or what became of a result that was asked for otherwise */
     SampleError  error;
     int64_t      step;     /* of the checkpoint */

@@ -213,7 +213,7 @@ static void written_and_read(void)
             CHECK(!memcmp(r.at, pixels, n));
             CHECK(pattern < 2 || n < 1000 || info.bytes < n / 20);
         }
-    CHECK_INT(image_write(path, pixels, 1, 1, 2), E_USAGE);
+    CHECK_INT(image_write(path, pixels, 1, 1, 5), E_USAGE);
     CHECK_INT(image_write("no/such/folder/x.png", pixels, 1, 1, 1), E_IO);
     CHECK_INT(png_look("not_there.png", &(ImageInfo){ 0 }), E_IO);
     CHECK(strstr(err_text(), "not_there.png") != NULL);

@@ -1,12 +1,34 @@
 /* png.c -- fuzz target: any bytes are an error, or an image that decodes within the workspace that
- * png_parse asks for. The input is used as a file, and as changes to a good file with its checksums made right. */
+ * png_parse asks for, and row by row to the same samples. The input is used as a file, and as changes to a good file with its checksums made right. */
 #include "data/png.h"
+#include "data/strips.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 
 enum { MAX_ROOM = 4 << 20, HEAD = 8, CHUNK = 12 }; /* larger images would only be slower */
+
+/* Rows with their alpha; without one they are those of the raster. */
+static void try_rows(const unsigned char *bytes, size_t n, const Raster *r)
+{
+    Pool   *pool = pool_new(NULL, "fuzz");
+    Strips *strips;
+    Err     err = strips_open_bytes(pool, "fuzz", bytes, n, MAX_ROOM, &strips);
+    if (!err) {
+        const StripsForm *f = strips_form(strips);
+        float            *row = NEWN(pool, float, (f->width * f->channels)),
+              *same = NEWN(pool, float, (f->width * 3));
+        for (int64_t y = 0; y < f->height && !err; y++) {
+            err = strips_row(strips, row);
+            if (!err && r && !f->alpha) {
+                raster_floats(r, y, 0, 1, f->width, f->channels, same);
+                REQUIRE(!memcmp(row, same, (size_t)(f->width * f->channels) * sizeof *row));
+            }
+        }
+    }
+    pool_free(pool);
+}
 
 static void try_bytes(const unsigned char *bytes, size_t n)
 {
@@ -17,9 +39,11 @@ static void try_bytes(const unsigned char *bytes, size_t n)
         memcpy(copy, bytes, n);
     if (png_parse("fuzz", copy, n, &info) == OK && info.room <= MAX_ROOM) {
         Work work = { .at = malloc(info.room), .n = info.room };
-        if (png_decode("fuzz", copy, n, &work, &r) == OK)
+        bool good = png_decode("fuzz", copy, n, &work, &r) == OK;
+        if (good)
             REQUIRE(r.width == info.width && r.height == info.height && r.depth == info.depth &&
                     r.channels == info.channels);
+        try_rows(copy, n, good ? &r : NULL);
         free(work.at);
     }
     free(copy);

@@ -4,6 +4,8 @@ LQ latent and t -> struct encoder -> maps at four sizes; they steer every residu
 by SPADE. An edge map goes through the edge processor and is fused with the noisy latent. Trained:
 SPADE, struct encoder, edge processor, fusion, input convolution; the rest is frozen.
 """
+import math
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -416,9 +418,17 @@ def loss(model, batch, noise, predicted=None):
 def make_sample(cfg, gen):
     z = (cfg["batch"], 4, cfg["model"]["latent"], cfg["model"]["latent"])
     _, lq, edge = _images(cfg, gen)
-    return ({"image_lq": lq, "edge": edge, "context": _context(cfg)},
-            {"vae_lq": common.normal(gen, *z), "x": common.normal(gen, *z),
-             "z": common.normal(gen, cfg["sampler"]["steps"], *z)})
+    inputs = {"image_lq": lq, "edge": edge, "context": _context(cfg)}
+    noises = {"vae_lq": common.normal(gen, *z), "x": common.normal(gen, *z),
+              "z": common.normal(gen, cfg["sampler"]["steps"], *z)}
+    if cfg["model"]["latents"] == "computed":        # an image larger than the model, by a few cells down and by half across
+        l, f = cfg["model"]["latent"], cfg["model"]["image"] // cfg["model"]["latent"]
+        h, w = l + 3, l + l // 2 + 1
+        inputs["wide_lq"] = torch.rand(1, 3, h * f, w * f, generator=gen) * 2 - 1
+        inputs["wide_edge"] = (torch.rand(1, 1, h * f, w * f, generator=gen) < 0.1).float().repeat(1, 3, 1, 1) * 2 - 1
+        noises["wide_x"] = common.normal(gen, 1, 4, h, w)
+        noises["wide_z"] = common.normal(gen, cfg["sampler"]["steps"], 1, 4, h, w)
+    return inputs, noises
 
 
 def adain(x, like):
@@ -452,6 +462,61 @@ def ddpm_step(x, e, z, a, a_next):
     return x + ((1 - alpha) * (1 - a_next) / (1 - a)) ** 0.5 * z
 
 
+# ---- tiles ----
+
+def tile_starts(length, side):
+    """Tiles that overlap by a quarter of their side or more, spread evenly."""
+    n = 1 + -(-(length - side) // (side - side // 4))
+    return [math.floor(i * (length - side) / (n - 1) + 0.5) if n > 1 else 0 for i in range(n)]
+
+
+def ramp(side, overlap):
+    at = torch.arange(side, dtype=torch.float64)
+    return ((torch.minimum(at, side - 1 - at) + 0.5) / overlap).clamp(max=1)
+
+
+def merged_tiles(shape, tiles, overlap):
+    """The average of tiles [(y, x, tile)], weighted by ramps down and across."""
+    total, weights = torch.zeros(shape, dtype=torch.float64), torch.zeros(shape[-2:], dtype=torch.float64)
+    for y, x, tile in tiles:
+        h, w = tile.shape[-2:]
+        window = ramp(h, overlap[0])[:, None] * ramp(w, overlap[1])
+        total[..., y:y + h, x:x + w] += window * tile
+        weights[y:y + h, x:x + w] += window
+    return total / weights
+
+
+def wide(model, inputs, noises):
+    """An image larger than the model: every step predicts the noise of overlapping tiles and averages it."""
+    cfg, unet, vae = model.cfg, model.model.diffusion_model, model.first_stage_model
+    l, batch = cfg["model"]["latent"], cfg["batch"]
+    f, (h, w) = cfg["model"]["image"] // l, noises["wide_x"].shape[-2:]
+    ys, xs = tile_starts(h, l), tile_starts(w, l)
+    places = [(y, x, noises["vae_lq"][j % batch:j % batch + 1]) for y in ys for j, x in enumerate(xs)]
+    cells, overlap = (1, 4, h, w), (l // 4, l // 4)
+
+    def cut(tensor, y, x, times=1):
+        return tensor[..., y * times:(y + l) * times, x * times:(x + l) * times]
+
+    low = merged_tiles(cells, [(y, x, vae.encode(cut(inputs["wide_lq"], y, x, f), z)) for y, x, z in places], overlap)
+    edge = merged_tiles(cells, [(y, x, unet.edge_processor(cut(inputs["wide_edge"], y, x, f))) for y, x, _ in places], overlap)
+
+    def predict(x, t):
+        def one(top, left):
+            part = torch.cat([cut(x, top, left), cut(edge, top, left)], 1)
+            part = unet.edge_fusion(part) if unet.fusion == "conv" else part
+            return unet(part, t, inputs["context"], model.structcond_stage_model(cut(low, top, left), t))
+        return merged_tiles(cells, [(y, x, one(y, x)) for y, x, _ in places], overlap)
+
+    abar, times, x = common.alpha_bar(cfg["model"]), common.respaced(cfg["model"]["timesteps"], cfg["sampler"]["steps"]), noises["wide_x"]
+    for i, k in enumerate(reversed(range(len(times)))):
+        e, a_next = predict(x, torch.full((1,), times[k])), float(abar[times[k - 1]]) if k else 1.0
+        x = ddpm_step(x, e, noises["wide_z"][i] if k else 0, float(abar[times[k]]), a_next)
+    decoded = [(y * f, left * f, wavelet(vae.decode(cut(x, y, left)), cut(inputs["wide_lq"], y, left, f))) for y, left, _ in places]
+    least = [min([b + l - c for b, c in zip(at, at[1:])], default=l) * f for at in (ys, xs)]
+    return merged_tiles((1, 3, h * f, w * f), decoded, least)
+
+
 @torch.no_grad()
 def sample(model, inputs, noises):
     """ddpm, ddim (S, B, 4, h, w): the latent after each step; image and its two colour fixes.
@@ -481,5 +546,7 @@ def sample(model, inputs, noises):
     out["image"] = vae.decode(out["ddpm"][-1])
     out["adain"] = adain(out["image"], inputs["image_lq"])
     out["wavelet"] = wavelet(out["image"], inputs["image_lq"])
+    if "wide_lq" in inputs:
+        out["wide"] = wide(model, inputs, noises)
     model.train()
     return out

@@ -5,7 +5,7 @@
  *
  * By DDPM and by DDIM: every latent fed to the network must be the one the reference had before
  * that step, the one fed to the decoder its last. Then the images, under each of the colour
- * fixes. */
+ * fixes. Then an image that is larger than the model, by overlapping tiles. */
 #include "sampler.h"
 
 enum { IMAGE_AXES = 2 }; /* (...,C,H,W) in the file, (...,H,W,C) here */
@@ -107,9 +107,173 @@ static void other_ways(StablesrTest *test)
     CHECK_INT(sample_compared(test, &config, NULL, &second), E_USAGE);
 }
 
+/* ---- an image of several tiles ---- */
+
+typedef struct WideImage {
+    Enlarging    job;
+    const float *image, *edge; /* (height, width, 3) */
+    float       *result;
+    int64_t      written;
+} WideImage;
+
+static Err wide_square(Enlarging *job, int64_t y, int64_t x, int64_t side, float *image,
+                       float *edge)
+{
+    WideImage *w = (WideImage *)job;
+    CHECK(y + side <= job->height && x + side <= job->width);
+    for (int64_t r = 0; r < side; r++) {
+        size_t from = (size_t)((y + r) * job->width + x) * 3, n = (size_t)side * 3;
+        memcpy(image + r * side * 3, w->image + from, n * sizeof *image);
+        if (edge)
+            memcpy(edge + r * side * 3, w->edge + from, n * sizeof *edge);
+    }
+    return OK;
+}
+
+static Err wide_again(Enlarging *job)
+{
+    CHECK_INT(((WideImage *)job)->written, 0);
+    return OK;
+}
+
+static Err wide_rows(Enlarging *job, int64_t n, const float *rgb, int64_t pitch)
+{
+    WideImage *w = (WideImage *)job;
+    CHECK(w->written + n <= job->height);
+    for (int64_t y = 0; y < n; y++)
+        memcpy(w->result + (w->written + y) * job->width * 3, rgb + y * pitch * 3,
+               (size_t)job->width * 3 * sizeof *rgb);
+    w->written += n;
+    return OK;
+}
+
+static int32_t state_named(SampleCase *c, const char *name)
+{
+    const Graph *graph = session_engine(c->session)->graph;
+    for (int32_t i = 0; i < graph->n_values; i++)
+        if (graph->values[i].name && !strcmp(graph->values[i].name, name))
+            return i;
+    REQUIRE(!"a state of that name");
+    return -1;
+}
+
+static Err state_get(Sampler *s, const char *name, float *to)
+{
+    SampleCase *c = s->own;
+    return session_read(c->session, state_named(c, name), to);
+}
+
+static Err state_set(Sampler *s, const char *name, const float *from)
+{
+    SampleCase *c = s->own;
+    return session_write(c->session, state_named(c, name), from);
+}
+
+/* Of the canvas: the same numbers as the reference's. */
+static void normal_of_canvas(Sampler *s, const char *name, int64_t index, float *to, int64_t n)
+{
+    SampleCase       *c = s->own;
+    const SafeTensor *t = safetensors_find(&c->file, "noise.wide_x");
+    Shape             canvas = SHAPE(1, t->shape[2], t->shape[3], 4);
+    CHECK_INT(shape_count(canvas), n);
+    sampler_numbers(c, pool_print(c->pool, "wide_%s", name), index, canvas, IMAGE_AXES, to, n);
+}
+
+typedef void NormalOf(Sampler *s, const char *name, int64_t index, float *to, int64_t n);
+
+static WideImage wide_of(SampleCase *c, const char *image, const char *edge, int64_t height,
+                         int64_t width)
+{
+    int64_t n = height * width * 3;
+    Shape   shape = SHAPE(1, height, width, 3);
+    return (WideImage){ .job = { .height = height,
+                                 .width = width,
+                                 .square = wide_square,
+                                 .again = wide_again,
+                                 .rows = wide_rows },
+                        .image = case_numbers(c, image, 0, n, shape, IMAGE_AXES),
+                        .edge = case_numbers(c, edge, 0, n, shape, IMAGE_AXES),
+                        .result = NEWN(c->pool, float, n) };
+}
+
+static SamplerConfig wide_config(const SampleCase *c)
+{
+    SamplerConfig config = c->recipe->sampler;
+    config.kind = SAMPLER_DDPM;
+    config.eta = 0;
+    config.colour = COLOUR_WAVELET;
+    return config;
+}
+
+static void wide_sample(SampleCase *c, WideImage *w, NormalOf *normal)
+{
+    SamplerConfig config = wide_config(c);
+    Sampler       s = { .pool = c->pool,
+                        .n = c->recipe->batch,
+                        .config = &config,
+                        .own = c,
+                        .run = sampler_run,
+                        .feed = sampler_feed,
+                        .output = sampler_output,
+                        .normal = normal,
+                        .state_get = state_get,
+                        .state_set = state_set,
+                        .progress = sampler_progress };
+    case_give(c, "vae_lq", "noise.vae_lq", IMAGE_AXES);
+    case_give(c, "context", "in.context", 0);
+    c->done = 0;
+    c->worst = 0;
+    CHECK_OK(c->recipe->model->enlarge(&s, c->recipe->config, &w->job));
+    CHECK_INT(w->written, w->job.height);
+}
+
+/* The numbers of the first image of the batch. */
+static void normal_of_first(Sampler *s, const char *name, int64_t index, float *to, int64_t n)
+{
+    SampleCase *c = s->own;
+    Shape       one = case_feed(c, "x")->shape;
+    one.dim[0] = 1;
+    CHECK_INT(shape_count(one), n);
+    memcpy(to,
+           case_numbers(c, pool_print(c->pool, "noise.%s", name), index * c->recipe->batch, n, one,
+                        IMAGE_AXES),
+           (size_t)n * sizeof *to);
+}
+
+/* One tile is what the sampler makes of an image of that size, to the bit. */
+static void one_tile(StablesrTest *test)
+{
+    SampleCase   *c = &test->c;
+    SamplerConfig config = wide_config(c);
+    SampleResult  result;
+    CHECK_OK(sample_compared(test, &config, NULL, &result));
+    int64_t   side = result.shape.dim[1];
+    WideImage w = wide_of(c, "in.image_lq", "in.edge", side, side);
+    wide_sample(c, &w, normal_of_first);
+    CHECK_INT(w.job.tiles, 1);
+    CHECK(!memcmp(w.result, result.data, (size_t)(side * side * 3) * sizeof(float)));
+}
+
+static void same_wide(StablesrTest *test)
+{
+    SampleCase       *c = &test->c;
+    const SafeTensor *t = safetensors_find(&c->file, "in.wide_lq");
+    if (!t)
+        return;
+    int64_t   height = t->shape[2], width = t->shape[3];
+    WideImage w = wide_of(c, "in.wide_lq", "in.wide_edge", height, width);
+    one_tile(test);
+    wide_sample(c, &w, normal_of_canvas);
+    CHECK_INT(w.job.tiles, 4);
+    compare(test, w.result, "out.wide", 0, SHAPE(1, height, width, 3));
+    printf("%lld tiles, %lld x %lld: largest error %.3g\n", (long long)w.job.tiles,
+           (long long)height, (long long)width, c->worst);
+}
+
 static void compare_case(SampleCase *c)
 {
     same_images((StablesrTest *)c);
+    same_wide((StablesrTest *)c);
     other_ways((StablesrTest *)c);
 }
 

@@ -13,10 +13,10 @@
 
 enum { TAPS = 8 }; /* of the cubic filter: 4, and room */
 
-typedef struct Taps { /* which pixels of the file make up one of the enlarged image */
+typedef struct PixelTaps { /* which pixels of the file make up one of the enlarged image */
     int64_t first, n;
     float   weights[TAPS];
-} Taps;
+} PixelTaps;
 
 typedef struct Enlarger {
     Enlarging         job;
@@ -24,7 +24,7 @@ typedef struct Enlarger {
     Strips           *strips;
     const StripsForm *form;
     int64_t           side;
-    Taps             *columns; /* of each column */
+    PixelTaps        *columns; /* of each column */
     float            *line;    /* a row of the file */
     float    *source;    /* TAPS rows of the file, each as wide as the result; row y at y % TAPS */
     int64_t   read;      /* rows of the file read */
@@ -47,8 +47,8 @@ static Err source_read(Enlarger *e)
     TRY(strips_row(e->strips, e->line));
     for (int64_t x = 0; x < e->job.width; x++)
         for (int64_t c = 0; c < channels; c++) {
-            const Taps *t = &e->columns[x];
-            float       sum = 0;
+            const PixelTaps *t = &e->columns[x];
+            float            sum = 0;
             for (int64_t k = 0; k < t->n; k++)
                 sum += t->weights[k] * e->line[(t->first + k) * channels + c];
             to[x * channels + c] = sum;
@@ -60,9 +60,9 @@ static Err source_read(Enlarger *e)
 /* Makes the next row of the enlarged image. */
 static Err window_add(Enlarger *e)
 {
-    int64_t n = row_floats_of(e);
-    float  *to = e->window + (e->made - e->top) * n;
-    Taps    t;
+    int64_t   n = row_floats_of(e);
+    float    *to = e->window + (e->made - e->top) * n;
+    PixelTaps t;
     t.first = resize_taps(RESIZE_CUBIC, e->made, e->form->height, e->job.height, t.weights, &t.n);
     while (e->read < t.first + t.n)
         TRY(source_read(e));
@@ -171,7 +171,7 @@ static Err enlarger_rows(Enlarging *job, int64_t n, const float *rgb, int64_t pi
 
 static void columns_make(Pool *pool, Enlarger *e)
 {
-    e->columns = NEWN(pool, Taps, e->job.width);
+    e->columns = NEWN(pool, PixelTaps, e->job.width);
     for (int64_t x = 0; x < e->job.width; x++)
         e->columns[x].first = resize_taps(RESIZE_CUBIC, x, e->form->width, e->job.width,
                                           e->columns[x].weights, &e->columns[x].n);
@@ -181,7 +181,7 @@ static int64_t enlarger_bytes(const Enlarger *e)
 {
     int64_t row = row_floats_of(e), square = e->side * e->side;
     return (int64_t)sizeof(float) * (row * (e->side + TAPS) + 3 * square) +
-           (int64_t)degrade_work(e->side, e->side) + e->job.width * (int64_t)sizeof(Taps) +
+           (int64_t)degrade_work(e->side, e->side) + e->job.width * (int64_t)sizeof(PixelTaps) +
            (int64_t)e->form->whole_bytes;
 }
 

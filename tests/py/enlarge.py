@@ -88,7 +88,7 @@ def png_write(name, pixels, more=b"", interlaced=False):
         f.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + more + chunk(b"IDAT", zlib.compress(raw)) + chunk(b"IEND", b""))
 
 
-def picture(height, width, channels=3):
+def drawn_image(height, width, channels=3):
     y, x = np.mgrid[0:height, 0:width].astype(float)
     waves = [np.sin(x / (5 + c) + y / 11 + c) * 80 + np.cos(y / (4 + c)) * 30 + 128 for c in range(channels)]
     disc = (np.hypot(x - width / 2, y - height / 2) < min(height, width) / 3)[..., None]
@@ -102,9 +102,9 @@ def cubic(x, scale):
 
 
 def sizes():
-    png_write("small.png", picture(30, 40))
-    png_write("large.png", picture(75, 133))
-    png_write("thin.png", picture(5, 90))
+    png_write("small.png", drawn_image(30, 40))
+    png_write("large.png", drawn_image(75, 133))
+    png_write("thin.png", drawn_image(5, 90))
     arenas = set()
     for name, shape, tiles in (("small.png", (120, 160), "9 tiles"), ("large.png", (300, 532), "66 tiles"), ("thin.png", (20, 360), "8 tiles")):
         got, said = enlarge(name)
@@ -127,14 +127,14 @@ def sizes():
 
 
 def kinds():
-    colour, grey = picture(22, 30), picture(22, 30, 1)
+    colour, grey = drawn_image(22, 30), drawn_image(22, 30, 1)
     png_write("rgb.png", colour)
     rgb, _ = enlarge("rgb.png")
     png_write("rgb16.png", colour.astype(np.uint16) * 257)
     deep, _ = enlarge("rgb16.png")
     check(deep.dtype == np.uint16 and deep.shape == rgb.shape, f"{deep.dtype}")
     check(np.abs(deep / 257.0 - rgb).max() <= 1 and len(np.unique(deep)) > 256, "16 bits are 16 bits")
-    alpha = picture(22, 30, 1)
+    alpha = drawn_image(22, 30, 1)
     png_write("rgba.png", np.concatenate([colour, alpha], -1))
     got, _ = enlarge("rgba.png")
     check((got[..., :3] == rgb).all(), "colours do not depend on alpha")

@@ -133,17 +133,17 @@ const char *const image_ending = ".pnm";
 static Err coder_open(Pool *pool, ImageOut *image)
 {
     static const char *const forms[] = { "", "GRAYSCALE", "GRAYSCALE_ALPHA", "RGB", "RGB_ALPHA" };
-    int                      most = image->depth == 16 ? 65535 : 255;
+    int                      max = image->depth == 16 ? 65535 : 255;
     image->coder = NEWN(pool, unsigned char, (image->width * image->channels * image->depth / 8));
     if (!image->out)
         return OK;
     if (image->channels == 1 || image->channels == 3)
         file_out_print(image->out, "P%d\n%lld %lld\n%d\n", image->channels == 3 ? 6 : 5,
-                       (long long)image->width, (long long)image->height, most);
+                       (long long)image->width, (long long)image->height, max);
     else
         file_out_print(image->out,
                        "P7\nWIDTH %lld\nHEIGHT %lld\nDEPTH %d\nMAXVAL %d\nTUPLTYPE %s\nENDHDR\n",
-                       (long long)image->width, (long long)image->height, image->channels, most,
+                       (long long)image->width, (long long)image->height, image->channels, max,
                        forms[image->channels]);
     return OK;
 }
@@ -183,7 +183,7 @@ Err image_out_open(Pool *pool, const char *path, const ImageForm *form, ImageOut
         form->height > IMAGE_OUT_SIDE || form->width > IMAGE_OUT_SIDE)
         return fail(E_USAGE,
                     "%s cannot be written: it has %lld x %lld pixels of %d channels; 1 to 4 "
-                    "channels and at most %d pixels a side are possible",
+                    "channels and at max %d pixels a side are possible",
                     image->path, (long long)form->width, (long long)form->height, form->channels,
                     IMAGE_OUT_SIDE);
     if (path) {

@@ -132,8 +132,8 @@ static Err enlarger_again(Enlarging *job)
 
 static void sample_put(const Enlarger *e, int64_t i, float x)
 {
-    double most = e->form->depth == 16 ? 65535 : 255;
-    long   level = lrint(most * (double)(x > 0 ? (x < 1 ? x : 1) : 0)); /* NaN is 0 */
+    double max = e->form->depth == 16 ? 65535 : 255;
+    long   level = lrint(max * (double)(x > 0 ? (x < 1 ? x : 1) : 0)); /* NaN is 0 */
     if (e->form->depth == 16)
         ((uint16_t *)e->samples)[i] = (uint16_t)level;
     else

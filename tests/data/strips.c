@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEIGHT = 23, WIDTH = 31, MOST = HEIGHT * WIDTH * 4 };
+enum { HEIGHT = 23, WIDTH = 31, MAX_SAMPLES = HEIGHT * WIDTH * 4 };
 
-static uint16_t pixels[MOST];
+static uint16_t pixels[MAX_SAMPLES];
 
 static const void *sample_row(const ImageForm *form, int64_t y)
 {
@@ -53,7 +53,7 @@ static void every_kind(void)
         SKIP("built without libpng");
         return;
     }
-    for (int i = 0; i < MOST; i++)
+    for (int i = 0; i < MAX_SAMPLES; i++)
         pixels[i] = (uint16_t)rand();
     for (int channels = 1; channels <= 4; channels++)
         for (int depth = 8; depth <= 16; depth += 8) {

@@ -28,7 +28,7 @@ static const Option options[] = {
       "also time the operators of recipe R in real steps; may be repeated" },
     { "ops", OPT_FLAG, &opt.ops, NULL, "the same for every small recipe" },
     { "wire", OPT_FLAG, &opt.wire, NULL,
-      "started by mpirun or srun: measure what connects the ranks, and nothing else" },
+      "under mpirun or srun: measure only what connects the ranks" },
     { "seconds", OPT_NUMBER, &opt.seconds, "S", "seconds of steps for each recipe; default 3" },
     { "take", OPT_TEXT, &opt.take, "B",
       "allocate at most this much memory; default: all but an eighth" },

@@ -2,8 +2,9 @@
  *
  * The nucleus is the shortest list of levels, likeliest first, whose probabilities reach top_p. A
  * mixture's probability of a level is that of the interval of numbers that become it, by the
- * mixture's distribution function; the level is then found by the uniform number. A categorical
- * head keeps its Gumbel numbers. */
+ * mixture's distribution function; the level is then found by the uniform number, in the order of
+ * levels, so that a rounding of shares moves it to a neighbour at most. A categorical head keeps
+ * its Gumbel numbers. */
 #define LAYERS_NO_SOURCE /* no graph is built here */
 #include "models/layers.h"
 #include "models/sashimi.h"
@@ -62,6 +63,12 @@ static int likelier(const void *a, const void *b)
     return x->share < y->share ? 1 : x->share > y->share ? -1 : (x->level > y->level) * 2 - 1;
 }
 
+static int lower_level(const void *a, const void *b)
+{
+    const LikelyLevel *x = a, *y = b;
+    return (x->level > y->level) - (x->level < y->level);
+}
+
 int64_t sashimi_pick_likely(const Sashimi *m, const SamplerConfig *sampler, const float *outputs,
                             const float *choice, double u, LikelyLevel *list)
 {
@@ -77,6 +84,7 @@ int64_t sashimi_pick_likely(const Sashimi *m, const SamplerConfig *sampler, cons
         sum += list[kept++].share;
     if (mixture) {
         double place = u * sum;
+        qsort(list, (size_t)kept, sizeof *list, lower_level);
         for (double at = list[0].share; best + 1 < kept && at <= place; at += list[best].share)
             best++;
         return list[best].level;

@@ -50,10 +50,13 @@ static void mixture(void)
     s.top_p = 0.6;                                        /* levels 2 and 3 */
     CHECK_INT(sashimi_pick_likely(&m, &s, head, noise, 0.999, list), 3);
     CHECK_INT(sashimi_pick_likely(&m, &s, head, noise, 0.5, list), 2);
-    s.top_p = 0.999999999; /* all: the least likely is last */
-    CHECK_INT(sashimi_pick_likely(&m, &s, head, noise, 0.9999, list), 0);
+    s.top_p = 0.999999999; /* all, in the order of levels */
+    CHECK_INT(sashimi_pick_likely(&m, &s, head, noise, 0.9999, list), 3);
+    CHECK_INT(sashimi_pick_likely(&m, &s, head, noise, 0.0001, list), 0);
+    s.top_p = 0.5;
     m.dml_round = ROUND_FLOOR; /* edges at -0.5, 0 and 0.5: levels 1 and 2 are equal */
-    CHECK(sashimi_pick_likely(&m, &s, head, noise, 0.1, list) == list[0].level);
+    CHECK_INT(sashimi_pick_likely(&m, &s, head, noise, 0.1, list), 1);
+    CHECK_INT(sashimi_pick_likely(&m, &s, head, noise, 0.9, list), 2);
     CHECK_INT(list[0].level + list[1].level, 3);
     CHECK_NEAR(list[0].share, list[1].share, 1e-9);
 }

@@ -470,15 +470,15 @@ def level_shares(cfg, params, tau):
 
 def pick_likely(cfg, params, noises, i, tau, top_p):
     """Among the fewest levels whose probabilities reach top_p: those of a mixture by the uniform number,
-    likeliest first, those of a categorical head by its Gumbel numbers."""
+    in the order of levels, those of a categorical head by its Gumbel numbers."""
     share, level = level_shares(cfg, params, tau).sort(dim=-1, descending=True, stable=True)
     kept = share.cumsum(-1) - share < top_p
+    kept = torch.zeros_like(kept).scatter(1, level, kept)
     if cfg["model"]["head"] == "categorical":
         score = params / tau + noises["gumbel"][i]
-        return score.masked_fill(~torch.zeros_like(kept).scatter(1, level, kept), -math.inf).argmax(-1)
-    reached = (share * kept).cumsum(-1)
-    place = noises["uniform"][i][:, None] * reached[:, -1:]
-    return level.gather(1, torch.searchsorted(reached, place, right=True))[:, 0]
+        return score.masked_fill(~kept, -math.inf).argmax(-1)
+    reached = (level_shares(cfg, params, tau) * kept).cumsum(-1)
+    return torch.searchsorted(reached, noises["uniform"][i][:, None] * reached[:, -1:], right=True)[:, 0]
 
 
 TAU, TOP_P = 0.8, 0.7     # of the second sample

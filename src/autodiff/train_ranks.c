@@ -13,8 +13,8 @@
  * pass computes the gradients of the bucket after it. */
 enum { FOLD_LAG = 1, PUT_LAG = 1 };
 /* Of the default bucket: an eighth of all gradients, so that most of them move while others are
- * computed, within these bytes. */
-enum { BUCKET_SHARE = 8, MIN_BUCKET = 1 << 20, MAX_BUCKET = 32 << 20 };
+ * computed, within these bytes; but two blocks for each rank, which cannot own less than one. */
+enum { BUCKET_SHARE = 8, MIN_BUCKET = 1 << 20, MAX_BUCKET = 32 << 20, BUCKET_BLOCKS = 2 };
 
 typedef struct RankTransfer {
     Exchanged exchanged;
@@ -80,13 +80,32 @@ static void tracks_store(RankSums *sums)
     }
 }
 
-static int64_t bucket_default(const Graph *graph)
+static int64_t gradient_bytes(const Graph *graph)
 {
     int64_t bytes = 0;
     for (int32_t i = 0; i < graph->n_params; i++)
         if (!graph->params[i].frozen)
             bytes += shape_count(graph->params[i].disk) * (int64_t)sizeof(float);
-    return int_max(MIN_BUCKET, int_min(MAX_BUCKET, bytes / BUCKET_SHARE));
+    return bytes;
+}
+
+/* A block for each rank. */
+static int64_t bucket_blocks(const TrainSpec *spec)
+{
+    return spec->ranks * BLOCK_ELEMENTS * (int64_t)sizeof(float);
+}
+
+static int64_t bucket_default(const TrainSpec *spec, int64_t bytes)
+{
+    int64_t limit = int_max(MIN_BUCKET, int_min(MAX_BUCKET, bytes / BUCKET_SHARE));
+    return int_max(limit, BUCKET_BLOCKS * bucket_blocks(spec));
+}
+
+/* Nothing is left to compute while the last bucket moves. So the last ones are smaller and smaller:
+ * each holds at most half of the gradients to come. */
+static int64_t bucket_limit(const RankSums *sums)
+{
+    return int_min(sums->limit, int_max(sums->to_come / 2, bucket_blocks(sums->spec)));
 }
 
 Err rank_sums_begin(Graph *graph, Tensor loss, const TrainSpec *spec, Tensor counters,
@@ -100,7 +119,8 @@ Err rank_sums_begin(Graph *graph, Tensor loss, const TrainSpec *spec, Tensor cou
                         .grads = NEWN(graph->pool, Tensor, graph->n_params),
                         .started = NEWN(graph->pool, RankTransfer, graph->n_params) };
     REQUIRE(spec->accumulate % spec->ranks == 0);
-    sums->limit = spec->bucket_bytes > 0 ? spec->bucket_bytes : bucket_default(graph);
+    sums->to_come = gradient_bytes(graph);
+    sums->limit = spec->bucket_bytes > 0 ? spec->bucket_bytes : bucket_default(spec, sums->to_come);
     TRY(tracks_find(graph, sums));
     sums->store = state_add(graph, "run.rounds", F32,
                             SHAPE(sums->rounds.rounds, sums->rounds.width), CLASS_CONSTANTS, false);
@@ -189,6 +209,7 @@ static void bucket_close(RankSums *sums, Bucket **open)
     int32_t k = graph->n_buckets;
     *open = NULL;
     bucket_divide(graph, b);
+    sums->to_come -= b->total * (int64_t)sizeof(float);
     b->sum = state_add(graph, pool_print(graph->pool, "gradients/%d", k), F32, SHAPE(b->shard),
                        CLASS_GRADIENTS, false)
                  .id;
@@ -245,7 +266,7 @@ Tensor rank_sums_final(void *arg, int32_t index, Tensor grad)
     Type      type = value_at(graph, graph->params[index].value)->type;
     Bucket  **open = &sums->open[type != F32];
     int64_t   count = shape_count(graph->params[index].disk);
-    if (*open && ((*open)->total + count) * (int64_t)sizeof(float) > sums->limit)
+    if (*open && ((*open)->total + count) * (int64_t)sizeof(float) > bucket_limit(sums))
         bucket_close(sums, open);
     if (!*open)
         *open = bucket_new(graph, sums->spec->ranks, type);

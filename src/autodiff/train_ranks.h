@@ -27,6 +27,7 @@ typedef struct RankSums {
     struct RankTransfer *started;  /* [bucket] */
     int32_t              n_folded; /* buckets */
     int64_t              limit;    /* bytes of a bucket */
+    int64_t              to_come;  /* bytes of gradients that no closed bucket holds */
 } RankSums;
 
 /* Before the backward pass: the loss and all statistics of a micro-batch are stored for the update.

@@ -94,6 +94,17 @@ static void phases_json(JsonOut *o, const TrainResult *r)
     json_out_end(o);
 }
 
+static void ranks_json(JsonOut *o, const TrainResult *r)
+{
+    json_out_object_row(o, "ranks");
+    json_out_int(o, "ranks", r->ranks);
+    json_out_int(o, "sent_bytes", r->moving.bytes);
+    json_out_number(o, "moving_ms", r->moving.moving_ns * 1e-6);
+    json_out_number(o, "waiting_ms", r->moving.waits_ns * 1e-6);
+    json_out_number(o, "waited_ms", r->waited_ms);
+    json_out_end(o);
+}
+
 static Err train_json(const Recipe *recipe, const TrainResult *r)
 {
     JsonOut o;
@@ -123,6 +134,8 @@ static Err train_json(const Recipe *recipe, const TrainResult *r)
     json_out_number(&o, "predicted_slowdown", r->slowdown);
     json_out_number(&o, "predicted_ms", r->predicted_ms);
     json_out_string(&o, "time_source", r->time_source);
+    if (r->ranks > 1)
+        ranks_json(&o, r);
     json_out_int(&o, "runtime_bytes", r->runtime_bytes);
     if (r->stated_bytes)
         json_out_int(&o, "runtime_stated_bytes", r->stated_bytes);
@@ -162,6 +175,12 @@ static void train_print(Pool *pool, const Recipe *recipe, const TrainResult *r, 
     if (r->stated_bytes && r->runtime_bytes > r->stated_bytes)
         print_sentence(stdout, "that is %s more than was reserved: lower --budget by that much",
                        bytes_text(r->runtime_bytes - r->stated_bytes));
+    if (r->ranks > 1)
+        print_sentence(stdout,
+                       "each of %lld ranks sends %s a step, predicted to take %.1f ms, of which it "
+                       "waits %.1f; rank 0 waited %.1f ms a step for others",
+                       (long long)r->ranks, bytes_text(r->moving.bytes), r->moving.moving_ns * 1e-6,
+                       r->moving.waits_ns * 1e-6, r->waited_ms);
     if (r->batch != recipe->batch)
         printf("each step was run as %lld micro-batches of %lld instead of %lld of %lld\n",
                (long long)r->accumulate, (long long)r->batch, (long long)recipe->accumulate,

@@ -142,6 +142,7 @@ int         comm_rank(const Comm *comm) { return comm->rank; }
 int         comm_ranks(const Comm *comm) { return comm->ranks; }
 const char *comm_transport(const Comm *comm) { return comm->library; }
 int64_t     comm_held(const Comm *comm) { return comm->held; }
+double      comm_waited(const Comm *comm) { return comm->waited; }
 void        comm_patience(Comm *comm, double seconds) { comm->patience = seconds; }
 void        comm_step(Comm *comm, int64_t step) { comm->step = step; }
 

@@ -77,6 +77,7 @@ Err comm_end(Comm *comm, Err err);
 
 /* Ends all ranks with this exit code, whatever they are doing. */
 void    comm_abort(Comm *comm, int code) __attribute__((noreturn));
+double  comm_waited(const Comm *comm); /* seconds so far in waits for transfers and records */
 int64_t comm_held(const Comm *comm); /* growth of this process, code included: part of `runtime` */
 
 #endif

@@ -68,8 +68,9 @@ struct Comm {
     CommWord  failure;
     bool     *answered; /* by rank: in this round */
     int       round;
-    bool      waits; /* in a wait, not in comm_poll */
-    bool      works; /* a rank that answered in this round computes */
+    bool      waits;  /* in a wait, not in comm_poll */
+    double    waited; /* seconds */
+    bool      works;  /* a rank that answered in this round computes */
 
     bool agreed;    /* all ranks know of the failure */
     bool concluded; /* this rank found others silent, and is to say so */

@@ -80,7 +80,7 @@ Err comm_start(Comm *comm, int slot, const CommPart *sends, int n_sends, const C
     return OK;
 }
 
-Err comm_await(Comm *comm, int first, int n, int *open)
+static Err await_open(Comm *comm, int first, int n, int *open)
 {
     CommWait wait = { .since = clock_now() };
     comm->waits = true;
@@ -94,6 +94,14 @@ Err comm_await(Comm *comm, int first, int n, int *open)
             TRY(watch_idle(comm, &wait));
     }
     return OK;
+}
+
+Err comm_await(Comm *comm, int first, int n, int *open)
+{
+    double since = clock_now();
+    Err    err = await_open(comm, first, n, open);
+    comm->waited += clock_now() - since;
+    return err;
 }
 
 Err comm_wait(Comm *comm, int slot)

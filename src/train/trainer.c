@@ -209,9 +209,10 @@ static Err train_steps(Trainer *t, TrainResult *result)
     t->saved_at = clock_now();
     TRY(train_agree(t));
     while (t->state.step < t->recipe->steps && !train_stopping(t)) {
-        double start = clock_now();
+        double start = clock_now(), waited = comm_waited(t->comm);
         TRY(train_step(t, &loss));
         double ms = (clock_now() - start) * 1000;
+        t->waited_ms += result->steps ? (comm_waited(t->comm) - waited) * 1000 : 0;
         if (!result->steps++)
             result->loss_first = loss;
         result->loss_last = loss;
@@ -304,6 +305,9 @@ static void train_result(Trainer *t, const Device *device, TrainResult *result)
     result->slowdown = t->fit.default_ns > 0 ? t->fit.step_ns / t->fit.default_ns : 1;
     result->predicted_ms = train_predicted_ms(t);
     result->time_source = engine_time_source(engine);
+    result->ranks = t->ranks;
+    result->moving = engine_moving(engine, recipe_rounds(recipe));
+    result->waited_ms = result->steps > 1 ? t->waited_ms / (double)(result->steps - 1) : 0;
     result->runtime_bytes = device_runtime_bytes(device, engine->arena_bytes);
     result->stated_bytes = device->runtime_bytes;
     result->loader_limit = t->options->loader_bytes;

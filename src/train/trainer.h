@@ -40,26 +40,29 @@ typedef struct TrainOptions {
 } TrainOptions;
 
 typedef struct TrainResult {
-    int64_t     steps; /* done by this call */
-    int64_t     step;  /* total now */
-    double      loss_first, loss_last;
-    double      validation_last; /* the last of `validations` */
-    int64_t     validations;
-    double      step_ms; /* median without the first few */
-    int64_t     planned_bytes, measured_bytes;
+    int64_t      steps; /* done by this call */
+    int64_t      step;  /* total now */
+    double       loss_first, loss_last;
+    double       validation_last; /* the last of `validations` */
+    int64_t      validations;
+    double       step_ms; /* median without the first few */
+    int64_t      planned_bytes, measured_bytes;
     /* per phase; planned 0: the graph has no such phase; measured 0: it did not run */
-    int64_t     phase_planned[PHASE_COUNT], phase_measured[PHASE_COUNT];
-    int64_t     host_planned_bytes, host_measured_bytes; /* of the host arena; 0: none */
-    int64_t     loader_limit;                            /* of loader_bytes; 0: none */
-    int64_t     loader_bytes;      /* input buffers on the host, outside the arena */
-    int32_t     recomputed;        /* nodes recomputed in a step */
-    int64_t     batch, accumulate; /* as run: a plan may split the recipe's micro-batches */
-    double      slowdown;      /* predicted, against everything kept and all levers at default */
-    double      predicted_ms;  /* of a step, before the first */
-    const char *time_source;   /* of that prediction: plan/engine.h */
-    int64_t     runtime_bytes; /* memory outside the arena, measured at the end */
-    int64_t     stated_bytes;  /* GPU: the same as predicted; CPU: 0 */
-    bool        interrupted;
+    int64_t      phase_planned[PHASE_COUNT], phase_measured[PHASE_COUNT];
+    int64_t      host_planned_bytes, host_measured_bytes; /* of the host arena; 0: none */
+    int64_t      loader_limit;                            /* of loader_bytes; 0: none */
+    int64_t      loader_bytes;      /* input buffers on the host, outside the arena */
+    int32_t      recomputed;        /* nodes recomputed in a step */
+    int64_t      batch, accumulate; /* as run: a plan may split the recipe's micro-batches */
+    double       slowdown;     /* predicted, against everything kept and all levers at default */
+    double       predicted_ms; /* of a step, before the first */
+    int64_t      ranks;
+    EngineMoving moving;      /* predicted: what a rank moves in a step */
+    double       waited_ms;   /* measured: for other ranks in a step, the mean without the first */
+    const char  *time_source; /* of that prediction: plan/engine.h */
+    int64_t      runtime_bytes; /* memory outside the arena, measured at the end */
+    int64_t      stated_bytes;  /* GPU: the same as predicted; CPU: 0 */
+    bool         interrupted;
 } TrainResult;
 
 Err train_run(Pool *pool, const Recipe *recipe, const Device *device, const TrainOptions *options,

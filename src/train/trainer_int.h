@@ -55,6 +55,7 @@ typedef struct Trainer {
     int64_t             ahead; /* number + 1 of the micro-batch already staged; 0: none */
     float               times_ms[MAX_TIMES];
     int64_t             n_times;
+    double              waited_ms; /* for other ranks, in all steps but the first */
 } Trainer;
 
 /* ---- trainer_prepare.c ---- */

@@ -1,0 +1,78 @@
+"""overlap.py -- bytes move while kernels run: over a link so slow that moving takes 30 % of a step, a rank waits for at most a
+third of that.
+
+    overlap.py PLIMSOLL WORK_FOLDER
+
+The link is slowed by slow_wire.c, which is preloaded: it holds back what arrives. Other programs on the machine can only add
+to what is waited for, so several tries are made, and those in which the ranks lost their processors often do not count against
+it. Skipped (77) without MPI, or where no try was quiet.
+"""
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import time
+
+PROGRAM, WORK = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+BUILD = os.path.dirname(PROGRAM)
+HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+MODEL = ["dit3d-small", "--set", "model.width=192", "--set", "model.depth=6", "--batch", "2", "--set", "accumulate=4",
+         "--threads", "1", "--backend", "builtin", "--shard", "1", "--steps", "8", "--out", "none", "--json"]
+SHARE, WAITED, TRIES = 0.3, 1 / 3, 6
+DISTURBED = 40                                                     # times a second that the ranks lose a processor
+
+
+def launcher():
+    """The command that starts two ranks, and the option that gives them variables."""
+    for name, flags in (("openmpi", ["--allow-run-as-root", "--oversubscribe"]), ("mpich", [])):
+        program, slow = shutil.which("mpirun." + name), f"{BUILD}/libslow_wire_{name}.so"
+        if program and os.path.exists(f"{BUILD}/libplimsoll_mpi_{name}.so") and os.path.exists(slow):
+            return [program, *flags, "-n", "2"], slow
+    return None, None
+
+
+def train(start, slow=None, rate=0):
+    env = {**os.environ, "XDG_CONFIG_HOME": WORK}
+    more = ["env", f"LD_PRELOAD={slow}", f"SLOW_WIRE={rate}"] if slow else []
+    done = subprocess.run([*start, *more, PROGRAM, "train", *MODEL], capture_output=True, text=True, cwd=HERE, env=env,
+                          timeout=300)
+    if done.returncode:
+        sys.exit(f"exit {done.returncode}: {done.stderr.strip()[-600:]}")
+    return json.loads(done.stdout)
+
+
+def switches():
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_nivcsw
+
+
+def main():
+    os.makedirs(WORK, exist_ok=True)
+    start, slow = launcher()
+    if not start:
+        print("skipped: no MPI here (scripts/setup_mpi.sh installs it)")
+        return 77
+    quiet = 0
+    for _ in range(TRIES):
+        lost, began = switches(), time.time()
+        fast = train(start)
+        own = fast["step_ms"] - fast["ranks"]["waited_ms"]         # of computing alone
+        moving = SHARE / (1 - SHARE * WAITED) * own                # 30 % of a step that waits for a third of it
+        rate = fast["ranks"]["sent_bytes"] / (moving * 1e-3)
+        r = train(start, slow, rate)
+        moving, waited = r["ranks"]["sent_bytes"] / rate * 1e3, r["ranks"]["waited_ms"]
+        line = (f"moving {moving:.1f} ms of a step of {r['step_ms']:.1f} ({100 * moving / r['step_ms']:.0f} %), "
+                f"waiting {waited:.1f} ms ({100 * waited / moving:.0f} % of moving)")
+        quiet += switches() - lost < DISTURBED * (time.time() - began)
+        print(line)
+        if waited <= WAITED * moving and moving >= 0.9 * SHARE * r["step_ms"]:
+            return 0
+    if not quiet:
+        print(f"skipped: other programs took the processors in each of {TRIES} tries")
+        return 77
+    print("failed: more than a third of moving was waited for in every try")
+    return 1
+
+
+sys.exit(main())

@@ -37,7 +37,7 @@ function(add_mpi_plugin name library wrapper include_words)
   target_include_directories(plimsoll_mpi_${name} SYSTEM PRIVATE ${PLIMSOLL_MPI_INCLUDE_${name}})
   target_link_libraries(plimsoll_mpi_${name} PRIVATE flags ${PLIMSOLL_MPI_LIBRARY_${name}})
   # A test aid, not part of the program: preloaded, it slows the link (tests/comm/overlap.py).
-  add_library(slow_wire_${name} MODULE tests/comm/aids/slow_wire.c)
+  add_library(slow_wire_${name} MODULE tests/launch/slow_wire.c)
   target_include_directories(slow_wire_${name} SYSTEM PRIVATE ${PLIMSOLL_MPI_INCLUDE_${name}})
   target_link_libraries(slow_wire_${name} PRIVATE ${PLIMSOLL_MPI_LIBRARY_${name}})
   message(STATUS "MPI plugin for ${name}: ${PLIMSOLL_MPI_LIBRARY_${name}}")

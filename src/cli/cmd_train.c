@@ -286,15 +286,15 @@ static void model_join(const Comm *comm)
     model.bucket = opt.bucket;
 }
 
-static Err train_command(Pool *pool, Comm *comm, int n_args, char **args)
-{
-    Recipe     *recipe;
-    Device     *device;
-    TrainResult result;
-    const char *more[4];
-    int         n = 0;
-    int64_t     budget, loader;
+/* What the options ask for. */
+typedef struct TrainAsked {
+    Recipe *recipe;
+    Device *device;
+    int64_t budget, loader; /* bytes */
+} TrainAsked;
 
+static Err train_check_options(int n_args)
+{
     if (opt.resume && opt.out)
         return fail(E_USAGE, "--resume RUN already names the folder; leave out --out");
     if (n_args != 1 && !(n_args == 0 && opt.resume))
@@ -313,11 +313,20 @@ static Err train_command(Pool *pool, Comm *comm, int n_args, char **args)
     if (opt.plan && (model.budget || opt.allow))
         return fail(E_USAGE,
                     "--plan has its own budget and levers; leave out --budget and --allow");
+    return OK;
+}
+
+/* Each rank for itself: nothing here waits for another. */
+static Err train_open(Pool *pool, Comm *comm, int n_args, char **args, TrainAsked *asked)
+{
+    const char *more[4];
+    int         n = 0;
+    TRY(train_check_options(n_args));
     if (opt.resume)
         TRY(resume_options(pool, opt.resume));
     if (opt.patience > 0)
         comm_patience(comm, opt.patience);
-    TRY(loader_memory_read(opt.loader_memory ? opt.loader_memory : LOADER_MEMORY, &loader));
+    TRY(loader_memory_read(opt.loader_memory ? opt.loader_memory : LOADER_MEMORY, &asked->loader));
     if (opt.steps >= 0)
         more[n++] = pool_print(pool, "steps=%lld", (long long)opt.steps);
     if (opt.seed >= 0)
@@ -339,9 +348,18 @@ static Err train_command(Pool *pool, Comm *comm, int n_args, char **args)
     if (comm_ranks(comm) > 1 && !model.threads)
         model.threads = rank_threads(comm);
     model_join(comm);
-    TRY(model_open(pool, &model, name, more, n, &recipe, &device, &budget));
-    device->comm = comm_ranks(comm) > 1 ? comm : NULL;
-    schedule_keep(recipe);
+    TRY(model_open(pool, &model, name, more, n, &asked->recipe, &asked->device, &asked->budget));
+    asked->device->comm = comm_ranks(comm) > 1 ? comm : NULL;
+    schedule_keep(asked->recipe);
+    return OK;
+}
+
+static Err train_command(Pool *pool, Comm *comm, int n_args, char **args)
+{
+    TrainAsked  asked = { 0 };
+    TrainResult result;
+    TRY(comm_agree(comm, train_open(pool, comm, n_args, args, &asked)));
+    Recipe *recipe = asked.recipe;
     RunFile     started = { .device = model.device,
                             .backend = model.backend,
                             .budget = model.budget,
@@ -369,12 +387,12 @@ static Err train_command(Pool *pool, Comm *comm, int n_args, char **args)
                          .given = opt.given,
                          .dump = opt.dump,
                          .dump_random = opt.dump_random,
-                         .budget_bytes = budget,
+                         .budget_bytes = asked.budget,
                          .plan = opt.plan,
                          .cache = opt.cache ? opt.cache
                                   : out     ? pool_print(pool, "%s/cache", out)
                                             : NULL,
-                         .loader_bytes = loader,
+                         .loader_bytes = asked.loader,
                          .allow = ALLOW_DEFAULT,
                          .comm = comm,
                          .check_ranks = opt.check_ranks < 0 ? RANKS_CHECK_EVERY : opt.check_ranks,
@@ -382,7 +400,7 @@ static Err train_command(Pool *pool, Comm *comm, int n_args, char **args)
     if (opt.allow)
         TRY(allow_read(opt.allow, &run.allow));
     TRY(shard_read(opt.shard, opt.bucket, &run.shard, &run.bucket));
-    Err err = train_run(pool, recipe, device, &run, &result);
+    Err err = train_run(pool, recipe, asked.device, &run, &result);
     if (err && out && !opt.out && !opt.resume && !comm_rank(comm))
         rmdir(out); /* if it is still empty */
     TRY(err);

@@ -121,37 +121,6 @@ static Err comm_join(Pool *pool, const Launcher *launcher, const char *library, 
     return OK;
 }
 
-Err comm_open_by(Pool *pool, const char *library, Comm **comm)
-{
-    Launcher launcher = launcher_find();
-    TRY(comm_one(pool, comm));
-    if (!launcher.name || launcher.ranks == 1)
-        return OK;
-    library = library ? library : launcher.library;
-    if (!library)
-        return launcher.rank > 0
-                   ? fail(E_USAGE, "%s", "")
-                   : fail(E_USAGE, "%s started %d processes that cannot reach each other: %s",
-                          launcher.name, launcher.ranks, launcher.remedy);
-    return comm_join(pool, &launcher, library, *comm);
-}
-
-Err comm_open(Pool *pool, Comm **comm) { return comm_open_by(pool, NULL, comm); }
-
-int         comm_rank(const Comm *comm) { return comm->rank; }
-int         comm_ranks(const Comm *comm) { return comm->ranks; }
-const char *comm_transport(const Comm *comm) { return comm->library; }
-int64_t     comm_held(const Comm *comm) { return comm->held; }
-double      comm_waited(const Comm *comm) { return comm->waited; }
-void        comm_patience(Comm *comm, double seconds) { comm->patience = seconds; }
-void        comm_step(Comm *comm, int64_t step) { comm->step = step; }
-
-const char *comm_host(const Comm *comm, int rank)
-{
-    REQUIRE(rank >= 0 && rank < comm->ranks);
-    return comm->hosts[rank];
-}
-
 /* All ranks are here, well or with a failure that all know of. */
 static Err comm_end_together(Comm *comm, Err err)
 {
@@ -176,6 +145,38 @@ Err comm_end(Comm *comm, Err err)
     if (comm->rank && !comm->concluded)
         watch_tell_failure(comm, err);
     return err;
+}
+
+Err comm_open_by(Pool *pool, const char *library, Comm **comm)
+{
+    Launcher launcher = launcher_find();
+    TRY(comm_one(pool, comm));
+    if (!launcher.name || launcher.ranks == 1)
+        return OK;
+    library = library ? library : launcher.library;
+    if (!library)
+        return launcher.rank > 0
+                   ? fail(E_USAGE, "%s", "")
+                   : fail(E_USAGE, "%s started %d processes that cannot reach each other: %s",
+                          launcher.name, launcher.ranks, launcher.remedy);
+    Err err = comm_join(pool, &launcher, library, *comm);
+    return err ? comm_end(*comm, err) : OK;
+}
+
+Err comm_open(Pool *pool, Comm **comm) { return comm_open_by(pool, NULL, comm); }
+
+int         comm_rank(const Comm *comm) { return comm->rank; }
+int         comm_ranks(const Comm *comm) { return comm->ranks; }
+const char *comm_transport(const Comm *comm) { return comm->library; }
+int64_t     comm_held(const Comm *comm) { return comm->held; }
+double      comm_waited(const Comm *comm) { return comm->waited; }
+void        comm_patience(Comm *comm, double seconds) { comm->patience = seconds; }
+void        comm_step(Comm *comm, int64_t step) { comm->step = step; }
+
+const char *comm_host(const Comm *comm, int rank)
+{
+    REQUIRE(rank >= 0 && rank < comm->ranks);
+    return comm->hosts[rank];
 }
 
 void comm_abort(Comm *comm, int code)

@@ -192,7 +192,7 @@ class Job:
         return re.search(r"(\d+) ranks on (\S+), start", self.text())
 
     def comes_to(self, step, node):
-        if not checks(wait_until(lambda: self.started() and newest(self.run) >= step and ranks(self.run, node), 60),
+        if not checks(wait_until(lambda: self.started() and newest(self.run) >= step and ranks(self.run, node), 240),
                       f"the run did not come to step {step} on {node}: {self.text()[-600:]}"):
             sys.exit(1)
 
@@ -202,7 +202,7 @@ class Job:
         self.seen += len(self.text())
         for pid in ranks(self.run, node):
             os.kill(pid, how)
-        took = wait_until(lambda: re.search(says, self.text()), 60)
+        took = wait_until(lambda: re.search(says, self.text()), 240)
         checks(took is not None, f"'{says}' was not said: {self.text()[-600:]}")
         return took or -1
 
@@ -243,12 +243,12 @@ def lose_and_go_on(program, work, slurm):
             os.kill(pid, signal.SIGSTOP)
     slurm.kill_daemon("v1")
     job.seen += len(job.text())
-    took = wait_until(job.started, 90)
+    took = wait_until(job.started, 300)
     for pid in ranks(run, "v1"):                               # its daemon is not there to do it
         os.kill(pid, signal.SIGKILL)
     print(f"a node's daemon killed: running without it after {took or -1:.1f} s (SlurmdTimeout 4 s)")
     checks(took and job.started().group(1, 2) == ("1", "v0"), f"not on the node that is left: {job.text()[-600:]}")
-    checks(wait_until(lambda: job.state() in ("", "COMPLETED"), 60), "the job did not end")
+    checks(wait_until(lambda: job.state() in ("", "COMPLETED"), 300), "the job did not end")
     checks(newest(run) == BATCH_END, f"the run ended at step {newest(run)}: {job.text()[-600:]}")
     slurm.start_node("v1")
     wait_until(lambda: asked("sinfo", "-h", "-t", "idle", "-o", "%D") == "2", 20)

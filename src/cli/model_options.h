@@ -51,7 +51,7 @@ typedef struct ModelOptions {
 
 #define SHARD_OPTIONS(shard_, bucket_)                                                             \
     { "shard", OPT_TEXT, &(shard_), "LEVEL",                                                       \
-      "what ranks divide: auto, 0 (sums of gradients), 1 or 2 (state too)" },                      \
+      "what ranks divide: auto, 0 (sums), 1 or 2 (state), 3 (parameters too)" },                   \
     {                                                                                              \
         "bucket", OPT_TEXT, &(bucket_), "SIZE",                                                    \
             "several ranks: gradients exchanged together; default 1MiB to 32MiB"                   \

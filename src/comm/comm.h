@@ -34,7 +34,7 @@
 typedef struct Comm Comm;
 
 enum {
-    COMM_SLOTS = 16,    /* transfers under way at once */
+    COMM_SLOTS = 20,    /* transfers under way at once */
     COMM_HOST = 64,     /* bytes of a host's name, with its end */
     COMM_PATIENCE = 300 /* seconds, unless comm_patience says otherwise */
 };

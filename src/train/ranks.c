@@ -5,6 +5,7 @@
 #include "base/json_out.h"
 #include "comm/agree.h"
 #include "device/isa.h"
+#include "exec/session_ranks.h"
 #include "train/rank_messages.h"
 
 #include <stdio.h>
@@ -152,7 +153,9 @@ static Err ranks_digest(RankCheck *c, uint64_t *digest)
         const void *bytes = c->buffer;
         if (!graph->params[i].trained)
             continue;
-        if (c->buffer)
+        if (param_shards(graph, &graph->params[i], value))
+            TRY(session_collect(c->session, &graph->params[i], value, -1, &bytes));
+        else if (c->buffer)
             TRY(session_read(c->session, value, c->buffer));
         else
             bytes = session_bytes(c->session, value);

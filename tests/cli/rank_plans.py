@@ -54,8 +54,11 @@ def planned():
     times = [answer(["explain", *TINY, "--effort", "-1", "--ranks", "4", "--wire", wire])["ranks"] for wire in
              ("nvlink4+ib-ndr400", "ethernet-100g")]
     check(f"a slower link is not slower: {times}", times[1]["moving_ms"] > 1.3 * times[0]["moving_ms"] > 0)
-    fit = answer(["fit", *TINY, "--ranks", "2", "--per-node", "2", "--shard", "0", "--budget", "1GiB"])
+    fit = answer(["fit", *TINY, "--ranks", "2", "--per-node", "2", "--shard", "0", "--budget", "1GiB", "--allow", "none"])
     check(f"fit: {fit.get('ranks')}", fit.get("peak_bytes") == levels[0]["peak_bytes"])
+    check(f"levels 0 to 3: {sorted(levels)}", sorted(levels) == [0, 1, 2, 3])
+    parameters = [levels[level]["state"]["parameters"] for level in (1, 3)]
+    check(f"level 3 does not halve the parameters: {parameters}", 0.45 < parameters[1] / parameters[0] < 0.6)
     rows = answer(["compare", *TINY, "--ranks", "2", "--budget", "1GiB", "--time-limit", "5"])["rows"]
     check("compare does not show one rank", rows[0]["peak_bytes"] == two["peak_bytes"])
     said = run(["explain", *TINY, "--effort", "-1", "--ranks", "2"]).stdout

@@ -248,7 +248,7 @@ def lose_and_go_on(program, work, slurm):
         os.kill(pid, signal.SIGKILL)
     print(f"a node's daemon killed: running without it after {took or -1:.1f} s (SlurmdTimeout 4 s)")
     checks(took and job.started().group(1, 2) == ("1", "v0"), f"not on the node that is left: {job.text()[-600:]}")
-    checks(wait_until(lambda: job.state() in ("", "COMPLETED"), 60), "the job did not end")
+    checks(wait_until(lambda: job.state() in ("", "COMPLETED"), 180), "the job did not end")
     checks(newest(run) == BATCH_END, f"the run ended at step {newest(run)}: {job.text()[-600:]}")
     slurm.start_node("v1")
     wait_until(lambda: asked("sinfo", "-h", "-t", "idle", "-o", "%D") == "2", 20)

@@ -1,5 +1,6 @@
 /* cmd_train.c -- `train`: trains a recipe exactly as planned. */
 #include "cli/model_options.h"
+#include "cli/rank_command.h"
 
 #include "base/file.h"
 #include "base/json_out.h"
@@ -63,8 +64,7 @@ static const Option options[] = {
       "several ranks: end when one is silent for so long; default 300" },
     { "check-ranks",  OPT_NATURAL, &opt.check_ranks, "N",
       "ranks compare parameters every N steps; default 1000, 0: never" },
-    { "mpi",          OPT_TEXT, &opt.mpi,          "LIBRARY",
-      "openmpi or mpich; default: the one of mpirun or srun" },
+    MPI_OPTION(opt.mpi),
     { "quiet",        OPT_FLAG, &opt.quiet,        NULL,   "no progress" },
     { "json",         OPT_FLAG, &opt.json,         NULL,   "print the result as JSON" },
     { 0 }
@@ -336,8 +336,7 @@ static Err train_command(Pool *pool, Comm *comm, int n_args, char **args)
                                     : NULL;
     if (plan && !model.threads)
         model.threads = fit_threads(pool, plan);
-    if (comm_ranks(comm) > 1 && !model.threads)
-        model.threads = rank_threads(comm);
+    rank_command_threads(comm, &model);
     model_join(comm);
     TRY(model_open(pool, &model, name, more, n, &recipe, &device, &budget));
     device->comm = comm_ranks(comm) > 1 ? comm : NULL;
@@ -397,14 +396,7 @@ static Err train_command(Pool *pool, Comm *comm, int n_args, char **args)
 
 static Err cmd_train_run(Pool *pool, int n_args, char **args)
 {
-    Comm *comm;
-    if (opt.mpi && strcmp(opt.mpi, "openmpi") && strcmp(opt.mpi, "mpich"))
-        return fail(E_USAGE, "--mpi is openmpi or mpich, not %s", opt.mpi);
-    TRY(comm_open_by(pool, opt.mpi, &comm));
-    rank_messages_begin(pool, comm);
-    Err err = comm_end(comm, train_command(pool, comm, n_args, args));
-    rank_messages_end();
-    return err;
+    return rank_command(pool, opt.mpi, train_command, n_args, args);
 }
 
 const Command cmd_train = { "train", "MODEL [--out RUN | --resume RUN]", "train exactly as planned",

@@ -115,10 +115,11 @@ static Err comm_join(Pool *pool, const Launcher *launcher, const char *library, 
     c->flags = NEWN(pool, unsigned, c->ranks);
     c->numbers = NEWN(pool, uint64_t, c->ranks);
     c->reports = NEWN(pool, RankReport, c->ranks);
-    TRY(watch_open(c));
-    TRY(comm_all(c, mine, COMM_HOST, c->hosts));
+    err = watch_open(c);
+    err = err ? err : comm_all(c, mine, COMM_HOST, c->hosts);
+    c->exit_code = err_exit_code(err); /* another rank may be further, and have failed already */
     c->held = resident_bytes() - before;
-    return OK;
+    return err;
 }
 
 Err comm_open_by(Pool *pool, const char *library, Comm **comm)

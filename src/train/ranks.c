@@ -111,6 +111,17 @@ Err ranks_agree(Pool *pool, Comm *comm, const RankFacts *f, Err err)
     return err;
 }
 
+Err ranks_agree_step(Comm *comm, int64_t step)
+{
+    char text[32];
+    snprintf(text, sizeof text, "that of step %lld", (long long)step);
+    return comm_same(comm,
+                     &(CommFact){ "checkpoint", text,
+                                  "name one with --checkpoint, and use a shared "
+                                  "file system" },
+                     1);
+}
+
 /* ---- in each step ---- */
 
 Err ranks_signals(Comm *comm, bool *stop, bool *save)

@@ -24,6 +24,8 @@ typedef struct ParamGroup {
 typedef enum HostState { HOST_NONE, HOST_EMA, HOST_STATE } HostState;
 enum { HOST_MINIMUM = 64 << 10 };
 
+enum { SHARD_PARAMS = 3 }; /* the level at which parameters are divided among ranks */
+
 typedef struct TrainSpec {
     Optimizer         optimizer;
     float             beta1, beta2, eps; /* SGD: beta1 is the momentum */
@@ -38,7 +40,8 @@ typedef struct TrainSpec {
     bool              release;
     int               ranks;        /* above 1: this is the step of each of so many, which divide
                               * `accumulate` (docs/dev/RANKS.md) */
-    int               shard;        /* 0: state is whole on every rank; 1, 2: it is divided */
+    int               shard;        /* 0: state is whole on every rank; 1, 2: it is divided; 3: so
+                              * are parameters */
     int64_t           bucket_bytes; /* of gradients exchanged together; 0: the default */
 } TrainSpec;
 

@@ -235,6 +235,7 @@ static Bucket *bucket_new(Graph *graph, int ranks, Type type)
                    .v = -1,
                    .ema = -1,
                    .master = -1,
+                   .own = -1,
                    .whole = -1 };
     return b;
 }
@@ -341,6 +342,10 @@ static void bucket_states(Graph *graph, Bucket *b, int32_t k, const TrainSpec *s
         b->ema = bucket_state(graph, b, "ema", k, CLASS_EMA, spec->host >= HOST_EMA);
     if (b->type != F32)
         b->master = bucket_state(graph, b, "master", k, CLASS_MASTER, host);
+    if (spec->shard >= SHARD_PARAMS)
+        b->own = state_add(graph, pool_print(graph->pool, "parameters/%d", k), b->type,
+                           SHAPE(b->shard), CLASS_PARAMETERS, false)
+                     .id;
     for (int i = 0; i < b->n; i++) {
         Param *param = &graph->params[b->params[i]];
         param->m = b->m;
@@ -370,9 +375,26 @@ static Tensor after_put(Graph *graph, int32_t bucket)
     return (Tensor){ graph, graph->params[b->params[0]].value };
 }
 
+/* Each rank keeps its shards of the new parameters. */
+static void rank_update_own(RankSums *sums, const TrainGraph *train)
+{
+    Graph *graph = sums->graph;
+    for (int32_t k = 0; k < graph->n_buckets && !graph->error; k++) {
+        Bucket *b = graph->buckets[k];
+        bucket_states(graph, b, k, sums->spec);
+        ShardUpdateAttr attr = bucket_attr(graph, b, sums->spec);
+        shard_update(&attr, train->progress, train->rates);
+        graph_divide_params(graph, b, pool_print(graph->pool, "gathered/%d", k));
+    }
+}
+
 void rank_update(RankSums *sums, const TrainGraph *train)
 {
     Graph *graph = sums->graph;
+    if (sums->spec->shard >= SHARD_PARAMS) {
+        rank_update_own(sums, train);
+        return;
+    }
     for (int32_t k = 0; k < graph->n_buckets + PUT_LAG && !graph->error; k++) {
         if (k < graph->n_buckets) {
             Bucket *b = graph->buckets[k];

@@ -42,7 +42,8 @@ void   rank_sums_end(RankSums *sums); /* after the backward pass: the rest */
 void rank_replay(RankSums *sums, Tensor loss);
 /* Level 0: the gradients are gathered; Param.grad names them from then on. */
 void rank_gather_gradients(RankSums *sums);
-/* Levels 1 and 2: each rank updates its shards; the new parameters are gathered. */
+/* Each rank updates its shards. Levels 1 and 2: the new parameters are gathered. Level 3: they stay
+ * divided, and are gathered for the nodes that use them. */
 void rank_update(RankSums *sums, const TrainGraph *train);
 
 /* For train_graph.c and this file. */

@@ -1,16 +1,18 @@
 /* cmd_evaluate.c -- `evaluate`: measures a run's weights on data, or the distance of two feature
  * sets. */
 #include "cli/model_options.h"
+#include "cli/rank_command.h"
 
 #include "base/file.h"
 #include "base/text.h"
 #include "report/evaluation_pages.h"
+#include "train/rank_run.h"
 
 #include <string.h>
 
 static ModelOptions model = { .runs = true };
 static struct {
-    const char *data, *weights, *out, *pairs, *loader_memory, *checkpoint, *cache;
+    const char *data, *weights, *out, *pairs, *loader_memory, *checkpoint, *cache, *mpi;
     int64_t     n, draw, timesteps, seed;
     bool        features, quiet, json;
 } opt = { .draw = -1, .timesteps = EVALUATE_TIMESTEPS, .seed = -1, .loader_memory = LOADER_MEMORY };
@@ -30,6 +32,7 @@ static const Option options[] = {
     { "checkpoint", OPT_TEXT, &opt.checkpoint, "STEP", CHECKPOINT_HELP },
     LOADER_OPTIONS(opt, "the run's"),
     MODEL_OPTIONS(model),
+    MPI_OPTION(opt.mpi),
     PROGRESS_OPTIONS(opt),
     { 0 }
 };
@@ -94,16 +97,14 @@ static Err weights_option(bool *raw)
                : fail(E_USAGE, "--weights takes ema or raw, not '%s'", opt.weights);
 }
 
-static Err cmd_evaluate_run(Pool *pool, int n_args, char **args)
+static Err evaluate_command(Pool *pool, Comm *comm, int n_args, char **args)
 {
-    Recipe     *recipe;
-    Device     *device;
+    Recipe     *recipe = NULL;
+    Device     *device = NULL;
     Evaluation  evaluation;
     const char *path;
     bool        raw;
     int64_t     budget, loader, checkpoint, batch = model.batch ? model.batch : 1;
-    if (opt.features)
-        return evaluate_features(pool, n_args, args);
     if (n_args != 1)
         return fail(E_USAGE, "evaluate takes one run: plimsoll evaluate RUN --data TEST");
     TRY(weights_option(&raw));
@@ -111,12 +112,14 @@ static Err cmd_evaluate_run(Pool *pool, int n_args, char **args)
     if (opt.n && opt.n % batch)
         return fail(E_USAGE, "-n %lld is not a multiple of --batch %lld", (long long)opt.n,
                     (long long)batch);
-    if (opt.out)
+    if (opt.out && rank_leads(comm))
         TRY(file_try(opt.out));
-    if (opt.pairs)
+    if (opt.pairs && rank_leads(comm))
         TRY(folder_try(opt.pairs));
     TRY(run_recipe(pool, args[0], &path));
-    TRY(model_open(pool, &model, path, NULL, 0, &recipe, &device, &budget));
+    rank_command_threads(comm, &model);
+    Err opened = model_open(pool, &model, path, NULL, 0, &recipe, &device, &budget);
+    TRY(rank_command_share(pool, comm, recipe, device, opened, &comm));
     TRY(checkpoint_option(pool, args[0], opt.checkpoint, &checkpoint));
     EvaluateOptions o = { .data = opt.data,
                           .pairs = opt.pairs,
@@ -131,12 +134,22 @@ static Err cmd_evaluate_run(Pool *pool, int n_args, char **args)
                           .loader_bytes = loader,
                           .raw = raw,
                           .averaged = opt.weights && !raw,
-                          .quiet = opt.quiet || opt.json };
+                          .comm = comm,
+                          .quiet = opt.quiet || opt.json || !rank_leads(comm) };
     TRY(evaluate_run(pool, args[0], recipe, device, &o, &evaluation));
+    if (!rank_leads(comm))
+        return OK;
     TRY(found_show(&(Answered){ .recipe = recipe, .evaluation = &evaluation }));
     if (!opt.quiet && !opt.json)
         next_command("sample %s", text_word(pool, args[0]));
     return OK;
+}
+
+static Err cmd_evaluate_run(Pool *pool, int n_args, char **args)
+{
+    if (opt.features)
+        return evaluate_features(pool, n_args, args);
+    return rank_command(pool, opt.mpi, evaluate_command, n_args, args);
 }
 
 const Command cmd_evaluate = {

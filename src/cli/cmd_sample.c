@@ -1,11 +1,13 @@
 /* cmd_sample.c -- `sample`: samples images, clips or audio from a trained run. */
 #include "cli/model_options.h"
+#include "cli/rank_command.h"
 #include "cli/sampler_options.h"
 
 #include "base/json_out.h"
 #include "base/text.h"
 #include "data/raster.h"
 #include "train/enlarge.h"
+#include "train/rank_run.h"
 
 #include <math.h>
 
@@ -13,7 +15,7 @@ static ModelOptions   model = { .runs = true };
 static SamplerOptions sampler = SAMPLER_OPTIONS_NONE;
 enum { RESULTS_USUAL = 4, RESULTS_MAX = 4096, N_UNSAID = INT32_MIN };
 static struct {
-    const char *out, *input, *prompt, *given, *format, *loader_memory, *checkpoint, *cache;
+    const char *out, *input, *prompt, *given, *format, *loader_memory, *checkpoint, *cache, *mpi;
     int64_t     n, seed, hold_back, scale;
     bool        no_ema, quiet, json;
 } opt = { .n = N_UNSAID, .seed = -1, .loader_memory = LOADER_MEMORY };
@@ -38,6 +40,7 @@ static const Option options[] = {
     { "no-ema", OPT_FLAG, &opt.no_ema, NULL, "use the raw weights instead of their average" },
     LOADER_OPTIONS(opt, "the run's"),
     MODEL_OPTIONS(model),
+    MPI_OPTION(opt.mpi),
     PROGRESS_OPTIONS(opt),
     { 0 }
 };
@@ -80,10 +83,10 @@ static Err sample_model_open(Pool *pool, const char *run, Recipe **recipe, Devic
     return model_open(pool, &model, path, sets, n, recipe, device, budget);
 }
 
-static Err cmd_sample_run(Pool *pool, int n_args, char **args)
+static Err sample_command(Pool *pool, Comm *comm, int n_args, char **args)
 {
-    Recipe      *recipe;
-    Device      *device;
+    Recipe      *recipe = NULL;
+    Device      *device = NULL;
     SampleReport report;
     int64_t      budget, loader, checkpoint;
     if (n_args != 1)
@@ -95,7 +98,9 @@ static Err cmd_sample_run(Pool *pool, int n_args, char **args)
     TRY(loader_memory_read(opt.loader_memory, &loader));
     if (opt.given && opt.input)
         return fail(E_USAGE, "--given holds the inputs; leave out --input");
-    TRY(sample_model_open(pool, args[0], &recipe, &device, &budget));
+    rank_command_threads(comm, &model);
+    Err opened = sample_model_open(pool, args[0], &recipe, &device, &budget);
+    TRY(rank_command_share(pool, comm, recipe, device, opened, &comm));
     TRY(checkpoint_option(pool, args[0], opt.checkpoint, &checkpoint));
     bool          enlarges = recipe->model->enlarge && opt.input;
     SampleOptions o = { .out = opt.out ? opt.out : pool_print(pool, "%s/samples", args[0]),
@@ -115,8 +120,11 @@ static Err cmd_sample_run(Pool *pool, int n_args, char **args)
                         .budget_bytes = budget,
                         .cache = opt.cache,
                         .loader_bytes = loader,
-                        .quiet = opt.quiet || opt.json };
+                        .comm = comm,
+                        .quiet = opt.quiet || opt.json || !rank_leads(comm) };
     TRY(sample_run(pool, args[0], recipe, device, &o, &report));
+    if (!rank_leads(comm))
+        return OK;
     if (report.note)
         fprintf(stderr, "sample: %s\n", report.note);
     if (report.trained && !opt.quiet)
@@ -144,6 +152,11 @@ static Err cmd_sample_run(Pool *pool, int n_args, char **args)
     if (!opt.quiet)
         next_command("export %s -o weights.safetensors", text_word(pool, args[0]));
     return OK;
+}
+
+static Err cmd_sample_run(Pool *pool, int n_args, char **args)
+{
+    return rank_command(pool, opt.mpi, sample_command, n_args, args);
 }
 
 const Command cmd_sample = { "sample", "RUN [-n N] [-o DIR]",

@@ -1,5 +1,6 @@
 /* cmd_train.c -- `train`: trains a recipe exactly as planned. */
 #include "cli/model_options.h"
+#include "cli/rank_command.h"
 
 #include "base/file.h"
 #include "base/json_out.h"
@@ -60,8 +61,7 @@ static const Option options[] = {
       "several ranks: end if one is silent for S seconds; default 300" },
     { "check-ranks",  OPT_NATURAL, &opt.check_ranks, "N",
       "several ranks: compare parameters every N steps; default 1000, 0: never" },
-    { "mpi",          OPT_TEXT, &opt.mpi,          "LIBRARY",
-      "openmpi or mpich; default: that of mpirun or srun" },
+    MPI_OPTION(opt.mpi),
     PROGRESS_OPTIONS(opt),
     { 0 }
 };
@@ -341,8 +341,7 @@ static Err train_open(Pool *pool, Comm *comm, int n_args, char **args, TrainAske
                                     : NULL;
     if (plan && !model.threads)
         model.threads = fit_threads(pool, plan);
-    if (comm_ranks(comm) > 1 && !model.threads)
-        model.threads = rank_threads(comm);
+    rank_command_threads(comm, &model);
     model_join(comm);
     TRY(model_open(pool, &model, name, sets, n, &asked->recipe, &asked->device, &asked->budget));
     asked->device->comm = comm_ranks(comm) > 1 ? comm : NULL;
@@ -418,14 +417,7 @@ static Err train_command(Pool *pool, Comm *comm, int n_args, char **args)
 
 static Err cmd_train_run(Pool *pool, int n_args, char **args)
 {
-    Comm *comm;
-    if (opt.mpi && strcmp(opt.mpi, "openmpi") && strcmp(opt.mpi, "mpich"))
-        return fail(E_USAGE, "--mpi is openmpi or mpich, not %s", opt.mpi);
-    TRY(comm_open_by(pool, opt.mpi, &comm));
-    rank_messages_begin(pool, comm);
-    Err err = comm_end(comm, train_command(pool, comm, n_args, args));
-    rank_messages_end();
-    return err;
+    return rank_command(pool, opt.mpi, train_command, n_args, args);
 }
 
 const Command cmd_train = { "train", "MODEL [--out RUN | --resume RUN]",

@@ -101,7 +101,7 @@ Err shard_read(const char *shard, const char *bucket, int *level, int64_t *bucke
     if (shard && strcmp(shard, "auto")) {
         *level = shard[0] - '0';
         if (*level < 0 || *level > SHARD_MAX || shard[1])
-            return fail(E_USAGE, "--shard is auto, 0, 1 or 2, not %s", shard);
+            return fail(E_USAGE, "--shard is auto, 0, 1, 2 or 3, not %s", shard);
     }
     if (bucket)
         TRY(bytes_read(bucket, 0, bucket_bytes));

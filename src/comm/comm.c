@@ -159,7 +159,7 @@ Err comm_open_by(Pool *pool, const char *library, Comm **comm)
                    ? fail(E_USAGE, "%s", "")
                    : fail(E_USAGE, "%s started %d processes that cannot reach each other: %s",
                           launcher.name, launcher.ranks, launcher.remedy);
-    Err err = comm_join(pool, &launcher, library, *comm);
+    Err err = comm_join(pool, &launcher, library, *comm); /* another rank may have failed by now */
     return err ? comm_end(*comm, err) : OK;
 }
 

@@ -34,7 +34,7 @@
 typedef struct Comm Comm;
 
 enum {
-    COMM_SLOTS = 16,    /* transfers under way at once */
+    COMM_SLOTS = 20,    /* transfers under way at once */
     COMM_HOST = 64,     /* bytes of a host's name, with its end */
     COMM_PATIENCE = 300 /* seconds, unless comm_patience says otherwise */
 };
@@ -56,7 +56,7 @@ const char *comm_transport(const Comm *comm);      /* "none", or a library and i
 const char *comm_host(const Comm *comm, int rank); /* name of the machine that it runs on */
 
 /* Before the first comm_start: no transfer has more parts or bytes, sends and receives together.
- * May be called again with more, while nothing is under way. */
+ * May be called again for more, while nothing is under way; for less it does nothing. Collective. */
 Err comm_prepare(Comm *comm, int max_parts, int64_t max_bytes);
 Err comm_start(Comm *comm, int slot, const CommPart *sends, int n_sends, const CommPart *receives,
                int n_receives);

@@ -139,6 +139,10 @@ static Err comm_warm(Comm *comm)
 
 Err comm_prepare(Comm *comm, int max_parts, int64_t max_bytes)
 {
+    if (comm->prepared && max_parts <= comm->max_parts && max_bytes <= comm->max_bytes)
+        return OK;
+    max_parts = max_parts > comm->max_parts ? max_parts : comm->max_parts;
+    max_bytes = max_bytes > comm->max_bytes ? max_bytes : comm->max_bytes;
     comm->max_parts = max_parts;
     comm->max_bytes = max_bytes;
     comm->prepared = true;

@@ -15,6 +15,8 @@
 #include "train/drawing.h"
 #include "train/run_file.h"
 #include "train/lengths.h"
+#include "train/rank_run.h"
+#include "train/ranks.h"
 #include "train/weights_hash.h"
 
 #include <math.h>
@@ -41,6 +43,7 @@ typedef struct Evaluating {
     Checksum               data;
     Evaluation            *out;
     double                *sums, *weights; /* per timestep */
+    float                 *found;          /* losses of this rank's batch, per timestep */
     double                 started, shown;
     int64_t                done, work; /* runs of the loss and samples drawn */
 } Evaluating;
@@ -268,7 +271,6 @@ static Err batch_losses(Evaluating *e, int64_t first)
     const EvaluateOptions *o = e->o;
     Evaluation            *out = e->out;
     int64_t                runs = int_max(out->n_times, 1);
-    double                 weight = loss_weight(e), mean = 0;
     for (int32_t i = 0; i < e->noise.n; i++)
         noise_fill(&e->noise, e->noise.list[i].name, first, o->batch,
                    feeds_find(&e->feeds, e->noise.list[i].name)->bytes);
@@ -280,15 +282,27 @@ static Err batch_losses(Evaluating *e, int64_t first)
         const float *loss = session_output(e->session, "loss");
         if (!loss)
             return fail(E_DEVICE, "the loss could not be read from the device");
-        if (!isfinite(*loss))
-            return fail(
-                E_NUMBER,
-                "the loss of sample %lld is not finite; the weights or the sample are damaged",
-                (long long)first);
-        e->sums[k] += weight * (double)*loss;
-        e->weights[k] += weight;
-        mean += (double)*loss / (double)runs;
+        e->found[k] = *loss;
         progress(e);
+    }
+    return OK;
+}
+
+/* Adds up what was found; the batch is still in the feeds. */
+static Err batch_count(Evaluating *e, int64_t first, const float *found)
+{
+    Evaluation *out = e->out;
+    int64_t     runs = int_max(out->n_times, 1);
+    double      weight = loss_weight(e), mean = 0;
+    for (int64_t k = 0; k < runs; k++) {
+        if (!isfinite(found[k]))
+            return fail(E_NUMBER,
+                        "the loss of sample %lld is not finite; the weights or the sample are "
+                        "damaged",
+                        (long long)first);
+        e->sums[k] += weight * (double)found[k];
+        e->weights[k] += weight;
+        mean += (double)found[k] / (double)runs;
     }
     if (out->list) {
         const DataSource *source = e->feeds.source;
@@ -330,11 +344,9 @@ static Err batch_compare(Evaluating *e, const SampleResult *result, int64_t firs
 }
 
 /* Draws from the same samples: inputs of the same name are those of the loss, others are noise. */
-static Err batch_draw(Evaluating *e, int64_t first)
+static Err batch_draw(Evaluating *e, Pool *work, int64_t first, SampleResult *result)
 {
     const Graph *graph = session_engine(e->session)->graph;
-    Pool        *work = pool_new(e->pool, "draw");
-    SampleResult result;
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const Node *node = &graph->nodes[i];
         if (node->op != &op_feed || node->phase != PHASE_SAMPLE_BEGIN)
@@ -347,13 +359,94 @@ static Err batch_draw(Evaluating *e, int64_t first)
         else
             noise_fill(&e->noise, name, first, e->o->batch, to);
     }
-    Err err = drawing_result(e->drawing, work, first, &result);
-    if (!err)
-        err = batch_compare(e, &result, first);
-    pool_free(work);
-    e->out->drawn += e->o->batch;
+    Err err = drawing_result(e->drawing, work, first, result);
     progress(e);
     return err;
+}
+
+/* ---- the ranks ---- */
+
+/* A batch of another rank, which rank 0 counts as if it were its own. */
+typedef struct RankBatch {
+    float       *found;  /* per timestep */
+    void       **feeds;  /* per served feed */
+    SampleResult result; /* if the batch was drawn */
+} RankBatch;
+
+static int64_t feed_bytes(const FeedBuffer *feed)
+{
+    return shape_count(feed->shape) * type_bytes(feed->type);
+}
+
+static Err collect(Evaluating *e, Pool *work, const void *mine, int64_t bytes, void **all)
+{
+    int ranks = rank_count(e->o->comm);
+    *all = rank_leads(e->o->comm) ? pool_alloc(work, (size_t)ranks, (size_t)bytes + 1) : NULL;
+    return rank_collect(e->o->comm, mine, bytes, *all);
+}
+
+/* The batches of all ranks at rank 0. */
+static Err collect_batches(Evaluating *e, Pool *work, bool drawn, const SampleResult *result,
+                           RankBatch *batches)
+{
+    int64_t runs = int_max(e->out->n_times, 1), bytes = runs * (int64_t)sizeof(float);
+    int     ranks = rank_count(e->o->comm);
+    Feeds  *feeds = &e->feeds;
+    void   *all;
+    TRY(collect(e, work, e->found, bytes, &all));
+    for (int r = 0; r < ranks && all; r++)
+        batches[r] = (RankBatch){ .found = (float *)((char *)all + r * bytes),
+                                  .feeds = NEWN(work, void *, feeds->n_served + 1),
+                                  .result = *result };
+    for (int32_t i = 0; i < feeds->n_served; i++) {
+        const FeedBuffer *feed = &feeds->list[feeds->served[i]];
+        TRY(collect(e, work, feed->bytes, feed_bytes(feed), &all));
+        for (int r = 0; r < ranks && all; r++)
+            batches[r].feeds[i] = (char *)all + r * feed_bytes(feed);
+    }
+    if (!drawn)
+        return OK;
+    int64_t count = shape_count(result->shape);
+    TRY(collect(e, work, result->data, count * (int64_t)sizeof *result->data, &all));
+    for (int r = 0; r < ranks && all; r++)
+        batches[r].result.data = (float *)all + r * count;
+    return OK;
+}
+
+static Err count_batch(Evaluating *e, const RankBatch *b, int64_t first, bool drawn)
+{
+    for (int32_t i = 0; i < e->feeds.n_served; i++) {
+        FeedBuffer *feed = &e->feeds.list[e->feeds.served[i]];
+        if (b->feeds[i] != feed->bytes)
+            memcpy(feed->bytes, b->feeds[i], (size_t)feed_bytes(feed));
+    }
+    data_hash(e);
+    TRY(batch_count(e, first, b->found));
+    if (!drawn)
+        return OK;
+    e->out->drawn += e->o->batch;
+    return batch_compare(e, &b->result, first);
+}
+
+/* Each rank does one batch of the round. The last round may have too few: then some do the last batch
+ * too, which is not counted. draw: so many samples are drawn. */
+static Err evaluate_round(Evaluating *e, Pool *work, int64_t round, int64_t draw)
+{
+    int64_t      batch = e->o->batch, batches = e->out->samples / batch;
+    int          ranks = rank_count(e->o->comm);
+    int64_t      from = round * ranks;
+    int64_t      first = int_min(from + rank_number(e->o->comm), batches - 1) * batch;
+    bool         drawn = from * batch < draw; /* by all, if by the first */
+    SampleResult result = { 0 };
+    RankBatch   *list = NEWN(work, RankBatch, ranks);
+    TRY(feeds_fill(&e->feeds, first / batch, first));
+    TRY(batch_losses(e, first));
+    if (drawn)
+        TRY(batch_draw(e, work, first, &result));
+    TRY(collect_batches(e, work, drawn, &result, list));
+    for (int r = 0; r < ranks && from + r < batches && rank_leads(e->o->comm); r++)
+        TRY(count_batch(e, &list[r], (from + r) * batch, (from + r) * batch < draw));
+    return OK;
 }
 
 static Err evaluate_all(Evaluating *e)
@@ -362,14 +455,14 @@ static Err evaluate_all(Evaluating *e)
     int64_t draw = !e->drawing      ? 0
                    : e->o->draw < 0 ? e->out->samples
                                     : int_min(e->o->draw, e->out->samples);
-    e->work = e->out->samples / batch * runs + ceil_div(draw, batch);
+    int64_t rounds = ceil_div(e->out->samples / batch, rank_count(e->o->comm));
+    e->work = rounds * runs + ceil_div(ceil_div(draw, batch), rank_count(e->o->comm));
     e->started = clock_now();
-    for (int64_t first = 0; first < e->out->samples; first += batch) {
-        TRY(feeds_fill(&e->feeds, first / batch, first));
-        data_hash(e);
-        TRY(batch_losses(e, first));
-        if (first < draw)
-            TRY(batch_draw(e, first));
+    for (int64_t round = 0; round < rounds; round++) {
+        Pool *work = pool_new(e->pool, "round");
+        Err   err = evaluate_round(e, work, round, draw);
+        pool_free(work);
+        TRY(err);
     }
     e->out->seconds = clock_now() - e->started;
     return OK;
@@ -404,6 +497,7 @@ static void evaluate_times(Evaluating *e)
     out->losses = NEWN(e->pool, double, n);
     e->sums = NEWN(e->pool, double, n);
     e->weights = NEWN(e->pool, double, n);
+    e->found = NEWN(e->pool, float, n);
     for (int64_t k = 0; k < out->n_times; k++)
         out->times[k] = respaced_time(all, n, k);
     if (e->o->batch == 1)
@@ -454,15 +548,19 @@ Err evaluate_run(Pool *pool, const char *run, const Recipe *recipe, const Device
                     recipe->model->name, o.draw ? "" : " by --draw 0");
     TRY(evaluate_weights(&e, run));
     TRY(data_open_held(&e, run));
+    if (o.comm)
+        TRY(ranks_agree_step(o.comm, out->step));
     if (draws)
         TRY(drawing_new(
             pool, e.session, e.recipe,
             &(DrawingOptions){ .n = o.batch, .seed = e.recipe->seed, .fed = true, .quiet = true },
             &e.drawing));
-    if (o.pairs)
+    if (o.pairs && rank_leads(o.comm))
         TRY(folder_make(o.pairs));
     evaluate_times(&e);
     TRY(evaluate_all(&e));
+    if (!rank_leads(o.comm))
+        return OK;
     evaluate_means(&e);
     return evaluate_measured(&e);
 }

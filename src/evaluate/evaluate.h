@@ -3,7 +3,10 @@
  * The loss is taken at evenly spaced timesteps (systems without timesteps: once), for every sample,
  * with noise that depends on the seed and the sample's number only. Where results can be compared
  * with the truth they are drawn too: images (evaluate/quality.h), and clips, range images in metres.
- * The graph of both is planned on its own and runs in one arena. */
+ * The graph of both is planned on its own and runs in one arena.
+ *
+ * Several ranks share the batches, and rank 0 adds up what they found in the order of batches: its
+ * figures are those of one process. The others' are not complete. */
 #ifndef EVALUATE_EVALUATE_H
 #define EVALUATE_EVALUATE_H
 
@@ -13,15 +16,16 @@
 enum { EVALUATE_TIMESTEPS = 50, EVALUATE_SAMPLES = 16 };
 
 typedef struct EvaluateOptions {
-    const char *data;  /* the samples; NULL: those that the run held out */
-    const char *pairs; /* folder for drawn images and true ones, or NULL */
-    const char *cache; /* folder for decoded video and audio; NULL: that of the run */
-    int64_t     n;     /* samples; 0: all, and EVALUATE_SAMPLES of generated data */
-    int64_t     batch; /* samples at once; the number of samples is a multiple of it */
-    int64_t     draw;  /* draw results of so many samples; -1: of all */
-    int64_t     timesteps, seed, checkpoint, budget_bytes, loader_bytes; /* as in SampleOptions */
-    bool        raw, averaged; /* which weights; neither: averaged if the run keeps an average */
-    bool        quiet;
+    const char  *data;  /* the samples; NULL: those that the run held out */
+    const char  *pairs; /* folder for drawn images and true ones, or NULL */
+    const char  *cache; /* folder for decoded video and audio; NULL: that of the run */
+    int64_t      n;     /* samples; 0: all, and EVALUATE_SAMPLES of generated data */
+    int64_t      batch; /* samples at once; the number of samples is a multiple of it */
+    int64_t      draw;  /* draw results of so many samples; -1: of all */
+    int64_t      timesteps, seed, checkpoint, budget_bytes, loader_bytes; /* as in SampleOptions */
+    struct Comm *comm;          /* the ranks that share the samples; NULL: there is one */
+    bool         raw, averaged; /* which weights; neither: averaged if the run keeps an average */
+    bool         quiet;
 } EvaluateOptions;
 
 typedef struct EvaluatedSample {

@@ -1,4 +1,5 @@
-/* copies.h -- the steps of a plan that copy a value between the arena and the host arena.
+/* copies.h -- the steps of a plan that copy a value between the arena and the host arena, or load it
+ * from the ranks of a run.
  *
  * A copy begins at its `save` or `load` and is joined at its `wait`. Copies that are still pending
  * at the end of a phase are joined there, because a CUDA graph must contain both ends. A `wait` in
@@ -10,7 +11,16 @@
 
 #define HOST_OFFSET ((int64_t)1 << 61) /* beyond every arena */
 
+struct CommPart;
+
+/* A load of a value that ranks keep in parts: a transfer between them. */
+typedef struct Gather {
+    int              slot, n; /* n: sends, and receives */
+    struct CommPart *sends, *receives;
+} Gather;
+
 typedef struct Copy {
+    Gather       *gather; /* NULL: between the arena and the host arena */
     CopyDirection way;
     void         *to;
     const void   *from;

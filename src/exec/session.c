@@ -5,6 +5,7 @@
  * that are not finite. */
 #include "comm/comm.h"
 #include "exec/session_int.h"
+#include "exec/session_ranks.h"
 
 #include <string.h>
 
@@ -154,6 +155,10 @@ int32_t session_group(const Session *session, Phase phase, int32_t i)
 
 Err session_copy_step(Session *session, Phase phase, const Launch *launch)
 {
+    const Gather *gather = launch->copy->gather;
+    if (gather)
+        return launch->joins ? session_gather_join(session, gather)
+                             : session_gather(session, gather);
     return launch->joins ? copies_join(&session->copies, launch->copy, session->from[phase])
                          : copies_begin(&session->copies, launch->copy);
 }

@@ -6,8 +6,10 @@
 #include "exec/session_int.h"
 #include "exec/session_ranks.h"
 
+#include "comm/comm.h"
 #include "ops/elementwise/basic.h"
 #include "ops/ops.h"
+#include "ops/ranks/exchange.h"
 
 #include <string.h>
 
@@ -25,8 +27,9 @@ typedef struct ValuePlaces { /* during the walk: where each pgraph value is now 
     int32_t        next_range;
     int32_t       *slot; /* per pgraph value: current slot on the host, or -1 */
     int32_t        next_slot;
-    Copy         **pending; /* per pgraph value */
-    void         **event;   /* per pgraph value: of its copies; NULL: never copied */
+    bool           slot_used[COMM_SLOTS]; /* by a gathered value that is on its way */
+    Copy         **pending;               /* per pgraph value */
+    void         **event;                 /* per pgraph value: of its copies; NULL: never copied */
 } ValuePlaces;
 
 static void *place_of(Session *session, const ValuePlaces *places, int32_t value, bool written)
@@ -98,6 +101,26 @@ static int64_t host_place(const Engine *engine, ValuePlaces *places, int32_t ste
     return engine->host_persistent_bytes + slots->buffers[places->slot[value]].offset;
 }
 
+/* The load of a gathered value. */
+static Err session_build_gathered(Session *session, ValuePlaces *places, int32_t index, Step step,
+                                  int32_t at, Launch *launch)
+{
+    int32_t id = places->program->value_of[step.id];
+    Gather *gather = NEW(session->pool, Gather);
+    Copy   *copy = launch->copy = places->pending[step.id] = NEW(session->pool, Copy);
+    places_open(session, places, index, NULL);
+    for (gather->slot = RANK_SLOT_GATHERS; gather->slot < COMM_SLOTS; gather->slot++)
+        if (!places->slot_used[gather->slot])
+            break;
+    if (gather->slot == COMM_SLOTS)
+        return fail(E_PLAN, "the plan loads more than %d values from other ranks at once",
+                    COMM_SLOTS - RANK_SLOT_GATHERS);
+    places->slot_used[gather->slot] = true;
+    *copy = (Copy){ .gather = gather, .begun = at };
+    return session_build_gather(session, value_at(session->engine->graph, id),
+                                place_of(session, places, id, true), gather);
+}
+
 /* A save, a load or a wait; `at` is its launch. */
 static Err session_build_copy(Session *session, ValuePlaces *places, int32_t index, Step step,
                               int32_t at, Launch *launch)
@@ -107,8 +130,13 @@ static Err session_build_copy(Session *session, ValuePlaces *places, int32_t ind
         launch->copy = places->pending[step.id];
         launch->copy->joined = at;
         launch->joins = true;
+        if (launch->copy->gather)
+            places->slot_used[launch->copy->gather->slot] = false;
         return OK;
     }
+    if (places->program->pgraph->values[step.id].gathered)
+        return session_build_gathered(session, places, index, step, at, launch);
+    REQUIRE(session->engine->device->queues);
     Copy *copy = launch->copy = places->pending[step.id] = NEW(session->pool, Copy);
     if (step.kind == STEP_LOAD)
         places_open(session, places, index, NULL);
@@ -213,7 +241,6 @@ static Err session_build_program(Session *session, const Program *program)
         if (step.kind == STEP_DROP || step.kind == STEP_FREE_HOST)
             continue;
         if (step.kind != STEP_RUN) {
-            REQUIRE(session->engine->device->queues);
             TRY(session_build_copy(session, &places, s, step, n, &launches[n]));
             n++;
             continue;

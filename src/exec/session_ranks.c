@@ -3,6 +3,7 @@
 
 #include "base/int_math.h"
 #include "comm/comm.h"
+#include "device/convert.h"
 #include "exec/session_int.h"
 #include "ops/ranks/exchange.h"
 
@@ -37,8 +38,45 @@ Err session_open_ranks(Session *session)
         bytes = int_max(bytes, t.bytes);
         parts = t.parts > parts ? t.parts : parts;
     }
+    for (int32_t i = 0; i < graph->n_buckets; i++)
+        bytes = int_max(bytes, bucket_transfer_bytes(graph->buckets[i]));
     return comm_prepare(comm, parts, bytes);
 }
+
+/* ---- gathered values ---- */
+
+Err session_build_gather(Session *session, const Value *whole, void *to, Gather *gather)
+{
+    const Bucket *b = whole->gathered;
+    Comm         *comm = session->device->comm;
+    int           me = comm ? comm_rank(comm) : 0;
+    int64_t       element = type_bytes(whole->type);
+    if (!comm || comm_ranks(comm) != b->ranks)
+        return fail(E_PLAN, "the plan is for %d ranks", b->ranks);
+    gather->n = b->ranks;
+    gather->sends = NEWN(session->pool, CommPart, b->ranks);
+    gather->receives = NEWN(session->pool, CommPart, b->ranks);
+    for (int r = 0; r < b->ranks; r++) {
+        gather->sends[r] = (CommPart){ r, session_bytes(session, b->own),
+                                       (b->border[me + 1] - b->border[me]) * element };
+        gather->receives[r] = (CommPart){ r, (char *)to + b->border[r] * element,
+                                          (b->border[r + 1] - b->border[r]) * element };
+    }
+    return OK;
+}
+
+Err session_gather(Session *session, const Gather *gather)
+{
+    return comm_start(session->device->comm, gather->slot, gather->sends, gather->n,
+                      gather->receives, gather->n);
+}
+
+Err session_gather_join(Session *session, const Gather *gather)
+{
+    return comm_wait(session->device->comm, gather->slot);
+}
+
+/* ---- parameters and state that are divided ---- */
 
 float *session_shard_buffer(Session *session) { return session->whole; }
 
@@ -55,13 +93,22 @@ static ShardPart shard_part(const Bucket *b, const Param *param, int rank)
     return (ShardPart){ from, to > from ? to - from : 0, first + from - b->border[rank] };
 }
 
+/* The value that holds the shard, and its type. */
+static int32_t shard_value(const Bucket *b, const Param *param, int32_t value)
+{
+    return value == param->value ? b->own : value;
+}
+
 Err session_put_shard(Session *session, const Param *param, int32_t value, const float *all)
 {
-    const Bucket *b = param_shards(session->engine->graph, param, value);
+    const Graph  *graph = session->engine->graph;
+    const Bucket *b = param_shards(graph, param, value);
     ShardPart     own = shard_part(b, param, comm_rank(session->device->comm));
+    int32_t       id = shard_value(b, param, value);
+    Type          type = value_at(graph, id)->type;
     if (own.n)
-        memcpy((float *)session_bytes(session, value) + own.at, all + own.from,
-               (size_t)own.n * sizeof *all);
+        convert_rows(type, (char *)session_bytes(session, id) + own.at * type_bytes(type), F32,
+                     all + own.from, (size_t)own.n);
     return OK;
 }
 
@@ -76,22 +123,24 @@ static int collect_sends(const Comm *comm, int to, CommPart part, CommPart *send
     return n;
 }
 
-Err session_collect(Session *session, const Param *param, int32_t value, int to, const float **all)
+Err session_collect(Session *session, const Param *param, int32_t value, int to, const void **all)
 {
-    const Bucket *b = param_shards(session->engine->graph, param, value);
+    const Graph  *graph = session->engine->graph;
+    const Bucket *b = param_shards(graph, param, value);
     Comm         *comm = session->device->comm;
+    int32_t       id = shard_value(b, param, value);
+    int64_t       element = type_bytes(value_at(graph, id)->type);
     int           me = comm_rank(comm), ranks = comm_ranks(comm), n = 0;
     ShardPart     own = shard_part(b, param, me);
     CommPart      sends[ranks], receives[ranks];
-    CommPart      mine = { 0, (float *)session_bytes(session, value) + own.at,
-                           own.n * (int64_t)sizeof(float) };
-    int           n_sends = collect_sends(comm, to, mine, sends);
+    CommPart mine = { 0, (char *)session_bytes(session, id) + own.at * element, own.n * element };
+    int      n_sends = collect_sends(comm, to, mine, sends);
     *all = to < 0 || to == me ? session->whole : NULL;
     for (int r = 0; r < ranks && *all; r++) {
         ShardPart part = shard_part(b, param, r);
         if (part.n)
-            receives[n++] = (CommPart){ r, session->whole + part.from,
-                                        part.n * (int64_t)sizeof(float) };
+            receives[n++] = (CommPart){ r, (char *)session->whole + part.from * element,
+                                        part.n * element };
     }
     TRY(comm_start(comm, RANK_SLOT_FILES, sends, n_sends, receives, n));
     return comm_wait(comm, RANK_SLOT_FILES);

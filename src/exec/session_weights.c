@@ -163,8 +163,9 @@ void param_to_disk(const Param *param, const Value *value, const void *from, flo
 
 static Err weights_collect(Session *session, int rank, const Param *param, int32_t id, float *disk)
 {
-    Value whole = { .shape = param_shape(session_engine(session)->graph, param), .type = F32 };
-    const float *all;
+    const Graph *graph = session_engine(session)->graph;
+    Value        whole = { .shape = param_shape(graph, param), .type = value_at(graph, id)->type };
+    const void  *all;
     TRY(session_collect(session, param, id, rank, &all));
     if (all)
         param_to_disk(param, &whole, all, disk);

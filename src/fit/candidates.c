@@ -153,7 +153,7 @@ static int64_t fit_max_workspace(const Engine *engine)
 int fit_levels(const Fit *fit)
 {
     bool many = fit->options->shard_auto && fit->recipe->levers.ranks > 1;
-    return many ? SHARD_MAX : 1; /* 1 and 2 are the same */
+    return many ? 3 : 1; /* 1 and 2 are the same */
 }
 
 int fit_level(const Fit *fit, int n)

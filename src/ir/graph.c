@@ -167,8 +167,28 @@ const Bucket *param_shards(const Graph *graph, const Param *param, int32_t value
 {
     const Bucket *b = param->bucket >= 0 ? graph->buckets[param->bucket] : NULL;
     bool          shard = b && value >= 0 &&
-                 (value == b->m || value == b->v || value == b->ema || value == b->master);
+                 (value == b->m || value == b->v || value == b->ema || value == b->master ||
+                  (b->own >= 0 && value == param->value));
     return shard ? b : NULL;
+}
+
+void graph_divide_params(Graph *graph, Bucket *bucket, const char *name)
+{
+    int64_t *first = NEWN(graph->pool, int64_t, graph->n_values); /* in the bucket; + 1 */
+    int32_t  whole = value_new(graph, name, bucket->type, SHAPE(bucket->total), CLASS_PARAMETERS,
+                               -1);
+    for (int i = 0; i < bucket->n; i++)
+        first[graph->params[bucket->params[i]].value] = bucket->first[i] + 1;
+    for (int32_t i = 0; i < whole; i++) {
+        Value *value = value_at(graph, i);
+        if (!first[value->root])
+            continue;
+        value->offset += (first[value->root] - 1) * type_bytes(bucket->type);
+        value->root = whole;
+        value->persistent = false;
+    }
+    value_at(graph, whole)->persistent = false;
+    value_at(graph, whole)->gathered = bucket;
 }
 
 Tensor param_add_permuted(Graph *graph, const char *name, Shape disk, const int *axis, Init init)

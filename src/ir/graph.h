@@ -6,8 +6,8 @@
  *   - A Tensor is a value's handle; it knows its graph, so that builder calls nest.
  *   - A builder that is misused returns a poisoned tensor, which later calls pass along;
  *     graph_check reports the first cause. So model files carry no error handling.
- *   - A value without a producer is persistent: parameters, state, constants. All others are
- *     produced by exactly one node. A node may also write persistent values it reads (an update):
+ *   - A value without a producer is persistent: parameters, state, constants; or it is gathered
+ *     from the ranks of a run. All others are produced by exactly one node. A node may also write persistent values it reads (an update):
  *     they are then among both its inputs and its outputs, and the node runs once per repeat of its
  *     phase.
  *   - Nodes are in a valid order of execution within their phase.
@@ -97,6 +97,9 @@ typedef struct Value {
     /* persistent, and lives in pinned host memory where the device has a memory of its own; it is
      * staged in for the nodes that use it */
     bool        host_resident;
+    /* the whole of a bucket of which each rank keeps a shard: gathered for the nodes that use it,
+     * and neither persistent nor produced by a node; else NULL */
+    const struct Bucket *gathered;
 } Value;
 
 typedef struct Node {
@@ -170,6 +173,7 @@ typedef struct Bucket {
     Type     type;              /* of the parameters */
     int32_t  sum;               /* value: this rank's shard of the gradients' sum */
     int32_t  m, v, ema, master; /* values: shards of state; -1: whole on every rank, or none */
+    int32_t  own;               /* value: the shard of the parameters; -1: whole on every rank */
     int32_t  whole; /* value: the average, gathered in the phase being built; -1: not yet */
 } Bucket;
 
@@ -270,8 +274,11 @@ Tensor state_add_from(Graph *graph, const char *name, Type type, Shape shape, co
 Param *param_find(Graph *graph, const char *name); /* by full disk name; NULL if absent */
 /* of this value or of one that stands in for it; NULL: none */
 Param *param_of(const Graph *graph, int32_t value);
-/* The bucket whose shards of state this value holds, for this parameter; NULL: the value has the
- * parameter's own shape. */
+/* From now on each rank keeps its shard of the bucket's parameters. The parameters, and all views of
+ * them, become views of a value that is gathered. */
+void   graph_divide_params(Graph *graph, Bucket *bucket, const char *name);
+/* The bucket whose shards of state this value holds, for this parameter, or of which the parameter
+ * itself is divided; NULL: the value has the parameter's own shape. */
 const Bucket *param_shards(const Graph *graph, const Param *param, int32_t value);
 
 /* Copies the modules, parameters, constants and state of another graph into an empty one of the

@@ -318,7 +318,7 @@ PlanSearch *plan_search_new(Pool *pool, const PGraph *graph, const PlanOptions *
 {
     PlanSearch *search = NEW(pool, PlanSearch);
     *search = (PlanSearch){ .pool = pool, .graph = graph, .options = *options };
-    if (pgraph_has_host_resident(graph))
+    if (pgraph_has_staged(graph))
         search->inner = plan_search_new(pool, pgraph_for_solvers(pool, graph), options);
     return search;
 }
@@ -402,7 +402,7 @@ Err plan_curve(Pool *pool, const PGraph *graph, const PlanOptions *options, cons
     for (int i = 1; i < n; i++)
         REQUIRE(budgets[i] >= budgets[i - 1]);
     Pool *temp = pool_new(NULL, "plan_curve");
-    bool  offloads = pgraph_has_host_resident(graph) || answer_has_host(graph);
+    bool  offloads = pgraph_has_staged(graph) || answer_has_host(graph);
     Err err = (offloads ? answer_curve_offload : answer_curve)(pool, temp, graph, options, budgets,
                                                                n, plans);
     pool_free(temp);

@@ -19,7 +19,8 @@ static void graph_digest(const Graph *graph, char digest[17])
         const Value *v = value_at(graph, i);
         hash = hash_int(hash_int(hash, v->type), v->bytes);
         hash = hash_int(hash_int(hash, v->root), v->offset);
-        hash = hash_int(hash_int(hash, v->persistent + 2 * v->host_resident), v->shape.rank);
+        int kind = v->persistent + 2 * v->host_resident + 4 * (v->gathered != NULL);
+        hash = hash_int(hash_int(hash, kind), v->shape.rank);
         for (int a = 0; a < v->shape.rank; a++)
             hash = hash_int(hash, v->shape.dim[a]);
         hash = hash_text(hash, v->name ? v->name : "");

@@ -2,13 +2,13 @@
  *
  * Views vanish: a node that reads a view reads its root. Persistent values keep their bytes, so
  * that live sums are complete; host-resident values are so only if the device has memory of its
- * own. A value that comes from another phase must be persistent. */
+ * own, and gathered ones always. A value that comes from another phase must be persistent. */
 #include "plan/engine.h"
 
 #include "profile/node_time.h"
 
-static int32_t view_value(Program *program, const Graph *graph, int32_t *seen, PGraph *out,
-                          int32_t value)
+static int32_t view_value(Program *program, const Graph *graph, const Device *device, int32_t *seen,
+                          PGraph *out, int32_t value)
 {
     int32_t root = value_at(graph, value)->root;
     if (seen[root] < 0) {
@@ -22,20 +22,26 @@ static int32_t view_value(Program *program, const Graph *graph, int32_t *seen, P
             .producer = -1,
             .persistent = v->persistent && !(v->host_resident && out->to_host > 0),
             .host_resident = v->persistent && v->host_resident && out->to_host > 0,
+            .gathered = v->gathered != NULL,
         };
+        if (v->gathered) {
+            NodeWire wire = gather_wire(device, v);
+            out->values[out->n_values - 1].wire = wire.transfer;
+            out->values[out->n_values - 1].stall = wire.waits;
+        }
     }
     return seen[root];
 }
 
-static int32_t *view_ids(Pool *pool, Program *program, const Graph *graph, int32_t *seen,
-                         PGraph *out, const int32_t *ids, int n, int32_t *count)
+static int32_t *view_ids(Pool *pool, Program *program, const Graph *graph, const Device *device,
+                         int32_t *seen, PGraph *out, const int32_t *ids, int n, int32_t *count)
 {
     int32_t *list = NEWN(pool, int32_t, n + 1);
     *count = 0;
     for (int i = 0; i < n; i++) {
         if (ids[i] < 0)
             continue;
-        int32_t id = view_value(program, graph, seen, out, ids[i]);
+        int32_t id = view_value(program, graph, device, seen, out, ids[i]);
         bool    twice = false;
         for (int32_t j = 0; j < *count; j++)
             twice |= list[j] == id;
@@ -83,8 +89,9 @@ Err pgraph_from_graph(Pool *pool, const Graph *graph, const bool *phases, const 
                       .workspace = (int64_t)choices[i].workspace_bytes,
                       .wire = node_wire(device, node).transfer,
                       .joins = view_transfer(program, out, graph, node) };
-        p->in = view_ids(pool, program, graph, seen, out, node->in, node->n_in, &p->n_in);
-        p->out = view_ids(pool, program, graph, seen, out, node->out, node->n_out, &p->n_out);
+        p->in = view_ids(pool, program, graph, device, seen, out, node->in, node->n_in, &p->n_in);
+        p->out = view_ids(pool, program, graph, device, seen, out, node->out, node->n_out,
+                          &p->n_out);
         for (int32_t j = 0; j < p->n_out; j++)
             if (out->values[p->out[j]].producer < 0)
                 out->values[p->out[j]].producer = out->n_nodes;
@@ -98,8 +105,8 @@ Err pgraph_from_graph(Pool *pool, const Graph *graph, const bool *phases, const 
     }
     for (int32_t i = 0; i < graph->n_outputs; i++)
         if (phases[graph->outputs[i].phase])
-            out->values[view_value(program, graph, seen, out, graph->outputs[i].value)].final =
-                true;
+            out->values[view_value(program, graph, device, seen, out, graph->outputs[i].value)]
+                .final = true;
     program->pgraph = out;
     return pgraph_check(out);
 }

@@ -93,6 +93,23 @@ static double pgraph_wire(const PGraph *graph)
     return wire;
 }
 
+static Err pgraph_check_gathered(const PValue *value)
+{
+    bool other = value->persistent || value->host_resident || value->view_of >= 0 || value->final;
+    if (value->gathered && (other || value->producer >= 0))
+        return fail(E_FORMAT,
+                    "value %s: a gathered value cannot be persistent, host_resident, final, a view "
+                    "or an output",
+                    value->name);
+    if (!(value->wire >= 0 && value->stall >= 0) ||
+        (!value->gathered && value->wire + value->stall > 0))
+        return fail(E_FORMAT,
+                    "value %s: wire and stall must be 0 or more, and are for gathered "
+                    "values",
+                    value->name);
+    return OK;
+}
+
 static Err pgraph_check_values(const PGraph *graph)
 {
     int64_t sum = 0;
@@ -108,17 +125,21 @@ static Err pgraph_check_values(const PGraph *graph)
         if (value->producer < -1 || value->producer >= graph->n_nodes)
             return fail(E_FORMAT, "value %s: there is no node %d to produce it", value->name,
                         value->producer);
-        if (value->producer < 0 && !value->persistent && !value->host_resident)
+        if (value->producer < 0 && !value->persistent && !pvalue_is_staged(value))
             return fail(E_FORMAT, "value %s: no node produces it, so it must be persistent",
                         value->name);
         if (value->host_resident && (value->persistent || value->view_of >= 0 || value->final))
             return fail(E_FORMAT,
                         "value %s: a host_resident value cannot be persistent, final or a view",
                         value->name);
+        TRY(pgraph_check_gathered(value));
         if (value->view_of < -1 || value->view_of >= graph->n_values || value->view_of == v)
             return fail(E_FORMAT, "value %s: view_of names no other value", value->name);
         if (value->view_of >= 0 && graph->values[value->view_of].view_of >= 0)
             return fail(E_FORMAT, "value %s: view_of must name a root, and %s is itself a view",
+                        value->name, graph->values[value->view_of].name);
+        if (value->view_of >= 0 && graph->values[value->view_of].gathered)
+            return fail(E_FORMAT, "value %s: view_of cannot name %s, which is gathered",
                         value->name, graph->values[value->view_of].name);
     }
     return OK;
@@ -150,9 +171,10 @@ static Err pgraph_check_inplace(const PGraph *graph, const PNode *node)
                         "node %s: inplace output %s is persistent or a view, it has no "
                         "bytes to take over",
                         node->name, o->name);
-        if (o->host_resident || v->host_resident)
-            return fail(E_FORMAT, "node %s: inplace cannot take over %s, which is host_resident",
-                        node->name, o->host_resident ? o->name : v->name);
+        if (pvalue_is_staged(o) || pvalue_is_staged(v))
+            return fail(E_FORMAT,
+                        "node %s: inplace cannot take over %s, which is host_resident or gathered",
+                        node->name, pvalue_is_staged(o) ? o->name : v->name);
         if (o->bytes > v->bytes)
             return fail(E_FORMAT,
                         "node %s: inplace output %s has %lld bytes, more than the %lld of "
@@ -252,7 +274,8 @@ static Err pgraph_check_order(const PGraph *graph, int32_t *writer, int32_t *tak
         const PNode *node = &graph->nodes[n];
         for (int32_t i = 0; i < node->n_in; i++) {
             int32_t v = node->in[i], root = pgraph_root(graph, v);
-            if (!graph->values[v].persistent && !graph->values[v].host_resident && writer[v] < 0)
+            if (!graph->values[v].persistent && !pvalue_is_staged(&graph->values[v]) &&
+                writer[v] < 0)
                 return pgraph_not_yet(graph, n, v);
             if (taker[root] >= 0)
                 return fail(E_FORMAT, "node %s: reads %s, whose bytes node %s has taken over",

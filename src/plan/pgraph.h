@@ -18,6 +18,8 @@
  *   - a node marked `once` runs exactly once;
  *   - a host-resident value lives in a host slot of its own before and after the steps. It is
  *     loaded before it is read and saved after it was written;
+ *   - a gathered value is loaded from the ranks of a run before it is read. No node writes it, it has
+ *     no slot, and its load is a transfer between ranks;
  *   - a transfer between ranks is started by one node and waited for by another, `joins`, which
  *     reads some of the first one's outputs, and perhaps inputs of it. These are under way in
  *     between: those outputs are neither read nor written nor dropped, those inputs neither written
@@ -40,7 +42,9 @@ typedef struct PValue {
     int32_t     producer; /* the first node that outputs it; -1: none, it is persistent */
     bool        persistent;
     bool        host_resident; /* lives on the host; never persistent, never a view */
+    bool        gathered;      /* lives in parts on the ranks of a run; likewise */
     bool        final;         /* must be live at the end */
+    double      wire, stall; /* of a gathered value's load: beside the runs, and as its wait ends */
 } PValue;
 
 typedef struct PNode {
@@ -75,6 +79,12 @@ Err pgraph_read(Pool *pool, const char *path, PGraph **graph); /* strict: an err
 Err pgraph_parse(Pool *pool, const char *name, const char *text, size_t n, PGraph **graph);
 Err pgraph_check(const PGraph *graph); /* ids, order, producers, roots */
 Err pgraph_write(const PGraph *graph, const char *path);
+
+/* Is it elsewhere before the steps, so that it is loaded for the nodes that use it? */
+static inline bool pvalue_is_staged(const PValue *value)
+{
+    return value->host_resident || value->gathered;
+}
 
 int32_t  pgraph_root(const PGraph *graph, int32_t value);      /* of a view; else the value */
 int32_t  pgraph_taken_over(const PNode *node, int32_t output); /* by inplace: the input, or

@@ -52,6 +52,9 @@ static Err read_value(GraphReader *r, const Json *list, int32_t v)
     TRY(json_need_int(item, "bytes", &value->bytes));
     TRY(json_maybe_bool(item, "persistent", &value->persistent));
     TRY(json_maybe_bool(item, "host_resident", &value->host_resident));
+    TRY(json_maybe_bool(item, "gathered", &value->gathered));
+    TRY(json_maybe_number(item, "wire", &value->wire));
+    TRY(json_maybe_number(item, "stall", &value->stall));
     value->producer = value->view_of = -1;
     return OK;
 }
@@ -277,6 +280,11 @@ Err pgraph_write(const PGraph *graph, const char *path)
         json_out_bool(&o, "persistent", value->persistent);
         if (value->host_resident)
             json_out_bool(&o, "host_resident", true);
+        if (value->gathered) {
+            json_out_bool(&o, "gathered", true);
+            json_out_number(&o, "wire", value->wire);
+            json_out_number(&o, "stall", value->stall);
+        }
         if (value->view_of >= 0)
             names_write(&o, "view_of", graph->values[value->view_of].name,
                         graph->values[value->view_of].number);

@@ -166,6 +166,13 @@ static Err offsets_read(const Json *phase, const char *key, const PlanBuffers *a
     return OK;
 }
 
+/* Does the step copy a value to the host or back? */
+static bool step_offloads(const Program *program, Step step)
+{
+    return step.kind != STEP_RUN && step.kind != STEP_DROP &&
+           !program->pgraph->values[step.id].gathered;
+}
+
 /* The item must be this phase of the program; its steps are added to the program's. */
 static Err steps_read(Pool *pool, const Json *item, const Engine *engine, Program *program,
                       Phase phase)
@@ -183,8 +190,7 @@ static Err steps_read(Pool *pool, const Json *item, const Engine *engine, Progra
                     (long long)program->repeat);
     TRY(plan_steps_read(pool, steps, program->pgraph, program->plan));
     for (int32_t i = from; i < program->plan->n_steps; i++)
-        if (program->plan->steps[i].kind != STEP_RUN && program->plan->steps[i].kind != STEP_DROP &&
-            engine->device->to_host <= 0)
+        if (step_offloads(program, program->plan->steps[i]) && engine->device->to_host <= 0)
             return fail(E_PLAN, "%s offloads a value to the host, but %s has no memory of its own",
                         json_name(item), engine->device->name);
     return OK;

@@ -127,12 +127,12 @@ Err plan_keep_all(Pool *pool, const PGraph *graph, Plan **plan)
 {
     Pool         *temp = pool_new(NULL, "plan_keep_all");
     int32_t      *runs = NEWN(temp, int32_t, graph->n_nodes + 1);
-    bool          host_resident = pgraph_has_host_resident(graph);
-    const PGraph *seen = host_resident ? pgraph_for_solvers(temp, graph) : graph;
+    bool          staged = pgraph_has_staged(graph);
+    const PGraph *seen = staged ? pgraph_for_solvers(temp, graph) : graph;
     for (int32_t n = 0; n < graph->n_nodes; n++)
         runs[n] = n;
     Err err = plan_from_runs(pool, seen, runs, graph->n_nodes, plan);
-    if (!err && host_resident)
+    if (!err && staged)
         err = plan_stage(pool, graph, *plan, plan);
     pool_free(temp);
     return err;

@@ -8,7 +8,7 @@
  *     written again once a later node has written it;
  *   5 only a live value is dropped, never a persistent one, never a root with a live view, never a
  *     value with a pending copy;
- *   6 copies: save what is live, load what is on the host, wait for what is pending;
+ *   6 copies: save what is live, load what is on the host or is gathered, wait for what is pending;
  *   7 the live bytes, all outputs and the workspace included, stay within the budget;
  *   8 at the end every node has run, finals are live, and finals, their roots and persistent values
  *     hold their last version, host-resident ones in their slots;
@@ -317,6 +317,8 @@ static Err check_copy(Check *c, StepKind kind, int32_t value)
     case STEP_SAVE:
         if (!state->live || !state->readable)
             return fail(E_PLAN, "step %d saves %s, which is not live", c->step, name);
+        if (c->graph->values[value].gathered)
+            return fail(E_PLAN, "step %d saves %s, which is gathered", c->step, name);
         state->pending = COPY_OUT;
         state->host_version = state->version;
         c->out_free = fmax(c->out_free, c->cost) + check_copy_time(c, value, c->graph->to_host);
@@ -333,8 +335,12 @@ static Err check_copy(Check *c, StepKind kind, int32_t value)
                         state->on_host ? "live already" : "not on the host");
         if (!c->graph->values[value].persistent)
             check_set_live(c, value, true, c->graph->values[value].bytes);
-        c->back_free = fmax(c->back_free, c->cost) + check_copy_time(c, value, c->graph->to_device);
-        state->arrives = c->back_free;
+        if (c->graph->values[value].gathered)
+            state->arrives = c->wire_free = fmax(c->wire_free, c->cost) +
+                                            c->graph->values[value].wire;
+        else
+            state->arrives = c->back_free = fmax(c->back_free, c->cost) +
+                                            check_copy_time(c, value, c->graph->to_device);
         state->pending = COPY_BACK;
         state->readable = false;
         state->version = state->host_version;
@@ -346,14 +352,14 @@ static Err check_copy(Check *c, StepKind kind, int32_t value)
             return fail(E_PLAN, "step %d waits for %s, which has no copy pending", c->step, name);
         if (state->pending == COPY_OUT)
             state->on_host = true;
-        c->cost = fmax(c->cost, state->arrives);
+        c->cost = fmax(c->cost, state->arrives) + c->graph->values[value].stall;
         state->readable = true;
         state->pending = COPY_NONE;
         break;
     default:
-        if (!state->on_host || c->graph->values[value].host_resident)
+        if (!state->on_host || pvalue_is_staged(&c->graph->values[value]))
             return fail(E_PLAN, "step %d frees the host slot of %s, which %s", c->step, name,
-                        state->on_host ? "is host-resident" : "has none");
+                        c->graph->values[value].host_resident ? "is host-resident" : "has none");
         state->on_host = state->slot = false;
         c->host_sum -= c->graph->values[value].bytes;
         break;
@@ -444,6 +450,7 @@ Err plan_check(const PGraph *graph, const Plan *plan, int64_t budget_bytes)
         if (graph->nodes[n].joins > 0)
             c.waits_for[graph->nodes[n].joins - 1] = n;
     for (int32_t v = 0; v < graph->n_values; v++) {
+        c.values[v].on_host = graph->values[v].gathered; /* it can be loaded */
         if (graph->values[v].host_resident) {
             c.values[v].on_host = c.values[v].slot = true;
             c.host_sum += graph->values[v].bytes;

@@ -3,7 +3,7 @@
  *
  * Runs and waits take time. Each direction has one queue of copies: a copy starts when it is
  * requested and the copy before it has ended. Transfers between ranks have a third queue: the node
- * that waits for one begins when it has ended.
+ * that waits for one begins when it has ended, and a gathered value is loaded by one.
  *
  * The plan should pass plan_check; where the simulator cannot go on it returns an error.
  */
@@ -125,6 +125,26 @@ static void replay_copy(Replay *r, int32_t value, int direction, double bandwidt
     r->copied[value] = r->queue[direction] = start + (bandwidth > 0 ? bytes / bandwidth : 0);
 }
 
+/* A gathered value arrives by the queue of transfers. */
+static void replay_gather(Replay *r, int32_t v)
+{
+    double wire = r->graph->values[v].wire;
+    r->copied[v] = r->wire = (r->wire > r->now ? r->wire : r->now) + wire;
+    r->meter.out->wire += wire;
+}
+
+static void replay_wait_copy(Replay *r, int32_t v)
+{
+    const PValue *value = &r->graph->values[v];
+    double        left = (r->copied[v] > r->now ? r->copied[v] - r->now : 0);
+    if (value->gathered)
+        r->meter.out->waited_wire += left;
+    else
+        r->meter.out->waited += left;
+    r->meter.out->cost += left + value->stall;
+    r->now += left + value->stall;
+}
+
 static void replay_transfer(Replay *r, StepKind kind, int32_t v)
 {
     const PGraph *graph = r->graph;
@@ -138,20 +158,17 @@ static void replay_transfer(Replay *r, StepKind kind, int32_t v)
             r->meter.out->host_bytes = r->host;
         break;
     case STEP_LOAD:
-        replay_copy(r, v, 1, graph->to_device);
+        if (graph->values[v].gathered)
+            replay_gather(r, v);
+        else
+            replay_copy(r, v, 1, graph->to_device);
         if (!r->live[v] && !graph->values[v].persistent) {
             r->live[v] = true;
             r->bytes[v] = bytes;
             meter_add(&r->meter, bytes, 0);
         }
         break;
-    case STEP_WAIT:
-        if (r->copied[v] > r->now) {
-            r->meter.out->waited += r->copied[v] - r->now;
-            r->meter.out->cost += r->copied[v] - r->now;
-            r->now = r->copied[v];
-        }
-        break;
+    case STEP_WAIT: replay_wait_copy(r, v); break;
     default: r->host -= r->on_host[v] ? bytes : 0; r->on_host[v] = false;
     }
 }

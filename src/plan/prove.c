@@ -184,7 +184,7 @@ Err plan_prove(Pool *pool, const PGraph *graph, const Plan *plan, const ProveOpt
                Proof *proof)
 {
     TRY(plan_check(graph, plan, options->budget_bytes));
-    if (pgraph_has_host_resident(graph) || (graph->to_host > 0 && graph->to_device > 0))
+    if (pgraph_has_staged(graph) || (graph->to_host > 0 && graph->to_device > 0))
         return prove_with_host(graph, options, proof);
     Pool *temp = pool_new(NULL, "plan_prove");
     Task *task = task_new(temp, graph);

@@ -1,7 +1,8 @@
-/* staging.c -- host-resident values are staged in around the nodes that use them.
+/* staging.c -- host-resident values are staged in around the nodes that use them; gathering.c does
+ * the same for gathered ones.
  *
- * Solvers see a graph without them (pgraph_for_solvers): nodes that use host-resident values have
- * one window of additional workspace. plan_stage then adds the copies to the plan that was found:
+ * Solvers see a graph without both (pgraph_for_solvers): nodes that use such values have one window
+ * of additional workspace. plan_stage then adds the copies to the plan that was found:
  *
  *   to device   | load 0 | load 1 | load 2 |  ...
  *   run         |  ...   | wait 0, update 0 | wait 1, update 1 |  ...
@@ -16,6 +17,7 @@
 #include "plan/staging.h"
 
 #include "base/text.h"
+#include "plan/gathering.h"
 
 #include <string.h>
 
@@ -29,10 +31,10 @@ static int64_t stage_host_bytes(const PGraph *graph)
     return bytes;
 }
 
-bool pgraph_has_host_resident(const PGraph *graph)
+bool pgraph_has_staged(const PGraph *graph)
 {
     for (int32_t v = 0; v < graph->n_values; v++)
-        if (graph->values[v].host_resident)
+        if (pvalue_is_staged(&graph->values[v]))
             return true;
     return false;
 }
@@ -80,21 +82,24 @@ static int64_t stage_window(const PGraph *graph)
 PGraph *pgraph_for_solvers(Pool *pool, const PGraph *graph)
 {
     PGraph *out = NEW(pool, PGraph);
-    int64_t window = stage_window(graph);
+    int64_t window = stage_window(graph), gathers = gather_window(graph);
     *out = *graph;
     out->values = NEWN(pool, PValue, graph->n_values + 1);
     out->nodes = NEWN(pool, PNode, graph->n_nodes + 1);
     memcpy(out->values, graph->values, sizeof *out->values * (size_t)graph->n_values);
     memcpy(out->nodes, graph->nodes, sizeof *out->nodes * (size_t)graph->n_nodes);
     for (int32_t v = 0; v < graph->n_values; v++)
-        if (graph->values[v].host_resident) {
-            out->values[v].host_resident = false;
-            out->values[v].persistent = true;
-            out->values[v].bytes = 0;
-        }
-    for (int32_t n = 0; n < graph->n_nodes; n++)
+        if (pvalue_is_staged(&graph->values[v]))
+            out->values[v] = (PValue){ .name = graph->values[v].name,
+                                       .view_of = -1,
+                                       .producer = graph->values[v].producer,
+                                       .persistent = true };
+    for (int32_t n = 0; n < graph->n_nodes; n++) {
         if (stage_bytes(graph, &graph->nodes[n]))
             out->nodes[n].workspace += window;
+        if (gather_bytes(graph, &graph->nodes[n]))
+            out->nodes[n].workspace += gathers;
+    }
     return out;
 }
 
@@ -230,13 +235,12 @@ static void stage_collect(Staging *s, const Plan *plan)
     }
 }
 
-Err plan_stage(Pool *pool, const PGraph *graph, const Plan *plan, Plan **out)
+/* Adds the copies of host-resident values to the steps of the plan. */
+static void stage_steps(Pool *temp, const PGraph *graph, const Plan *plan, Plan *steps)
 {
-    Pool   *temp = pool_new(NULL, "plan_stage");
-    Plan    steps = { 0 };
     Staging s = { .graph = graph,
                   .pool = temp,
-                  .plan = &steps,
+                  .plan = steps,
                   .window = stage_window(graph),
                   .on_device = NEWN(temp, bool, graph->n_values + 1) };
     double  at = 0;
@@ -251,16 +255,23 @@ Err plan_stage(Pool *pool, const PGraph *graph, const Plan *plan, Plan **out)
         if (runs && s.run < s.n && s.staged[s.run].node == step.id) {
             stage_run(&s, at);
         } else {
-            plan_add(temp, &steps, step.kind, step.id);
+            plan_add(temp, steps, step.kind, step.id);
             s.now += runs ? graph->nodes[step.id].cost : 0;
         }
         at += runs ? graph->nodes[step.id].cost : 0;
     }
     while (s.dropped < s.n)
         stage_drop(&s);
+}
 
+Err plan_stage(Pool *pool, const PGraph *graph, const Plan *plan, Plan **out)
+{
+    Pool     *temp = pool_new(NULL, "plan_stage");
+    Plan      staging = { 0 }, steps = { 0 };
     Plan     *staged = *out = NEW(pool, Plan);
     PlanMeter meter;
+    stage_steps(temp, graph, plan, &staging);
+    gather_steps(temp, graph, &staging, &steps);
     *staged = *plan;
     staged->steps = NEWN(pool, Step, steps.n_steps + 1);
     memcpy(staged->steps, steps.steps, sizeof *steps.steps * (size_t)steps.n_steps);

@@ -124,3 +124,14 @@ NodeWire node_wire(const Device *device, const Node *node)
         moves.waits += (1 - wire->hidden) * whole_transfer_ns(device, transfer_start(node)) / unit;
     return moves;
 }
+
+NodeWire gather_wire(const Device *device, const Value *whole)
+{
+    const Wire *wire = device->wire;
+    if (!wire)
+        return (NodeWire){ 0 };
+    double ns = wire_transfer_ns(wire, (Ranks){ device->ranks, device->per_node },
+                                 whole->gathered->shard * type_bytes(whole->type)) /
+                wire_unit(device);
+    return (NodeWire){ .transfer = wire->hidden * ns, .waits = (1 - wire->hidden) * ns };
+}

@@ -24,6 +24,7 @@ typedef struct NodeWire {
 } NodeWire;
 
 NodeWire node_wire(const Device *device, const Node *node);
+NodeWire gather_wire(const Device *device, const Value *whole); /* of loading a gathered value */
 
 /* The generic roofline, for a device without a profile. */
 double plain_ns(const Device *device, double flops, double bytes);

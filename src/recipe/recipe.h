@@ -86,7 +86,7 @@ typedef struct EveryConfig { /* the sections validate, sample and save */
 enum { MAX_CHUNKS = 4096, OFFERED_CHUNKS = 256 };
 
 /* Levels at which ranks divide state: the highest, and that of a run without a plan. */
-enum { SHARD_MAX = 2, SHARD_DEFAULT = 1 };
+enum { SHARD_MAX = 3, SHARD_DEFAULT = 1 };
 
 /* Choices beyond the recipe file; { 0 }: every lever at its default. `fit` sets them (fit/fit.h)
  * and a plan file stores them. `release` and `host` are exact; the others may change rounding. */

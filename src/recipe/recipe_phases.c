@@ -1,6 +1,7 @@
 /* recipe_phases.c -- adds the graphs of validation and sampling to a training graph. */
 #include "recipe/recipe_phases.h"
 
+#include "base/int_math.h"
 #include "ops/elementwise/basic.h"
 #include "ops/optimizer/optim.h"
 
@@ -71,7 +72,8 @@ Err phases_build(const Recipe *recipe, TrainingGraph *out)
         build_validate(recipe, out);
     graph->build = phase_options(graph, recipe->levers.split);
     if (sample)
-        recipe->model->sample_graph(graph, recipe->config, &recipe->sampler, recipe->sample.n);
+        recipe->model->sample_graph(graph, recipe->config, &recipe->sampler,
+                                    ceil_div(recipe->sample.n, int_max(recipe->levers.ranks, 1)));
     graph->stand_in = NULL;
     graph->phase = PHASE_MICRO;
     graph->module = 0;

@@ -9,6 +9,7 @@
 #include "device/convert.h"
 #include "train/feeds.h"
 #include "train/given_numbers.h"
+#include "train/rank_run.h"
 #include "train/results.h"
 #include "train/truth.h"
 
@@ -20,6 +21,7 @@ struct Drawing {
     Session       *session;
     const Recipe  *recipe;
     DrawingOptions options;
+    RankPart       part;         /* the results of this rank */
     Feeds          feeds[3];     /* of drawing_phases */
     float        **wide;         /* per graph output: buffer for its conversion to fp32 */
     double         shown;        /* time of the last progress message */
@@ -233,7 +235,7 @@ static void drawing_want_truth(Pool *pool, Drawing *d)
 {
     const ModelDef *model = d->recipe->model;
     BatchRest       rest[BATCH_REST_MAX];
-    int             n = model->truth ? model->truth(d->recipe->config, d->options.n, rest) : 0;
+    int             n = model->truth ? model->truth(d->recipe->config, d->part.each, rest) : 0;
     for (int i = 0; i < n; i++)
         feeds_add(pool, &d->feeds[BEGIN], rest[i].name, rest[i].type, rest[i].shape);
     if (n > 0)
@@ -277,7 +279,11 @@ Err drawing_new(Pool *pool, Session *session, const Recipe *recipe, const Drawin
 {
     Drawing     *d = *out = NEW(pool, Drawing);
     const Graph *graph = session_engine(session)->graph;
-    *d = (Drawing){ .pool = pool, .session = session, .recipe = recipe, .options = *options };
+    *d = (Drawing){ .pool = pool,
+                    .session = session,
+                    .recipe = recipe,
+                    .options = *options,
+                    .part = rank_part(options->comm, options->n) };
     d->wide = NEWN(pool, float *, graph->n_outputs + 1);
     for (int32_t i = 0; i < graph->n_outputs; i++)
         if (drawing_has(graph->outputs[i].phase))
@@ -351,7 +357,7 @@ static Err drawing_write(Pool *pool, Drawing *d, const char *folder, const Sampl
 Sampler drawing_sampler(Drawing *d, Pool *pool)
 {
     return (Sampler){ .pool = pool,
-                      .n = d->options.n,
+                      .n = d->part.each,
                       .config = &d->recipe->sampler,
                       .prompt = d->options.prompt,
                       .own = d,
@@ -379,6 +385,45 @@ Err drawing_result(Drawing *d, Pool *pool, int64_t first, SampleResult *result)
     return d->recipe->model->sample(&s, d->recipe->config, result);
 }
 
+int64_t drawing_each(const Comm *comm, int64_t n) { return rank_part(comm, n).each; }
+
+/* Rows of all ranks at rank 0; a dry run only allocates. */
+static Err drawing_rows(Pool *pool, Drawing *d, bool dry, const void *mine, int64_t row_bytes,
+                        int64_t rows, void **all)
+{
+    Comm *comm = d->options.comm;
+    *all = rank_leads(comm)
+               ? pool_alloc(pool, (size_t)(rows * rank_count(comm) + 1), (size_t)row_bytes)
+               : NULL;
+    return dry ? rank_collect_prepare(comm, rows * row_bytes)
+               : rank_collect(comm, mine, rows * row_bytes, *all);
+}
+
+/* The results of all ranks, and what they were drawn from, at rank 0. */
+static Err drawing_collect(Pool *pool, Drawing *d, bool dry, SampleResult *result, Feeds *feeds)
+{
+    int64_t per = result->shape.dim[0] / d->part.each, rows = result->shape.dim[0];
+    void   *all;
+    TRY(drawing_rows(pool, d, dry, result->data,
+                     shape_count(result->shape) / rows * (int64_t)sizeof *result->data, rows,
+                     &all));
+    result->data = all;
+    result->shape.dim[0] = per * d->options.n;
+    FeedBuffer *list = NEWN(pool, FeedBuffer, feeds->n + 1);
+    for (int32_t i = 0; i < feeds->n; i++)
+        list[i] = feeds->list[i];
+    for (int32_t i = 0; i < feeds->n_served; i++) {
+        FeedBuffer *feed = &list[feeds->served[i]];
+        rows = feed->shape.dim[0];
+        TRY(drawing_rows(pool, d, dry, feed->bytes,
+                         shape_count(feed->shape) / rows * type_bytes(feed->type), rows,
+                         &feed->bytes));
+        feed->shape.dim[0] = rows / d->part.each * d->options.n;
+    }
+    feeds->list = list;
+    return OK;
+}
+
 /* folder NULL: a dry run, which only allocates. */
 static Err drawing_once(Pool *pool, Drawing *d, const char *folder, SampleReport *report)
 {
@@ -386,17 +431,22 @@ static Err drawing_once(Pool *pool, Drawing *d, const char *folder, SampleReport
     Feeds        *feeds = &d->feeds[BEGIN];
     SampleResult  result;
     Sampler       s = drawing_sampler(d, pool);
+    int64_t       first = d->first = d->part.first;
     s.dry = !folder;
     if (feeds->source)
-        TRY(d->options.input ? feeds_fill_in_order(feeds, 0) : feeds_fill(feeds, 0, 0));
+        TRY(d->options.input ? feeds_fill_in_order(feeds, first) : feeds_fill(feeds, 0, first));
     double start = clock_now();
     TRY(recipe->model->sample(&s, recipe->config, &result));
     if (d->failed)
         return fail(d->failed, "%s", d->why);
     REQUIRE((int)result.kind == recipe->model->result_kind);
     report->seconds = clock_now() - start;
-    folder = d->options.unwritten ? NULL : folder;
-    TRY(drawing_write(pool, d, folder, &result, report));
+    Feeds own = *feeds;
+    if (rank_count(d->options.comm) > 1)
+        TRY(drawing_collect(pool, d, s.dry, &result, feeds));
+    Err err = rank_leads(d->options.comm) ? drawing_write(pool, d, folder, &result, report) : OK;
+    *feeds = own;
+    TRY(err);
     if (d->options.given && folder) {
         const char *path;
         TRY(given_write(pool, folder, &result, &path));

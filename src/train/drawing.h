@@ -11,19 +11,22 @@
 #include <signal.h>
 
 typedef struct DrawingOptions {
-    const char *input;              /* file or folder used instead of the recipe's data; or NULL */
-    const char *prompt;             /* or NULL */
-    const char *given;              /* inputs and random numbers from this file; or NULL */
-    int         formats;            /* of single results (results.h); 0: the usual one */
-    int64_t     n, seed, hold_back; /* hold_back: see SampleOptions */
-    bool        metres;             /* range images are written as metres too */
-    const char *cache;              /* folder for decoded files; NULL: a temporary one */
-    int64_t     loader_bytes;       /* limit of the memory that loads data; 0: none */
-    bool        averaged;           /* uses the averaged weights (EMA), if the graph has them */
-    bool        fed; /* the caller fills the inputs (drawing_input); no data are opened */
-    bool        quiet;
-    bool        unwritten; /* draws as others do, but writes no file */
+    const char  *input;              /* file or folder used instead of the recipe's data; or NULL */
+    const char  *prompt;             /* or NULL */
+    const char  *given;              /* inputs and random numbers from this file; or NULL */
+    int          formats;            /* of single results (results.h); 0: the usual one */
+    int64_t      n, seed, hold_back; /* n: of all ranks. hold_back: see SampleOptions */
+    bool         metres;             /* range images are written as metres too */
+    const char  *cache;              /* folder for decoded files; NULL: a temporary one */
+    int64_t      loader_bytes;       /* limit of the memory that loads data; 0: none */
+    bool         averaged;           /* uses the averaged weights (EMA), if the graph has them */
+    bool         fed; /* the caller fills the inputs (drawing_input); no data are opened */
+    bool         quiet;
+    struct Comm *comm; /* the ranks that share the results; NULL: there is one */
 } DrawingOptions;
+
+/* How many of n results the sampling graph of each rank draws at once. */
+int64_t drawing_each(const struct Comm *comm, int64_t n);
 
 typedef struct Drawing Drawing;
 

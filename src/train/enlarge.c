@@ -4,6 +4,8 @@
  * file that the next of those are made of, and what the model holds. */
 #include "train/enlarge.h"
 
+#include "train/rank_run.h"
+
 #include "base/text.h"
 #include "data/degrade.h"
 #include "data/strips.h"
@@ -240,6 +242,21 @@ static Err images_find(Pool *pool, const EnlargeOptions *o, ImageList *list)
     return OK;
 }
 
+/* What each rank says of its images, at rank 0. */
+static Err enlarge_collect(Pool *pool, Comm *comm, int32_t n, SampleReport *report)
+{
+    enum { ABOUT = 1024 };
+    int   ranks = comm_ranks(comm), leads = rank_leads(comm);
+    char *mine = pool_alloc(pool, (size_t)n + 1, ABOUT),
+         *all = leads ? pool_alloc(pool, (size_t)(n * ranks + 1), ABOUT) : NULL;
+    for (int32_t i = 0; i < n; i++)
+        snprintf(mine + (size_t)i * ABOUT, ABOUT, "%s", report->about[i] ? report->about[i] : "");
+    TRY(rank_collect(comm, mine, (int64_t)n * ABOUT, all));
+    for (int32_t i = 0; i < n && leads; i++)
+        report->about[i] = all + ((size_t)(i % ranks) * (size_t)n + (size_t)i) * ABOUT;
+    return OK;
+}
+
 Err enlarge_images(Pool *pool, Drawing *drawing, const Recipe *recipe, const EnlargeOptions *o,
                    SampleReport *report)
 {
@@ -250,18 +267,22 @@ Err enlarge_images(Pool *pool, Drawing *drawing, const Recipe *recipe, const Enl
     for (int32_t i = 0; i < list.n; i++) {
         Pool       *work = pool_new(pool, "enlarge");
         const char *to = pool_print(pool, "%s/sample-%03d%s", o->folder, i, image_ending);
-        Enlarger    e = { .job = { .number = i,
-                                   .square = enlarger_square,
-                                   .again = enlarger_again,
-                                   .rows = enlarger_rows },
-                          .path = list.paths[i] };
+        VEC_ADD(pool, report->files, report->n_files, report->cap_files, to);
+        if (i % rank_count(o->comm) != rank_number(o->comm)) {
+            pool_free(work);
+            continue;
+        }
+        Enlarger e = { .job = { .number = i,
+                                .square = enlarger_square,
+                                .again = enlarger_again,
+                                .rows = enlarger_rows },
+                       .path = list.paths[i] };
         TRY(enlarge_one(work, drawing, recipe, o, &e, to));
         report->about[i] = pool_print(pool, "%s, %lld x %lld -> %lld x %lld, %lld %s", e.path,
                                       (long long)e.form->width, (long long)e.form->height,
                                       (long long)e.job.width, (long long)e.job.height,
                                       (long long)e.job.tiles, e.job.tiles == 1 ? "tile" : "tiles");
-        VEC_ADD(pool, report->files, report->n_files, report->cap_files, to);
         pool_free(work);
     }
-    return OK;
+    return rank_count(o->comm) > 1 ? enlarge_collect(pool, o->comm, list.n, report) : OK;
 }

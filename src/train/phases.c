@@ -21,7 +21,8 @@ struct Phases {
     Feeds                held;
     Drawing             *drawing; /* NULL: no sampling */
     const char          *folder;
-    bool                 writes; /* one rank writes the results of all */
+    Comm                *comm;   /* the ranks that share the work; NULL: there is one */
+    float               *losses; /* of validation: by round and rank */
     int32_t              counters[COUNTER_WORDS];
 
     const volatile sig_atomic_t *stop; /* NULL: nothing stops them */
@@ -41,12 +42,22 @@ static void phases_tidy(Pool *pool, const char *folder)
     pool_free(work);
 }
 
+/* Each rank validates every so-many-th batch. All run the phase as often, for it may gather. */
+static int64_t phases_rounds(const Phases *p)
+{
+    return ceil_div(recipe_validation(p->recipe).batches, rank_count(p->comm));
+}
+
 Err phases_open(Pool *pool, Session *session, const Recipe *recipe, const TrainingGraph *graph,
                 const char *out, const char *cache, int64_t loader_bytes, bool quiet,
                 Phases **phases)
 {
     Phases *p = *phases = NEW(pool, Phases);
-    *p = (Phases){ .recipe = recipe, .graph = graph, .session = session };
+    *p = (Phases){ .recipe = recipe,
+                   .graph = graph,
+                   .session = session,
+                   .comm = session_engine(session)->device->comm };
+    p->losses = NEWN(pool, float, phases_rounds(p) * rank_count(p->comm) + 1);
     if (recipe->validate.every > 0) {
         TRY(feeds_new(pool, session, PHASE_VALIDATE, &p->held));
         p->held.limit = loader_bytes;
@@ -59,8 +70,7 @@ Err phases_open(Pool *pool, Session *session, const Recipe *recipe, const Traini
     }
     if (recipe->sample.every > 0 && out) {
         p->folder = pool_print(pool, "%s/samples", out);
-        p->writes = rank_leads(session_engine(session)->device->comm);
-        if (p->writes)
+        if (rank_leads(p->comm))
             phases_tidy(pool, p->folder);
         TRY(drawing_new(
             pool, session, recipe,
@@ -71,7 +81,7 @@ Err phases_open(Pool *pool, Session *session, const Recipe *recipe, const Traini
                 .cache = cache,
                 .loader_bytes = loader_bytes ? int_max(loader_bytes - p->held.bytes, 1) : 0,
                 .quiet = quiet,
-                .unwritten = !p->writes },
+                .comm = p->comm },
             &p->drawing));
         TRY(drawing_prepare(p->drawing));
     }
@@ -106,21 +116,49 @@ bool phase_due(const EveryConfig *every, int64_t step)
     return every->every > 0 && step % every->every == 0;
 }
 
+/* The loss of one batch is added to the sum in the session; the first one begins it. */
+static Err phases_validate_batch(Phases *p, int64_t batch)
+{
+    p->counters[COUNTER_STEP] = VALIDATION_STEP;
+    p->counters[COUNTER_MICRO] = (int32_t)batch;
+    p->stopped = p->stop && *p->stop;
+    if (p->stopped)
+        return fail(E_IO, "validation was stopped by a signal");
+    TRY(session_write(p->session, p->graph->train.counters.id, p->counters));
+    TRY(feeds_fill(&p->held, batch, batch * recipe_validation(p->recipe).batch));
+    return session_run(p->session, PHASE_VALIDATE);
+}
+
+/* The batches of several ranks, each by itself; then added in their order. */
+static Err phases_validate_shared(Phases *p, float *sum)
+{
+    int64_t batches = recipe_validation(p->recipe).batches;
+    int     ranks = comm_ranks(p->comm);
+    int32_t loss = p->graph->train.loss.id;
+    *sum = 0;
+    for (int64_t round = 0; round < phases_rounds(p); round++) {
+        float   mine = 0, *all = p->losses + round * ranks;
+        int64_t batch = int_min(round * ranks + comm_rank(p->comm), batches - 1);
+        TRY(session_write(p->session, loss, &mine));
+        TRY(phases_validate_batch(p, batch));
+        TRY(session_read(p->session, loss, &mine));
+        TRY(comm_all(p->comm, &mine, sizeof mine, all));
+    }
+    for (int64_t i = 0; i < batches; i++)
+        *sum = i ? *sum + p->losses[i] : p->losses[i];
+    return OK;
+}
+
 Err phases_validate(Phases *p, double *loss)
 {
-    Validation v = recipe_validation(p->recipe);
-    float      sum;
-    p->counters[COUNTER_STEP] = VALIDATION_STEP;
-    for (int64_t i = 0; i < v.batches; i++) {
-        p->counters[COUNTER_MICRO] = (int32_t)i;
-        p->stopped = p->stop && *p->stop;
-        if (p->stopped)
-            return fail(E_IO, "validation was stopped by a signal");
-        TRY(session_write(p->session, p->graph->train.counters.id, p->counters));
-        TRY(feeds_fill(&p->held, i, i * v.batch));
-        TRY(session_run(p->session, PHASE_VALIDATE));
+    float sum;
+    if (rank_count(p->comm) > 1) {
+        TRY(phases_validate_shared(p, &sum));
+    } else {
+        for (int64_t i = 0; i < recipe_validation(p->recipe).batches; i++)
+            TRY(phases_validate_batch(p, i));
+        TRY(session_read(p->session, p->graph->train.loss.id, &sum));
     }
-    TRY(session_read(p->session, p->graph->train.loss.id, &sum));
     *loss = (double)sum;
     return OK;
 }

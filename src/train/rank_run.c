@@ -9,6 +9,36 @@
 
 bool rank_leads(const Comm *comm) { return !comm || comm_rank(comm) == 0; }
 
+int rank_number(const Comm *comm) { return comm ? comm_rank(comm) : 0; }
+int rank_count(const Comm *comm) { return comm ? comm_ranks(comm) : 1; }
+
+RankPart rank_part(const Comm *comm, int64_t n)
+{
+    int64_t each = ceil_div(n, rank_count(comm));
+    return (RankPart){ rank_number(comm) * each, each };
+}
+
+Err rank_collect_prepare(Comm *comm, int64_t bytes)
+{
+    int ranks = rank_count(comm);
+    return ranks > 1 ? comm_prepare(comm, ranks + 1, (ranks + 1) * bytes) : OK;
+}
+
+Err rank_collect(Comm *comm, const void *mine, int64_t bytes, void *all)
+{
+    int      ranks = rank_count(comm);
+    CommPart parts[ranks], own = { 0, (void *)mine, bytes };
+    for (int r = 0; r < ranks; r++)
+        parts[r] = (CommPart){ r, all ? (char *)all + r * bytes : NULL, bytes };
+    if (ranks == 1) {
+        memcpy(all, mine, (size_t)bytes);
+        return OK;
+    }
+    TRY(rank_collect_prepare(comm, bytes));
+    TRY(comm_start(comm, 0, &own, 1, parts, rank_leads(comm) ? ranks : 0));
+    return comm_wait(comm, 0);
+}
+
 Err rank_recipe(Pool *pool, const Recipe *recipe, const Comm *comm, int shard, int64_t bucket_bytes,
                 const Recipe **ranked)
 {

@@ -5,6 +5,7 @@
 #include "base/json_out.h"
 #include "comm/agree.h"
 #include "device/isa.h"
+#include "exec/session_ranks.h"
 #include "train/rank_messages.h"
 
 #include <stdio.h>
@@ -110,6 +111,17 @@ Err ranks_agree(Pool *pool, Comm *comm, const RankFacts *f, Err err)
     return err;
 }
 
+Err ranks_agree_step(Comm *comm, int64_t step)
+{
+    char text[32];
+    snprintf(text, sizeof text, "that of step %lld", (long long)step);
+    return comm_same(comm,
+                     &(CommFact){ "checkpoint", text,
+                                  "name one with --checkpoint, and use a shared "
+                                  "file system" },
+                     1);
+}
+
 /* ---- in each step ---- */
 
 Err ranks_signals(Comm *comm, bool *stop, bool *save)
@@ -152,7 +164,9 @@ static Err ranks_digest(RankCheck *c, uint64_t *digest)
         const void *bytes = c->buffer;
         if (!graph->params[i].trained)
             continue;
-        if (c->buffer)
+        if (param_shards(graph, &graph->params[i], value))
+            TRY(session_collect(c->session, &graph->params[i], value, -1, &bytes));
+        else if (c->buffer)
             TRY(session_read(c->session, value, c->buffer));
         else
             bytes = session_bytes(c->session, value);

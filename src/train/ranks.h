@@ -25,6 +25,9 @@ typedef struct RankFacts {
  * (rank_messages.h). Collective, as all below. */
 Err ranks_agree(Pool *pool, Comm *comm, const RankFacts *facts, Err err);
 
+/* E_USAGE if ranks would use the checkpoints of different steps. */
+Err ranks_agree_step(Comm *comm, int64_t step);
+
 /* Signals of this rank in, those of any rank out. */
 Err ranks_signals(Comm *comm, bool *stop, bool *save);
 

@@ -8,6 +8,8 @@
 #include "train/checkpoint.h"
 #include "train/enlarge.h"
 #include "train/lengths.h"
+#include "train/rank_run.h"
+#include "train/ranks.h"
 #include "train/results.h"
 #include "train/run_file.h"
 
@@ -29,7 +31,7 @@ static Err sample_open(Pool *pool, const Recipe *recipe, const Device *device,
     Graph        *graph = graph_new_with(
                pool, recipe_type(recipe),
                &(BuildOptions){ .subpixel = levers->subpixel, .given_noise = o->given != NULL });
-    int64_t n = enlarges(recipe, o) ? o->tiles : o->n; /* at once */
+    int64_t n = enlarges(recipe, o) ? o->tiles : drawing_each(o->comm, o->n); /* at once */
     recipe->model->sample_graph(graph, recipe->config, &recipe->sampler, n);
     TRY(graph_check(graph));
     TRY(engine_new(pool, graph, device, NULL, &engine));
@@ -116,6 +118,8 @@ static Err sample_ask(Pool *pool, const char *run, const Recipe *recipe, const S
         TRY(sample_encoder(pool, run));
     if (o->hold_back)
         TRY(sample_hold_back(recipe, o));
+    if (o->given && rank_count(o->comm) > 1)
+        return fail(E_USAGE, "--given holds the numbers of all results at once; start one process");
     if (o->format)
         TRY(formats_read(o->format, (ResultKind)model->result_kind, model->name, formats));
     if (o->scale && !enlarges(recipe, o))
@@ -131,13 +135,18 @@ static Err sample_draw(Pool *pool, Session *session, const Recipe *recipe, const
     Drawing *drawing;
     report->drawn = o->n;
     TRY(drawing_new(pool, session, recipe, options, &drawing));
-    TRY(folder_make(o->out)); /* fails before hours of drawing, not after */
-    folder_tidy(o->out);
+    if (rank_leads(o->comm)) {
+        TRY(folder_make(o->out)); /* fails before hours of drawing, not after */
+        folder_tidy(o->out);
+    }
+    if (o->comm)
+        TRY(ranks_agree_step(o->comm, report->step));
     if (!enlarges(recipe, o))
         return drawing_draw(drawing, o->out, report);
     EnlargeOptions images = { .input = o->input,
                               .folder = o->out,
                               .n = o->n,
+                              .comm = o->comm,
                               .scale = o->scale ? o->scale : SCALE_USUAL,
                               .memory = o->loader_bytes };
     double         start = clock_now();
@@ -176,6 +185,7 @@ Err sample_run(Pool *pool, const char *run, const Recipe *recipe, const Device *
                                .seed = o->seed >= 0 ? o->seed : recipe->seed,
                                .cache = o->cache,
                                .loader_bytes = o->loader_bytes,
+                               .comm = enlarges(recipe, o) ? NULL : o->comm,
                                .quiet = o->quiet };
     Session       *session;
     *report = (SampleReport){ 0 };

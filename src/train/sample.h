@@ -11,21 +11,22 @@
 #include "exec/session.h"
 
 typedef struct SampleOptions {
-    const char *out;          /* folder for the results */
-    const char *input;        /* file or folder used instead of the recipe's data; or NULL */
-    const char *prompt;       /* or NULL */
-    const char *given;        /* inputs and random numbers from this file; or NULL */
-    const char *format;       /* of single results, e.g. "gif,npy"; NULL: the usual one */
-    int64_t     n;            /* results; super-resolution of --input: images, 0: all of them */
-    int64_t     tiles, scale; /* super-resolution of --input: tiles at once; times the size */
-    int64_t     hold_back;    /* input: its last frames, which are the truth */
-    int64_t     seed;         /* -1: that of the run */
-    int64_t     checkpoint;   /* step; -1: the newest */
-    int64_t     budget_bytes; /* 0: none */
-    const char *cache;        /* folder for decoded video and audio; NULL: that of the run */
-    int64_t     loader_bytes; /* limit of the memory that loads data; 0: none */
-    bool        raw;          /* uses the weights themselves, not their average (EMA) */
-    bool        quiet;
+    const char  *out;          /* folder for the results */
+    const char  *input;        /* file or folder used instead of the recipe's data; or NULL */
+    const char  *prompt;       /* or NULL */
+    const char  *given;        /* inputs and random numbers from this file; or NULL */
+    const char  *format;       /* of single results, e.g. "gif,npy"; NULL: the usual one */
+    int64_t      n;            /* results; super-resolution of --input: images, 0: all of them */
+    int64_t      tiles, scale; /* super-resolution of --input: tiles at once; times the size */
+    int64_t      hold_back;    /* input: its last frames, which are the truth */
+    int64_t      seed;         /* -1: that of the run */
+    int64_t      checkpoint;   /* step; -1: the newest */
+    int64_t      budget_bytes; /* 0: none */
+    const char  *cache;        /* folder for decoded video and audio; NULL: that of the run */
+    int64_t      loader_bytes; /* limit of the memory that loads data; 0: none */
+    struct Comm *comm;         /* the ranks that share the results; NULL: there is one */
+    bool         raw;          /* uses the weights themselves, not their average (EMA) */
+    bool         quiet;
 } SampleOptions;
 
 typedef struct SampleError { /* of results whose truth is known, over the pixels that count */

@@ -3,10 +3,19 @@
 
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 volatile sig_atomic_t signals_stop, signals_save;
 static const char    *stop_says;
+static double         stop_together, stop_at; /* seconds */
+
+static double signals_now(void) /* may be called in a handler */
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
 
 /* The first signal ends the run after a checkpoint. The second ends it at once: a file takes its
  * place only when it is whole, so the last checkpoint stays. SIGXCPU comes every second once the
@@ -14,13 +23,14 @@ static const char    *stop_says;
 static void signals_on_stop(int number)
 {
     int error = errno;
-    if (signals_stop && number != SIGXCPU) {
+    if (signals_stop && number != SIGXCPU && signals_now() - stop_at >= stop_together) {
         signal(number, SIG_DFL);
         raise(number); /* delivered when this function returns */
     }
     if (!signals_stop && stop_says && write(2, stop_says, strlen(stop_says)) < 0) {
         /* nobody reads it */
     }
+    stop_at = signals_stop ? stop_at : signals_now();
     signals_stop = 1;
     errno = error;
 }
@@ -35,10 +45,11 @@ static void signals_on_save(int number)
  * SIGUSR2 and SIGXCPU come from batch systems, some time before they kill. */
 static const int stopping_signals[SIGNALS_STOPPING] = { SIGINT, SIGTERM, SIGHUP, SIGUSR2, SIGXCPU };
 
-void signals_steps_begin(SignalsBefore *before, const char *says)
+void signals_steps_begin(SignalsBefore *before, const char *says, double together)
 {
     struct sigaction stop = { .sa_handler = signals_on_stop, .sa_flags = SA_RESTART };
     stop_says = says;
+    stop_together = together;
     signals_stop = 0; /* may be set by an earlier run of this process */
     for (int i = 0; i < SIGNALS_STOPPING; i++) {
         sigaction(stopping_signals[i], NULL, &before->stopping[i]);

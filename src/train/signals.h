@@ -8,7 +8,7 @@
 #include <signal.h>
 #include <stdbool.h>
 
-enum { SIGNALS_STOPPING = 5 };
+enum { SIGNALS_STOPPING = 5, LAUNCHER_SECONDS = 2 };
 
 typedef struct SignalsBefore { /* handlers to restore */
     struct sigaction stopping[SIGNALS_STOPPING], save, pipe;
@@ -17,8 +17,9 @@ typedef struct SignalsBefore { /* handlers to restore */
 /* From the start of a run on: SIGUSR1, and SIGPIPE is ignored. */
 void signals_begin(SignalsBefore *before);
 void signals_end(const SignalsBefore *before);
-/* Around its steps. says: to stderr at the first signal; NULL: nothing. */
-void signals_steps_begin(SignalsBefore *before, const char *says);
+/* Around its steps. says: to stderr at the first signal; NULL: nothing. What follows the first within
+ * so many seconds is the same: a launcher and a terminal, or a launcher twice, pass one request on. */
+void signals_steps_begin(SignalsBefore *before, const char *says, double together);
 void signals_steps_end(const SignalsBefore *before);
 
 extern volatile sig_atomic_t signals_stop, signals_save; /* asked for; signals_save: set it back */

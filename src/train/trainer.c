@@ -280,11 +280,13 @@ static Err train_under_signals(Trainer *t, TrainResult *result)
 {
     const TrainOptions *options = t->options;
     SignalsBefore       before;
-    signals_steps_begin(
-        &before, options->quiet ? NULL
-                 : options->out ? "\nstopping: this step is finished and saved; ^C again "
-                                  "ends at once and keeps the last checkpoint\n"
-                                : "\nstopping: this step is finished; ^C again ends at once\n");
+    signals_steps_begin(&before,
+                        options->quiet ? NULL
+                        : options->out
+                            ? "\nstopping: this step is finished and saved; ^C again "
+                              "ends at once and keeps the last checkpoint\n"
+                            : "\nstopping: this step is finished; ^C again ends at once\n",
+                        t->ranks > 1 ? LAUNCHER_SECONDS : 0);
     if (t->phases && comm_ranks(t->comm) == 1)
         phases_stop_by(t->phases, &signals_stop);
     Err err = train_loop(t, result);

@@ -57,6 +57,9 @@ def planned():
     fit = answer(["fit", *TINY, "--ranks", "2", "--per-node", "2", "--shard", "0", "--allow", "none", "--budget", "1GiB"])
     check(f"fit: {fit.get('peak_bytes')} bytes for {levels[0]['peak_bytes']}, {fit.get('ranks')}",
           fit.get("peak_bytes") == levels[0]["peak_bytes"])
+    check(f"levels 0 to 3: {sorted(levels)}", sorted(levels) == [0, 1, 2, 3])
+    parameters = [levels[level]["state"]["parameters"] for level in (1, 3)]
+    check(f"level 3 does not halve the parameters: {parameters}", 0.45 < parameters[1] / parameters[0] < 0.6)
     rows = answer(["compare", *TINY, "--ranks", "2", "--budget", "1GiB", "--time-limit", "5"])["rows"]
     check("compare does not show one rank", rows[0]["peak_bytes"] == two["peak_bytes"])
     said = run(["explain", *TINY, "--effort", "-1", "--ranks", "2"]).stdout

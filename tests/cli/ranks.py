@@ -8,8 +8,12 @@ recipe gives the bits of one process is shown by tests/comm/bits.py.
 import glob
 import json
 import os
+import re
 import shutil
+import signal
+import subprocess
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "comm"))
 import rank_runs                                              # noqa: E402
@@ -60,6 +64,27 @@ def whole_run(first, last):
     checks(bits("whole-1", 4) == bits("whole-2", 4), "2 ranks that validate and sample: not the weights of one process")
 
 
+def stopped(name, launch):
+    """mpirun is asked to end: the ranks save, however often it passes that on, and another number of ranks continues."""
+    run, steps = f"{WORK}/stopped-{name}", 400
+    base = BASE + sets("accumulate=2", f"schedule.steps={steps}", "save.every=100000")
+    mpirun = subprocess.Popen([*launch, "2", PROGRAM, "train", *base, "--steps", str(steps), "--out", run], cwd=rank_runs.ROOT,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.time() + 60
+    while time.time() < deadline and mpirun.poll() is None and not (os.path.exists(f"{run}/log.jsonl") and os.path.getsize(f"{run}/log.jsonl")):
+        time.sleep(0.02)
+    mpirun.send_signal(signal.SIGTERM)
+    mpirun.wait(timeout=60)
+    saved = glob.glob(f"{run}/step-*.safetensors")
+    if not checks(len(saved) == 1, f"{name}: after SIGTERM {len(saved)} checkpoints"):
+        return
+    at = int(re.search(r"step-(\d+)", saved[0]).group(1))
+    end = min(at + 2, steps)
+    train("continued", ["--resume", run, "--steps", str(end), "--quiet"])
+    train("whole", base + ["--steps", str(end), "--out", f"{run}-whole"])
+    checks(digest(checkpoint(run, end)) == digest(checkpoint(f"{run}-whole", end)), f"{name}: stopped at step {at}: other bits at {end}")
+
+
 def refusals(launch):
     base = BASE + ["--steps", "1", "--out", "none"]
     done = train("ranks do not divide", base + sets("accumulate=3"), launch + ["2"], expect=2)
@@ -78,6 +103,8 @@ def main():
     whole_run(here[0], here[-1])
     for launch in here:
         refusals(launch)
+    for name, launch in mpis(PROGRAM).items():
+        stopped(name, launch)
     print(f"{checks.n} checks over {', '.join(mpis(PROGRAM))}: {checks.failed} failed")
     return 1 if checks.failed else 0
 

@@ -18,16 +18,16 @@ import rank_runs
 from rank_runs import SKIPPED, TINY, Checks, checkpoint, digest, mpis, result, sets
 
 STEPS, ACCUMULATE = 2, 4
-LEVELS = (0, 1, 2)
+LEVELS = (0, 1, 2, 3)
 COMMON = ["--allow", "none", "--threads", "1", "--backend", "builtin", "--steps", str(STEPS), "--quiet", "--json"]
 # recipe: what a short test runs: (library, ranks, level, small budget)
 SHORT = {
-    "unet-small": [("openmpi", 2, 0, False), ("mpich", 4, 2, False)],
+    "unet-small": [("openmpi", 2, 0, False), ("mpich", 4, 3, False)],
     "dit3d-small": [("mpich", 2, 1, False)],
-    "dit3d-wrap-small": [("openmpi", 2, 2, True)],
-    "lag-small": [("mpich", 2, 0, False)],
+    "dit3d-wrap-small": [("openmpi", 2, 3, True)],
+    "lag-small": [("mpich", 2, 3, False)],
     "sashimi-small": [("openmpi", 4, 1, False)],
-    "stablesr-small": [("openmpi", 2, 1, False), ("mpich", 4, 0, False)],
+    "stablesr-small": [("openmpi", 2, 1, False), ("mpich", 4, 3, False)],
     "stablesr-vae-small": [("mpich", 2, 2, False)],
     "stdiff-small": [("openmpi", 2, 1, False)],
 }

@@ -189,7 +189,7 @@ static void through_a_file(void)
     Plan   *plan, *read;
     CHECK_OK(pgraph_write(graph, "stage.graph.json"));
     CHECK_OK(pgraph_read(pool, "stage.graph.json", &back));
-    CHECK(pgraph_has_host_resident(back));
+    CHECK(pgraph_has_staged(back));
     CHECK_OK(plan_keep_all(pool, back, &plan));
     CHECK_OK(plan_write("stage.plan.json", back, plan));
     CHECK_OK(plan_read(pool, "stage.plan.json", back, &read));

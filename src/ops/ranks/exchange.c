@@ -186,6 +186,11 @@ Tensor flat_view(Tensor flat, int64_t first, Shape shape)
     return node_add(flat.graph, &op_flat_view, &(FlatAttr){ first, shape }, TENSORS(flat), NULL);
 }
 
+int64_t bucket_transfer_bytes(const Bucket *b)
+{
+    return (b->total + (int64_t)b->ranks * b->shard) * type_bytes(b->type);
+}
+
 Transfer node_transfer(const Node *n)
 {
     if (n->op != &op_exchange && n->op != &op_gather_shards)

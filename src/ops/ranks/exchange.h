@@ -9,8 +9,9 @@
 
 #include "ir/op.h"
 
-/* Transfers under way at once; comm has one more slot, for checkpoints. */
-enum { RANK_SLOTS = 15, RANK_SLOT_FILES = RANK_SLOTS };
+/* Transfers of nodes under way at once; comm has one more slot for checkpoints, and the rest for
+ * gathered values. */
+enum { RANK_SLOTS = 15, RANK_SLOT_FILES = RANK_SLOTS, RANK_SLOT_GATHERS };
 
 typedef struct RankAttr {
     const Bucket *bucket;
@@ -43,6 +44,7 @@ typedef struct Transfer {
 } Transfer;
 
 Transfer node_transfer(const Node *node);
+int64_t  bucket_transfer_bytes(const Bucket *bucket); /* of gathering its parameters */
 
 Err exchange_prepare_cpu(Pool *pool, Call *call);
 Err exchange_cpu(const Call *call);

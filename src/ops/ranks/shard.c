@@ -4,13 +4,18 @@
 #include "base/int_math.h"
 #include "ops/operator.h"
 
-/* in: sum m v ema master progress rates, then the parameters; out: new m v ema master */
+/* in: sum m v ema master progress rates, then the parameters, or the own shard of them; out: new
+ * m v ema master */
 static Err shard_update_shape(Node *n)
 {
     const Bucket *b = ATTR(n, ShardUpdateAttr)->bucket;
-    REQUIRE(n->n_in == b->n + 7);
-    out_set(n, 0, b->type, SHAPE(b->shard));
-    out_class(n, 0, CLASS_PARAMETERS);
+    REQUIRE(n->n_in == (b->own >= 0 ? 1 : b->n) + 7);
+    if (b->own >= 0) {
+        out_is_input(n, 0, 7);
+    } else {
+        out_set(n, 0, b->type, SHAPE(b->shard));
+        out_class(n, 0, CLASS_PARAMETERS);
+    }
     for (int i = 1; i < 5; i++)
         if (in_given(n, i)) {
             REQUIRE(shape_count(in_shape(n, i)) == b->shard);
@@ -42,9 +47,10 @@ Tensor shard_update(const ShardUpdateAttr *attr, Tensor progress, Tensor rates)
         in[i] = (Tensor){ graph, state[i] };
     in[5] = progress;
     in[6] = rates;
-    for (int i = 0; i < b->n; i++)
-        in[i + 7] = (Tensor){ graph, graph->params[b->params[i]].value };
-    return node_add(graph, &op_shard_update, attr, in, b->n + 7, NULL);
+    int n = b->own >= 0 ? 1 : b->n;
+    for (int i = 0; i < n; i++)
+        in[i + 7] = (Tensor){ graph, b->own >= 0 ? b->own : graph->params[b->params[i]].value };
+    return node_add(graph, &op_shard_update, attr, in, n + 7, NULL);
 }
 
 /* in: the sums of all buckets */

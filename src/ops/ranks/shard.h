@@ -11,8 +11,9 @@ typedef struct ShardUpdateAttr {
     bool              sgd;
 } ShardUpdateAttr;
 
-/* Adam or SGD with EMA over this rank's shard: the new parameters, in the bucket's type. State is
- * that of the bucket; without master copies the parameters themselves are read. */
+/* Adam or SGD with EMA over this rank's shard: the new parameters, in the bucket's type, or in place
+ * if the bucket's parameters are divided. State is that of the bucket; without master copies the
+ * parameters themselves are read. */
 Tensor shard_update(const ShardUpdateAttr *attr, Tensor progress, Tensor rates);
 
 /* The norm of all gradients, as grad_norm computes it from whole ones. */

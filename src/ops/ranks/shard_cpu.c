@@ -14,6 +14,12 @@ static bool shard_range(const Bucket *b, int rank, int i, int64_t count, int64_t
     return *from < *to;
 }
 
+static int64_t param_count(const Call *call, int i)
+{
+    const Bucket *b = ATTR(call->node, ShardUpdateAttr)->bucket;
+    return shape_count(call->node->graph->params[b->params[i]].disk);
+}
+
 static void shard_update_param(const Call *call, int rank, int i, int64_t from, int64_t to)
 {
     const ShardUpdateAttr *attr = ATTR(call->node, ShardUpdateAttr);
@@ -22,8 +28,10 @@ static void shard_update_param(const Call *call, int rank, int i, int64_t from, 
     float                 *state[5];
     for (int s = 1; s < 5; s++)
         state[s] = call->out[s] ? (float *)call->out[s] + at : NULL;
+    const char *old = b->own >= 0 ? (const char *)call->in[7] + at * element
+                                  : (const char *)call->in[i + 7] + from * element;
     update_span(&(UpdateSpan){ .type = b->type,
-                               .in = (const char *)call->in[i + 7] + from * element,
+                               .in = old,
                                .out = (char *)call->out[0] + at * element,
                                .grad = (const float *)call->in[0] + at,
                                .m = state[1],
@@ -43,7 +51,7 @@ Err shard_update_cpu(const Call *call)
     int           rank = comm_rank(call->device->comm);
     for (int i = 0; i < b->n; i++) {
         int64_t from, to;
-        if (shard_range(b, rank, i, shape_count(in_shape(call->node, i + 7)), &from, &to))
+        if (shard_range(b, rank, i, param_count(call, i), &from, &to))
             shard_update_param(call, rank, i, from, to);
     }
     return OK;

@@ -13,9 +13,10 @@ static ModelOptions   model = { .runs = true };
 static SamplerOptions sampler = SAMPLER_OPTIONS_NONE;
 enum { RESULTS_USUAL = 4, RESULTS_MAX = 4096, N_UNSAID = INT32_MIN };
 static struct {
-    const char *out, *input, *prompt, *given, *format, *loader_memory, *checkpoint, *cache;
-    int64_t     n, seed, hold_back, scale;
-    bool        no_ema, quiet, json;
+    const char *out, *input, *prompt, *tower, *vocabulary, *given, *format, *loader_memory,
+        *checkpoint, *cache;
+    int64_t n, seed, hold_back, scale;
+    bool    no_ema, beside, quiet, json;
 } opt = { .n = N_UNSAID, .seed = -1, .loader_memory = LOADER_MEMORY };
 
 static const Option options[] = {
@@ -27,6 +28,9 @@ static const Option options[] = {
     { "hold-back", OPT_NATURAL, &opt.hold_back, "N",
       "continue clips of --input before their last N frames, the truth" },
     { "prompt", OPT_TEXT, &opt.prompt, "TEXT", "what the results should show, in words" },
+    { "text", OPT_TEXT, &opt.tower, "FILE",
+      "weights of the text tower for --prompt; default: where the run's are" },
+    { "vocab", OPT_TEXT, &opt.vocabulary, "FILE", "its vocab.txt, if it is not beside them" },
     { "given", OPT_TEXT, &opt.given, "FILE",
       "take inputs and noise from here (docs/user/FORMATS.md)" },
     { "format", OPT_TEXT, &opt.format, "LIST",
@@ -35,6 +39,7 @@ static const Option options[] = {
     SAMPLER_OPTIONS(sampler),
     { "checkpoint", OPT_TEXT, &opt.checkpoint, "STEP", CHECKPOINT_HELP },
     { "no-ema", OPT_FLAG, &opt.no_ema, NULL, "use the weights themselves, not their average" },
+    { "beside", OPT_FLAG, &opt.beside, NULL, "write samples of the data too, to compare with" },
     { "loader-memory", OPT_TEXT, &opt.loader_memory, "SIZE",
       "limit of the memory that loads data; default 1GiB" },
     { "cache", OPT_TEXT, &opt.cache, "DIR",
@@ -104,6 +109,8 @@ static Err cmd_sample_run(Pool *pool, int n_args, char **args)
     SampleOptions o = { .out = opt.out ? opt.out : pool_print(pool, "%s/samples", args[0]),
                         .input = opt.input,
                         .prompt = opt.prompt,
+                        .tower = opt.tower,
+                        .vocabulary = opt.vocabulary,
                         .given = opt.given,
                         .format = opt.format,
                         .n = opt.n != N_UNSAID ? opt.n
@@ -114,6 +121,7 @@ static Err cmd_sample_run(Pool *pool, int n_args, char **args)
                         .hold_back = opt.hold_back,
                         .seed = opt.seed,
                         .checkpoint = checkpoint,
+                        .beside = opt.beside,
                         .raw = opt.no_ema,
                         .budget_bytes = budget,
                         .cache = opt.cache,

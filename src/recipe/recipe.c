@@ -119,6 +119,8 @@ static const Field data_fields[] = {
       "the array of .npz files that is used; default: the only one" },
     { "scaling", FIELD_CHOICE, offsetof(DataConfig, scaling), 0, 0, data_scalings, NULL,
       "audio: levels span the extremes of each chunk, or are the file's own" },
+    { "texts", FIELD_TEXT, offsetof(DataConfig, texts), 0, 0, NULL, NULL,
+      "captions: folder with their embeddings; default: beside them" },
     { 0 }
 };
 

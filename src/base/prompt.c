@@ -1,40 +1,54 @@
-/* prompt.c -- plain text as a vector: the mean of its characters' vectors. */
+/* prompt.c -- plain text as a vector: the mean of its words' vectors. */
 #include "base/prompt.h"
 
 #include "base/hash.h"
 #include "base/random.h"
 
-/* The next character; a byte that begins no valid sequence stands for itself. */
-static uint32_t next_character(const unsigned char **at)
+#include <stdbool.h>
+
+/* The deviation of an embedding's numbers, whatever the number of words. A network that knows no words
+ * yet learns to tell texts of this size apart several times sooner than texts of deviation 0.5. */
+#define SIZE 2.0f
+
+/* Beyond ASCII everything counts as a letter. */
+static unsigned char word_letter(char c)
 {
-    const unsigned char *s = *at;
-    int      more = s[0] < 0xc0 || s[0] >= 0xf8 ? 0 : s[0] < 0xe0 ? 1 : s[0] < 0xf0 ? 2 : 3;
-    uint32_t c = more ? s[0] & (0x3fu >> more) : s[0];
-    for (int i = 1; i <= more; i++) {
-        if ((s[i] & 0xc0) != 0x80) { /* also the end of the text */
-            *at = s + 1;
-            return s[0];
-        }
-        c = c << 6 | (s[i] & 0x3fu);
-    }
-    *at = s + 1 + more;
-    return c;
+    unsigned char u = (unsigned char)c;
+    if (u >= 'A' && u <= 'Z')
+        return (unsigned char)(u - 'A' + 'a');
+    return u >= 0x80 || (u >= 'a' && u <= 'z') || (u >= '0' && u <= '9') ? u : 0;
+}
+
+/* The hash of the next word; *at is then behind it. False: there is none. */
+static bool word_next(const char **at, uint64_t *hash)
+{
+    unsigned char letter;
+    *hash = HASH_EMPTY;
+    while (**at && !word_letter(**at))
+        ++*at;
+    if (!**at)
+        return false;
+    for (; (letter = word_letter(**at)); ++*at)
+        *hash = hash_bytes(*hash, &letter, 1);
+    return true;
 }
 
 void prompt_embed(const char *utf8, float *to, int64_t width)
 {
-    const unsigned char *at = (const unsigned char *)utf8;
-    RandomKey            key = { .stream = random_stream("characters") };
-    int                  n = 0;
+    RandomKey key = { .stream = random_stream("words") };
+    int       n = 0;
     for (int64_t i = 0; i < width; i++)
         to[i] = 0;
-    for (; *at && n < PROMPT_CHARACTERS; n++) {
-        key.step = next_character(&at);
+    if (*utf8 && !word_next(&(const char *){ utf8 }, &key.seed)) {
+        key.seed = hash_text(HASH_EMPTY, utf8);
+        random_normals(key, 0, width, to);
+        n = 1;
+    }
+    for (; n < PROMPT_WORDS && word_next(&utf8, &key.seed); n++)
         for (int64_t i = 0; i < width; i++)
             to[i] += random_normal_at(key, (uint64_t)i);
-    }
-    for (int64_t i = 0; i < width && n > 1; i++)
-        to[i] /= (float)n;
+    for (int64_t i = 0; i < width && n > 0; i++)
+        to[i] *= SIZE / sqrtf((float)n);
 }
 
 uint64_t prompt_hash(int64_t width)

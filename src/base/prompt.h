@@ -1,17 +1,18 @@
-/* prompt.h -- plain text as a vector, without a language model.
+/* prompt.h -- plain text as a vector, without a language model: a stand-in that knows no meaning.
  *
- * The mean of one fixed random vector per character, over the first PROMPT_CHARACTERS: captions
- * with the same letters are alike, and no text is the zero vector. Both captions of training data
- * and the prompt of `plimsoll sample` go through here.
+ * The sum of one fixed random vector per word, over the first PROMPT_WORDS, scaled to the same size
+ * for every text: captions that share words are alike. A word is a run of letters and digits, in any letter case; a text without one is
+ * a word as it is. Only the empty text is the zero vector. Both captions of training data and the prompt of `plimsoll sample` go
+ * through here, where no text tower is named.
  */
 #ifndef BASE_PROMPT_H
 #define BASE_PROMPT_H
 
 #include <stdint.h>
 
-enum { PROMPT_CHARACTERS = 77 };
+enum { PROMPT_WORDS = 77 };
 
-/* Encoders of text, as runs record them. A prompt is embedded by the stand-in. */
+/* Encoders of text, as runs record them. */
 #define TEXT_STAND_IN   "stand-in"
 #define TEXT_FROM_FILES "files"
 #define TEXT_OPENCLIP   "openclip"

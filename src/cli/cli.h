@@ -65,9 +65,9 @@ typedef struct Command {
     Err (*run)(Pool *pool, int n_args, char **args);
 } Command;
 
-extern const Command cmd_compare, cmd_compress, cmd_decompress, cmd_evaluate, cmd_explain,
-    cmd_export, cmd_fit, cmd_help, cmd_layout, cmd_list, cmd_plan, cmd_probe, cmd_replay,
-    cmd_sample, cmd_train, cmd_watch;
+extern const Command cmd_compare, cmd_compress, cmd_decompress, cmd_encode, cmd_evaluate,
+    cmd_explain, cmd_export, cmd_fit, cmd_help, cmd_layout, cmd_list, cmd_plan, cmd_probe,
+    cmd_replay, cmd_sample, cmd_train, cmd_watch;
 extern const Command *const commands[]; /* in the order of the help; NULL at the end */
 const Command              *command_find(const char *name);    /* NULL if there is none */
 Err                         command_unknown(const char *name); /* E_USAGE, with the nearest name */

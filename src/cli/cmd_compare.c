@@ -108,6 +108,16 @@ static Err variant_add(Pool *pool, const char *name, bool alone, const Sweep *sw
     return compare_add(pool, c, label.at, recipe, device, err, how);
 }
 
+/* As one would type it, without a byte less. */
+static const char *budget_word(Pool *pool, int64_t bytes)
+{
+    static const char *const units[] = { "", "KiB", "MiB", "GiB", "TiB" };
+    int                      unit = 0;
+    for (; unit < 4 && bytes && bytes % 1024 == 0; unit++)
+        bytes /= 1024;
+    return pool_print(pool, "%lld%s", (long long)bytes, units[unit]);
+}
+
 static Err cmd_compare_run(Pool *pool, int n_args, char **args)
 {
     Comparison     c = { 0 };
@@ -167,7 +177,7 @@ static Err cmd_compare_run(Pool *pool, int n_args, char **args)
         return compare_json(stdout, &c);
     compare_text(stdout, &c, terminal_colours(stdout));
     next_command("fit %s --budget %s -o plan.json", text_word(pool, args[0]),
-                 c.n_budgets ? pool_print(pool, "%lld", (long long)c.budgets[0]) : "16GiB");
+                 c.n_budgets ? budget_word(pool, c.budgets[0]) : "16GiB");
     return OK;
 }
 

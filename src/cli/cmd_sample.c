@@ -15,9 +15,10 @@ static ModelOptions   model = { .runs = true };
 static SamplerOptions sampler = SAMPLER_OPTIONS_NONE;
 enum { RESULTS_USUAL = 4, RESULTS_MAX = 4096, N_UNSAID = INT32_MIN };
 static struct {
-    const char *out, *input, *prompt, *given, *format, *loader_memory, *checkpoint, *cache, *mpi;
-    int64_t     n, seed, hold_back, scale;
-    bool        no_ema, quiet, json;
+    const char *out, *input, *prompt, *tower, *vocabulary, *given, *format, *loader_memory,
+        *checkpoint, *cache, *mpi;
+    int64_t n, seed, hold_back, scale;
+    bool    no_ema, beside, quiet, json;
 } opt = { .n = N_UNSAID, .seed = -1, .loader_memory = LOADER_MEMORY };
 
 static const Option options[] = {
@@ -30,6 +31,9 @@ static const Option options[] = {
     { "hold-back", OPT_NATURAL, &opt.hold_back, "N",
       "predict the last N frames of the clips of --input, and compare" },
     { "prompt", OPT_TEXT, &opt.prompt, "TEXT", "text that the results should show" },
+    { "text", OPT_TEXT, &opt.tower, "FILE",
+      "weights of the text tower for --prompt; default: where the run's are" },
+    { "vocab", OPT_TEXT, &opt.vocabulary, "FILE", "its vocab.txt, if it is not beside them" },
     { "given", OPT_TEXT, &opt.given, "FILE",
       "take inputs and noise from a file (docs/user/FORMATS.md)" },
     { "format", OPT_TEXT, &opt.format, "LIST",
@@ -38,6 +42,7 @@ static const Option options[] = {
     SAMPLER_OPTIONS(sampler),
     { "checkpoint", OPT_TEXT, &opt.checkpoint, "STEP", CHECKPOINT_HELP },
     { "no-ema", OPT_FLAG, &opt.no_ema, NULL, "use the raw weights instead of their average" },
+    { "beside", OPT_FLAG, &opt.beside, NULL, "also write samples of the data, to compare with" },
     LOADER_OPTIONS(opt, "the run's"),
     MODEL_OPTIONS(model),
     MPI_OPTION(opt.mpi),
@@ -106,6 +111,8 @@ static Err sample_command(Pool *pool, Comm *comm, int n_args, char **args)
     SampleOptions o = { .out = opt.out ? opt.out : pool_print(pool, "%s/samples", args[0]),
                         .input = opt.input,
                         .prompt = opt.prompt,
+                        .tower = opt.tower,
+                        .vocabulary = opt.vocabulary,
                         .given = opt.given,
                         .format = opt.format,
                         .n = opt.n != N_UNSAID ? opt.n
@@ -116,6 +123,7 @@ static Err sample_command(Pool *pool, Comm *comm, int n_args, char **args)
                         .hold_back = opt.hold_back,
                         .seed = opt.seed,
                         .checkpoint = checkpoint,
+                        .beside = opt.beside,
                         .raw = opt.no_ema,
                         .budget_bytes = budget,
                         .cache = opt.cache,

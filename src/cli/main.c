@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 const Command *const commands[] = {
-    &cmd_explain,  &cmd_fit,      &cmd_compare,    &cmd_train,  &cmd_watch, &cmd_sample,
-    &cmd_evaluate, &cmd_compress, &cmd_decompress, &cmd_export, &cmd_probe, &cmd_plan,
-    &cmd_layout,   &cmd_replay,   &cmd_list,       &cmd_help,   NULL
+    &cmd_explain, &cmd_fit,      &cmd_compare,  &cmd_encode,     &cmd_train,  &cmd_watch,
+    &cmd_sample,  &cmd_evaluate, &cmd_compress, &cmd_decompress, &cmd_export, &cmd_probe,
+    &cmd_plan,    &cmd_layout,   &cmd_replay,   &cmd_list,       &cmd_help,   NULL
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands - 1 };
 

@@ -8,7 +8,8 @@
  *          file instead of the chunk's
  *
  * Files are divided into chunks of L steps from their start. The rest is dropped, or with keep_rest
- * padded: tokens Q/2, targets -100, which the loss does not count. WAV files of the model's rate are
+ * padded: tokens Q/2, targets -100, which the loss does not count. As an input to continue, each file is
+ * one sample: its end. WAV files of the model's rate are
  * read where they are; others, and FLAC, Ogg and MP3, from the cache (audio_cache.h).
  */
 #include "data/kinds.h"
@@ -35,7 +36,7 @@ typedef struct Audio {
     int         tokens, target, carry;          /* indices in the spec, or -1 */
     int64_t     length, channels, frames, rate; /* steps of a chunk; frames = length / channels */
     Levels      levels;
-    bool        keep_rest;
+    bool        keep_rest, ends; /* ends: a file is one sample, its last frames */
     AudioFile  *files;
     int32_t     n, cap;
     AudioCache *cache;
@@ -78,7 +79,7 @@ static const AudioFile *audio_file(const Audio *a, int64_t id, int64_t *first, i
 {
     int32_t          at = span_find(&a->files->first_chunk, sizeof *a->files, a->n, id);
     const AudioFile *file = &a->files[at];
-    *first = (id - file->first_chunk) * a->frames;
+    *first = a->ends ? int_max(file->frames - a->frames, 0) : (id - file->first_chunk) * a->frames;
     *frames = file->frames - *first < a->frames ? file->frames - *first : a->frames;
     return file;
 }
@@ -182,6 +183,7 @@ static int64_t audio_chunks(Audio *a)
     for (int32_t i = 0; i < a->n; i++) {
         AudioFile file = a->files[i];
         int64_t chunks = a->keep_rest ? ceil_div(file.frames, a->frames) : file.frames / a->frames;
+        chunks = a->ends ? file.frames > 0 : chunks;
         file.first_chunk = n;
         n += chunks;
         if (chunks)
@@ -194,16 +196,17 @@ static int64_t audio_chunks(Audio *a)
 static Err audio_new(Pool *pool, const DataSpec *spec, const char *kind, Audio **out)
 {
     Audio *a = *out = NEW(pool, Audio);
-    TRY(spec_need(spec, kind, "tokens", I32, 1, &a->tokens));
     TRY(spec_need(spec, kind, "target", I32, 0, &a->target));
+    TRY(spec_need(spec, kind, "tokens", I32, a->target < 0, &a->tokens));
     TRY(spec_need(spec, kind, "carry", F32, 0, &a->carry));
-    a->length = spec->feeds[a->tokens].shape.dim[0];
+    a->length = spec->feeds[a->tokens >= 0 ? a->tokens : a->target].shape.dim[0];
     a->channels = spec->channels > 0 ? spec->channels : 1;
     a->rate = spec->rate > 0 ? spec->rate : 16000;
     a->levels = (Levels){ .count = spec->levels > 1 ? spec->levels : 256,
                           .mu_law = spec->mu_law,
                           .as_is = spec->unscaled };
     a->keep_rest = spec->keep_rest;
+    a->ends = spec->as_input;
     a->frames = a->length / a->channels;
     if (a->length % a->channels)
         return fail(E_USAGE, "model.length is %lld, which is not a multiple of %lld channels",

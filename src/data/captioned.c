@@ -4,8 +4,9 @@
  *   DIR/NAME/1.png ... or DIR/NAME.npy  frames, PNG or JPEG; .npy (F,H,W,C): uint8, or floats in
  *                                       [-1,1]
  *   DIR/NAME.txt                        the caption
- *   DIR/NAME.text.npy                   optional: its embedding; otherwise the caption's
- *                                       characters are embedded (base/prompt.h)
+ *   DIR/NAME.text.npy                   optional: its embedding, here or in data.texts;
+ *                                       otherwise the caption's words are embedded
+ *                                       (base/prompt.h)
  *
  * A clip is the first F frames, or with data.excerpt any F that follow each other; if there are fewer,
  * the last is repeated. Larger frames of images and arrays are cropped to their middle, smaller ones
@@ -14,7 +15,6 @@
 
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/json.h"
 #include "base/prompt.h"
 #include "base/text.h"
 #include "data/draw.h"
@@ -27,8 +27,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { CAPTION_MAX = 1 << 20 }; /* bytes */
-#define CLIP_MAX 1.001          /* 1, and a margin for rounding */
+#define CLIP_MAX 1.001 /* 1, and a margin for rounding */
 
 typedef struct Captioned {
     const char  *name, *npy; /* npy: the clip's file; NULL: it has frames */
@@ -51,6 +50,7 @@ typedef struct CaptionedClips {
     bool        any_excerpt;
     int32_t     embedded; /* clips with an embedding of their own */
     const char *without;  /* the first clip without one */
+    const char *texts;    /* their folder; NULL: that of the captions */
 } CaptionedClips;
 
 /* Writes one frame: the value at (y, x, ch) of a frame of (h,w) that is centred on ours. */
@@ -144,36 +144,20 @@ static const char *captioned_about(const DataSource *source, int64_t id, char *r
     return ((const CaptionedClips *)source->own)->list[id].caption;
 }
 
-static Err caption_read(Pool *pool, CaptionedClips *c, const char *folder, Captioned *item)
+/* The caption's embedding, from its file or by the stand-in. */
+static Err caption_embed(Pool *pool, CaptionedClips *c, const char *folder, Captioned *item)
 {
-    const char *path = pool_print(pool, "%s/%s.txt", folder, item->name);
-    const char *given = pool_print(pool, "%s/%s.text.npy", folder, item->name);
-    char       *text;
-    size_t      n;
-    if (!file_exists(path))
-        return fail(E_FORMAT, "%s/%s has no caption: %s is missing", folder, item->name, path);
-    TRY(file_read_within(pool, path, CAPTION_MAX, &text, &n));
-    size_t good = json_utf8_bytes(text, n);
-    if (good < n)
-        return fail(E_FORMAT, "%s is not UTF-8 text (byte %zu); save it as UTF-8", path, good);
-    if (!strncmp(text, "\xEF\xBB\xBF", 3)) /* a byte order mark */
-        text += 3, n -= 3;
-    while (n && strchr(" \t\r\n", text[n - 1]))
-        text[--n] = '\0';
-    if (!n)
-        return fail(E_FORMAT, "%s is empty; it should hold the caption", path);
-    item->caption = text;
-    if (c->text < 0)
-        return OK;
+    const char *given = pool_print(pool, "%s/%s.text.npy", c->texts ? c->texts : folder,
+                                   item->name);
+    Pool       *one = pool_new(pool, "text");
+    Npy         a;
     item->text = NEWN(pool, float, c->text_width);
     if (!file_exists(given)) {
         c->without = c->without ? c->without : given;
-        prompt_embed(text, item->text, c->text_width);
+        prompt_embed(item->caption, item->text, c->text_width);
         return OK;
     }
     c->embedded++;
-    Npy   a;
-    Pool *one = pool_new(pool, "text");
     TRY(npy_read(one, given, &a));
     if (a.count != c->text_width)
         return fail(E_FORMAT, "%s holds %lld numbers; an embedding here has %lld", given,
@@ -183,6 +167,15 @@ static Err caption_read(Pool *pool, CaptionedClips *c, const char *folder, Capti
         item->text[i] = npy_number(&a, i);
     pool_free(one);
     return OK;
+}
+
+static Err captioned_text(Pool *pool, CaptionedClips *c, const char *folder, Captioned *item)
+{
+    const char *path = pool_print(pool, "%s/%s.txt", folder, item->name);
+    if (!file_exists(path))
+        return fail(E_FORMAT, "%s/%s has no caption: %s is missing", folder, item->name, path);
+    TRY(caption_read(pool, path, &item->caption));
+    return c->text < 0 ? OK : caption_embed(pool, c, folder, item);
 }
 
 static Err captioned_add(Pool *pool, CaptionedClips *c, const char *folder, const char *name)
@@ -195,7 +188,7 @@ static Err captioned_add(Pool *pool, CaptionedClips *c, const char *folder, cons
         return OK;
     if (video_name(name) && !folder_exists(path)) {
         item.name = pool_textn(pool, name, (size_t)(strrchr(name, '.') - name));
-        TRY(caption_read(pool, c, folder, &item));
+        TRY(captioned_text(pool, c, folder, &item));
         if (c->clip >= 0) { /* a sampler needs the caption alone */
             item.video = c->videos->list.n;
             TRY(cache_add(pool, &c->videos->list, path));
@@ -224,7 +217,7 @@ static Err captioned_add(Pool *pool, CaptionedClips *c, const char *folder, cons
         item.name = pool_textn(pool, name, strlen(name) - 4);
     } else
         return OK;
-    TRY(caption_read(pool, c, folder, &item));
+    TRY(captioned_text(pool, c, folder, &item));
     VEC_ADD(pool, c->list, c->n, c->cap, item);
     return OK;
 }
@@ -249,26 +242,34 @@ static Err captioned_new(Pool *pool, const DataSpec *spec, const char *kind, Cap
 }
 
 /* Embeddings of two encoders have nothing in common, so it is all clips or none. */
-static Err captioned_encoder(Pool *pool, const CaptionedClips *c, DataSource *source)
+static Err captioned_encoder(Pool *pool, const CaptionedClips *c, const char *folder,
+                             DataSource *source)
 {
+    const char *said = "no text embeddings: a stand-in made of the captions' words, which knows no "
+                       "meaning, takes their place (plimsoll encode makes them)";
     if (c->text < 0)
         return OK;
-    if (c->embedded && c->without)
+    if (c->without && (c->embedded || c->texts))
         return fail(
             E_USAGE,
             "%d of %d clips have an embedding NAME.text.npy, and %s is missing: write those "
-            "of the other %d too, or remove all",
+            "of the other %d too (plimsoll encode), or remove all",
             c->embedded, c->n, c->without, c->n - c->embedded);
-    source->encoder = c->embedded ? TEXT_FROM_FILES : TEXT_STAND_IN;
-    source->text_hash = c->embedded ? HASH_EMPTY : prompt_hash(c->text_width);
-    for (int32_t i = 0; c->embedded && i < c->n; i++)
-        source->text_hash = hash_bytes(source->text_hash, c->list[i].text,
-                                       (size_t)c->text_width * sizeof(float));
-    source->detail = pool_print(pool, "%s%s", source->detail ? source->detail : "",
-                                c->embedded
-                                    ? "text embeddings from NAME.text.npy"
-                                    : "no text embeddings: a stand-in made of the captions' "
-                                      "letters, which knows no meaning, takes their place");
+    source->text = (TextSpace){ TEXT_STAND_IN, prompt_hash(c->text_width), NULL, NULL };
+    if (c->embedded)
+        TRY(text_space_read(pool, c->texts ? c->texts : folder, &source->text));
+    if (c->embedded && !source->text.encoder) {
+        source->text = (TextSpace){ TEXT_FROM_FILES, HASH_EMPTY, NULL, NULL };
+        for (int32_t i = 0; i < c->n; i++)
+            source->text.hash = hash_bytes(source->text.hash, c->list[i].text,
+                                           (size_t)c->text_width * sizeof(float));
+    }
+    if (c->embedded)
+        said = pool_print(pool, "text embeddings from NAME.text.npy%s%s",
+                          strcmp(source->text.encoder, TEXT_FROM_FILES) ? ", made by " : "",
+                          strcmp(source->text.encoder, TEXT_FROM_FILES) ? source->text.encoder
+                                                                        : "");
+    source->detail = pool_print(pool, "%s%s", source->detail ? source->detail : "", said);
     return OK;
 }
 
@@ -304,6 +305,7 @@ Err captioned_open(Pool *pool, const DataSpec *spec, DataSource **out)
     c->videos = videos_new(pool, spec, c->height, c->width, c->channels, FIT_COVER);
     c->pick = spec_pick(spec);
     c->any_excerpt = spec->any_excerpt;
+    c->texts = spec->texts;
     TRY(folder_needed(spec->path));
     TRY(folder_list(pool, spec->path, &names, &n));
     for (int i = 0; i < n; i++)
@@ -324,7 +326,7 @@ Err captioned_open(Pool *pool, const DataSpec *spec, DataSource **out)
                                         video_frame_work(c->videos) +
                                         work_size((size_t)(c->largest.pixels * c->channels) *
                                                   sizeof(float)) };
-    return captioned_encoder(pool, c, *out);
+    return captioned_encoder(pool, c, spec->path, *out);
 }
 
 /* ---- drawn ---- */
@@ -388,8 +390,8 @@ Err captioned_shapes_open(Pool *pool, const DataSpec *spec, DataSource **out)
     TRY(captioned_new(pool, spec, "captioned-shapes", &c));
     *out = NEW(pool, DataSource);
     **out = (DataSource){ .n_samples = spec->samples,
-                          .encoder = c->text < 0 ? NULL : TEXT_STAND_IN,
-                          .text_hash = c->text < 0 ? 0 : prompt_hash(c->text_width),
+                          .text = { c->text < 0 ? NULL : TEXT_STAND_IN,
+                                    c->text < 0 ? 0 : prompt_hash(c->text_width), NULL, NULL },
                           .load = captioned_shapes_load,
                           .about = captioned_shapes_about,
                           .own = c };

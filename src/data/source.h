@@ -14,6 +14,7 @@
 #include "base/int_math.h"
 #include "base/pool.h"
 #include "base/random.h"
+#include "data/text_space.h"
 #include "device/type.h"
 #include "ir/shape.h"
 
@@ -49,6 +50,7 @@ typedef struct DataSpec {    /* what a run asks for */
     bool            any_excerpt;   /* a clip is any part of a longer one, drawn anew each time */
     int64_t         range_channel; /* of range images with several; -1: not said */
     const char     *array;         /* the array of an .npz file; NULL: the only one */
+    const char     *texts;         /* folder with embeddings of captions; NULL: beside these */
 } DataSpec;
 
 typedef struct Work { /* workspace of one load */
@@ -64,8 +66,7 @@ struct DataSource {
     const char *unread;                /* NULL, or a sentence about files that are ignored */
     const char *note;                  /* NULL, or what is trained on, instead of name and number */
     const char *detail;                /* NULL, or more about it: classes, pairs, embeddings */
-    const char *encoder;               /* of the feed `text`; NULL: there is none (base/prompt.h) */
-    uint64_t    text_hash;             /* of that encoder, or of the embeddings that files gave */
+    TextSpace   text;                  /* of the feed `text` */
     size_t      work_bytes;            /* size of the Work that load needs */
     const char *largest;               /* the file that needs the most of it; NULL: not known */
     double      range_low, range_high; /* range images: metres that are -1 and 1; both 0: none */

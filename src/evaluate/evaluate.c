@@ -31,6 +31,7 @@ enum {
 typedef struct Evaluating {
     Pool                  *pool;
     const EvaluateOptions *o;
+    const char            *run;
     Recipe                *recipe; /* its validation describes this evaluation */
     Session               *session;
     bool                   given;    /* noise and timesteps are inputs */
@@ -137,7 +138,7 @@ static Err feeds_prepare(Evaluating *e, Feeds *feeds)
     feeds->limit = e->o->loader_bytes;
     feeds->cache = e->o->cache;
     feeds->quiet = e->o->quiet;
-    return OK;
+    return run_text(e->pool, e->run, &feeds->text);
 }
 
 /* Range images are scaled as in training: where the recipe leaves the metres to the data, these are
@@ -527,6 +528,7 @@ Err evaluate_run(Pool *pool, const char *run, const Recipe *recipe, const Device
     EvaluateOptions o = *options;
     Evaluating      e = { .pool = pool,
                           .o = &o,
+                          .run = run,
                           .recipe = recipe_copy(pool, recipe),
                           .given = !recipe->model->named_inputs,
                           .data = checksum_begin(),

@@ -160,6 +160,18 @@ static Tensor dit3d_loss(Graph *g, const void *config, int64_t batch, int64_t sh
     return mse_loss(slice(predicted, -1, 0, m->image_channels), eps, 1.0f / (float)share);
 }
 
+static BatchRest dit3d_like(const void *config, int64_t n)
+{
+    return (BatchRest){ "clip", F32, dit3d_clip(config, n), NULL };
+}
+
+static void dit3d_like_result(Pool *pool, const void *config, const void *data, int64_t n,
+                              SampleResult *result)
+{
+    (void)pool;
+    *result = (SampleResult){ .kind = RESULT_CLIPS, .shape = dit3d_clip(config, n), .data = data };
+}
+
 /* Begin: stores the texts. A step: the noise in x at time t, with the texts (keep 1) or without
  * (0). */
 static void dit3d_sample_graph(Graph *g, const void *config, const SamplerConfig *sampler,
@@ -200,4 +212,6 @@ const ModelDef model_dit3d = {
     .result_kind = RESULT_CLIPS,
     .sample_graph = dit3d_sample_graph,
     .sample = dit3d_sample,
+    .like = dit3d_like,
+    .like_result = dit3d_like_result,
 };

@@ -3,7 +3,6 @@
 #include "models/ddim.h"
 #include "models/dit3d.h"
 #include "models/layers.h"
-#include "base/prompt.h"
 
 #include <math.h>
 
@@ -69,8 +68,6 @@ Err dit3d_sample(Sampler *s, const void *config, SampleResult *result)
     float        *x = s->feed(s, "x");
     float        *noise = NEWN(s->pool, float, count), *z = NEWN(s->pool, float, count);
 
-    for (int64_t i = 0; s->prompt && i < s->n; i++)
-        prompt_embed(s->prompt, (float *)s->feed(s, "text") + i * DIT3D_TEXT, DIT3D_TEXT);
     TRY(s->run(s, PHASE_SAMPLE_BEGIN));
     s->normal(s, "x", 0, x, count);
     for (int64_t k = steps - 1; k >= 0 && !s->dry; k--) {

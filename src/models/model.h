@@ -44,7 +44,7 @@ struct Sampler {
     Pool                *pool;
     int64_t              n; /* samples to draw: the batch of the sampling graph */
     const SamplerConfig *config;
-    const char          *prompt; /* or NULL */
+    bool                 continues; /* results go on after what the feed of ModelDef.like holds */
     /* Only allocates: all memory of a sample and a result of its shape, but no chain. */
     bool                 dry;
     void                *own; /* of the implementation */
@@ -168,6 +168,18 @@ typedef struct ModelDef {
      * compared with (the first) and the pixels of it that count (the second), and returns how many
      * there are. NULL: none. */
     int (*truth)(const void *config, int64_t n, BatchRest *rest);
+    /* The input of the loss that holds, for n samples, what a result is a new one of; and these bytes
+     * as results. NULL: results have a truth, or are of an input that is shown. */
+    BatchRest (*like)(const void *config, int64_t n);
+    void (*like_result)(Pool *pool, const void *config, const void *data, int64_t n,
+                        SampleResult *result);
+    bool continues; /* --input gives `like`, and results go on after it */
+    /* Builds PHASE_SAMPLE_BEGIN for n samples: what data hold that are computed before training, as
+     * outputs of the names of its inputs, from inputs of the data and noise `encode.NAME` for each.
+     * NULL: nothing is. */
+    void (*encode_graph)(Graph *graph, const void *config, int64_t n);
+    /* The embedding of the empty text that `model.context` holds. NULL: there is none. */
+    Shape (*context)(const void *config);
     /* For super-resolution: enlarges one image, with n tiles at once on a sampling graph for n
      * results; and the host bytes that it takes for a result of that size. NULL: not such a system. */
     Err (*enlarge)(Sampler *s, const void *config, Enlarging *job);

@@ -14,6 +14,7 @@
 #include "models/sashimi.h"
 
 #include "base/random.h"
+#include "base/audio_levels.h"
 #include "models/layers.h"
 #include "ops/fft/rfft.h"
 #include "ops/s4/s4_init.h"
@@ -358,6 +359,26 @@ static Tensor sashimi_loss(Graph *g, const void *config, int64_t batch, int64_t 
 
 /* The recurrent form draws samples on the host. The graph only holds the weights: it is the model
  * over its shortest sequence. */
+static BatchRest sashimi_like(const void *config, int64_t n)
+{
+    return (BatchRest){ SASHIMI_GIVEN, I32, SHAPE(n, ((const Sashimi *)config)->length), NULL };
+}
+
+static void sashimi_like_result(Pool *pool, const void *config, const void *data, int64_t n,
+                                SampleResult *result)
+{
+    const Sashimi *m = config;
+    const int32_t *levels = data;
+    float         *audio = NEWN(pool, float, (n * m->length));
+    Levels         scale = { .count = sashimi_levels(m), .mu_law = m->encoding == ENCODING_MU_LAW };
+    for (int64_t i = 0; i < n * m->length; i++) /* padded steps are silent */
+        audio[i] = levels[i] < 0 ? 0 : (float)level_audio(&scale, levels[i]);
+    *result = (SampleResult){ .kind = RESULT_AUDIO,
+                              .shape = SHAPE(n, m->length / m->channels, m->channels),
+                              .data = audio,
+                              .rate = m->rate };
+}
+
 static void sashimi_sample_graph(Graph *g, const void *config, const SamplerConfig *sampler,
                                  int64_t n)
 {
@@ -400,4 +421,7 @@ const ModelDef model_sashimi = {
     .result_kind = RESULT_AUDIO,
     .sample_graph = sashimi_sample_graph,
     .sample = sashimi_sample,
+    .like = sashimi_like,
+    .like_result = sashimi_like_result,
+    .continues = true,
 };

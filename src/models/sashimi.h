@@ -8,6 +8,7 @@
 
 #include "models/model.h"
 
+#define SASHIMI_GIVEN "target"       /* levels of given audio; below 0 where there is none */
 enum { SASHIMI_MAX_POOLS = 6 };      /* each pool turns four steps into one */
 enum { SASHIMI_LOG_SCALE_MIN = -7 }; /* as in ops/loss/dml_cpu.c */
 

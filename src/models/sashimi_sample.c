@@ -63,6 +63,45 @@ static void voice_run(const SashimiNet *net, const Sashimi *m, const SamplerConf
     }
 }
 
+/* Reads the given levels, as a sequence that begins as in training; the next token is then the last
+ * of them. Returns how many there are. */
+static int64_t voice_prime(const SashimiNet *net, const Sashimi *m, const int32_t *given, Voice *v)
+{
+    int64_t n = 0;
+    for (; n < m->length && given[n] >= 0; n++) {
+        sashimi_step(net, v->state, v->token, v->outputs);
+        v->token = given[n];
+    }
+    return n;
+}
+
+/* Primes all voices. Returns how many given values each has at least. */
+static int64_t voices_prime(Sampler *s, const SashimiNet *net, const Sashimi *m, Voice *voices)
+{
+    const int32_t *given = s->feed(s, SASHIMI_GIVEN);
+    int64_t        least = m->length;
+#pragma omp parallel for schedule(dynamic, 1) reduction(min : least) if (s->n > 1)
+    for (int64_t v = 0; v < s->n; v++) {
+        int64_t n = voice_prime(net, m, given + v * m->length, &voices[v]);
+        least = n < least ? n : least;
+    }
+    return least;
+}
+
+/* The last n given values of each voice, before what is drawn. */
+static void given_copy(Sampler *s, const Sashimi *m, int64_t n, int64_t pitch, float *audio)
+{
+    const int32_t *given = s->feed(s, SASHIMI_GIVEN);
+    Levels levels = { .count = sashimi_levels(m), .mu_law = m->encoding == ENCODING_MU_LAW };
+    for (int64_t v = 0; v < s->n; v++) {
+        int64_t has = 0;
+        while (has < m->length && given[v * m->length + has] >= 0)
+            has++;
+        for (int64_t i = 0; i < n; i++)
+            audio[v * pitch + i] = (float)level_audio(&levels, given[v * m->length + has - n + i]);
+    }
+}
+
 Err sashimi_check_sampler(const void *config, const SamplerConfig *sampler)
 {
     const Sashimi *m = config;
@@ -91,12 +130,15 @@ Err sashimi_sample(Sampler *s, const void *config, SampleResult *result)
                           .choice = NEWN(s->pool, float, (max * n * choices)),
                           .u = NEWN(s->pool, float, (max * n)) };
     Voice      *voices = NEWN(s->pool, Voice, n);
-    float      *audio = NEWN(s->pool, float, (n * length));
     for (int64_t v = 0; v < n; v++)
         voices[v] = (Voice){ sashimi_state_new(s->pool, net),
                              NEWN(s->pool, float, sashimi_outputs(m)),
                              nucleus ? NEWN(s->pool, LikelyLevel, sashimi_levels(m)) : NULL,
                              sashimi_levels(m) / 2 };
+    int64_t begin = s->continues ? voices_prime(s, net, m, voices) : 0, pitch = begin + length;
+    float  *audio = NEWN(s->pool, float, (n * pitch));
+    if (begin)
+        given_copy(s, m, begin, pitch, audio);
     for (int64_t at = 0; at < length && !s->dry; at += block.steps) {
         block.steps = length - at < max ? length - at : max;
         for (int64_t i = 0; i < block.steps; i++) {
@@ -105,12 +147,12 @@ Err sashimi_sample(Sampler *s, const void *config, SampleResult *result)
         }
 #pragma omp parallel for schedule(dynamic, 1) if (n > 1)
         for (int64_t v = 0; v < n; v++)
-            voice_run(net, m, s->config, &block, v, &voices[v], audio + v * length + at);
+            voice_run(net, m, s->config, &block, v, &voices[v], audio + v * pitch + begin + at);
         s->progress(s, at + block.steps, length);
     }
     *result = (SampleResult){
         .kind = RESULT_AUDIO,
-        .shape = SHAPE(n, length / m->channels, m->channels),
+        .shape = SHAPE(n, pitch / m->channels, m->channels),
         .data = audio,
         .rate = m->rate,
     };

@@ -371,6 +371,29 @@ static void stablesr_sample_graph(Graph *g, const void *config, const SamplerCon
     g->phase = phase;
 }
 
+/* Latents as data of `latents: given` hold them. */
+static void stablesr_encode_graph(Graph *g, const void *config, int64_t n)
+{
+    const StableSr *m = config;
+    Shape           images = SHAPE(n, m->image, m->image, 3),
+          z = SHAPE(n, m->latent, m->latent, STABLESR_LATENT);
+    static const char *const        names[] = { "latent", "latent_lq" },
+                             *const of[] = { "image", "image_lq" },
+                             *const noise[] = { "encode.latent", "encode.latent_lq" };
+    Phase                           phase = g->phase;
+    g->phase = PHASE_SAMPLE_BEGIN;
+    for (int i = 0; i < 2; i++)
+        graph_output(stablesr_encode(feed(g, of[i], F32, images), feed(g, noise[i], F32, z), m),
+                     names[i]);
+    g->phase = phase;
+}
+
+static Shape stablesr_context_shape(const void *config)
+{
+    const StableSr *m = config;
+    return SHAPE(m->context_tokens, m->context_width);
+}
+
 static int64_t stablesr_side(const void *config) { return ((const StableSr *)config)->image; }
 
 static int stablesr_truth(const void *config, int64_t n, BatchRest *rest)
@@ -414,6 +437,8 @@ const ModelDef model_stablesr = {
     .sample_graph = stablesr_sample_graph,
     .sample = stablesr_sample,
     .truth = stablesr_truth,
+    .encode_graph = stablesr_encode_graph,
+    .context = stablesr_context_shape,
     .enlarge = stablesr_enlarge,
     .enlarge_bytes = stablesr_enlarge_bytes,
     .side = stablesr_side,

@@ -133,6 +133,20 @@ static Tensor unet_loss(Graph *g, const void *config, int64_t batch, int64_t sha
 
 /* ---- sampling ---- */
 
+static BatchRest unet_like(const void *config, int64_t n)
+{
+    const Unet *m = config;
+    return (BatchRest){ "x", F32, SHAPE(n, m->height, m->width, m->channels), NULL };
+}
+
+static void unet_like_result(Pool *pool, const void *config, const void *data, int64_t n,
+                             SampleResult *result)
+{
+    (void)pool;
+    *result =
+        (SampleResult){ .kind = RESULT_IMAGES, .shape = unet_like(config, n).shape, .data = data };
+}
+
 static void unet_sample_graph(Graph *g, const void *config, const SamplerConfig *sampler, int64_t n)
 {
     const Unet *m = config;
@@ -217,4 +231,6 @@ const ModelDef model_unet = {
     .check_sampler = unet_check_sampler,
     .sample_graph = unet_sample_graph,
     .sample = unet_sample,
+    .like = unet_like,
+    .like_result = unet_like_result,
 };

@@ -119,6 +119,8 @@ static const Field data_fields[] = {
       "array to use in .npz files; default: the only one" },
     { "scaling", FIELD_CHOICE, offsetof(DataConfig, scaling), 0, 0, data_scalings, NULL,
       "audio: chunk: levels span the extremes of each chunk; none: the file's levels" },
+    { "texts", FIELD_TEXT, offsetof(DataConfig, texts), 0, 0, NULL, NULL,
+      "captions: folder with their embeddings; default: beside them" },
     { 0 }
 };
 

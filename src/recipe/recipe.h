@@ -73,6 +73,7 @@ typedef struct DataConfig {
     int64_t     range_channel;         /* range images with several channels; -1: not said */
     const char *array;                 /* which array of an .npz file; NULL: the only one */
     int         scaling;               /* DataScaling */
+    const char *texts;                 /* folder with embeddings of captions; NULL: beside these */
 } DataConfig;
 
 typedef struct EveryConfig { /* the sections validate, sample and save */

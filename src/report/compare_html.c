@@ -55,9 +55,11 @@ Err compare_html(Pool *pool, const char *path, const Comparison *c)
         file_out_print(out, "; it is ");
         html_text(out, planned_only);
     }
-    file_out_print(out, ".</p></header>\n<main>\n<section><div class=\"scroll\"><table><tr><th "
-                        "class=\"name\">variant</th><th>parameters</th><th>batch</th><th>peak</th>"
-                        "<th>minimum</th>");
+    file_out_print(
+        out,
+        ".</p></header>\n<main>\n<section><div class=\"scroll\"><table class=\"variants\"><tr><th "
+        "class=\"name\">variant</th><th>parameters</th><th>batch</th><th>peak</th>"
+        "<th>minimum</th>");
     for (int32_t b = 0; b < c->n_budgets; b++)
         file_out_print(out, "<th>%s</th>", bytes_text(c->budgets[b]));
     file_out_print(out, "</tr>\n");

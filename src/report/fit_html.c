@@ -9,7 +9,16 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { PLOT_W = 1000, PLOT_H = 320, LEFT = 76, RIGHT = 20, TOP = 16, BOTTOM = 36, LINES = 5 };
+enum {
+    WIDE = 1000,
+    NARROW = 360,
+    PLOT_H = 320,
+    LEFT = 66,
+    RIGHT = 20,
+    TOP = 16,
+    BOTTOM = 36,
+    LABEL = 110
+};
 
 typedef struct FitPage {
     Pool            *pool;
@@ -92,12 +101,13 @@ static void page_changes(const FitPage *p)
 /* ---- bytes against time ---- */
 
 typedef struct PlotRange {
+    int    width, lines; /* lines of the grid */
     double max_bytes, low_ns, high_ns;
 } PlotRange;
 
 static double plot_x(const PlotRange *range, double bytes)
 {
-    return LEFT + bytes / range->max_bytes * (PLOT_W - LEFT - RIGHT);
+    return LEFT + bytes / range->max_bytes * (range->width - LEFT - RIGHT);
 }
 
 static double plot_y(const PlotRange *range, double ns)
@@ -106,9 +116,9 @@ static double plot_y(const PlotRange *range, double ns)
            (ns - range->low_ns) / (range->high_ns - range->low_ns) * (PLOT_H - TOP - BOTTOM);
 }
 
-static PlotRange plot_range(const FitPage *p)
+static PlotRange plot_range(const FitPage *p, int width)
 {
-    PlotRange range = { (double)p->budget_bytes, INFINITY, 0 };
+    PlotRange range = { width, width == WIDE ? 5 : 3, (double)p->budget_bytes, INFINITY, 0 };
     for (int i = 0; i < p->n_points; i++) {
         range.max_bytes = fmax(range.max_bytes, (double)p->points[i].peak_bytes);
         range.low_ns = fmin(range.low_ns, p->points[i].step_ns);
@@ -125,32 +135,33 @@ static PlotRange plot_range(const FitPage *p)
 
 static void plot_grid(const FitPage *p, const PlotRange *range)
 {
-    for (int i = 0; i <= LINES; i++) {
-        double bytes = range->max_bytes * i / LINES,
-               ns = range->low_ns + (range->high_ns - range->low_ns) * i / LINES;
+    for (int i = 0; i <= range->lines; i++) {
+        double bytes = range->max_bytes * i / range->lines,
+               ns = range->low_ns + (range->high_ns - range->low_ns) * i / range->lines;
         double x = plot_x(range, bytes), y = plot_y(range, ns);
         file_out_print(p->out,
                        "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/><text "
                        "x=\"%.1f\" y=\"%d\" text-anchor=\"%s\">%s</text>\n",
                        x, x, TOP, PLOT_H - BOTTOM, x, PLOT_H - BOTTOM + 20,
-                       i < LINES ? "middle" : "end", bytes_text((int64_t)bytes));
+                       i < range->lines ? "middle" : "end", bytes_text((int64_t)bytes));
         file_out_print(p->out,
                        "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text "
                        "x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%+.0f %%</text>\n",
-                       LEFT, PLOT_W - RIGHT, y, y, LEFT - 8, y + 4, more_than_kept(p, ns));
+                       LEFT, range->width - RIGHT, y, y, LEFT - 8, y + 4, more_than_kept(p, ns));
     }
 }
 
 static void plot_points(const FitPage *p, const PlotRange *range)
 {
     double limit = plot_x(range, (double)p->budget_bytes);
-    if (limit < PLOT_W - RIGHT) {
-        bool right = limit > PLOT_W / 2;
+    if (limit < range->width - RIGHT) {
+        bool right = limit > range->width - RIGHT - LABEL;
         file_out_print(p->out,
                        "<line class=\"limit\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/><text "
                        "class=\"limit\" x=\"%.1f\" y=\"%d\" text-anchor=\"%s\">budget %s</text>\n",
-                       limit, limit, TOP, PLOT_H - BOTTOM, limit + (right ? -6 : 6), TOP + 12,
-                       right ? "end" : "start", bytes_text(p->budget_bytes));
+                       limit, limit, TOP, PLOT_H - BOTTOM, limit + (right ? -6 : 6),
+                       right ? PLOT_H - BOTTOM - 8 : TOP + 12, right ? "end" : "start",
+                       bytes_text(p->budget_bytes));
     }
     file_out_print(p->out, "<path class=\"front\" d=\"");
     for (int i = 0; i < p->n_points; i++)
@@ -187,21 +198,28 @@ static void page_table(const FitPage *p)
     file_out_print(p->out, "</table></div>\n");
 }
 
+/* Phones get a plot of their own: text in the wide one would be too small to read there. */
+static void page_plot(const FitPage *p, int width)
+{
+    PlotRange range = plot_range(p, width);
+    file_out_print(p->out,
+                   "<svg class=\"plot %s\" viewBox=\"0 0 %d %d\" role=\"img\" "
+                   "aria-label=\"Arena against time of a step\">\n",
+                   width == WIDE ? "wide" : "narrow", width, PLOT_H);
+    plot_grid(p, &range);
+    plot_points(p, &range);
+    file_out_print(p->out, "</svg>\n");
+}
+
 static void page_curve(const FitPage *p)
 {
     if (p->n_points < 1)
         return;
-    PlotRange range = plot_range(p);
-    file_out_print(p->out,
-                   "<section><div class=\"head\"><h2>Bytes against time</h2><span "
-                   "class=\"note\">plans that no other plan found beats in both</span>"
-                   "</div>\n<div class=\"scroll\"><svg class=\"plot\" style=\"min-width: "
-                   "640px\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"Arena against "
-                   "time of a step\">\n",
-                   PLOT_W, PLOT_H);
-    plot_grid(p, &range);
-    plot_points(p, &range);
-    file_out_print(p->out, "</svg></div>\n");
+    file_out_print(p->out, "<section><div class=\"head\"><h2>Bytes against time</h2><span "
+                           "class=\"note\">plans that no other plan found beats in both</span>"
+                           "</div>\n");
+    page_plot(p, WIDE);
+    page_plot(p, NARROW);
     page_table(p);
     file_out_print(p->out, "</section>\n");
 }

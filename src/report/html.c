@@ -40,6 +40,13 @@ void html_head(FileOut *out, const char *name, const char *what)
              "td.fair { background: var(--fair-bg); color: var(--fair); }\n"
              "td.bad { background: var(--bad-bg); color: var(--bad); }\n"
              "code { overflow-wrap: anywhere; }\n"
+             ".plot.narrow { display: none; }\n"
+             "@media (max-width: 600px) {\n"
+             "  .plot.wide { display: none; } .plot.narrow { display: block; }\n"
+             "  th, td { padding: 4px 5px; font-size: 13px; }\n"
+             "  .variants tr > :nth-child(2), .variants tr > :nth-child(3) { display: none; }\n"
+             "  th.name, td.name { min-width: 64px; overflow-wrap: break-word; }\n"
+             "}\n"
              "</style>\n<script>document.documentElement.dataset.theme = "
              "matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';"
              "</script>\n</head>\n<body>\n");

@@ -511,3 +511,21 @@ Err checkpoint_best(Pool *pool, const char *folder, int64_t *step)
                             "--checkpoint best",
                             folder);
 }
+
+Err checkpoint_given(Pool *pool, const char *init, const char **path)
+{
+    int64_t step;
+    *path = init;
+    if (!folder_exists(init))
+        return checkpoint_intact(pool, init);
+    if (file_exists(pool_print(pool, "%s/_METADATA", init)) ||
+        file_exists(pool_print(pool, "%s/_CHECKPOINT_METADATA", init)))
+        return fail(E_USAGE,
+                    "%s is an Orbax checkpoint, which cannot be read; in Python, "
+                    "flax.serialization.to_bytes(tree) makes the bytes of a file that can",
+                    init);
+    if (!file_exists(pool_print(pool, "%s/recipe.yaml", init)))
+        return fail(E_USAGE, "%s is a folder, but not a run; name the weights file in it", init);
+    TRY(checkpoint_newest(pool, init, &step));
+    return checkpoint_file(pool, init, &step, path);
+}

@@ -57,6 +57,9 @@ Err checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t st
  * beside it. Passes if there is no JSON or no checksum. */
 Err checkpoint_intact(Pool *pool, const char *weights);
 
+/* The file that --init names: a run means its newest checkpoint. */
+Err checkpoint_given(Pool *pool, const char *init, const char **path);
+
 /* The weights file of a complete checkpoint, intact; step -1: the newest. Sets *step. */
 Err checkpoint_file(Pool *pool, const char *folder, int64_t *step, const char **path);
 

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/prompt.h"
 #include "base/terminal.h"
 #include "data/raster.h"
 #include "device/convert.h"
@@ -28,6 +29,7 @@ struct Drawing {
     int64_t        first;        /* number of the first result */
     Pool          *work;         /* of drawing_again: reset, never freed */
     const char    *truth, *mask; /* feeds that are no inputs of the graph; NULL: none */
+    const char    *like;         /* the same: of ModelDef.like */
     SafeFile       given;        /* options.given */
     Err            failed;       /* what the file lacks, if it lacks something, */
     const char    *why;          /* with its sentence */
@@ -68,8 +70,10 @@ static void *drawing_feed(Sampler *s, const char *name)
 {
     Drawing    *d = s->own;
     FeedBuffer *feed = NULL;
-    for (int i = 0; i < 3 && !feed; i++)
-        feed = feeds_find(&d->feeds[i], name);
+    for (int i = 0; i < 3 && (!feed || feed->apart); i++) { /* what the graph reads comes first */
+        FeedBuffer *found = feeds_find(&d->feeds[i], name);
+        feed = found ? found : feed;
+    }
     REQUIRE(feed); /* the sampling graph must have it */
     return feed->bytes;
 }
@@ -211,12 +215,34 @@ static void drawing_progress(Sampler *s, int64_t done, int64_t of)
         progress_end();
 }
 
-/* Captions are checked in the same way: invalid bytes would match no text of the training data. */
-static Err drawing_prompt(const char *prompt)
+/* Fills the texts of all results with the prompt's embedding. Captions are checked in the same way:
+ * invalid bytes would match no text of the training data. */
+static Err drawing_prompt(Drawing *d)
 {
-    size_t n = strlen(prompt), good = json_utf8_bytes(prompt, n);
-    return good == n ? OK
-                     : fail(E_USAGE, "--prompt is not UTF-8 (byte %zu); write it in UTF-8", good);
+    const DrawingOptions *o = &d->options;
+    FeedBuffer           *feed = feeds_find(&d->feeds[BEGIN], "text");
+    size_t                n = strlen(o->prompt), good = json_utf8_bytes(o->prompt, n);
+    if (good < n)
+        return fail(E_USAGE, "--prompt is not UTF-8 (byte %zu); write it in UTF-8", good);
+    if (!feed)
+        return fail(E_USAGE, "--prompt: %s takes no text", d->recipe->model->name);
+    int64_t width = shape_count(feed->shape) / d->part.each;
+    if (o->text && o->n_text != width)
+        return fail(E_USAGE,
+                    "--prompt: the text tower gives %lld numbers for a text, and %s takes %lld",
+                    (long long)o->n_text, d->recipe->model->name, (long long)width);
+    if (!o->text && o->space.encoder && o->space.hash != prompt_hash(width))
+        return fail(E_USAGE,
+                    "--prompt: the texts of this run went through the stand-in of another version "
+                    "of this program, which knew other vectors; train it again");
+    for (int64_t i = 0; i < d->part.each; i++) {
+        float *to = (float *)feed->bytes + i * width;
+        if (o->text)
+            memcpy(to, o->text, (size_t)width * sizeof *to);
+        else
+            prompt_embed(o->prompt, to, width);
+    }
+    return OK;
 }
 
 /* All inputs of the first phase, from the file. */
@@ -244,23 +270,40 @@ static void drawing_want_truth(Pool *pool, Drawing *d)
         d->mask = rest[1].name;
 }
 
-/* Opens the inputs of the first phase: held-out samples of the recipe's data, or --input. A prompt replaces texts. */
+/* So is what results continue, or are looked at beside. */
+static Err drawing_want_like(Pool *pool, Drawing *d)
+{
+    const ModelDef *model = d->recipe->model;
+    if (d->options.beside && (!model->like || d->options.input || d->options.prompt))
+        return fail(E_USAGE,
+                    "--beside is for results that are drawn from the recipe's data and have "
+                    "no input or truth, which is always written; leave it out");
+    if (!d->options.beside && !(d->options.input && model->continues))
+        return OK;
+    BatchRest like = model->like(d->recipe->config, d->part.each);
+    feeds_add(pool, &d->feeds[BEGIN], like.name, like.type, like.shape);
+    d->like = like.name;
+    return OK;
+}
+
+/* Opens the inputs of the first phase: held-out samples of the recipe's data, or --input. A prompt
+ * replaces texts. */
 static Err drawing_inputs(Pool *pool, Drawing *d)
 {
     const DrawingOptions *o = &d->options;
     Feeds                *feeds = &d->feeds[BEGIN];
     if (o->prompt)
-        TRY(drawing_prompt(o->prompt));
-    if (o->prompt && !feeds_find(feeds, "text"))
-        return fail(E_USAGE, "--prompt: %s takes no text", d->recipe->model->name);
+        TRY(drawing_prompt(d));
     if (o->given)
         return drawing_inputs_given(pool, d);
     feeds->limit = o->loader_bytes;
     feeds->cache = o->cache;
     feeds->quiet = o->quiet;
+    feeds->text = o->space;
     feeds->hold_back = o->hold_back;
     if (!o->input || o->hold_back)
         drawing_want_truth(pool, d);
+    TRY(drawing_want_like(pool, d));
     TRY(feeds_open_drawn(pool, feeds, d->recipe, o->input, o->prompt ? "text" : NULL));
     if (!feeds->source && o->input && o->prompt)
         return fail(
@@ -347,6 +390,13 @@ static Err drawing_write(Pool *pool, Drawing *d, const char *folder, const Sampl
     }
     ResultForm form = drawing_form(d);
     TRY(results_write(pool, folder, result, &form, report));
+    if (d->options.beside) {
+        const ModelDef *model = d->recipe->model;
+        SampleResult    held;
+        model->like_result(pool, d->recipe->config, feeds_find(&d->feeds[BEGIN], d->like)->bytes,
+                           d->options.n, &held);
+        TRY(beside_write(pool, folder, &held, &form, report));
+    }
     if (!d->truth)
         return OK;
     Feeds *feeds = &d->feeds[BEGIN];
@@ -359,7 +409,7 @@ Sampler drawing_sampler(Drawing *d, Pool *pool)
     return (Sampler){ .pool = pool,
                       .n = d->part.each,
                       .config = &d->recipe->sampler,
-                      .prompt = d->options.prompt,
+                      .continues = d->like && d->options.input,
                       .own = d,
                       .run = drawing_run,
                       .feed = drawing_feed,

@@ -6,6 +6,7 @@
 #ifndef TRAIN_DRAWING_H
 #define TRAIN_DRAWING_H
 
+#include "data/text_space.h"
 #include "train/sample.h"
 
 #include <signal.h>
@@ -13,16 +14,21 @@
 typedef struct DrawingOptions {
     const char  *input;              /* file or folder used instead of the recipe's data; or NULL */
     const char  *prompt;             /* or NULL */
+    const float *text;               /* its embedding; NULL: the stand-in's (base/prompt.h) */
+    int64_t      n_text;             /* numbers of it */
+    TextSpace    space;              /* of the run's texts: others are refused; encoder NULL: any */
     const char  *given;              /* inputs and random numbers from this file; or NULL */
     int          formats;            /* of single results (results.h); 0: the usual one */
     int64_t      n, seed, hold_back; /* n: of all ranks. hold_back: see SampleOptions */
+    bool         beside;             /* samples of the data are written beside results */
     bool         metres;             /* range images are written as metres too */
     const char  *cache;              /* folder for decoded files; NULL: a temporary one */
     int64_t      loader_bytes;       /* limit of the memory that loads data; 0: none */
     bool         averaged;           /* uses the averaged weights (EMA), if the graph has them */
     bool         fed; /* the caller fills the inputs (drawing_input); no data are opened */
     bool         quiet;
-    struct Comm *comm; /* the ranks that share the results; NULL: there is one */
+    struct Comm *comm;      /* the ranks that share the results; NULL: there is one */
+    bool         unwritten; /* draws as others do, but writes no file */
 } DrawingOptions;
 
 /* How many of n results the sampling graph of each rank draws at once. */

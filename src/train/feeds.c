@@ -7,6 +7,7 @@
 #include "ops/elementwise/basic.h"
 #include "ops/ops.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -176,6 +177,20 @@ static void feeds_range(Feeds *feeds, FeedsUse use, bool all_held, int64_t from)
     feeds->shuffled = use == USE_DRAWN;
 }
 
+/* Embeddings of another encoder would be noise to the model. */
+static Err texts_suit(const Feeds *feeds, const DataSpec *spec, const DataSource *source)
+{
+    const TextSpace *run = &feeds->text, *here = &source->text;
+    if (!run->encoder || !here->encoder || text_space_same(run, here))
+        return OK;
+    return fail(E_USAGE,
+                "the texts of %s are embedded by %s (hash %016" PRIx64
+                "), those that the run is trained on by %s (hash %016" PRIx64
+                "); embed them by the same encoder (plimsoll encode)",
+                spec->path ? spec->path : "the generated samples", here->encoder, here->hash,
+                run->encoder, run->hash);
+}
+
 /* Opens the data for the inputs in `wanted`. */
 static Err feeds_source(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input,
                         FeedsUse use, const DataFeed *wanted)
@@ -214,6 +229,7 @@ static Err feeds_source(Pool *pool, Feeds *feeds, const Recipe *recipe, const ch
                  .any_excerpt = data->excerpt == EXCERPT_ANY && !input,
                  .range_channel = data->range_channel,
                  .array = data->array,
+                 .texts = input || apart ? NULL : data->texts,
     };
     if (feeds->limit && spec.memory <= 0)
         return fail(E_BUDGET,
@@ -225,6 +241,7 @@ static Err feeds_source(Pool *pool, Feeds *feeds, const Recipe *recipe, const ch
     if (more)
         spec.samples += use == USE_HELD ? rows : data->samples;
     TRY(data_open(pool, &spec, &source));
+    TRY(texts_suit(feeds, &spec, source));
     if (!feeds->named && feeds_find(feeds, DENOMINATOR) && !source->counted)
         return fail(E_USAGE,
                     "data kind '%s' cannot count the targets of a step; set accumulate to 1",
@@ -458,7 +475,7 @@ Err feeds_digest(Feeds *feeds, uint64_t *digest)
 {
     uint64_t hash = hash_int(HASH_EMPTY, feeds->source ? feeds->source->n_samples : 0);
     if (feeds->source)
-        hash = hash_int(hash, (int64_t)feeds->source->text_hash);
+        hash = hash_int(hash, (int64_t)feeds->source->text.hash);
     TRY(feeds_fill(feeds, 0, 0));
     hash = feeds_hash(feeds, hash);
     if (feeds->source) {

@@ -59,6 +59,7 @@ typedef struct Feeds {
     Work               work;
     const char        *cache; /* folder for decoded files; NULL: a temporary one */
     bool               quiet; /* says nothing while files are decoded */
+    TextSpace          text;  /* of the run's texts: others are refused; encoder NULL: any */
     int64_t            limit; /* of `bytes`; more is refused, and fewer loaders prefetch. 0: none */
     int64_t            hold_back; /* frames of a sequence that is given as input; see DataSpec */
     int64_t            loaders;   /* prefetching threads; 0: as many as the device leaves free */

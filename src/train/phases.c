@@ -49,9 +49,9 @@ static int64_t phases_rounds(const Phases *p)
 }
 
 Err phases_open(Pool *pool, Session *session, const Recipe *recipe, const TrainingGraph *graph,
-                const char *out, const char *cache, int64_t loader_bytes, bool quiet,
-                Phases **phases)
+                const char *out, const Feeds *training, int64_t loader_bytes, Phases **phases)
 {
+    bool    quiet = training->quiet;
     Phases *p = *phases = NEW(pool, Phases);
     *p = (Phases){ .recipe = recipe,
                    .graph = graph,
@@ -61,8 +61,9 @@ Err phases_open(Pool *pool, Session *session, const Recipe *recipe, const Traini
     if (recipe->validate.every > 0) {
         TRY(feeds_new(pool, session, PHASE_VALIDATE, &p->held));
         p->held.limit = loader_bytes;
-        p->held.cache = cache;
+        p->held.cache = training->cache;
         p->held.quiet = quiet;
+        p->held.text = training->source ? training->source->text : training->text;
         TRY(feeds_open_held(pool, &p->held, recipe));
         if (recipe->data.holdout_path && p->held.source && !quiet)
             fprintf(stderr, "data: validated on %s samples from %s\n",
@@ -78,7 +79,7 @@ Err phases_open(Pool *pool, Session *session, const Recipe *recipe, const Traini
                 .n = recipe->sample.n,
                 .seed = recipe->seed,
                 .averaged = true,
-                .cache = cache,
+                .cache = training->cache,
                 .loader_bytes = loader_bytes ? int_max(loader_bytes - p->held.bytes, 1) : 0,
                 .quiet = quiet,
                 .comm = p->comm },

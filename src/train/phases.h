@@ -14,17 +14,16 @@
 
 #include "recipe/recipe.h"
 
-#include "exec/session.h"
+#include "train/feeds.h"
 
 #include <signal.h>
 
 typedef struct Phases Phases;
 
-/* Allocates all that the phases need. out: the run's folder; NULL: no sampling. cache: folder for
- * decoded files; NULL: a temporary one. loader_bytes: limit of phases_bytes; 0: none. */
+/* Allocates all that the phases need. out: the run's folder; NULL: no sampling. training: the inputs
+ * of the steps, whose cache and texts hold here too. loader_bytes: limit of phases_bytes; 0: none. */
 Err     phases_open(Pool *pool, Session *session, const Recipe *recipe, const TrainingGraph *graph,
-                    const char *out, const char *cache, int64_t loader_bytes, bool quiet,
-                    Phases **phases);
+                    const char *out, const Feeds *training, int64_t loader_bytes, Phases **phases);
 int64_t phases_bytes(const Phases *phases); /* of input buffers on the host */
 
 /* Both are cut short, with an error, once *stop is not 0; phases_stopped then says so. */

@@ -4,9 +4,7 @@
 #include "base/file.h"
 #include "base/json_out.h"
 
-#include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define RUN_FORMAT "plimsoll-run-1"
@@ -17,7 +15,7 @@ typedef struct RunKey {
     const char **to;
 } RunKey;
 
-enum { N_KEYS = 10, HASH_DIGITS = 16 };
+enum { N_KEYS = 10 };
 
 static void run_keys(RunFile *f, RunKey keys[N_KEYS])
 {
@@ -38,7 +36,7 @@ Err run_file_write(const char *run, const RunFile *file)
 {
     RunFile copy = *file;
     RunKey  keys[N_KEYS];
-    char    path[FILE_PATH_MAX], hash[HASH_DIGITS + 1];
+    char    path[FILE_PATH_MAX];
     FileOut out;
     JsonOut o;
     run_keys(&copy, keys);
@@ -56,39 +54,19 @@ Err run_file_write(const char *run, const RunFile *file)
         json_out_int(&o, "check_ranks", copy.check_ranks);
     if (copy.patience > 0)
         json_out_number(&o, "patience", copy.patience);
-    if (copy.encoder) {
-        snprintf(hash, sizeof hash, "%016" PRIx64, copy.text_hash);
-        json_out_object_row(&o, "text");
-        json_out_string(&o, "encoder", copy.encoder);
-        json_out_string(&o, "hash", hash);
+    if (copy.text.encoder) {
+        json_out_object(&o, "text");
+        text_space_out(&o, &copy.text);
         json_out_end(&o);
     }
     json_out_end(&o);
     return file_out_done(&out, json_out_done(&o));
 }
 
-static Err text_read(Pool *pool, const Json *root, RunFile *file)
-{
-    const Json *text;
-    const char *hash, *encoder;
-    char       *end;
-    if (!json_get(root, "text"))
-        return OK;
-    TRY(json_need_object(root, "text", &text));
-    TRY(json_need_text(text, "encoder", &encoder));
-    TRY(json_need_text(text, "hash", &hash));
-    file->encoder = pool_text(pool, encoder);
-    file->text_hash = strtoull(hash, &end, HASH_DIGITS);
-    return strlen(hash) == HASH_DIGITS && !*end
-               ? OK
-               : json_fail(text, json_get(text, "hash"), "'hash' must be %d hexadecimal digits",
-                           HASH_DIGITS);
-}
-
 Err run_file_read(Pool *pool, const char *run, RunFile *file)
 {
     const char *path = pool_print(pool, "%s/run.json", run), *format;
-    const Json *root;
+    const Json *root, *text;
     RunKey      keys[N_KEYS];
     *file = (RunFile){ .check_ranks = -1 };
     run_keys(file, keys);
@@ -110,7 +88,10 @@ Err run_file_read(Pool *pool, const char *run, RunFile *file)
     TRY(json_maybe_number(root, "patience", &file->patience));
     if (file->patience < 0)
         return json_fail(root, json_get(root, "patience"), "'patience' must be above 0");
-    return text_read(pool, root, file);
+    if (!json_get(root, "text"))
+        return OK;
+    TRY(json_need_object(root, "text", &text));
+    return text_space_in(pool, text, &file->text);
 }
 
 Err run_cache(Pool *pool, const char *run, const char **cache)
@@ -118,5 +99,13 @@ Err run_cache(Pool *pool, const char *run, const char **cache)
     RunFile file;
     TRY(run_file_read(pool, run, &file));
     *cache = file.cache ? file.cache : pool_print(pool, "%s/cache", run);
+    return OK;
+}
+
+Err run_text(Pool *pool, const char *run, TextSpace *text)
+{
+    RunFile file;
+    TRY(run_file_read(pool, run, &file));
+    *text = file.text;
     return OK;
 }

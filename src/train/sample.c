@@ -12,6 +12,7 @@
 #include "train/ranks.h"
 #include "train/results.h"
 #include "train/run_file.h"
+#include "train/text_encoder.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -81,18 +82,64 @@ static Err sample_checkpoint(Pool *pool, Session *session, const char *run, cons
     }
 }
 
-/* A prompt goes through the stand-in; a run whose texts went through another encoder would take it
- * for noise. */
-static Err sample_encoder(Pool *pool, const char *run)
+/* The tower that the run's texts went through: the one that is named, or that the run names. */
+static Err prompt_tower(Pool *pool, const char *run, const SampleOptions *o, const TextSpace *space,
+                        TextEncoderFiles *files)
 {
-    RunFile file;
-    TRY(run_file_read(pool, run, &file));
-    if (file.encoder && strcmp(file.encoder, TEXT_STAND_IN))
+    *files = (TextEncoderFiles){ o->tower, o->vocabulary };
+    if (!files->weights)
+        *files = (TextEncoderFiles){ space->weights,
+                                     o->vocabulary ? o->vocabulary : space->vocabulary };
+    if (!files->weights)
+        return fail(
+            E_USAGE,
+            "--prompt: the texts of %s were embedded by %s; name its weights by --text FILE", run,
+            space->encoder);
+    if (!o->tower && !file_exists(files->weights))
         return fail(E_USAGE,
-                    "--prompt: the texts of %s were embedded by another encoder (NAME.text.npy, "
-                    "hash %016" PRIx64 "), and this program has only its stand-in; give clips with "
-                    "NAME.text.npy of the same encoder by --input DIR",
-                    run, file.text_hash);
+                    "--prompt: the texts of %s were embedded by %s with %s, which is not there any "
+                    "more; name the file by --text FILE",
+                    run, space->encoder, files->weights);
+    (void)pool;
+    return OK;
+}
+
+/* Embeds the prompt as the run's texts were; another encoder's embedding would be noise to it. */
+static Err prompt_text(Pool *pool, const char *run, const Device *device, const SampleOptions *o,
+                       DrawingOptions *to)
+{
+    const TextSpace *space = &to->space;
+    TextEncoderFiles files;
+    TextEncoder     *encoder;
+    bool             cut, named = o->tower || o->vocabulary, stand_in;
+    stand_in = !space->encoder || !strcmp(space->encoder, TEXT_STAND_IN);
+    if (named && (!o->prompt || stand_in))
+        return fail(E_USAGE, "--text and --vocab are for --prompt of a run whose texts a text "
+                             "tower embedded (plimsoll encode); leave them out");
+    if (!o->prompt || stand_in)
+        return OK;
+    if (!strcmp(space->encoder, TEXT_FROM_FILES))
+        return fail(E_USAGE,
+                    "--prompt: the texts of %s were embedded by another program (NAME.text.npy, "
+                    "hash %016" PRIx64 "); give clips with NAME.text.npy of the same encoder by "
+                    "--input DIR, or embed the training data by plimsoll encode",
+                    run, space->hash);
+    TRY(prompt_tower(pool, run, o, space, &files));
+    Pool *work = pool_new(pool, "tower");
+    TRY(text_encoder_open(work, device, &files, o->budget_bytes, &encoder));
+    if (encoder->hash != space->hash || strcmp(encoder->name, space->encoder))
+        return fail(E_USAGE,
+                    "%s holds %s with hash %016" PRIx64 ", and the texts of %s were embedded by %s "
+                    "with hash %016" PRIx64 "; name that one's file by --text",
+                    files.weights, encoder->name, encoder->hash, run, space->encoder, space->hash);
+    to->n_text = shape_count(encoder->shape);
+    float *text = NEWN(pool, float, to->n_text);
+    TRY(text_encode(encoder, o->prompt, text, &cut));
+    if (cut && !o->quiet)
+        fprintf(stderr, "sample: the prompt has more than %lld tokens; the rest is not read\n",
+                (long long)encoder->tower.tokens);
+    pool_free(work);
+    to->text = text;
     return OK;
 }
 
@@ -107,15 +154,12 @@ static Err sample_hold_back(const Recipe *recipe, const SampleOptions *o)
 }
 
 /* What can be said before anything is read or planned. */
-static Err sample_ask(Pool *pool, const char *run, const Recipe *recipe, const SampleOptions *o,
-                      int *formats)
+static Err sample_ask(const Recipe *recipe, const SampleOptions *o, int *formats)
 {
     const ModelDef *model = recipe->model;
     *formats = 0;
     if (!model->sample)
         return fail(E_USAGE, "the system %s cannot be sampled", model->name);
-    if (o->prompt)
-        TRY(sample_encoder(pool, run));
     if (o->hold_back)
         TRY(sample_hold_back(recipe, o));
     if (o->given && rank_count(o->comm) > 1)
@@ -180,6 +224,7 @@ Err sample_run(Pool *pool, const char *run, const Recipe *recipe, const Device *
                                .given = o->given,
                                .hold_back = o->hold_back,
                                .metres = true,
+                               .beside = o->beside,
                                .n = enlarges(recipe, o) ? o->tiles : o->n,
                                .fed = enlarges(recipe, o),
                                .seed = o->seed >= 0 ? o->seed : recipe->seed,
@@ -189,8 +234,10 @@ Err sample_run(Pool *pool, const char *run, const Recipe *recipe, const Device *
                                .quiet = o->quiet };
     Session       *session;
     *report = (SampleReport){ 0 };
-    TRY(sample_ask(pool, run, recipe, o, &options.formats));
+    TRY(sample_ask(recipe, o, &options.formats));
     TRY(folder_hold(pool, run));
+    TRY(run_text(pool, run, &options.space));
+    TRY(prompt_text(pool, run, device, o, &options));
     TRY(sample_open(pool, recipe, device, o, (uint64_t)options.seed, &session));
     TRY(sample_checkpoint(pool, session, run, recipe, o, report));
     if (!options.cache)

@@ -14,6 +14,8 @@ typedef struct SampleOptions {
     const char  *out;          /* folder for the results */
     const char  *input;        /* file or folder used instead of the recipe's data; or NULL */
     const char  *prompt;       /* or NULL */
+    const char  *tower;        /* weights of the text tower that embeds it; NULL: as the run says */
+    const char  *vocabulary;   /* of that tower; NULL: as the run says, or beside its weights */
     const char  *given;        /* inputs and random numbers from this file; or NULL */
     const char  *format;       /* of single results, e.g. "gif,npy"; NULL: the usual one */
     int64_t      n;            /* results; super-resolution of --input: images, 0: all of them */
@@ -25,6 +27,7 @@ typedef struct SampleOptions {
     const char  *cache;        /* folder for decoded video and audio; NULL: that of the run */
     int64_t      loader_bytes; /* limit of the memory that loads data; 0: none */
     struct Comm *comm;         /* the ranks that share the results; NULL: there is one */
+    bool         beside;       /* samples of the data are written beside results */
     bool         raw;          /* uses the weights themselves, not their average (EMA) */
     bool         quiet;
 } SampleOptions;

@@ -284,6 +284,20 @@ Err text_encoder_open(Pool *pool, const Device *device, const TextEncoderFiles *
     return OK;
 }
 
+Err text_encoder_holds(Pool *pool, const char *weights, bool *holds)
+{
+    static const char *const tables[] = { bert_table, clip_table };
+    SafeFile                 file;
+    const char              *path, *prefix = NULL;
+    *holds = false;
+    if (weights_path(pool, weights, &path))
+        return OK; /* a folder of other files */
+    for (int i = 0; i < 2 && !prefix; i++)
+        TRY(weights_file_beside(pool, path, tables[i], &file, &prefix));
+    *holds = prefix != NULL;
+    return OK;
+}
+
 static int text_tokens(const TextEncoder *e, const char *utf8, int32_t *to, int room)
 {
     return e->tower.kind == TOWER_OPENCLIP ? clip_tokenize(&e->tokens->clip, utf8, to, room)

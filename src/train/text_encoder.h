@@ -35,6 +35,9 @@ typedef struct TextEncoder {
 Err text_encoder_open(Pool *pool, const Device *device, const TextEncoderFiles *files,
                       int64_t budget_bytes, TextEncoder **out);
 
+/* Does the file or folder hold such a tower? An error if it cannot be read. */
+Err text_encoder_holds(Pool *pool, const char *weights, bool *holds);
+
 /* Writes the embedding of a text, which must be UTF-8: shape_count(encoder->shape) numbers. A text
  * longer than the tower reads is cut; *cut says whether it was. */
 Err text_encode(TextEncoder *encoder, const char *utf8, float *to, bool *cut);

@@ -69,10 +69,8 @@ static Err train_note_start(const Trainer *t)
 {
     const TrainOptions *o = t->options;
     RunFile             file = o->started ? *o->started : (RunFile){ .check_ranks = -1 };
-    if (t->feeds.source) {
-        file.encoder = t->feeds.source->encoder;
-        file.text_hash = t->feeds.source->text_hash;
-    }
+    if (t->feeds.source)
+        file.text = t->feeds.source->text;
     return run_file_write(o->out, &file);
 }
 
@@ -136,6 +134,8 @@ static Err train_open_data(Pool *pool, Trainer *t)
     t->feeds.limit = o->loader_bytes;
     t->feeds.cache = o->cache;
     t->feeds.quiet = o->quiet;
+    if (o->resume)
+        TRY(run_text(pool, o->out, &t->feeds.text));
     TRY(feeds_open(pool, &t->feeds, t->recipe));
     train_keep_range(pool, t);
     if (t->feeds.source && !o->quiet)
@@ -143,25 +143,6 @@ static Err train_open_data(Pool *pool, Trainer *t)
     if (t->feeds.source && t->feeds.source->unread && !o->quiet)
         fprintf(stderr, "data: %s\n", t->feeds.source->unread);
     return OK;
-}
-
-/* The file that --init names: a run means its newest checkpoint. */
-static Err init_file(Pool *pool, const char *init, const char **path)
-{
-    int64_t step;
-    *path = init;
-    if (!folder_exists(init))
-        return checkpoint_intact(pool, init);
-    if (file_exists(pool_print(pool, "%s/_METADATA", init)) ||
-        file_exists(pool_print(pool, "%s/_CHECKPOINT_METADATA", init)))
-        return fail(E_USAGE,
-                    "%s is an Orbax checkpoint, which cannot be read; in Python, "
-                    "flax.serialization.to_bytes(tree) makes the bytes of a file that can",
-                    init);
-    if (!file_exists(pool_print(pool, "%s/recipe.yaml", init)))
-        return fail(E_USAGE, "%s is a folder, but not a run; name the weights file in it", init);
-    TRY(checkpoint_newest(pool, init, &step));
-    return checkpoint_file(pool, init, &step, path);
 }
 
 static Err train_load_init(Pool *pool, Trainer *t)
@@ -178,7 +159,7 @@ static Err train_load_init(Pool *pool, Trainer *t)
                          .others = others,
                          .n_others = n,
                          .unread = model->unread };
-    TRY(init_file(pool, o->init, &from.path));
+    TRY(checkpoint_given(pool, o->init, &from.path));
     TRY(weights_load_from(pool, t->session, &from, &note));
     if (note && !o->quiet)
         fprintf(stderr, "init: %s\n", note);
@@ -291,8 +272,7 @@ static Err train_phases(Pool *pool, Trainer *t)
     if (sample && !o->out && !o->quiet)
         fprintf(stderr, "nothing is sampled: samples are written to RUN, and --out is none\n");
     int64_t left = o->loader_bytes ? int_max(o->loader_bytes - t->feeds.bytes, 1) : 0;
-    TRY(phases_open(pool, t->session, t->recipe, &t->graph, o->out, o->cache, left, o->quiet,
-                    &t->phases));
+    TRY(phases_open(pool, t->session, t->recipe, &t->graph, o->out, &t->feeds, left, &t->phases));
     phases_tell_files(t->phases, train_sampled, t);
     return OK;
 }

@@ -59,3 +59,15 @@ Err truth_write(Pool *pool, const char *folder, const SampleResult *result, cons
     arrays.formats = FORMAT_NPY;
     return result_files(pool, folder, "truth", &held, &arrays, report);
 }
+
+Err beside_write(Pool *pool, const char *folder, const SampleResult *held, const ResultForm *form,
+                 SampleReport *report)
+{
+    if (held->kind != RESULT_AUDIO)
+        return sheet_named(pool, folder, "data", held->data, held->shape, report);
+    const char *path = folder ? pool_print(pool, "%s/data%s", folder, image_ending) : NULL;
+    TRY(results_audio_image(pool, path, held));
+    if (path)
+        report_file(pool, report, path);
+    return result_files(pool, folder, "data", held, form, report);
+}

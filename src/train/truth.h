@@ -11,4 +11,8 @@
 Err truth_write(Pool *pool, const char *folder, const SampleResult *result, const FeedBuffer *truth,
                 const FeedBuffer *mask, const ResultForm *form, SampleReport *report);
 
+/* Writes samples of the data as results are written: data.png, and data-000.wav, ... of audio. */
+Err beside_write(Pool *pool, const char *folder, const SampleResult *held, const ResultForm *form,
+                 SampleReport *report);
+
 #endif

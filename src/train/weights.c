@@ -304,7 +304,7 @@ static Err weights_match(Pool *pool, const Graph *graph, const SafeFile *file,
     Matching   m = { pool, graph, { empty, 0 }, { empty, 0 }, { empty, 0 }, 0 };
     bool       strange;
     TRY(params_match(&m, file, from));
-    for (int i = 0; i < file->n; i++)
+    for (int i = 0; i < file->n && !from->part; i++)
         tensor_match(&m, &file->tensors[i], from);
     strange = m.missing.n || m.unused.n;
     if (m.missing.n == graph->n_params)
@@ -320,6 +320,11 @@ static Err weights_match(Pool *pool, const Graph *graph, const SafeFile *file,
             pool, "%s; %d of %d parameters are from the file, %d are random%s", *note,
             graph->n_params - m.missing.n, graph->n_params, m.missing.n,
             m.frozen ? pool_print(pool, ", of which %d are frozen and stay so", m.frozen) : "");
+    if (strange && from->part)
+        return fail(E_USAGE,
+                    "%s lacks %d of %d parameters that are needed here%s; give another "
+                    "file",
+                    from->path, m.missing.n, graph->n_params, names_text(pool, &m.missing));
     if (strange && !from->partial)
         return fail(E_USAGE,
                     "%s does not match the model: %s; --init-partial takes the tensors that match",

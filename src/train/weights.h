@@ -11,6 +11,8 @@
 typedef struct WeightsFrom {
     const char *path;
     bool        partial; /* takes what fits */
+    bool        part; /* the graph is a part of what the file holds: every parameter must be there,
+                          * and other tensors are not looked at */
     bool        average; /* the average of the weights that the file keeps */
     const OtherTensor
                *others;   /* further tensors of the model's state dict (ModelDef.others): the */

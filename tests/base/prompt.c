@@ -1,4 +1,4 @@
-/* Tests of base/prompt: text as a vector: fixed, letter by letter, for any bytes. */
+/* Tests of base/prompt: text as a vector: fixed, word by word, for any bytes. */
 #include "test.h"
 
 #include "base/prompt.h"
@@ -8,41 +8,54 @@ enum { WIDTH = 32 };
 static void means(void)
 {
     float a[WIDTH], b[WIDTH], ab[WIDTH], again[WIDTH];
-    prompt_embed("a", a, WIDTH);
-    prompt_embed("b", b, WIDTH);
-    prompt_embed("ab", ab, WIDTH);
-    prompt_embed("ab", again, WIDTH);
-    CHECK(!memcmp(ab, again, sizeof ab));
+    prompt_embed("red", a, WIDTH);
+    prompt_embed("disc", b, WIDTH);
+    prompt_embed("red disc", ab, WIDTH);
+    prompt_embed("  Disc, RED!", again, WIDTH);
     double apart = 0;
     for (int i = 0; i < WIDTH; i++) {
-        CHECK_NEAR((double)ab[i], 0.5 * ((double)a[i] + (double)b[i]), 1e-6);
+        CHECK_NEAR((double)ab[i], sqrt(0.5) * ((double)a[i] + (double)b[i]), 1e-5);
+        CHECK_NEAR((double)ab[i], (double)again[i], 1e-5);
         apart += fabs((double)a[i] - (double)b[i]);
     }
     CHECK(apart > 1);
+    prompt_embed("der", again, WIDTH); /* a word is not its letters */
+    CHECK(memcmp(a, again, sizeof a) != 0);
+}
+
+static double length(const float *x)
+{
+    double sum = 0;
+    for (int i = 0; i < WIDTH; i++)
+        sum += (double)x[i] * (double)x[i];
+    return sum;
 }
 
 static void edges(void)
 {
-    float empty[WIDTH], one[WIDTH], many[WIDTH], cut[WIDTH], bytes[WIDTH];
-    char  long_text[200];
-    prompt_embed("", empty, WIDTH);
-    for (int i = 0; i < WIDTH; i++)
-        CHECK(empty[i] == 0);
+    float one[WIDTH], many[WIDTH], cut[WIDTH];
+    char  text[2 * PROMPT_WORDS + 8];
+    prompt_embed("", one, WIDTH);
+    CHECK(length(one) == 0);
+    prompt_embed("?", one, WIDTH); /* no text but the empty one is zero */
+    CHECK(length(one) > 1);
+    prompt_embed("!", many, WIDTH);
+    CHECK(memcmp(one, many, sizeof one) != 0);
 
-    memset(long_text, 'x', sizeof long_text); /* what comes after 77 characters is not read */
-    long_text[199] = '\0';
-    prompt_embed(long_text, many, WIDTH);
-    long_text[77] = '\0';
-    prompt_embed(long_text, cut, WIDTH);
-    CHECK(!memcmp(many, cut, sizeof many));
-
-    prompt_embed("\xc3\xa9", one, WIDTH);   /* one character of two bytes, not two */
-    prompt_embed("\xc3\x28", bytes, WIDTH); /* broken: a byte, then a bracket */
-    CHECK(memcmp(one, bytes, sizeof one) != 0);
-    prompt_embed("\xf0\x9f", cut, WIDTH); /* ends in mid-character: bytes, and not beyond */
-    prompt_embed("\xe2\x82\xac\xf0\x9f\x98\x80", many, WIDTH);
+    for (int i = 0; i < PROMPT_WORDS; i++) /* what comes after 77 words is not read */
+        memcpy(text + (size_t)2 * (size_t)i, "x ", 2);
+    memcpy(text + (size_t)2 * PROMPT_WORDS, "y", 2);
+    prompt_embed(text, many, WIDTH);
+    prompt_embed("x", cut, WIDTH);
     for (int i = 0; i < WIDTH; i++)
-        CHECK(isfinite(cut[i]) && isfinite(many[i]));
+        CHECK_NEAR((double)many[i], sqrt(PROMPT_WORDS) * (double)cut[i], 1e-3);
+
+    prompt_embed("\xc3\xa9t\xc3\xa9", one, WIDTH); /* letters beyond ASCII belong to the word */
+    prompt_embed("t", many, WIDTH);
+    CHECK(memcmp(one, many, sizeof one) != 0);
+    prompt_embed("\xf0\x9f", cut, WIDTH); /* ends in mid-character */
+    for (int i = 0; i < WIDTH; i++)
+        CHECK(isfinite(cut[i]));
 }
 
 int main(void)

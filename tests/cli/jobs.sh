@@ -88,7 +88,12 @@ expect 2 "1 of 2 clips have an embedding" train $dit --data "$work/clips" --out 
 cp "$work/clips/1.text.npy" "$work/clips/2.text.npy"
 expect 0 "text embeddings from NAME.text.npy" train $dit --data "$work/clips" --out "$work/embedded"
 is "the run records the encoder" grep -q '"encoder": "files"' "$work/embedded/run.json"
-expect 2 "embedded by another encoder" sample "$work/embedded" -n 1 --prompt "a red disc"
+expect 2 "embedded by another program" sample "$work/embedded" -n 1 --prompt "a red disc"
+expect 2 "leave them out" sample "$work/stand-in" -n 1 --prompt "a red disc" --vocab vocab.txt
+sed 's/"hash": "[0-9a-f]*"/"hash": "0123456789abcdef"/' "$work/stand-in/run.json" > "$work/run.json"
+cp -r "$work/stand-in" "$work/older" && cp "$work/run.json" "$work/older/run.json"
+expect 2 "stand-in of another version" sample "$work/older" -n 1 --prompt "a red disc"
+expect 2 "are embedded by files" train --resume "$work/older" --steps 2
 expect 0 "1 drawn" sample "$work/stand-in" -n 1 --prompt "a red disc" --steps 2 -o "$work/drawn2"
 
 # Pairs in gt/ and lq/, and what StableSR lacks without pretrained weights.
@@ -107,6 +112,18 @@ sashimi="sashimi-small --set model.length=64 --set model.width=8 --set model.lay
 expect 0 "1 steps" train $sashimi --steps 1 --out "$work/audio"
 expect 2 "--length N sets how many values" sample "$work/audio" -n 1 --steps 10
 expect 0 "1 drawn" sample "$work/audio" -n 1 --length 32 -o "$work/drawn3"
+
+# Sound that is continued: as much of its end as the model was trained on, then new values.
+expect 0 "2 drawn" sample "$work/audio" -n 2 --length 100 -o "$work/sound" --set data.scaling=none
+samples() { python3 -c "import sys, wave; w = wave.open(sys.argv[1]); print(w.getnframes())" "$1"; }
+expect 0 "audio-000.wav" sample "$work/audio" -n 1 --length 40 --input "$work/sound/audio-000.wav" -o "$work/on"
+is "64 given values and 40 new ones, not $(samples "$work/on/audio-000.wav")" test "$(samples "$work/on/audio-000.wav")" = 104
+expect 0 "1 drawn" sample "$work/audio" -n 1 --length 4 --input "$work/on" -o "$work/short"
+expect 2 "leave it out" sample "$work/audio" -n 1 --length 4 --input "$work/on" --beside -o "$work/short"
+expect 0 "data-000.wav" sample "$work/audio" -n 1 --length 4 --beside -o "$work/beside"
+is "and the spectrogram of the data" test -f "$work/beside/data.png"
+expect 0 "data.png" sample "$work/embedded" -n 2 --steps 2 --beside -o "$work/beside2"
+expect 0 "data.png" sample "$work/runs/unet-small-1" -n 2 --set sampler.steps=2 --beside -o "$work/beside3"
 expect 2 "--length is for audio" sample "$work/stand-in" -n 1 --length 10
 expect 2 "is more than the 14.6 GiB of t4" fit lag-small --device t4 --budget 15GiB
 

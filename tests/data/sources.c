@@ -822,7 +822,7 @@ static void clips_with_captions(void)
     CHECK_OK(file_write(at_path("captioned/run.txt"), "a run", 5));
     CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("captioned") }));
     CHECK_OK(load(&o, 1, 0)); /* walk: the stand-in embeds its caption */
-    CHECK_TEXT(o.source->encoder, TEXT_STAND_IN);
+    CHECK_TEXT(o.source->text.encoder, TEXT_STAND_IN);
     prompt_embed("a walk", text, 768);
     CHECK(!memcmp(text, o.to[1], sizeof text));
     for (int i = 0; i < 768; i++)
@@ -835,7 +835,7 @@ static void clips_with_captions(void)
             "1 of 2 clips have an embedding");
     make_npy("captioned/walk.text.npy", NPY_F4, 1, (int64_t[]){ 768 }, text);
     CHECK_OK(open_spec(&o, (DataSpec){ .path = at_path("captioned") }));
-    CHECK_TEXT(o.source->encoder, TEXT_FROM_FILES);
+    CHECK_TEXT(o.source->text.encoder, TEXT_FROM_FILES);
     CHECK_INT(o.source->n_samples, 2);
     CHECK_OK(load(&o, 0, 0)); /* run */
     CHECK_TEXT(o.source->about(o.source, 0, name, sizeof name), "a run");

@@ -15,6 +15,7 @@ try:
 
     import numpy as np
     import torch
+    from openclip_tower import Tower, spread
     from safetensors.torch import save_file
     from text_strings import texts
     from transformers import BertTokenizer, DistilBertConfig, DistilBertModel
@@ -30,7 +31,6 @@ program, work = os.path.abspath(sys.argv[1]), sys.argv[2]
 os.makedirs(work, exist_ok=True)
 strings = ["", "a red box", "A photo of the cat's tail, isn't it?", *texts(24, seed=3)[3:]]
 TOLERANCE = 2e-4                                             # of the contract, for fp32
-SPREAD = 0.5                                                 # deviation of weights: attention is then far from uniform
 
 
 def run(weights, vocab, expect=0):
@@ -47,52 +47,7 @@ def close(name, got, wanted):
     print(f"{name}: {len(strings)} texts, largest distance {worst:.1e}")
 
 
-def spread(module):
-    for parameter in module.parameters():
-        with torch.no_grad():
-            parameter.normal_(0, SPREAD / max(1, parameter.shape[-1] if parameter.dim() > 1 else 1) ** 0.5)
-            parameter.add_(1 if parameter.dim() == 1 else 0)
-    return module.eval()
-
-
 # ---- OpenCLIP ----
-
-class Block(torch.nn.Module):
-    def __init__(self, width, heads):
-        super().__init__()
-        self.ln_1, self.ln_2 = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
-        self.attn = torch.nn.MultiheadAttention(width, heads, batch_first=True)
-        self.mlp = torch.nn.Sequential()
-        self.mlp.add_module("c_fc", torch.nn.Linear(width, 4 * width))
-        self.mlp.add_module("gelu", torch.nn.GELU())
-        self.mlp.add_module("c_proj", torch.nn.Linear(4 * width, width))
-
-    def forward(self, x, mask):
-        h = self.ln_1(x)
-        x = x + self.attn(h, h, h, need_weights=False, attn_mask=mask)[0]
-        return x + self.mlp(self.ln_2(x))
-
-
-class Tower(torch.nn.Module):
-    """What FrozenOpenCLIPEmbedder of Stable Diffusion 2 runs, layer="penultimate"."""
-
-    def __init__(self, width, layers, tokens=77):
-        super().__init__()
-        self.token_embedding = torch.nn.Embedding(49408, width)
-        self.positional_embedding = torch.nn.Parameter(torch.empty(tokens, width))
-        self.transformer = torch.nn.Module()
-        self.transformer.resblocks = torch.nn.ModuleList(Block(width, max(1, width // 64)) for _ in range(layers))
-        self.ln_final = torch.nn.LayerNorm(width)
-        self.text_projection = torch.nn.Parameter(torch.empty(width, width))
-        self.logit_scale = torch.nn.Parameter(torch.empty(()))
-
-    def forward(self, ids):
-        x = self.token_embedding(ids) + self.positional_embedding
-        mask = torch.full((ids.shape[1], ids.shape[1]), float("-inf")).triu_(1)
-        for block in self.transformer.resblocks[:-1]:
-            x = block(x, mask)
-        return self.ln_final(x)
-
 
 spec = importlib.util.spec_from_file_location("open_clip_tokenizer", path)
 original = importlib.util.module_from_spec(spec)

@@ -7,8 +7,6 @@
  * the reference's at that step, with and without text if sampling is guided; then the result. */
 #include "sampler.h"
 
-#include "base/prompt.h"
-
 enum { CLIP_AXES = 3 }; /* (B,C,F,H,W) in the file, (B,F,H,W,C) here */
 
 typedef struct Dit3dTest {
@@ -36,12 +34,12 @@ static void normal_from_file(Sampler *s, const char *name, int64_t index, float 
     sampler_numbers(c, name, index, case_feed(c, "x")->shape, CLIP_AXES, to, n);
 }
 
-static Err sample_compared(Dit3dTest *test, SamplerConfig *config, const char *prompt,
-                           const char *trace, SampleResult *result)
+static Err sample_compared(Dit3dTest *test, SamplerConfig *config, const char *trace,
+                           SampleResult *result)
 {
     case_give(&test->c, "text", "in.text", 0);
     test->trace = trace;
-    return case_sample(&test->c, config, prompt, run_compared, normal_from_file, result);
+    return case_sample(&test->c, config, run_compared, normal_from_file, result);
 }
 
 static void same_clip(Dit3dTest *test, SamplerKind kind, bool clip, const char *trace,
@@ -54,7 +52,7 @@ static void same_clip(Dit3dTest *test, SamplerKind kind, bool clip, const char *
     config.kind = kind;
     config.eta = kind == SAMPLER_DDIM ? 0.5 : 0;
     c->worst = 0;
-    CHECK_OK(sample_compared(test, &config, NULL, trace, &result));
+    CHECK_OK(sample_compared(test, &config, trace, &result));
     CHECK_INT(c->done, config.steps);
     CHECK_INT(c->runs[1], config.steps * (config.guidance == 1 ? 1 : 2));
     CHECK_INT(result.kind, RESULT_CLIPS);
@@ -64,25 +62,20 @@ static void same_clip(Dit3dTest *test, SamplerKind kind, bool clip, const char *
     printf("%s: off by %.3g at most\n", trace, c->worst);
 }
 
-/* Without guidance a step is one run; a prompt replaces the given texts. */
+/* Without guidance a step is one run. */
 static void other_ways(Dit3dTest *test)
 {
     SampleResult  result;
     SamplerConfig config = test->c.recipe->sampler;
-    FeedBuffer   *text = case_feed(&test->c, "text");
-    float         want[768];
     config.guidance = 1;
-    CHECK_OK(sample_compared(test, &config, "hello", NULL, &result));
+    CHECK_OK(sample_compared(test, &config, NULL, &result));
     CHECK_INT(test->c.runs[1], config.steps);
-    prompt_embed("hello", want, 768);
-    for (int64_t row = 0; row < test->c.recipe->batch; row++)
-        CHECK(!memcmp((float *)text->bytes + row * 768, want, sizeof want));
     CHECK_INT(count_outside(&result), 0);
     config.steps = 1000000;
-    CHECK_INT(sample_compared(test, &config, NULL, NULL, &result), E_USAGE);
+    CHECK_INT(sample_compared(test, &config, NULL, &result), E_USAGE);
     config.steps = 2;
     config.kind = SAMPLER_RECURRENT;
-    CHECK_INT(sample_compared(test, &config, NULL, NULL, &result), E_USAGE);
+    CHECK_INT(sample_compared(test, &config, NULL, &result), E_USAGE);
 }
 
 static void compare_case(SampleCase *c)

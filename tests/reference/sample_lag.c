@@ -43,7 +43,7 @@ static Err sample_compared(LagTest *test, SamplerConfig *config, const char *tra
     case_give(&test->c, "support", "in.support", IMAGE_AXES);
     test->c.worst = 0;
     test->trace = trace;
-    return case_sample(&test->c, config, NULL, run_compared, normal_from_file, result);
+    return case_sample(&test->c, config, run_compared, normal_from_file, result);
 }
 
 static void same_images(LagTest *test, SamplerKind kind, double eta, const char *trace)

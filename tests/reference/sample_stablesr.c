@@ -53,7 +53,7 @@ static Err sample_compared(StablesrTest *test, const SamplerConfig *config, cons
     case_give(&test->c, "vae_lq", "noise.vae_lq", IMAGE_AXES);
     case_give(&test->c, "context", "in.context", 0);
     test->trace = trace;
-    return case_sample(&test->c, config, NULL, run_compared, normal_from_file, result);
+    return case_sample(&test->c, config, run_compared, normal_from_file, result);
 }
 
 static void same_images(StablesrTest *test)

@@ -57,7 +57,7 @@ static Err sample_compared(StdiffTest *test, SamplerConfig *config, const char *
 {
     case_give(&test->c, "observed", "in.observed", FRAME_AXES);
     test->trace = trace;
-    return case_sample(&test->c, config, NULL, run_compared, normal_from_file, result);
+    return case_sample(&test->c, config, run_compared, normal_from_file, result);
 }
 
 static void same_clips(StdiffTest *test, SamplerKind kind, const char *trace, const char *frames_of)

@@ -158,7 +158,7 @@ static inline void sampler_progress(Sampler *s, int64_t done, int64_t of)
 }
 
 /* Runs a chain. `normal` provides noise; `run` is sampler_run, or compares and calls it. */
-static inline Err case_sample(SampleCase *c, const SamplerConfig *config, const char *prompt,
+static inline Err case_sample(SampleCase *c, const SamplerConfig *config,
                               Err (*run)(Sampler *, Phase),
                               void (*normal)(Sampler *, const char *, int64_t, float *, int64_t),
                               SampleResult *result)
@@ -166,7 +166,6 @@ static inline Err case_sample(SampleCase *c, const SamplerConfig *config, const 
     Sampler s = { .pool = c->pool,
                   .n = c->recipe->batch,
                   .config = config,
-                  .prompt = prompt,
                   .own = c,
                   .run = run,
                   .feed = sampler_feed,

@@ -281,7 +281,8 @@ static void allocates_none(const char *name, const char *const *some)
     CHECK_OK(session_new(pool, engine, &session));
     CHECK_OK(session_init(session, 1));
     folder_clear(pool, "phases_d");
-    CHECK_OK(phases_open(pool, session, recipe, &graph, "phases_d", NULL, 0, true, &p));
+    CHECK_OK(
+        phases_open(pool, session, recipe, &graph, "phases_d", &(Feeds){ .quiet = true }, 0, &p));
     CHECK_OK(phases_validate(p, &first));
     long long before = atomic_load(&alloc_calls), pools = pool_allocations();
     CHECK_OK(phases_validate(p, &again));
@@ -298,7 +299,7 @@ static void allocates_none(const char *name, const char *const *some)
     const char *file = strcmp(name, "sashimi-small") ? "samples.png" : "audio-002.wav";
     CHECK(same_files(pool, pool_print(pool, "phases_d/samples/000001/%s", file),
                      pool_print(pool, "phases_d/samples/000002/%s", file)));
-    CHECK_OK(phases_open(pool, session, recipe, &graph, NULL, NULL, 0, true, &p));
+    CHECK_OK(phases_open(pool, session, recipe, &graph, NULL, &(Feeds){ .quiet = true }, 0, &p));
     CHECK_OK(phases_sample(p, 3)); /* no folder: does nothing */
     CHECK(!folder_exists("phases_d/samples/000003"));
     pool_free(pool);
@@ -332,7 +333,7 @@ static void reads_the_average(void)
     CHECK_OK(engine_new(pool, graph.graph, cpu(pool), NULL, &engine));
     CHECK_OK(session_new(pool, engine, &session));
     CHECK_OK(session_init(session, 1));
-    CHECK_OK(phases_open(pool, session, recipe, &graph, NULL, NULL, 0, true, &p));
+    CHECK_OK(phases_open(pool, session, recipe, &graph, NULL, &(Feeds){ .quiet = true }, 0, &p));
     CHECK_OK(phases_validate(p, &loss[0]));
     const Param *bias = param_find(graph.graph, "conv_out.bias");
     if (CHECK(bias && bias->ema >= 0)) {

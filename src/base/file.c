@@ -83,7 +83,7 @@ Err file_open_plain(const char *path, int *fd, size_t *n)
 
 static Err file_too_long(const char *path, size_t max)
 {
-    return fail(E_IO, "cannot read %s: it has more than %zu bytes, the most for such a file", path,
+    return fail(E_IO, "cannot read %s: it has more than %zu bytes, the limit for such a file", path,
                 max);
 }
 
@@ -240,8 +240,8 @@ Err file_check_held(const char *path)
         bool there = lstat(part, &info) == 0;
         if (there && S_ISLNK(info.st_mode))
             return fail(E_IO,
-                        "cannot write %s: %s is a link, and what a run writes stays in its "
-                        "folder; remove the link",
+                        "cannot write %s: %s is a link, and a run writes only in its own folder; "
+                        "remove the link",
                         path, part);
         if (there && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))
             return fail(E_IO, "cannot write %s: it is a device or pipe; remove it", path);

@@ -230,8 +230,7 @@ Err json_parse(Pool *pool, const char *name, const char *bytes, size_t n, int fl
                const Json **out)
 {
     if (n > UINT32_MAX)
-        return fail(E_FORMAT, "%s: %zu bytes are more than the 4 GiB of JSON that can be read",
-                    name, n);
+        return fail(E_FORMAT, "%s: %zu bytes are more than 4 GiB, the limit for JSON", name, n);
     JsonIn in = { .at = bytes, .line = 1, .flags = flags };
     Pool  *temp = pool_new(NULL, "json workspace");
     json_build_init(&in.b, pool, temp, name, E_FORMAT, bytes, n);

@@ -11,7 +11,7 @@ typedef struct MsgIn {
 
 static Err msg_wrong(const MsgIn *in, const char *what)
 {
-    return fail(E_FORMAT, "%s: %s at byte %td; this is no MessagePack that can be read", in->name,
+    return fail(E_FORMAT, "%s: %s at byte %td; this is not MessagePack that can be read", in->name,
                 what, in->at - in->start);
 }
 

@@ -39,8 +39,8 @@ typedef struct PickleIn {
 
 static Err pickle_wrong(const PickleIn *in, const char *what)
 {
-    return fail(E_FORMAT, "%s: %s at byte %td; this is no pickle that can be read", in->name, what,
-                in->at - in->start);
+    return fail(E_FORMAT, "%s: %s at byte %td; this is not a pickle that can be read", in->name,
+                what, in->at - in->start);
 }
 
 /* ---- values ---- */
@@ -744,8 +744,7 @@ Err pickle_parse(Pool *pool, const char *name, const void *bytes, size_t n, Pick
                     .at = bytes,
                     .end = (const unsigned char *)bytes + n };
     if (n > UINT32_MAX)
-        return fail(E_FORMAT, "%s: %zu bytes are more than the 4 GiB of a pickle that can be read",
-                    name, n);
+        return fail(E_FORMAT, "%s: %zu bytes are more than 4 GiB, the limit for a pickle", name, n);
     *out = (PickleTree){ 0 };
     in.temp = pool_new(NULL, "pickle workspace");
     Err err = pickle_run(&in, &out->root);

@@ -85,8 +85,8 @@ static void shipped_say(Pool *pool, const char *what, const char *taken, const c
         if ((mine.st_dev == theirs.st_dev && mine.st_ino == theirs.st_ino) ||
             shipped_equal(taken, shipped))
             return;
-        fprintf(stderr, "%s: %s of the current folder is taken, not the one that is shipped\n",
-                what, taken);
+        fprintf(stderr, "%s: using %s in the current folder, not the one that is shipped\n", what,
+                taken);
         snprintf(said, sizeof said, "%s", taken);
         return;
     }
@@ -118,9 +118,8 @@ Err shipped_find(Pool *pool, const char *folder, const char *ext, const char *wh
         return fail(E_USAGE, "there is no %s '%s'; did you mean '%s'?", what, name, near);
     if (!n)
         return fail(E_USAGE,
-                    "there is no file '%s', and no folder with %ss was found: %s/ is "
-                    "looked for here and beside the program",
-                    name, what, folder);
+                    "there is no file '%s', and no folder %s/ with %ss here or beside the program",
+                    name, folder, what);
     return fail(E_USAGE, "there is no %s or file '%s'%s", what, name,
                 shipped_words(pool, names, n));
 }

@@ -180,7 +180,7 @@ Err bytes_read(const char *text, int64_t whole, int64_t *bytes)
             return fail(E_USAGE, "'%s': a percentage needs a device whose memory is known", text);
         long double part = number * (long double)whole / 100;
         if (part > 9e18L)
-            return fail(E_USAGE, "'%s' is more bytes than can be counted", text);
+            return fail(E_USAGE, "'%s' is too many bytes", text);
         /* A part of a byte is a byte, but 0.1 % of 1000 is 1, whatever 0.1 is in binary. */
         long double whole_bytes = roundl(part);
         *bytes = (int64_t)(fabsl(part - whole_bytes) < 1e-18L * part ? whole_bytes : ceill(part));
@@ -190,7 +190,7 @@ Err bytes_read(const char *text, int64_t whole, int64_t *bytes)
         if (!strcasecmp(end, unit[i].name)) {
             long double size = number * unit[i].scale;
             if (size > 9e18L)
-                return fail(E_USAGE, "'%s' is more bytes than can be counted", text);
+                return fail(E_USAGE, "'%s' is too many bytes", text);
             *bytes = (int64_t)llroundl(size);
             return OK;
         }

@@ -252,7 +252,7 @@ static Err storage_zip(TorchIn *in, TorchStorage *storage, int64_t n_elements)
     const ZipMember *member = zip_find(&in->zip,
                                        pool_print(in->temp, "%sdata/%s", in->top, storage->key));
     if (!member)
-        return fail(E_FORMAT, "%s: the data of storage %.60s are not in the archive", in->path,
+        return fail(E_FORMAT, "%s: the archive lacks the data of storage %.60s", in->path,
                     storage->key);
     TRY(zip_content(in->pool, &in->zip, member, 0, &storage->bytes, &storage->n));
     int64_t bytes;
@@ -280,7 +280,7 @@ static Err storage_get(TorchIn *in, const Pickle *value, TorchStorage *out, int6
         return OK;
     }
     if (type == TORCH_UNKNOWN) {
-        *wrong = pool_print(in->pool, "its storage is a %.80s, which is not known",
+        *wrong = pool_print(in->pool, "its storage is a %.80s, which is unknown",
                             global_name(pickle_item(id, 1)));
         return OK;
     }
@@ -423,7 +423,7 @@ static Err tensor_read(TorchIn *in, const Pickle *value, TorchTensor *out, bool 
         }
         *is = value_has_storage(value, 6);
         if (*is)
-            out->wrong = pool_print(in->pool, "it is built by %.120s, which is not known",
+            out->wrong = pool_print(in->pool, "it is built by %.120s, which is unknown",
                                     callable && callable->kind == PICKLE_GLOBAL ? callable->bytes
                                                                                 : "an object");
         return OK;
@@ -685,7 +685,7 @@ static Err torch_legacy(TorchIn *in, const void *bytes, size_t n)
         return fail(E_FORMAT, "%s is a pickle, but torch.save did not write it", in->path);
     TRY(legacy_next(in, &at, end, &version));
     if (version.root->kind != PICKLE_INT || version.root->integer != LEGACY_VERSION)
-        return fail(E_FORMAT, "%s has an unknown version of torch.save's old form", in->path);
+        return fail(E_FORMAT, "%s has an unknown version of torch.save's old format", in->path);
     TRY(legacy_next(in, &at, end, &machine));
     /* The machine's order of bytes does not matter: the data of this form are little endian. */
     TRY(legacy_next(in, &at, end, &object));
@@ -708,10 +708,11 @@ Err torch_parse(Pool *pool, const char *name, const void *bytes, size_t n, Torch
     TorchIn in = { .pool = pool, .path = name, .out = out };
     *out = (TorchFile){ .path = pool_text(pool, name) };
     if (n > 262 && !memcmp((const char *)bytes + 257, "ustar", 5))
-        return fail(E_FORMAT, "%s has the form of PyTorch 0.1 (tar); load it and save it again",
+        return fail(E_FORMAT,
+                    "%s has the format of PyTorch 0.1 (tar); load it in PyTorch and save it again",
                     name);
     if (!torch_likely(bytes, n))
-        return fail(E_FORMAT, "%s is no file that torch.save wrote", name);
+        return fail(E_FORMAT, "%s is not a file that torch.save wrote", name);
     in.temp = pool_new(NULL, "torch file workspace");
     Err err = zip_likely(bytes, n) ? torch_zip(&in, bytes, n) : torch_legacy(&in, bytes, n);
     pool_free(in.temp);

@@ -23,12 +23,12 @@ static const Option options[] = {
     MODEL_OPTIONS(model),
     LOSS_OPTION(model),
     RANK_OPTIONS(model),
-    { "sweep",      OPT_LIST,   &opt.sweep,      "KEY=A,B,C", "one row for each value of a recipe "
-                                                              "key; several: every combination" },
-    { "allow",      OPT_TEXT,   &opt.allow,      "LIST",      "which levers a plan may use, see "
-                                                              "fit" },
-    { "effort",     OPT_NATURAL,&opt.effort,     "N",         "search moves of every search" },
-    { "time-limit", OPT_SECONDS,&opt.time_limit, "S",         "no search begins after S seconds; "
+    { "sweep",      OPT_LIST,   &opt.sweep,      "KEY=A,B,C", "one row for each value of a key; "
+                                                              "several: every combination" },
+    { "allow",      OPT_TEXT,   &opt.allow,      "LIST",      "numeric levers that plans may use; "
+                                                              "see fit" },
+    { "effort",     OPT_NATURAL,&opt.effort,     "N",         "search moves of each search" },
+    { "time-limit", OPT_SECONDS,&opt.time_limit, "S",         "start no search after S seconds; "
                                                               "default 60" },
     { "html",       OPT_TEXT,   &opt.html,       "FILE",      "write the table as a page that opens "
                                                               "offline" },
@@ -172,5 +172,5 @@ static Err cmd_compare_run(Pool *pool, int n_args, char **args)
 }
 
 const Command cmd_compare = { "compare", "MODEL... [--sweep KEY=A,B] [--budget B,B]",
-                              "show which variant fits which budget, as one table", options,
+                              "show which variants fit which budgets, as one table", options,
                               cmd_compare_run };

@@ -16,13 +16,12 @@ static struct {
 
 static const Option options[] = {
     { "o", OPT_TEXT, &opt.out, "FILE", "the file to write, e.g. song.plz" },
-    { "weights", OPT_TEXT, &opt.weights, "W", "ema (default, where the run keeps one) or raw" },
+    { "weights", OPT_TEXT, &opt.weights, "W", "ema (default, if the run keeps one) or raw" },
     { "checkpoint", OPT_TEXT, &opt.checkpoint, "STEP", CHECKPOINT_HELP },
     { "block", OPT_COUNT, &opt.block, "N",
-      "steps of a block; default: one a thread, at least 16 model.length" },
+      "steps of a block; default: a block per thread, at least 16 x model.length" },
     MODEL_OPTIONS(model),
-    { "quiet", OPT_FLAG, &opt.quiet, NULL, "no progress" },
-    { "json", OPT_FLAG, &opt.json, NULL, "print the result as JSON" },
+    PROGRESS_OPTIONS(opt),
     { 0 }
 };
 
@@ -63,7 +62,7 @@ static Err cmd_compress_run(Pool *pool, int n_args, char **args)
     o.block_steps = opt.block;
     TRY(codec_compress(pool, recipe, device, &o, &report));
     if (opt.weights && !o.raw && !report.averaged)
-        fprintf(stderr, "%s keeps no average of its weights: the raw ones were used\n", o.run);
+        fprintf(stderr, "%s keeps no averaged weights, so the raw weights were used\n", o.run);
     if (opt.json)
         return codec_json(recipe, &report);
     compress_text(&o, recipe, &report);
@@ -74,5 +73,5 @@ static Err cmd_compress_run(Pool *pool, int n_args, char **args)
 }
 
 const Command cmd_compress = { "compress", "RUN AUDIO.wav -o FILE.plz",
-                               "compress a WAV file without loss by a SaShiMi run", options,
+                               "compress a WAV file without loss with a SaShiMi run", options,
                                cmd_compress_run };

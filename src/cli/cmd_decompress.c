@@ -14,10 +14,9 @@ static struct {
 static const Option options[] = {
     { "o", OPT_TEXT, &opt.out, "FILE", "the WAV file to write" },
     { "checkpoint", OPT_TEXT, &opt.checkpoint, "STEP",
-      "which checkpoint: its step, or best; default: the one that compressed" },
+      "checkpoint: its step, or best; default: the one the file names" },
     MODEL_OPTIONS(model),
-    { "quiet", OPT_FLAG, &opt.quiet, NULL, "no progress" },
-    { "json", OPT_FLAG, &opt.json, NULL, "print the result as JSON" },
+    PROGRESS_OPTIONS(opt),
     { 0 }
 };
 
@@ -30,7 +29,7 @@ static Err cmd_decompress_run(Pool *pool, int n_args, char **args)
     CodecOptions o = { .quiet = opt.quiet || opt.json };
     const char  *path;
     if (n_args != 2 || !opt.out)
-        return fail(E_USAGE, "decompress takes a run, a file of compress and a file to write: "
+        return fail(E_USAGE, "decompress takes a run, a compressed file and a file to write: "
                              "plimsoll decompress RUN song.plz -o song.wav");
     TRY(run_recipe(pool, args[0], &path));
     TRY(codec_look(pool, args[1], &audio));
@@ -52,5 +51,5 @@ static Err cmd_decompress_run(Pool *pool, int n_args, char **args)
 }
 
 const Command cmd_decompress = { "decompress", "RUN FILE.plz -o AUDIO.wav",
-                                 "write the WAV file that compress was given", options,
+                                 "restore a WAV file that compress read", options,
                                  cmd_decompress_run };

@@ -16,25 +16,21 @@ static struct {
 } opt = { .draw = -1, .timesteps = EVALUATE_TIMESTEPS, .seed = -1, .loader_memory = LOADER_MEMORY };
 
 static const Option options[] = {
-    { "data", OPT_TEXT, &opt.data, "TEST", "the samples; default: those that the run held out" },
-    { "weights", OPT_TEXT, &opt.weights, "W", "ema (default, where the run keeps one) or raw" },
-    { "n", OPT_COUNT, &opt.n, "N", "the first N samples; default: all, and 16 of generated data" },
+    { "data", OPT_TEXT, &opt.data, "TEST", "test samples; default: those that the run held out" },
+    { "weights", OPT_TEXT, &opt.weights, "W", "ema (default, if the run keeps one) or raw" },
+    { "n", OPT_COUNT, &opt.n, "N", "number of samples; default: all, or 16 of generated data" },
     { "draw", OPT_NATURAL, &opt.draw, "N",
-      "draw results of the first N samples only; 0: the loss alone" },
+      "draw results for the first N samples only; 0: only the loss" },
     { "timesteps", OPT_COUNT, &opt.timesteps, "N", "timesteps of the loss; default 50" },
-    { "pairs", OPT_TEXT, &opt.pairs, "DIR", "write result/ and truth/ images there, for LPIPS" },
+    { "pairs", OPT_TEXT, &opt.pairs, "DIR", "write images for LPIPS to DIR/result and DIR/truth" },
     { "features", OPT_FLAG, &opt.features, NULL,
-      "the Frechet distance of two .npy files of features, (n,d) each" },
+      "Frechet distance between two .npy files of features, (n,d) each" },
     { "o", OPT_TEXT, &opt.out, "FILE", "write the JSON here" },
     { "seed", OPT_NATURAL, &opt.seed, "N", "seed of the noise; default: the run's" },
     { "checkpoint", OPT_TEXT, &opt.checkpoint, "STEP", CHECKPOINT_HELP },
-    { "loader-memory", OPT_TEXT, &opt.loader_memory, "SIZE",
-      "limit of the memory that loads data; default 1GiB" },
-    { "cache", OPT_TEXT, &opt.cache, "DIR",
-      "folder for decoded video and audio; default: the run's" },
+    LOADER_OPTIONS(opt, "the run's"),
     MODEL_OPTIONS(model),
-    { "quiet", OPT_FLAG, &opt.quiet, NULL, "no progress" },
-    { "json", OPT_FLAG, &opt.json, NULL, "print the result as JSON" },
+    PROGRESS_OPTIONS(opt),
     { 0 }
 };
 
@@ -143,6 +139,8 @@ static Err cmd_evaluate_run(Pool *pool, int n_args, char **args)
     return OK;
 }
 
-const Command cmd_evaluate = { "evaluate", "RUN [--data TEST] | --features A.npy B.npy",
-                               "measure a run's weights on data: loss, PSNR, SSIM, metres, bits",
-                               options, cmd_evaluate_run };
+const Command cmd_evaluate = {
+    "evaluate", "RUN [--data TEST] | --features A.npy B.npy",
+    "measure a run's weights on test data: loss, PSNR, SSIM, metres, bits", options,
+    cmd_evaluate_run
+};

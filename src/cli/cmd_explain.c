@@ -22,13 +22,13 @@ static const Option options[] = {
     MODEL_OPTIONS(model),
     LOSS_OPTION(model),
     RANK_OPTIONS(model),
-    { "what-if",    OPT_FLAG,   &opt.what_if,    NULL,   "re-plan every lever alone and all "
-                                                         "together (on for --html and --md)" },
-    { "allow",      OPT_TEXT,   &opt.allow,      "LIST", "which levers a plan may use, see fit" },
-    { "effort",     OPT_INT,    &opt.effort,     "N",    "search moves of every search; -1: the "
-                                                         "balance sheet alone" },
-    { "time-limit", OPT_SECONDS,&opt.time_limit, "S",    "seconds for --what-if in all; default "
-                                                         "60" },
+    { "what-if",    OPT_FLAG,   &opt.what_if,    NULL,   "plan again with each lever, alone and "
+                                                         "together (on with --html, --md)" },
+    { "allow",      OPT_TEXT,   &opt.allow,      "LIST", "numeric levers that plans may use; see fit" },
+    { "effort",     OPT_INT,    &opt.effort,     "N",    "search moves of each search; -1: only "
+                                                         "the balance sheet" },
+    { "time-limit", OPT_SECONDS,&opt.time_limit, "S",    "time limit of --what-if in seconds; "
+                                                         "default 60" },
     { "plan",       OPT_TEXT,   &opt.plan,       "FILE", "show this plan beside everything kept" },
     { "html",       OPT_TEXT,   &opt.html,       "FILE",
       "write one interactive page that opens offline" },

@@ -13,8 +13,8 @@ static struct {
 
 static const Option options[] = {
     { "o", OPT_TEXT, &opt.out, "FILE", "the file to write, e.g. weights.safetensors" },
-    { "ema", OPT_FLAG, &opt.ema, NULL, "the average of the weights instead of themselves" },
-    { "fp16", OPT_FLAG, &opt.half, NULL, "parameters in fp16; default: fp32" },
+    { "ema", OPT_FLAG, &opt.ema, NULL, "write the averaged weights; default: the raw ones" },
+    { "fp16", OPT_FLAG, &opt.half, NULL, "write parameters in fp16; default: fp32" },
     { "checkpoint", OPT_TEXT, &opt.checkpoint, "STEP", CHECKPOINT_HELP },
     { "set", OPT_LIST, &sets, "KEY=VALUE",
       "override a recipe key, e.g. model.file=PATH; may be repeated" },
@@ -40,12 +40,12 @@ static Err cmd_export_run(Pool *pool, int n_args, char **args)
                    recipe->name, (long long)r.step, r.params, r.tensors - r.params,
                    bytes_text(r.bytes), opt.out);
     if (r.left_out)
-        print_sentence(stderr, "%s is left out: the model's file holds its size but no contents",
+        print_sentence(stderr, "%s is left out: the model's file has its size but no contents",
                        r.left_out);
     next_command("train %s --init %s --out RUN2", text_word(pool, path), text_word(pool, opt.out));
     return OK;
 }
 
 const Command cmd_export = { "export", "RUN -o FILE [--ema] [--fp16]",
-                             "write a run's weights under the original's names", options,
+                             "write a run's weights under the original names", options,
                              cmd_export_run };

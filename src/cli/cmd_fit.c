@@ -30,12 +30,12 @@ static const Option options[] = {
     LOSS_OPTION(model),
     RANK_OPTIONS(model),
     ALLOW_OPTION(opt.allow),
-    { "o", OPT_TEXT, &opt.out, "FILE", "write plan.json here, for train --plan" },
-    { "curve", OPT_FLAG, &opt.curve, NULL, "show arena against time, down to the minimum" },
-    { "what-if", OPT_FLAG, &opt.what_if, NULL, "re-plan with each lever that is not allowed" },
+    { "o", OPT_TEXT, &opt.out, "FILE", "write the plan here, for train --plan" },
+    { "curve", OPT_FLAG, &opt.curve, NULL, "show arena size against time, down to the minimum" },
+    { "what-if", OPT_FLAG, &opt.what_if, NULL, "plan again with each lever that is not allowed" },
     { "prove", OPT_FLAG, &opt.prove, NULL, "print a bound on the optimality gap" },
     { "prove-limit", OPT_SECONDS, &opt.prove_limit, "S",
-      "seconds for CBC, where it is installed; default 30" },
+      "seconds for CBC, if it is installed; default 30" },
     { "html", OPT_TEXT, &opt.html, "FILE", "write a page with the plan and its curve" },
     SEARCH_OPTIONS(search, "search moves; the default takes about 10 s on 2 cores"),
     { "json", OPT_FLAG, &opt.json, NULL, "print the result as JSON" },
@@ -188,7 +188,7 @@ static void show_choice(Pool *pool, const Shown *s)
                bytes_text(llabs(r->default_bytes - r->engine->arena_bytes)),
                percent(r->step_ns, r->default_ns));
     else
-        printf("  nothing is changed, nothing is recomputed\n");
+        printf("  no changes, no recomputation\n");
     if (r->n_changes)
         printf("what changes\n");
     changes_print(stdout, r);
@@ -216,8 +216,7 @@ static void show_plan(Pool *pool, const Shown *s)
 
 static void show_proof(Pool *pool, const Shown *s)
 {
-    const char *at_all = pool_print(pool, "no plan at all needs less than %s",
-                                    bytes_text(s->proof.bytes));
+    const char *at_all = pool_print(pool, "no plan needs less than %s", bytes_text(s->proof.bytes));
     if (!s->fit.fits)
         print_sentence(stdout, "Proof, under these levers: %s.", at_all);
     else if (s->proof.reached)
@@ -240,7 +239,7 @@ static void print_point(FILE *to, Pool *pool, const Shown *s, const FitPoint *p)
 
 static void show_curve(Pool *pool, const Shown *s)
 {
-    printf("\narena against time: plans that no other plan found beats in both\n"
+    printf("\narena against time: plans that no other plan beats in both\n"
            "       arena      time  micro-batch  recomputed\n");
     for (int i = 0; i < s->n_points; i++)
         print_point(stdout, pool, s, &s->points[i]);
@@ -305,15 +304,61 @@ static void fit_next(Pool *pool, const char *name, const Device *device)
                      model.budget ? model.budget : "100%");
 }
 
+/* The recipe, the device and the budget. *no_room: why the budget leaves no arena; the minimum is
+ * named all the same. */
+static Err fit_open(Pool *pool, const char *name, Recipe **recipe, Device **device, FitOptions *how,
+                    const char **no_room)
+{
+    how->shard_auto = model_shards(&model);
+    const char *of_kept = model.budget && budget_is_of_kept(model.budget) ? model.budget : NULL;
+    model.budget = of_kept ? NULL : model.budget;
+    Err none = model_open(pool, &model, name, NULL, 0, recipe, device, &how->budget_bytes);
+    if (none && none != E_BUDGET)
+        return none;
+    *no_room = none ? pool_text(pool, err_text()) : NULL;
+    if (of_kept) { /* of the arena with everything kept */
+        FitResult kept;
+        TRY(fit_run(pool, *recipe, *device, how, &kept));
+        TRY(budget_of_kept(of_kept, kept.engine->keep_all_bytes, &how->budget_bytes));
+    }
+    if (!*no_room && !how->budget_bytes)
+        how->budget_bytes = (*device)->memory_bytes; /* what the device can give */
+    return OK;
+}
+
+/* What takes longer than the plan: proof, curve, other levers. Each is shown as soon as it is there. */
+static Err fit_more(Pool *pool, const Recipe *recipe, Device *device, FitOptions *how, Shown *s)
+{
+    if (opt.prove)
+        TRY(engine_prove(pool, s->fit.engine, how->budget_bytes, opt.prove_limit, &s->proof));
+    if (opt.prove && !opt.json)
+        show_proof(pool, s);
+    fflush(stdout);
+    if (opt.curve || opt.html)
+        TRY(fit_curve(pool, recipe, device, how, &s->fit, &s->points, &s->n_points));
+    if (opt.curve && !opt.json)
+        show_curve(pool, s);
+    fflush(stdout);
+    if (opt.what_if) {
+        if (how->time_limit_s <= 0)
+            how->time_limit_s = WHAT_IF_SECONDS;
+        TRY(fit_offers(pool, recipe, device, how, s->offers, &s->n_offers));
+    }
+    if (opt.what_if && !opt.json)
+        show_offers(s);
+    return OK;
+}
+
 static Err cmd_fit_run(Pool *pool, int n_args, char **args)
 {
-    Recipe    *recipe;
-    Device    *device;
-    Shown     *s = NEW(pool, Shown);
-    FitOptions how = { .allow = ALLOW_DEFAULT,
-                       .effort = search.effort,
-                       .time_limit_s = search.time_limit,
-                       .seed = (uint64_t)search.seed };
+    Recipe     *recipe;
+    Device     *device;
+    Shown      *s = NEW(pool, Shown);
+    const char *no_room;
+    FitOptions  how = { .allow = ALLOW_DEFAULT,
+                        .effort = search.effort,
+                        .time_limit_s = search.time_limit,
+                        .seed = (uint64_t)search.seed };
 
     if (n_args != 1)
         return fail(E_USAGE, "fit takes one recipe: plimsoll fit MODEL --budget 16GiB");
@@ -323,21 +368,7 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
         TRY(file_try(opt.html));
     if (opt.allow)
         TRY(allow_read(opt.allow, &how.allow));
-    how.shard_auto = model_shards(&model);
-    const char *of_kept = model.budget && budget_is_of_kept(model.budget) ? model.budget : NULL;
-    model.budget = of_kept ? NULL : model.budget;
-    Err none = model_open(pool, &model, args[0], NULL, 0, &recipe, &device, &how.budget_bytes);
-    if (none && none != E_BUDGET)
-        return none;
-    /* Less than the GPU's runtime leaves no arena; the refusal names the minimum all the same. */
-    const char *no_room = none ? pool_text(pool, err_text()) : NULL;
-    if (of_kept) { /* of the arena with everything kept */
-        FitResult kept;
-        TRY(fit_run(pool, recipe, device, &how, &kept));
-        TRY(budget_of_kept(of_kept, kept.engine->keep_all_bytes, &how.budget_bytes));
-    }
-    if (!no_room && !how.budget_bytes)
-        how.budget_bytes = device->memory_bytes; /* what the device can give */
+    TRY(fit_open(pool, args[0], &recipe, &device, &how, &no_room));
     s->budget_bytes = how.budget_bytes + device->runtime_bytes;
     how.budget_bytes = no_room ? 1 : how.budget_bytes;
     if (!opt.json && terminal_draws()) {
@@ -361,25 +392,9 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
                              (long long)(s->fit.minimum_bytes + device->runtime_bytes));
     if (!err && opt.out)
         TRY(fit_write(opt.out, recipe, &s->fit));
-    if (!opt.json) /* before what takes longer */
+    if (!opt.json)
         show_plan(pool, s);
-    if (opt.prove)
-        TRY(engine_prove(pool, s->fit.engine, how.budget_bytes, opt.prove_limit, &s->proof));
-    if (opt.prove && !opt.json)
-        show_proof(pool, s);
-    fflush(stdout);
-    if (opt.curve || opt.html)
-        TRY(fit_curve(pool, recipe, device, &how, &s->fit, &s->points, &s->n_points));
-    if (opt.curve && !opt.json)
-        show_curve(pool, s);
-    fflush(stdout);
-    if (opt.what_if) {
-        if (how.time_limit_s <= 0)
-            how.time_limit_s = WHAT_IF_SECONDS;
-        TRY(fit_offers(pool, recipe, device, &how, s->offers, &s->n_offers));
-    }
-    if (opt.what_if && !opt.json)
-        show_offers(s);
+    TRY(fit_more(pool, recipe, device, &how, s));
     if (opt.html)
         TRY(fit_html(pool, opt.html, &s->fit, s->budget_bytes, s->points, s->n_points));
     if (opt.json)
@@ -390,5 +405,4 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
 }
 
 const Command cmd_fit = { "fit", "MODEL --budget B [-o plan.json]",
-                          "find the fastest plan that stays within a budget", options,
-                          cmd_fit_run };
+                          "find the fastest plan within a memory budget", options, cmd_fit_run };

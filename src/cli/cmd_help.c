@@ -11,10 +11,10 @@ static struct {
 } opt;
 
 static const Option options[] = {
-    { "md", OPT_FLAG, &opt.markdown, NULL, "help recipe: as Markdown" },
-    { "man", OPT_FLAG, &opt.man, NULL, "as a man page: plimsoll help train --man | man -l -" },
+    { "md", OPT_FLAG, &opt.markdown, NULL, "with recipe: print Markdown" },
+    { "man", OPT_FLAG, &opt.man, NULL, "print a man page: plimsoll help train --man | man -l -" },
     { "completion", OPT_TEXT, &opt.completion, "SHELL",
-      "print the completion of bash, zsh or fish" },
+      "print the completion script of bash, zsh or fish" },
     { 0 }
 };
 
@@ -60,8 +60,8 @@ static Err cmd_help_run(Pool *pool, int n_args, char **args)
         return OK;
     }
     if (n_args > (recipe ? 2 : 1))
-        return fail(E_USAGE, "help takes one command, or recipe and a system: plimsoll help recipe "
-                             "unet");
+        return fail(E_USAGE,
+                    "help takes a command, or recipe and a system: plimsoll help recipe unet");
     if (opt.markdown && !recipe)
         return fail(E_USAGE, "--md is for plimsoll help recipe");
     if (opt.man)
@@ -80,5 +80,5 @@ static Err cmd_help_run(Pool *pool, int n_args, char **args)
 }
 
 const Command cmd_help = { "help", "[COMMAND | recipe [SYSTEM]]",
-                           "show the commands, the options of one, or the keys of a recipe",
-                           options, cmd_help_run };
+                           "show all commands, the options of one, or the keys of recipes", options,
+                           cmd_help_run };

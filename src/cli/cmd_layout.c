@@ -15,7 +15,7 @@ static SearchOptions search;
 
 static const Option options[] = {
     { "capacity", OPT_TEXT, &opt.capacity, "BYTES",
-      "size of the arena; default: the smallest that is found" },
+      "size of the arena; default: the smallest found" },
     { "o", OPT_TEXT, &opt.out, "FILE", "write the CSV with an offset column here" },
     SEARCH_OPTIONS(search, "search nodes; the default is enough for real graphs"),
     { "json", OPT_FLAG, &opt.json, NULL, "print the result as JSON" },

@@ -23,14 +23,14 @@ static SearchOptions search;
 
 static const Option options[] = {
     { "budget", OPT_TEXT, &opt.budget, "BYTES",
-      "bytes the plan may use; 80%kept is a share of running every node once" },
-    { "o", OPT_TEXT, &opt.out, "FILE", "write plan.json here" },
+      "bytes the plan may use; 80%kept: share of the peak without recomputation" },
+    { "o", OPT_TEXT, &opt.out, "FILE", "write the plan here, as JSON" },
     { "layout", OPT_FLAG, &opt.layout, NULL,
       "also place every buffer; the budget then limits the arena" },
     { "curve", OPT_FLAG, &opt.curve, NULL,
-      "the lowest cost at every twentieth of the memory, up to the budget" },
+      "show the lowest cost at every twentieth of the memory, up to the budget" },
     { "prove", OPT_FLAG, &opt.prove, NULL,
-      "print lower bounds; uses the solver CBC where it is installed" },
+      "print lower bounds; uses the solver CBC if it is installed" },
     { "prove-limit", OPT_SECONDS, &opt.prove_limit, "S",
       "seconds for CBC on each of its two programs, default 30" },
     { "prove-lp", OPT_TEXT, &opt.prove_lp, "FILE",
@@ -210,7 +210,7 @@ static Err plan_refuse(const Found *f)
                  (long long)effort);
     return fail(E_BUDGET,
                 "no plan within %lld bytes was found%s: the smallest peak found is %lld (no plan "
-                "can do with less than %lld); %sask for that",
+                "needs less than %lld); %suse that as the budget",
                 (long long)f->plan->budget_bytes, f->plan->cut ? " before the time limit" : "",
                 (long long)plan_peak_bytes(f->plan), (long long)bound, advice);
 }
@@ -234,8 +234,8 @@ static Err plan_read_budget(const char *text, int64_t kept_bytes, int64_t *bytes
         return budget_of_kept(text, kept_bytes, bytes);
     if (strchr(text, '%'))
         return fail(E_USAGE,
-                    "--budget %s is a share of a device's memory, and a graph has no device; write "
-                    "%skept for a share of what running every node once needs",
+                    "--budget %s is a share of a device's memory, but a graph has no device; write "
+                    "%skept for a share of the peak of running every node once",
                     text, text);
     TRY(bytes_read(text, 0, bytes));
     return *bytes > 0 ? OK : fail(E_USAGE, "--budget must be more than 0 bytes");
@@ -296,5 +296,5 @@ static Err cmd_plan_run(Pool *pool, int n_args, char **args)
 }
 
 const Command cmd_plan = { "plan", "graph.json --budget B -o plan.json",
-                           "find the cheapest plan of any graph within a budget", options,
+                           "find the cheapest plan for any graph within a budget", options,
                            cmd_plan_run };

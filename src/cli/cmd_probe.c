@@ -26,12 +26,12 @@ static const Option options[] = {
       "write the profile here; default: where every command looks for it" },
     { "model", OPT_LIST, &opt.recipes, "R",
       "also time the operators of recipe R in real steps; may be repeated" },
-    { "ops", OPT_FLAG, &opt.ops, NULL, "the same for every small recipe" },
+    { "ops", OPT_FLAG, &opt.ops, NULL, "time the operators of every small recipe" },
     { "wire", OPT_FLAG, &opt.wire, NULL,
-      "under mpirun or srun: measure only what connects the ranks" },
+      "under mpirun or srun: measure only the links between ranks" },
     { "seconds", OPT_NUMBER, &opt.seconds, "S", "seconds of steps for each recipe; default 3" },
     { "take", OPT_TEXT, &opt.take, "B",
-      "allocate at most this much memory; default: all but an eighth" },
+      "allocate at most this much memory; default: 7/8 of what is free" },
     MODEL_OPTIONS(model),
     { 0 }
 };
@@ -136,11 +136,10 @@ static Err probe_recipe(Pool *pool, const char *name, Profile *profile)
            "ms\n",
            recipe->name, m.nodes, m.calls, m.step_ms, m.nodes_ms);
     if (m.disturbed) {
-        print_sentence(
-            stdout,
-            "  disturbed: other programs took the processors in each of %d tries, so the "
-            "times of %s are too long; measure again on a quiet machine",
-            MEASURE_TRIES, recipe->name);
+        print_sentence(stdout,
+                       "  disturbed: other programs used the processors in each of %d attempts, so "
+                       "the times of %s are too long; measure again on a quiet machine",
+                       MEASURE_TRIES, recipe->name);
         disturbed = pool_print(pool, "%s; %s was disturbed by other programs", disturbed,
                                recipe->name);
     }
@@ -222,8 +221,8 @@ static Err wire_keep(Pool *pool, const Wire *wire, const char *path)
     TRY(wire_write(wire, path));
     wire_print_link("inside", &wire->inside);
     wire_print_link("between", &wire->between);
-    printf("hidden     %.0f %% of moving goes on while kernels run\n", 100 * wire->hidden);
-    printf("held       %s of each rank, outside the arena\n",
+    printf("hidden     %.0f %% of a transfer overlaps with kernels\n", 100 * wire->hidden);
+    printf("held       %s on each rank, outside the arena\n",
            bytes_text(wire->held_bytes + wire->inside.peer_bytes));
     printf("written to %s%s\n", path,
            opt.out ? pool_print(pool, "; use it with --wire %s", path)
@@ -237,8 +236,7 @@ static Err probe_wire_of(Pool *pool, Comm *comm)
     Wire        wire = { 0 };
     const char *path = opt.out ? opt.out : wire_home(pool);
     if (!path)
-        return fail(E_USAGE,
-                    "there is no home folder to keep a profile in; name a file with -o FILE");
+        return fail(E_USAGE, "there is no home folder for the profile; name a file with -o FILE");
     wire.name = probe_name(pool, path);
     TRY(probe_wire(pool, comm, &wire));
     return comm_agree(comm, comm_rank(comm) ? OK : wire_keep(pool, &wire, path));
@@ -248,8 +246,8 @@ static Err probe_wires(Pool *pool)
 {
     Comm *comm;
     if (opt.ops || opt.recipes.n || opt.take || model.device)
-        return fail(E_USAGE, "--wire measures links alone: leave out --ops, --model, --take and "
-                             "--device");
+        return fail(E_USAGE,
+                    "--wire measures only links; leave out --ops, --model, --take and --device");
     TRY(comm_open(pool, &comm));
     return comm_end(comm, probe_wire_of(pool, comm));
 }
@@ -259,22 +257,22 @@ static Err cmd_probe_run(Pool *pool, int n_args, char **args)
     Device *device;
     (void)args;
     if (n_args)
-        return fail(E_USAGE, "probe takes no arguments; operators of a recipe are timed with "
-                             "--model RECIPE");
+        return fail(E_USAGE,
+                    "probe takes no arguments; --model RECIPE times the operators of a recipe");
     if (opt.wire)
         return probe_wires(pool);
     if (model.device && strcmp(model.device, "cpu") && !probe_on_gpu())
-        return fail(E_USAGE,
-                    "probe measures what is here: --device cpu (or nothing) or --device cuda, not "
-                    "%s",
-                    model.device);
+        return fail(
+            E_USAGE,
+            "probe measures this machine: --device cpu (the default) or --device cuda, not %s",
+            model.device);
     if (probe_on_gpu() && opt.take)
-        return fail(E_USAGE,
-                    "--take is for the processor's memory; a GPU's is taken whole, for a moment");
+        return fail(
+            E_USAGE,
+            "--take limits the memory of the CPU; on a GPU, probe briefly takes all memory");
     const char *path = opt.out ? opt.out : profile_home(pool, probe_on_gpu() ? "cuda" : "cpu");
     if (!path)
-        return fail(E_USAGE,
-                    "there is no home folder to keep a profile in; name a file with -o FILE");
+        return fail(E_USAGE, "there is no home folder for the profile; name a file with -o FILE");
     if (opt.out)
         TRY(file_try(opt.out));
     if (opt.ops)

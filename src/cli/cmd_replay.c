@@ -18,11 +18,11 @@ static const Option options[] = {
     { "conf", OPT_LIST, &opt.conf, "TEXT",
       "settings to try, as in PYTORCH_CUDA_ALLOC_CONF; repeatable" },
     { "recorded", OPT_TEXT, &opt.recorded, "TEXT",
-      "settings of the recording, in place of the file's" },
+      "settings of the recording, in place of those in the file" },
     { "memory", OPT_TEXT, &opt.memory, "BYTES",
-      "memory of the GPU, of which per_process_memory_fraction is a share" },
+      "memory of the GPU, for per_process_memory_fraction" },
     { "capacity", OPT_TEXT, &opt.capacity, "BYTES",
-      "what segments may take; default: as a recorded failure shows" },
+      "limit on all segments; default: as a recorded failure shows" },
     { "device", OPT_NATURAL, &opt.device, "N", "the GPU; default: the one with the most events" },
     { "json", OPT_FLAG, &opt.json, NULL, "print the result as JSON" },
     { "html", OPT_TEXT, &opt.html, "FILE", "write a page that opens offline" },
@@ -77,5 +77,5 @@ static Err cmd_replay_run(Pool *pool, int n_args, char **args)
 }
 
 const Command cmd_replay = { "replay", "snapshot.pickle [--conf TEXT]...",
-                             "replay PyTorch's memory snapshot under other allocator settings",
+                             "replay a PyTorch memory snapshot under other allocator settings",
                              options, cmd_replay_run };

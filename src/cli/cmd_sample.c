@@ -21,27 +21,24 @@ static struct {
 static const Option options[] = {
     { "n", OPT_INT, &opt.n, "N", "number of samples; default 4" },
     { "o", OPT_TEXT, &opt.out, "DIR", "folder for the results; default RUN/samples" },
-    { "input", OPT_TEXT, &opt.input, "PATH", "start from this instead of the recipe's data" },
+    { "input", OPT_TEXT, &opt.input, "PATH",
+      "start from this file or folder instead of the recipe's data" },
     { "scale", OPT_COUNT, &opt.scale, "S",
-      "super-resolution of --input: times the width and height; default 4" },
+      "super-resolution of --input: factor of width and height; default 4" },
     { "hold-back", OPT_NATURAL, &opt.hold_back, "N",
-      "continue clips of --input before their last N frames, the truth" },
-    { "prompt", OPT_TEXT, &opt.prompt, "TEXT", "what the results should show, in words" },
+      "predict the last N frames of the clips of --input, and compare" },
+    { "prompt", OPT_TEXT, &opt.prompt, "TEXT", "text that the results should show" },
     { "given", OPT_TEXT, &opt.given, "FILE",
-      "take inputs and noise from here (docs/user/FORMATS.md)" },
+      "take inputs and noise from a file (docs/user/FORMATS.md)" },
     { "format", OPT_TEXT, &opt.format, "LIST",
-      "single results: png, npy; clips also gif, mp4, webm; audio wav, npy" },
+      "of single results: png, npy; clips also gif, mp4, webm; audio wav, npy" },
     { "seed", OPT_NATURAL, &opt.seed, "N", "seed of the random numbers; default: the run's" },
     SAMPLER_OPTIONS(sampler),
     { "checkpoint", OPT_TEXT, &opt.checkpoint, "STEP", CHECKPOINT_HELP },
-    { "no-ema", OPT_FLAG, &opt.no_ema, NULL, "use the weights themselves, not their average" },
-    { "loader-memory", OPT_TEXT, &opt.loader_memory, "SIZE",
-      "limit of the memory that loads data; default 1GiB" },
-    { "cache", OPT_TEXT, &opt.cache, "DIR",
-      "folder for decoded video and audio; default: the run's" },
+    { "no-ema", OPT_FLAG, &opt.no_ema, NULL, "use the raw weights instead of their average" },
+    LOADER_OPTIONS(opt, "the run's"),
     MODEL_OPTIONS(model),
-    { "quiet", OPT_FLAG, &opt.quiet, NULL, "no progress" },
-    { "json", OPT_FLAG, &opt.json, NULL, "print the result as JSON" },
+    PROGRESS_OPTIONS(opt),
     { 0 }
 };
 
@@ -123,9 +120,8 @@ static Err cmd_sample_run(Pool *pool, int n_args, char **args)
     if (report.note)
         fprintf(stderr, "sample: %s\n", report.note);
     if (report.trained && !opt.quiet)
-        fprintf(stderr,
-                "sample: the inputs are samples that the run was trained on, for it held out "
-                "none; name others by --input\n");
+        fprintf(stderr, "sample: the run held out no samples, so the inputs are training samples; "
+                        "give others with --input\n");
     if (opt.json)
         return sample_json(recipe, &report);
     for (int64_t i = 0; report.about && i < report.drawn; i++)
@@ -144,7 +140,7 @@ static Err cmd_sample_run(Pool *pool, int n_args, char **args)
         printf("%s planned = %s measured\n", count_text(report.planned_bytes),
                count_text(report.measured_bytes));
     else
-        printf("%s planned, for the weights alone\n", count_text(report.planned_bytes));
+        printf("%s planned, only for the weights\n", count_text(report.planned_bytes));
     if (!opt.quiet)
         next_command("export %s -o weights.safetensors", text_word(pool, args[0]));
     return OK;

@@ -33,40 +33,36 @@ static const Option options[] = {
     { "out",          OPT_TEXT, &opt.out,          "RUN",
       "folder of the run; default: runs/RECIPE-N; none: save nothing" },
     { "resume",       OPT_TEXT, &opt.resume,       "RUN",
-      "continue from the newest checkpoint of RUN, with its options" },
+      "continue RUN from its newest checkpoint, with its options" },
     { "init",         OPT_TEXT, &opt.init,         "FILE",
       "starting weights: .safetensors, .pt, .pth, .ckpt, .msgpack, or a run" },
     { "init-partial", OPT_FLAG, &opt.init_partial, NULL,
       "take the tensors of --init that match by name and shape" },
     { "ema",          OPT_FLAG, &opt.ema,          NULL,
-      "take the average of the weights that --init keeps" },
+      "take the averaged weights of --init" },
     { "data",         OPT_TEXT, &opt.data,         "DIR",  "folder with the samples" },
     { "seed",         OPT_NATURAL,&opt.seed,         "N",
       "seed of weights, noise and data order" },
     { "given",        OPT_TEXT, &opt.given,        "FILE",
-      "take inputs and noise from here (docs/user/FORMATS.md)" },
+      "take inputs and noise from a file (docs/user/FORMATS.md)" },
     { "dump",         OPT_TEXT, &opt.dump,         "FILE",
       "write the first step's loss, outputs and gradients here" },
     { "dump-random",  OPT_TEXT, &opt.dump_random,  "FILE",
       "write the random numbers of an imported model here" },
-    { "loader-memory", OPT_TEXT, &opt.loader_memory, "SIZE",
-      "limit of the memory that loads data; default 1GiB" },
-    { "cache",        OPT_TEXT, &opt.cache,        "DIR",
-      "folder for decoded video and audio; default RUN/cache" },
+    LOADER_OPTIONS(opt, "RUN/cache"),
     MODEL_OPTIONS(model),
     LOSS_OPTION(model),
-    { "plan",         OPT_TEXT, &opt.plan,         "FILE", "follow a plan of fit -o exactly" },
+    { "plan",         OPT_TEXT, &opt.plan,         "FILE", "follow a plan that fit -o wrote" },
     ALLOW_OPTION(opt.allow),
     SHARD_OPTIONS(opt.shard, opt.bucket),
     WIRE_OPTION(model.wire),
     { "patience",     OPT_SECONDS, &opt.patience,  "S",
-      "several ranks: end when one is silent for so long; default 300" },
+      "several ranks: end if one is silent for S seconds; default 300" },
     { "check-ranks",  OPT_NATURAL, &opt.check_ranks, "N",
-      "ranks compare parameters every N steps; default 1000, 0: never" },
+      "several ranks: compare parameters every N steps; default 1000, 0: never" },
     { "mpi",          OPT_TEXT, &opt.mpi,          "LIBRARY",
-      "openmpi or mpich; default: the one of mpirun or srun" },
-    { "quiet",        OPT_FLAG, &opt.quiet,        NULL,   "no progress" },
-    { "json",         OPT_FLAG, &opt.json,         NULL,   "print the result as JSON" },
+      "openmpi or mpich; default: that of mpirun or srun" },
+    PROGRESS_OPTIONS(opt),
     { 0 }
 };
 /* clang-format on */
@@ -147,14 +143,13 @@ static Err train_json(const Recipe *recipe, const TrainResult *r)
 static void train_print(Pool *pool, const Recipe *recipe, const TrainResult *r, const char *run)
 {
     if (!recipe->steps && run && !opt.resume) {
-        print_sentence(stdout, "%s: no step was asked for; %s holds the starting weights",
-                       recipe->name, run);
+        print_sentence(stdout, "%s: no steps; %s holds the starting weights", recipe->name, run);
         return;
     }
     if (!r->steps) {
-        print_sentence(
-            stdout, "%s: nothing is left to do: step %lld of %lld is done; --steps N asks for more",
-            recipe->name, (long long)r->step, (long long)recipe->steps);
+        print_sentence(stdout,
+                       "%s: nothing left to do: step %lld of %lld is done; --steps N continues",
+                       recipe->name, (long long)r->step, (long long)recipe->steps);
         return;
     }
     print_sentence(stdout,
@@ -177,8 +172,8 @@ static void train_print(Pool *pool, const Recipe *recipe, const TrainResult *r, 
                        bytes_text(r->runtime_bytes - r->stated_bytes));
     if (r->ranks > 1)
         print_sentence(stdout,
-                       "each of %lld ranks sends %s a step, predicted to take %.1f ms, of which it "
-                       "waits %.1f; rank 0 waited %.1f ms a step for others",
+                       "each of %lld ranks sends %s per step, predicted to take %.1f ms, of which "
+                       "%.1f are waited for; rank 0 waited %.1f ms per step for others",
                        (long long)r->ranks, bytes_text(r->moving.bytes), r->moving.moving_ns * 1e-6,
                        r->moving.waits_ns * 1e-6, r->waited_ms);
     if (r->batch != recipe->batch)
@@ -302,14 +297,14 @@ static Err train_check_options(int n_args)
     if (opt.init_partial && !opt.init)
         return fail(E_USAGE, "--init-partial takes tensors of --init; name that file too");
     if (opt.ema && !opt.init)
-        return fail(E_USAGE, "--ema takes the average that the file of --init keeps; name it too");
+        return fail(E_USAGE,
+                    "--ema takes the averaged weights of the file of --init; name that file too");
     if (opt.resume && opt.init)
         return fail(E_USAGE, "--resume continues with the run's own weights; leave out --init, or "
                              "start another run with --init and --out");
     if (opt.given && opt.dump_random)
-        return fail(E_USAGE,
-                    "--dump-random writes the numbers that are drawn, but --given takes them "
-                    "from a file; leave out one of the two");
+        return fail(E_USAGE, "--dump-random writes the random numbers, but --given takes them from "
+                             "a file; leave out one of the two");
     if (opt.plan && (model.budget || opt.allow))
         return fail(E_USAGE,
                     "--plan has its own budget and levers; leave out --budget and --allow");
@@ -359,7 +354,7 @@ static Err train_command(Pool *pool, Comm *comm, int n_args, char **args)
     TrainAsked  asked = { 0 };
     TrainResult result;
     TRY(comm_agree(comm, train_open(pool, comm, n_args, args, &asked)));
-    Recipe *recipe = asked.recipe;
+    Recipe     *recipe = asked.recipe;
     RunFile     started = { .device = model.device,
                             .backend = model.backend,
                             .budget = model.budget,
@@ -425,5 +420,5 @@ static Err cmd_train_run(Pool *pool, int n_args, char **args)
     return err;
 }
 
-const Command cmd_train = { "train", "MODEL [--out RUN | --resume RUN]", "train exactly as planned",
-                            options, cmd_train_run };
+const Command cmd_train = { "train", "MODEL [--out RUN | --resume RUN]",
+                            "train a model exactly as planned", options, cmd_train_run };

@@ -10,7 +10,7 @@ static struct {
 } opt;
 
 static const Option options[] = { { "port", OPT_NATURAL, &opt.port, "N",
-                                    "port of 127.0.0.1 to listen to; default: any that is free" },
+                                    "port of 127.0.0.1 to listen on; default: any free port" },
                                   { 0 } };
 
 enum { MAX_PORT = 65535 };
@@ -28,8 +28,8 @@ static Err cmd_watch_run(Pool *pool, int n_args, char **args)
     stop_on_interrupt("\n");
     printf("watching %s at http://127.0.0.1:%d/%s/\n", args[0], server->port, server->token);
     print_sentence(stdout,
-                   "Open this address in a browser of this machine; ^C ends. From another "
-                   "machine: ssh -L %d:127.0.0.1:%d HOST, then the same address there",
+                   "Open this address in a browser on this machine; ^C ends. On another "
+                   "machine, run ssh -L %d:127.0.0.1:%d HOST first, then open the same address",
                    server->port, server->port);
     fflush(stdout);
     return server_run(server);

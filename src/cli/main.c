@@ -40,7 +40,7 @@ static Err main_run(Pool *pool, int argc, char **argv)
 {
     if (argc < 2) {
         commands_help(stderr);
-        return fail(E_USAGE, "say what to do: one of the commands above");
+        return fail(E_USAGE, "give one of the commands above");
     }
     const char *name = argv[1];
     if (!strcmp(name, "--version") || !strcmp(name, "-V") || !strcmp(name, "version")) {

@@ -37,9 +37,10 @@ static Err loss_sets(Pool *pool, const char *loss, const char *name, const char 
     if (!recipe_is_model(name)) {
         TRY(recipe_read(pool, name, NULL, 0, &recipe));
         if (!recipe->model->named_inputs)
-            return fail(E_USAGE,
-                        "--loss is for a model of your own (model.pt2); the system %s has its loss",
-                        recipe->model->name);
+            return fail(
+                E_USAGE,
+                "--loss is for a model of your own (model.pt2); the system %s has its own loss",
+                recipe->model->name);
     }
     for (int i = 0; i < 3; i++) {
         size_t part = i < 2 ? strcspn(loss, ":") : strlen(loss);
@@ -159,8 +160,8 @@ Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *
         device_expect(*device, model_launches(*recipe));
     if (o->runs && (*device)->described)
         return fail(E_USAGE,
-                    "%s is not in this machine, only its profile is: it can be planned for "
-                    "(explain, fit) but not run",
+                    "%s is known only by its profile: it can be planned for (explain, fit) but not "
+                    "run here",
                     (*device)->name);
     if (o->host_budget && (*device)->to_host <= 0)
         return fail(E_USAGE, "--host-budget is for GPUs: %s has one memory, which --budget limits",
@@ -168,10 +169,10 @@ Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *
     if (o->host_budget) {
         int64_t *host = &(*device)->host_bytes;
         if (strchr(o->host_budget, '%') && !*host)
-            return fail(E_USAGE,
-                        "--host-budget %s: the host of %s is not here, so the budget must be in "
-                        "bytes",
-                        o->host_budget, (*device)->name);
+            return fail(
+                E_USAGE,
+                "--host-budget %s: the host of %s is not this machine, so give the budget in bytes",
+                o->host_budget, (*device)->name);
         TRY(bytes_read(o->host_budget, *host, host));
         *host = *host > 0 ? *host : 1; /* 0 would mean no limit */
     }

@@ -21,17 +21,17 @@ typedef struct ModelOptions {
 /* Rows of an option table, for a ModelOptions called o. */
 #define MODEL_OPTIONS(o)                                                                           \
     { "budget", OPT_TEXT, &(o).budget, "B",                                                        \
-      "16GiB, 24GB, 512MiB or 80%; on GPUs the runtime is part of it" },                           \
+      "bytes to stay within: 16GiB, 512MiB, 80%; on GPUs with the runtime" },                      \
         { "host-budget", OPT_TEXT, &(o).host_budget, "B",                                          \
-          "GPUs: host memory for host-resident state and offloaded values" },                      \
+          "GPUs: pinned host memory for state and offloaded values" },                             \
         { "device", OPT_TEXT, &(o).device, "D",                                                    \
-          "cpu, cuda (the GPU here), a profile by name (h200, ...) or by file" },                  \
+          "cpu, cuda (the GPU here), or a profile: its name (h200) or file" },                     \
         { "batch", OPT_COUNT, &(o).batch, "N", "samples of one micro-batch" },                     \
         { "precision", OPT_TEXT, &(o).precision, "P", "fp32, bf16, fp16; on GPUs also tf32" },     \
         { "threads", OPT_COUNT, &(o).threads, "N",                                                 \
-          "threads of every kernel; a plan holds for one number" },                                \
+          "threads of every kernel; a plan is valid for one number" },                             \
         { "backend", OPT_TEXT, &(o).backend, "NAME",                                               \
-          "onednn or builtin: who computes products and convolutions" },                           \
+          "library for products and convolutions: onednn or builtin" },                            \
     {                                                                                              \
         "set", OPT_LIST, &(o).set, "KEY=VALUE",                                                    \
             "override a recipe key, e.g. optimizer.lr=1e-3; may be repeated"                       \
@@ -40,18 +40,18 @@ typedef struct ModelOptions {
 #define LOSS_OPTION(o)                                                                             \
     {                                                                                              \
         "loss", OPT_TEXT, &(o).loss, "KIND[:OUTPUT[:TARGET]]",                                     \
-            "of a .pt2 file that returns none: mse, l1 or cross-entropy"                           \
+            "loss of a .pt2 file that returns none: mse, l1, cross-entropy"                        \
     }
 
 #define ALLOW_OPTION(to)                                                                           \
     {                                                                                              \
         "allow", OPT_TEXT, &(to), "LIST",                                                          \
-            "none, or of algorithm,chunk,split (default),precision,batchnorm-split"                \
+            "none, or some of algorithm,chunk,split (default),precision,batchnorm-split"           \
     }
 
 #define SHARD_OPTIONS(shard_, bucket_)                                                             \
     { "shard", OPT_TEXT, &(shard_), "LEVEL",                                                       \
-      "what ranks divide: auto, 0 (sums of gradients), 1 or 2 (state too)" },                      \
+      "what ranks divide: 0 (gradient sums), 1 or 2 (also state), auto" },                         \
     {                                                                                              \
         "bucket", OPT_TEXT, &(bucket_), "SIZE",                                                    \
             "several ranks: gradients exchanged together; default 1MiB to 32MiB"                   \
@@ -60,15 +60,32 @@ typedef struct ModelOptions {
 #define WIRE_OPTION(to)                                                                            \
     {                                                                                              \
         "wire", OPT_TEXT, &(to), "PROFILE",                                                        \
-            "several ranks: what connects them, a wire profile by name or file"                    \
+            "several ranks: wire profile of their links, by name or file"                          \
     }
 
 /* Rows of commands that plan for several ranks without being one of them. */
 #define RANK_OPTIONS(o)                                                                            \
     { "ranks", OPT_COUNT, &(o).ranks, "N", "plan for one of N ranks that share each step" },       \
         { "per-node", OPT_COUNT, &(o).per_node, "G",                                               \
-          "ranks that share a machine; default: 8 GPUs, 1 processor" },                            \
+          "ranks on one machine; default: 8 on GPUs, 1 on CPUs" },                                 \
         SHARD_OPTIONS((o).shard, (o).bucket), WIRE_OPTION((o).wire)
+
+/* Rows of commands that read samples, for a struct with loader_memory and cache; `folder` is the
+ * default of the cache, as text. */
+#define LOADER_OPTIONS(o, folder)                                                                  \
+    { "loader-memory", OPT_TEXT, &(o).loader_memory, "SIZE",                                       \
+      "memory limit of the data loader; default " LOADER_MEMORY },                                 \
+    {                                                                                              \
+        "cache", OPT_TEXT, &(o).cache, "DIR",                                                      \
+            "folder for decoded video and audio; default: " folder                                 \
+    }
+
+/* Rows of commands that show progress, for a struct with quiet and json. */
+#define PROGRESS_OPTIONS(o)                                                                        \
+    { "quiet", OPT_FLAG, &(o).quiet, NULL, "no progress" },                                        \
+    {                                                                                              \
+        "json", OPT_FLAG, &(o).json, NULL, "print the result as JSON"                              \
+    }
 
 /* --shard and --bucket, each NULL if it is not given. *shard is -1 for auto. */
 Err shard_read(const char *shard, const char *bucket, int *level, int64_t *bucket_bytes);
@@ -84,7 +101,7 @@ Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *
 bool model_shards(const ModelOptions *o);
 
 /* --checkpoint STEP or best; NULL is -1, the newest. */
-#define CHECKPOINT_HELP "which checkpoint: its step, or best; default: the newest"
+#define CHECKPOINT_HELP "checkpoint: its step, or best; default: the newest"
 Err checkpoint_option(Pool *pool, const char *run, const char *text, int64_t *step);
 
 /* The path of RUN/recipe.yaml, which every run has. */

@@ -27,13 +27,13 @@ enum { SAMPLER_SETS = 8 };
         { "steps", OPT_NATURAL, &(o).steps, "S", "denoising steps of the sampler" },               \
         { "eta", OPT_NUMBER, &(o).eta, "E", "ddim: share of noise that each step adds, 0 to 1" },  \
         { "guidance", OPT_NUMBER, &(o).guidance, "W",                                              \
-          "strength of classifier-free guidance; 1: none" },                                       \
-        { "length", OPT_COUNT, &(o).length, "N", "audio: values to draw, one after another" },     \
+          "scale of classifier-free guidance; 1: none" },                                          \
+        { "length", OPT_COUNT, &(o).length, "N", "audio: number of values to draw" },              \
         { "temperature", OPT_NUMBER, &(o).temperature, "T",                                        \
-          "audio: below 1 the likelier is chosen more often; 0: always" },                         \
+          "audio: below 1, likelier values more often; 0: only the likeliest" },                   \
     {                                                                                              \
         "top-p", OPT_NUMBER, &(o).top_p, "P",                                                      \
-            "audio: only the likeliest levels that reach this probability"                         \
+            "audio: only the likeliest levels whose probabilities sum to P"                        \
     }
 
 /* Adds settings of the recipe to sets[*n...]. recipe: the run's, without them. */

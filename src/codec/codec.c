@@ -98,7 +98,8 @@ static Err codec_weights(Codec *c, int64_t step, bool raw)
     if (step < 0)
         TRY(checkpoint_newest(c->pool, c->o->run, &c->report->step));
     else if (!file_exists(pool_print(c->pool, "%s/step-%06lld.json", c->o->run, (long long)step)))
-        return fail(E_IO, "%s holds no whole checkpoint of step %lld", c->o->run, (long long)step);
+        return fail(E_IO, "%s holds no complete checkpoint of step %lld", c->o->run,
+                    (long long)step);
     TRY(checkpoint_weights(c->pool, c->session, c->o->run, &c->report->step, &wish,
                            &c->report->averaged, &note));
     if (note && !c->o->quiet)

@@ -8,8 +8,8 @@ Err raster_size(const char *name, int64_t width, int64_t height)
     if (width < 1 || height < 1 || width > MAX_SIDE || height > MAX_SIDE ||
         width * height > MAX_PIXELS)
         return fail(E_FORMAT,
-                    "%s has %lld x %lld pixels by its header; from 1 to %d a side and at most %d "
-                    "in all are read",
+                    "%s has %lld x %lld pixels by its header; the limits are 1 to %d per side and "
+                    "%d in all",
                     name, (long long)width, (long long)height, MAX_SIDE, MAX_PIXELS);
     return OK;
 }

@@ -179,7 +179,7 @@ static Err parts_refuse(Pool *pool, const char *path, char *const *names, int n)
     if (!train[folder] || !other[folder])
         return OK;
     return fail(E_USAGE,
-                "%s holds %s%s and %s%s, which are parts of a data set and not classes; use "
+                "%s holds %s%s and %s%s, which are parts of a data set, not classes; use "
                 "--data %s/%s --set data.holdout_path=%s/%s",
                 path, train[folder], end, other[folder], end, path, train[folder], path,
                 other[folder]);

@@ -241,7 +241,7 @@ Err set_pickle_parse(Pool *pool, const char *path, const void *bytes, size_t n, 
     TRY(pickle_parse(pool, path, bytes, n, &tree));
     const Pickle *dict = pickle_dict(tree.root);
     if (!dict || !dict->n)
-        return fail(E_FORMAT, "%s is no dict of classes: {class: uint8 array (n,H,W,C)}", path);
+        return fail(E_FORMAT, "%s is not a dict of classes: {class: uint8 array (n,H,W,C)}", path);
     const Pickle *data = entry_find(dict, images), *label = entry_find(dict, labels);
     const Pickle *by_class = entry_find(dict, classes);
     if (!data || (!label && !by_class))

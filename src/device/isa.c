@@ -59,7 +59,7 @@ static void __attribute__((noreturn)) isa_restart(const char *wanted, char **arg
         folder = strstr(file, ISA_FOLDER);
     }
     if (!folder)
-        isa_refuse(wanted, "this build has one set of kernels only");
+        isa_refuse(wanted, "this build has only one set of kernels");
     char *name = folder + sprintf(folder, ISA_FOLDER "%s", wanted);
     strcpy(name, "/libplimsoll_kernels.so");
     if (access(file, R_OK))
@@ -71,7 +71,7 @@ static void __attribute__((noreturn)) isa_restart(const char *wanted, char **arg
         isa_refuse(wanted, "LD_LIBRARY_PATH is too long");
     setenv("LD_LIBRARY_PATH", paths, 1);
     execv("/proc/self/exe", argv);
-    isa_refuse(wanted, "the program could not be started again");
+    isa_refuse(wanted, "the program could not restart itself");
 }
 
 __attribute__((constructor)) static void isa_obey(int argc, char **argv)

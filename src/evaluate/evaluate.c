@@ -112,16 +112,14 @@ static Err evaluate_weights(Evaluating *e, const char *run)
     if (e->out->step < 0)
         TRY(checkpoint_newest(e->pool, run, &e->out->step));
     else if (!file_exists(pool_print(e->pool, "%s/step-%06lld.json", run, (long long)e->out->step)))
-        return fail(E_IO, "%s holds no whole checkpoint of step %lld", run,
+        return fail(E_IO, "%s holds no complete checkpoint of step %lld", run,
                     (long long)e->out->step);
     TRY(checkpoint_weights(e->pool, e->session, run, &e->out->step, &wish, &e->out->averaged,
                            &note));
     if (note && !e->o->quiet)
         fprintf(stderr, "evaluate: %s\n", note);
     if (e->o->averaged && !e->out->averaged)
-        return fail(E_USAGE,
-                    "%s keeps no average of its weights (ema.rule is none); take the raw "
-                    "ones",
+        return fail(E_USAGE, "%s keeps no averaged weights (ema.rule is none); use --weights raw",
                     run);
     TRY(lengths_as_trained(e->pool, run, e->out->step, recipe_number(e->recipe, "length", 0)));
     return weights_hash(e->pool, e->session, &e->out->weights);
@@ -152,8 +150,8 @@ static Err ranges_as_trained(Evaluating *e)
     Err err = feeds_open(e->pool, &training, e->recipe);
     if (err)
         return fail(err,
-                    "the metres of range images are taken from the training data, which cannot be "
-                    "read (%s); give them by --set data.range_low=M --set data.range_high=M",
+                    "the scale of range images comes from the training data, which cannot be read "
+                    "(%s); give it with --set data.range_low=M --set data.range_high=M",
                     pool_text(e->pool, err_text()));
     data->range_low = training.source->range_low;
     data->range_high = training.source->range_high;
@@ -166,8 +164,8 @@ static Err data_open_held(Evaluating *e, const char *run)
     Evaluation            *out = e->out;
     DataConfig            *data = &e->recipe->data;
     if (!data->holdout_path && data->path && data->holdout <= 0 && !e->recipe->validate.every)
-        return fail(E_USAGE, "%s was trained on all of %s; name other samples by --data TEST", run,
-                    data->path);
+        return fail(E_USAGE, "%s was trained on all of %s; give other samples with --data TEST",
+                    run, data->path);
     e->recipe->validate = (EveryConfig){ .every = 1,
                                          .batch = o->batch,
                                          .batches = (o->n ? o->n : EVALUATE_SAMPLES) / o->batch };
@@ -176,7 +174,7 @@ static Err data_open_held(Evaluating *e, const char *run)
     TRY(feeds_open_held(e->pool, &e->feeds, e->recipe));
     const DataSource *source = e->feeds.source;
     if (!source)
-        return fail(E_USAGE, "the system %s has no input that data could give",
+        return fail(E_USAGE, "the system %s has no input that data can provide",
                     e->recipe->model->name);
     out->of = source->n_samples - e->feeds.first;
     out->samples = o->n && o->n < out->of ? o->n : out->of;
@@ -189,7 +187,7 @@ static Err data_open_held(Evaluating *e, const char *run)
                     (long long)o->n, (long long)out->samples);
     if (out->samples % o->batch)
         return fail(E_USAGE,
-                    "--batch %lld does not divide %lld samples; add -n %lld, or take --batch 1",
+                    "--batch %lld does not divide %lld samples; add -n %lld, or use --batch 1",
                     (long long)o->batch, (long long)out->samples,
                     (long long)int_max(out->samples / o->batch * o->batch, o->batch));
     return OK;
@@ -283,10 +281,10 @@ static Err batch_losses(Evaluating *e, int64_t first)
         if (!loss)
             return fail(E_DEVICE, "the loss could not be read from the device");
         if (!isfinite(*loss))
-            return fail(E_NUMBER,
-                        "the loss of sample %lld is not finite; the weights are damaged "
-                        "or the sample is",
-                        (long long)first);
+            return fail(
+                E_NUMBER,
+                "the loss of sample %lld is not finite; the weights or the sample are damaged",
+                (long long)first);
         e->sums[k] += weight * (double)*loss;
         e->weights[k] += weight;
         mean += (double)*loss / (double)runs;
@@ -451,7 +449,7 @@ Err evaluate_run(Pool *pool, const char *run, const Recipe *recipe, const Device
     TRY(evaluate_open(&e, device, &draws));
     if (o.pairs && !(draws && graph_feeds(session_engine(e.session)->graph, "image")))
         return fail(E_USAGE,
-                    "--pairs: there are no images to write; the results of %s are not "
+                    "--pairs: there are no images to write, because the results of %s are not "
                     "compared with true images%s",
                     recipe->model->name, o.draw ? "" : " by --draw 0");
     TRY(evaluate_weights(&e, run));

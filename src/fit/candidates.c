@@ -253,7 +253,7 @@ static LeverChoices fit_choices(const Fit *fit, FitResult *r)
         !(allow & ALLOW_BATCHNORM_SPLIT)) {
         c.split = false;
         fit_note(r, "The micro-batch was not split: batch norm would take its statistics from "
-                    "fewer samples. Recomputation and sample chunks keep them as they are; --allow "
+                    "fewer samples. Recomputation and sample chunks do not change them; --allow "
                     "batchnorm-split permits the split.");
     }
     if (c.split && !whole && recipe_no_split(asked)) {

@@ -287,9 +287,8 @@ static Err fit_refuse(const FitResult *r, const FitOptions *options)
     int64_t        budget = options->budget_bytes + runtime, minimum = r->minimum_bytes + runtime;
     if (r->cut) /* the true minimum may be far lower: name what was found */
         return fail(E_BUDGET,
-                    "%s before a plan within %s (%lld bytes) was found: the "
-                    "smallest found so far needs %s (%lld bytes). Give the search more time, or "
-                    "ask for that",
+                    "%s before a plan within %s (%lld bytes) was found: the smallest found so far "
+                    "needs %s (%lld bytes). Give the search more time, or use that as the budget",
                     stop_asked() ? "the search was stopped" : "the time limit came",
                     bytes_text(budget), (long long)budget, bytes_text(minimum), (long long)minimum);
     if (!program_in_step(peak))
@@ -468,8 +467,8 @@ Err fit_plan(Pool *pool, const Recipe *recipe, const Device *device, const FitOp
     fit_begin(pool, recipe, device, options, fit);
     TRY(fit_add(fit, recipe, false));
     if (!fit->n) /* fit_add added none: r->engine stays NULL */
-        return fail(E_BUDGET, "the host has no room for the state of this model; give it more with "
-                              "--host-budget");
+        return fail(E_BUDGET,
+                    "the host has no room for the state of this model; raise --host-budget");
     return fit_choose(fit, false, r); /* one of several tries: no refining */
 }
 

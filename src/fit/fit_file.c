@@ -293,9 +293,8 @@ Err fit_again(Pool *pool, const char *path, const Recipe *asked, const Device *d
         TRY(json_need_text(&numeric->items[i], "what", &what));
         if (!strcmp(what, "algorithm"))
             return fail(E_PLAN,
-                        "%s chose algorithms for %lld rank%s, which another number of ranks would "
-                        "not repeat bit for bit; resume with as many ranks, or give a --budget of "
-                        "your own",
+                        "%s chose algorithms for %lld rank%s, and another number of ranks would "
+                        "give other bits; resume with as many ranks, or give --budget",
                         path, (long long)fit_ranks(pool, path),
                         fit_ranks(pool, path) == 1 ? "" : "s");
     }

@@ -539,7 +539,7 @@ static Err all_known(Lower *l)
         if (call->file)
             text_add(&text, ", first at %s:%d", call->file, call->line);
     }
-    return kinds ? fail(E_USAGE, "%s uses %d operator%s that Plimsoll does not have:%s",
+    return kinds ? fail(E_USAGE, "%s uses %d operator%s that Plimsoll does not support:%s",
                         l->program->path, kinds, kinds > 1 ? "s" : "", text.at)
                  : OK;
 }

@@ -123,7 +123,7 @@ static Err find_plan(const plimsoll_graph *graph, const plimsoll_plan_options *o
 {
     Plan *found;
     if (!graph)
-        return fail(E_USAGE, "the graph is NULL: see whether it could be read");
+        return fail(E_USAGE, "the graph is NULL; check whether it could be read");
     const PGraph *of = &graph->of;
     if (graph->wrong)
         return fail(E_USAGE, "%s", graph->wrong);
@@ -165,9 +165,7 @@ plimsoll_status plimsoll_find_plan(const plimsoll_graph        *graph,
                                    plimsoll_error *error)
 {
     if (!plan)
-        return lib_status(fail(E_USAGE, "there is nowhere to put the plan: the pointer for it is "
-                                        "NULL"),
-                          error);
+        return lib_status(fail(E_USAGE, "the pointer for the plan is NULL"), error);
     *plan = NULL;
     Pool *pool = pool_try("plimsoll_plan");
     if (!pool)

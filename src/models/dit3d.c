@@ -25,21 +25,21 @@ static const char *const dit3d_readings[] = { "patches", "frames", NULL };
 static const Field dit3d_fields[] = {
     CHOICE(reading, dit3d_readings,
            "patches: tokens are 3-D patches; frames: a frozen backbone encodes each frame"),
-    INT(frames, 4096, "of a clip"),
+    INT(frames, 4096, "frames in a clip"),
     INTS(image, 4096, "height and width of a frame"),
-    INT(image_channels, 64, "of a frame"),
-    INT(width, 65536, "of a token"),
+    INT(image_channels, 64, "channels of a frame"),
+    INT(width, 65536, "width of a token"),
     INT(depth, 1000, "blocks"),
-    INT(heads, 1024, "of the blocks' attention"),
+    INT(heads, 1024, "attention heads of a block"),
     INT(mlp_ratio, 64, "inner width of the blocks' MLP, in widths"),
     INTS(patch, 4096, "frames, rows, columns; reading frames: one side"),
     INT(temporal_heads, 1024, "reading frames: of the attention over time"),
     KEY(learn_sigma, FIELD_BOOL, 0, 0, NULL, NULL, "twice the output channels, half not used"),
     SHARE(text_dropout, "share of samples trained without text"),
-    INT(timesteps, 100000, "of the diffusion"),
+    INT(timesteps, 100000, "timesteps of the diffusion"),
     CHOICE(noise_schedule, noise_schedules, "cosine, linear or scaled_linear"),
-    SHARE(beta_start, "of the linear schedules"),
-    SHARE(beta_end, "of the linear schedules"),
+    SHARE(beta_start, "linear schedules: noise of the first step"),
+    SHARE(beta_end, "linear schedules: noise of the last step"),
     { 0 }
 };
 

@@ -28,7 +28,7 @@ static const char *const sashimi_encodings[] = { "linear", "mu_law", NULL };
 static const Field sashimi_fields[] = {
     { "length", FIELD_INT, offsetof(Sashimi, length), 1, 1 << 26, NULL, NULL,
       "steps per sample, over all channels" },
-    { "bits", FIELD_INT, offsetof(Sashimi, bits), 1, 16, NULL, NULL, "of a step" },
+    { "bits", FIELD_INT, offsetof(Sashimi, bits), 1, 16, NULL, NULL, "bits of a step" },
     { "width", FIELD_INT, offsetof(Sashimi, width), 2, 4096, NULL, NULL,
       "channels at the full rate" },
     { "layers", FIELD_INT, offsetof(Sashimi, layers), 1, 256, NULL, NULL,
@@ -48,11 +48,11 @@ static const Field sashimi_fields[] = {
     { "dml_round", FIELD_CHOICE, offsetof(Sashimi, dml_round), 0, 0, sashimi_rounds, NULL,
       "dml sampling: nearest or floor" },
     { "channels", FIELD_INT, offsetof(Sashimi, channels), 1, 2, NULL, NULL,
-      "of the audio, interleaved" },
+      "channels of the audio, interleaved" },
     { "rate", FIELD_INT, offsetof(Sashimi, rate), 1, 1e6, NULL, NULL,
-      "of the audio, samples per second" },
+      "samples per second of the audio" },
     { "encoding", FIELD_CHOICE, offsetof(Sashimi, encoding), 0, 0, sashimi_encodings, NULL,
-      "of the levels: linear or mu_law" },
+      "scale of the levels: linear or mu_law" },
     { "state_carry", FIELD_BOOL, offsetof(Sashimi, state_carry), 0, 0, NULL, NULL,
       "carries the state from chunk to chunk of a file" },
     { 0 }

@@ -44,7 +44,7 @@ const Field stablesr_fields[] = {
     INT(layers, 1, STABLESR_LAYERS, "residual blocks per level, in UNet and struct encoder"),
     INT(attention_levels, 0, STABLESR_LEVELS, "number of levels with attention, from the first"),
     INT(head_width, 1, 4096, "UNet: width of an attention head"),
-    INT(groups, 1, 4096, "of the group norms"),
+    INT(groups, 1, 4096, "groups of the group norms"),
     { "context", FIELD_TEXT, offsetof(StableSr, context), 0, 0, NULL, NULL,
       "the empty prompt's embedding (.npy); none: a fixed seeded one" },
     INT(context_tokens, 1, 4096, "rows of the context"),
@@ -65,7 +65,7 @@ const Field stablesr_fields[] = {
       "of latent and edge: conv or concat" },
     { "trainable", FIELD_CHOICE, offsetof(StableSr, trained), 0, 0, trained_words, NULL,
       "default; published: without edge branch and input; all: everything but the autoencoder" },
-    INT(timesteps, 1, 100000, "of the diffusion"),
+    INT(timesteps, 1, 100000, "timesteps of the diffusion"),
     { "noise_schedule", FIELD_CHOICE, offsetof(StableSr, noise_schedule), 0, 0, noise_schedules,
       NULL, "how noise grows with time" },
     NUMBER(beta_start, 0, 1, "noise of the first step"),
@@ -106,7 +106,7 @@ static Err check_widths(const char *key, int64_t channels, const Ints *mult, int
 {
     for (int i = 0; i < mult->n; i++)
         if (channels * mult->at[i] % by)
-            return fail(E_USAGE, "model.%s: %lld channels are no multiple of model.%s, %lld", key,
+            return fail(E_USAGE, "model.%s: %lld channels are not divisible by model.%s, %lld", key,
                         (long long)(channels * mult->at[i]), what, (long long)by);
     return OK;
 }

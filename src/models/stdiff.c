@@ -17,24 +17,24 @@ static const char *const stdiff_losses[] = { "masked_l1", "l1", NULL };
     }
 static const Field stdiff_fields[] = {
     KEY(image, INTS, 1, 65536, NULL, "height and width of a frame"),
-    KEY(image_channels, INT, 1, 64, NULL, "of a frame"),
+    KEY(image_channels, INT, 1, 64, NULL, "channels of a frame"),
     KEY(observed, INT, 2, STDIFF_MAX_FRAMES, NULL, "frames that are given"),
     KEY(predicted, INT, 1, STDIFF_MAX_FRAMES, NULL, "frames that are predicted"),
-    KEY(channels, INTS, 2, 65536, NULL, "of each level of the UNet"),
+    KEY(channels, INTS, 2, 65536, NULL, "channels of each level of the UNet"),
     KEY(layers, INT, 1, STDIFF_MAX_LAYERS, NULL,
         "residual blocks per level; one more on the way up"),
     KEY(attention_from, INT, 0, FIELD_MAX_INTS, NULL, "first level with attention"),
-    KEY(groups, INT, 1, 65536, NULL, "of the group norms"),
+    KEY(groups, INT, 1, 65536, NULL, "groups of the group norms"),
     KEY(head_width, INT, 1, ATTENTION_MAX_WIDTH, NULL, "channels of an attention head"),
     KEY(motion_channels, INT, 1, 65536, NULL, "after the motion encoder's first convolution"),
     KEY(motion_downs, INT, 1, 8, NULL, "halvings of the motion map, doublings of its channels"),
     KEY(sde_layers, INT, 0, 64, NULL, "inner convolutions of drift and diffusion"),
     KEY(sde_dt, NUMBER, 0.001, 1, NULL, "sub-step of the motion's equation, in frames"),
     KEY(loss, CHOICE, 0, 0, stdiff_losses, "masked_l1 or l1"),
-    KEY(timesteps, INT, 1, 100000, NULL, "of the diffusion"),
+    KEY(timesteps, INT, 1, 100000, NULL, "timesteps of the diffusion"),
     KEY(noise_schedule, CHOICE, 0, 0, noise_schedules, "cosine, linear or scaled_linear"),
-    KEY(beta_start, NUMBER, 0, 0.999, NULL, "of the linear schedules"),
-    KEY(beta_end, NUMBER, 0, 0.999, NULL, "of the linear schedules"),
+    KEY(beta_start, NUMBER, 0, 0.999, NULL, "linear schedules: noise of the first step"),
+    KEY(beta_end, NUMBER, 0, 0.999, NULL, "linear schedules: noise of the last step"),
     { 0 }
 };
 #undef KEY

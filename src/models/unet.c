@@ -17,16 +17,16 @@ typedef struct Unet {
 
 /* clang-format off */
 static const Field unet_fields[] = {
-    { "height",    FIELD_INT,  offsetof(Unet, height),    4, 4096, NULL, NULL, "of the images" },
-    { "width",     FIELD_INT,  offsetof(Unet, width),     4, 4096, NULL, NULL, "of the images" },
-    { "channels",  FIELD_INT,  offsetof(Unet, channels),  1, 64, NULL, NULL, "of the images" },
+    { "height",    FIELD_INT,  offsetof(Unet, height),    4, 4096, NULL, NULL, "image height" },
+    { "width",     FIELD_INT,  offsetof(Unet, width),     4, 4096, NULL, NULL, "image width" },
+    { "channels",  FIELD_INT,  offsetof(Unet, channels),  1, 64, NULL, NULL, "image channels" },
     { "widths",    FIELD_INTS, offsetof(Unet, widths),    1, 4096, NULL, NULL,
       "channels of each level" },
     { "groups",    FIELD_INT,  offsetof(Unet, groups),    1, 512, NULL, NULL,
-      "of the group norms" },
-    { "heads",     FIELD_INT,  offsetof(Unet, heads),     1, 64, NULL, NULL, "of the attention" },
+      "groups of the group norms" },
+    { "heads",     FIELD_INT,  offsetof(Unet, heads),     1, 64, NULL, NULL, "attention heads" },
     { "timesteps", FIELD_INT,  offsetof(Unet, timesteps), 1, 5000, NULL, NULL,
-      "of the diffusion" },
+      "timesteps of the diffusion" },
     { 0 }
 };
 /* clang-format on */

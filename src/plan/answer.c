@@ -70,7 +70,7 @@ static Err answer_refuse(const PlanSolve *s, const Plan *minimum)
 {
     return fail(E_BUDGET,
                 "no plan fits %s (%lld bytes): the smallest peak found is %s (%lld bytes), and no "
-                "plan can do with less than %s (%lld bytes)",
+                "plan needs less than %s (%lld bytes)",
                 bytes_text(s->options.budget_bytes), (long long)s->options.budget_bytes,
                 bytes_text(plan_peak_bytes(minimum)), (long long)plan_peak_bytes(minimum),
                 bytes_text(minimum->bound_bytes), (long long)minimum->bound_bytes);

@@ -426,7 +426,7 @@ Err engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptio
     if (!engine_fits(engine, 0))
         return fail(E_BUDGET,
                     "the state kept on the host and its copies need %s there (%lld bytes), %s may "
-                    "be used; give more with --host-budget",
+                    "be used; raise --host-budget",
                     bytes_text(engine->host_bytes), (long long)engine->host_bytes,
                     bytes_text(device->host_bytes));
     return OK;

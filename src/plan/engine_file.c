@@ -129,14 +129,13 @@ static Err read_device(const Json *root, const Device *device)
                     json_name(root), name, model, device->name, device->model);
     if (strcmp(library, device->library))
         return fail(E_PLAN,
-                    "%s was made with the library %s, here it is %s; make a plan with this one by "
-                    "plimsoll fit, or "
-                    "choose the other by --backend",
+                    "%s was made with the library %s, here it is %s; make a plan for this one with "
+                    "plimsoll fit, or choose the other with --backend",
                     json_name(root), library, device->library);
     if (threads != device->threads)
         return fail(E_PLAN,
                     "%s was made for %lld threads, not %d; give --threads %lld, or make a plan for "
-                    "%d by plimsoll fit",
+                    "%d with plimsoll fit",
                     json_name(root), (long long)threads, device->threads, (long long)threads,
                     device->threads);
     return OK;
@@ -152,7 +151,7 @@ static Err read_digest(const Json *root, const Graph *graph)
         return fail(E_PLAN,
                     "%s was made for another graph (%s, this is %s): the model, its sizes, the "
                     "batch or the precision "
-                    "differ; make a plan for this one by plimsoll fit",
+                    "differ; make a plan for this one with plimsoll fit",
                     json_name(root), text, digest);
     return OK;
 }
@@ -208,14 +207,12 @@ static Err check_choices(const Json *root, Engine *engine, const ChoiceRow *rows
             same = !strcmp(rows[i].algorithm, name) &&
                    rows[i].workspace == (int64_t)here->workspace_bytes;
         if (!same)
-            return fail(
-                E_PLAN,
-                "%s runs %s by '%s' with %lld bytes of workspace, this library by '%s' with "
-                "%lld; make a plan "
-                "here by plimsoll fit",
-                json_name(root), node_text(engine->graph, i),
-                rows[i].listed ? rows[i].algorithm : "", (long long)rows[i].workspace, name,
-                (long long)here->workspace_bytes);
+            return fail(E_PLAN,
+                        "%s runs %s with '%s' and %lld bytes of workspace, this library with '%s' "
+                        "and %lld; make a plan here with plimsoll fit",
+                        json_name(root), node_text(engine->graph, i),
+                        rows[i].listed ? rows[i].algorithm : "", (long long)rows[i].workspace, name,
+                        (long long)here->workspace_bytes);
     }
     return OK;
 }

@@ -174,8 +174,8 @@ static Err prove_with_host(const PGraph *graph, const ProveOptions *options, Pro
                       .any_bytes = plan_bound_bytes(graph),
                       .order_note = "its program knows no copies to the host" };
     return options->lp_path ? fail(E_USAGE,
-                                   "%s is not written: the integer program knows no "
-                                   "copies to the host, which this graph allows (bandwidth)",
+                                   "%s is not written: the integer program does not model copies "
+                                   "to the host, which this graph allows (bandwidth)",
                                    options->lp_path)
                             : OK;
 }

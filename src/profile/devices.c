@@ -83,7 +83,7 @@ static void device_local_profile(Pool *pool, Device *device)
         device->profile_note = pool_print(pool, "%s; run plimsoll probe to write it again",
                                           err_text());
     else if (strcmp(profile->title, device->model))
-        device->profile_note = pool_print(pool, "%s is of another %s (%s)", path,
+        device->profile_note = pool_print(pool, "%s is for another %s (%s)", path,
                                           device->kind == DEVICE_CPU ? "processor" : "GPU",
                                           profile->title);
     else if (strcmp(profile->library, device->library) || profile->threads != device->threads)

@@ -58,9 +58,9 @@ static const Field schedule_fields[] = {
     { "period", FIELD_INT, offsetof(ScheduleConfig, period), 1, 1e12, NULL, NULL,
       "restarts: steps of the first wave; plateau: steps of one mean loss" },
     { "growth", FIELD_INT, offsetof(ScheduleConfig, growth), 1, 100, NULL, NULL,
-      "restarts: each wave is this many times longer than the last" },
+      "restarts: each wave is this many times as long as the one before" },
     { "floor_lr", FIELD_NUMBER, offsetof(ScheduleConfig, floor_lr), 0, 100, NULL, NULL,
-      "restarts, plateau: lowest rate" },
+      "restarts, plateau: lowest learning rate" },
     { "watch", FIELD_CHOICE, offsetof(ScheduleConfig, watch), 0, 0, plateau_watches, NULL,
       "plateau: the validation loss, or the training loss" },
     { "factor", FIELD_NUMBER, offsetof(ScheduleConfig, factor), 0, 0.999, NULL, NULL,
@@ -76,8 +76,8 @@ static const Field schedule_fields[] = {
 
 static const Field ema_fields[] = {
     { "rule", FIELD_CHOICE, offsetof(EmaConfig, rule), 0, 0, ema_rules, NULL,
-      "how the average of the weights decays; none: there is no average" },
-    { "decay", FIELD_NUMBER, offsetof(EmaConfig, decay), 0, 1, NULL, NULL, "the largest decay" },
+      "how the weights are averaged; none: not at all" },
+    { "decay", FIELD_NUMBER, offsetof(EmaConfig, decay), 0, 1, NULL, NULL, "largest decay" },
     { "power", FIELD_NUMBER, offsetof(EmaConfig, power), 0, 10, NULL, NULL,
       "power: the decay is 1 - (1 + step)^-power, up to decay" },
     { 0 }
@@ -88,7 +88,7 @@ static const char *const data_scalings[] = { "chunk", "none", NULL };
 
 static const Field data_fields[] = {
     { "kind", FIELD_TEXT, offsetof(DataConfig, kind), 0, 0, NULL, NULL,
-      "what reads the samples; default: what the system needs" },
+      "kind of data; default: the one that fits the system" },
     { "path", FIELD_TEXT, offsetof(DataConfig, path), 0, 0, NULL, NULL,
       "folder or file with the samples" },
     { "samples", FIELD_INT, offsetof(DataConfig, samples), 1, 1e9, NULL, NULL,
@@ -104,21 +104,21 @@ static const Field data_fields[] = {
     { "holdout_path", FIELD_TEXT, offsetof(DataConfig, holdout_path), 0, 0, NULL, NULL,
       "a separate folder of samples for validation" },
     { "pattern", FIELD_TEXT, offsetof(DataConfig, pattern), 0, 0, NULL, NULL,
-      "which files are read, such as **/mixture.wav; default: all" },
+      "files to read, such as **/mixture.wav; default: all" },
     { "frame_rate", FIELD_NUMBER, offsetof(DataConfig, frame_rate), 0, 1000, NULL, NULL,
       "video: frames a second; 0: the file's own" },
     { "from", FIELD_NUMBER, offsetof(DataConfig, from), 0, 1e6, NULL, NULL,
-      "video: where the part that is used begins, in seconds" },
+      "video: start of the part to use, in seconds" },
     { "seconds", FIELD_NUMBER, offsetof(DataConfig, seconds), 0, 1e6, NULL, NULL,
       "video: length of that part; 0: to the end" },
     { "excerpt", FIELD_CHOICE, offsetof(DataConfig, excerpt), 0, 0, data_excerpts, NULL,
       "clips with captions: the first frames, or any part, drawn anew each time" },
     { "range_channel", FIELD_INT, offsetof(DataConfig, range_channel), -1, 63, NULL, NULL,
-      "range images with several channels: which one holds metres; -1: there is one" },
+      "range images: the channel with metres; -1: there is only one channel" },
     { "array", FIELD_TEXT, offsetof(DataConfig, array), 0, 0, NULL, NULL,
-      "the array of .npz files that is used; default: the only one" },
+      "array to use in .npz files; default: the only one" },
     { "scaling", FIELD_CHOICE, offsetof(DataConfig, scaling), 0, 0, data_scalings, NULL,
-      "audio: levels span the extremes of each chunk, or are the file's own" },
+      "audio: chunk: levels span the extremes of each chunk; none: the file's levels" },
     { 0 }
 };
 
@@ -135,15 +135,15 @@ static const Field sampler_fields[] = {
     { "eta", FIELD_NUMBER, offsetof(SamplerConfig, eta), 0, 1, NULL, NULL,
       "ddim: share of noise that each step adds" },
     { "guidance", FIELD_NUMBER, offsetof(SamplerConfig, guidance), 0, 1000, NULL, NULL,
-      "strength of classifier-free guidance; 1: none" },
+      "scale of classifier-free guidance; 1: none" },
     { "temperature", FIELD_NUMBER, offsetof(SamplerConfig, temperature), 0, 100, NULL, NULL,
       "audio: temperature of the choice among mixtures" },
     { "top_p", FIELD_NUMBER, offsetof(SamplerConfig, top_p), 0, 1, NULL, NULL,
-      "audio: only the likeliest levels that reach this probability; 1: all" },
+      "audio: only the likeliest levels whose probabilities sum to this; 1: all" },
     { "colour", FIELD_CHOICE, offsetof(SamplerConfig, colour), 0, 0, colour_fixes, NULL,
-      "stablesr: colours are matched to those of the input" },
+      "stablesr: how colours are matched to those of the input" },
     { "clip", FIELD_BOOL, offsetof(SamplerConfig, clip), 0, 0, NULL, NULL,
-      "dit3d: the image predicted at each step is clipped to [-1, 1]" },
+      "dit3d: clip the prediction of each step to [-1, 1]" },
     { 0 }
 };
 
@@ -170,9 +170,9 @@ static const Field save_fields[] = {
     { "every", FIELD_INT, offsetof(EveryConfig, every), 0, 1e12, NULL, NULL,
       "steps from one checkpoint to the next; 0: not by steps" },
     { "keep", FIELD_INT, offsetof(EveryConfig, keep), 1, 1e6, NULL, NULL,
-      "number of checkpoints to keep, the newest" },
+      "number of newest checkpoints to keep" },
     { "best", FIELD_BOOL, offsetof(EveryConfig, best), 0, 0, NULL, NULL,
-      "save after a validation with the lowest loss so far, and keep that checkpoint too" },
+      "also save and keep the checkpoint with the lowest validation loss" },
     { 0 }
 };
 

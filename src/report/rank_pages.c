@@ -11,7 +11,7 @@ static Ranks ranks_of(const Device *device) { return (Ranks){ device->ranks, dev
 static const char *wire_text(Pool *pool, const Device *device)
 {
     return device->wire->assumed
-               ? pool_print(pool, "the wire profile %s is assumed, --wire names another",
+               ? pool_print(pool, "the wire profile %s is assumed; --wire names another",
                             device->wire->name)
                : pool_print(pool, "by the wire profile %s", device->wire->name);
 }

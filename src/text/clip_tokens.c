@@ -153,7 +153,7 @@ static Err member_read(Pool *pool, const ZipFile *zip, const char *name, const c
     const unsigned char *bytes;
     const ZipMember     *member = zip_find(zip, name);
     if (!member)
-        return fail(E_FORMAT, "%s lacks %s; install the program anew", zip->path, name);
+        return fail(E_FORMAT, "%s lacks %s; install the program again", zip->path, name);
     TRY(zip_content(pool, zip, member, ZIP_CHECK_STORED, &bytes, n));
     *text = (const char *)bytes;
     return OK;

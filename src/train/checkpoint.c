@@ -370,12 +370,11 @@ static Err checkpoint_before(Pool *pool, const char *folder, int64_t end, int64_
 Err checkpoint_newest(Pool *pool, const char *folder, int64_t *step)
 {
     TRY(checkpoint_before(pool, folder, INT64_MAX, step));
-    return *step >= 0
-               ? OK
-               : fail(E_IO,
-                      "%s holds no whole checkpoint: its run ended before the first was saved; "
-                      "start again with --out %s",
-                      folder, text_word(pool, folder));
+    return *step >= 0 ? OK
+                      : fail(E_IO,
+                             "%s holds no complete checkpoint: its run ended before the first was "
+                             "saved; start again with --out %s",
+                             folder, text_word(pool, folder));
 }
 
 static Err checkpoint_put(Pool *pool, Session *session, const char *folder, int64_t step,
@@ -422,7 +421,7 @@ static Err checkpoint_put(Pool *pool, Session *session, const char *folder, int6
 /* One sentence for both users of an older checkpoint. */
 static const char *older_text(Pool *pool, const char *why, int64_t step)
 {
-    return pool_print(pool, "%s; step %lld is whole and is used instead", why, (long long)step);
+    return pool_print(pool, "%s; step %lld is intact and is used instead", why, (long long)step);
 }
 
 Err checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t step, RunState *state,
@@ -472,8 +471,8 @@ Err checkpoint_weights(Pool *pool, Session *session, const char *folder, int64_t
         if (checkpoint_put_weights(pool, session, folder, asked, wish->raw, averaged))
             continue;
         if (wish->only)
-            return fail(err, "%s; step %lld is whole: use --checkpoint %lld", why, (long long)asked,
-                        (long long)asked);
+            return fail(err, "%s; step %lld is intact: use --checkpoint %lld", why,
+                        (long long)asked, (long long)asked);
         *step = asked;
         *note = older_text(pool, why, asked);
         return OK;
@@ -489,7 +488,7 @@ Err checkpoint_file(Pool *pool, const char *folder, int64_t *step, const char **
         TRY(checkpoint_newest(pool, folder, step));
     checkpoint_path(name, sizeof name, folder, *step, ".json");
     if (!file_exists(name))
-        return fail(E_IO, "%s holds no whole checkpoint of step %lld", folder, (long long)*step);
+        return fail(E_IO, "%s holds no complete checkpoint of step %lld", folder, (long long)*step);
     int64_t tensors;
     TRY(checkpoint_state_read(pool, name, *step, &state, &tensors));
     checkpoint_path(name, sizeof name, folder, *step, ".safetensors");

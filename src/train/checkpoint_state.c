@@ -103,9 +103,7 @@ static Err sign_check(const char *path, const char *text, size_t n)
         sign_text(sign, text, n - end);
     return n > end && !memcmp(text + n - end, sign, end)
                ? OK
-               : fail(E_FORMAT,
-                      "%s is damaged: its bytes are not those that were saved, by the checksum at "
-                      "its end",
+               : fail(E_FORMAT, "%s is damaged: its bytes differ from the checksum at its end",
                       path);
 }
 

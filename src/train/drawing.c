@@ -213,9 +213,8 @@ static void drawing_progress(Sampler *s, int64_t done, int64_t of)
 static Err drawing_prompt(const char *prompt)
 {
     size_t n = strlen(prompt), good = json_utf8_bytes(prompt, n);
-    return good == n
-               ? OK
-               : fail(E_USAGE, "--prompt is no text in UTF-8 (byte %zu); give it in UTF-8", good);
+    return good == n ? OK
+                     : fail(E_USAGE, "--prompt is not UTF-8 (byte %zu); write it in UTF-8", good);
 }
 
 /* All inputs of the first phase, from the file. */
@@ -262,9 +261,11 @@ static Err drawing_inputs(Pool *pool, Drawing *d)
         drawing_want_truth(pool, d);
     TRY(feeds_open_drawn(pool, feeds, d->recipe, o->input, o->prompt ? "text" : NULL));
     if (!feeds->source && o->input && o->prompt)
-        return fail(E_USAGE, "--prompt replaces all that --input would provide; omit one of them");
+        return fail(
+            E_USAGE,
+            "--prompt replaces everything that --input would provide; leave out one of them");
     if (!feeds->source)
-        return o->input ? fail(E_USAGE, "--input: %s samples from noise alone and takes no input",
+        return o->input ? fail(E_USAGE, "--input: %s samples only from noise and takes no input",
                                d->recipe->model->name)
                         : OK;
     feeds->seed = (uint64_t)o->seed;

@@ -117,8 +117,8 @@ Err events_flush(Events *events, bool durable)
     if (events->lost) {
         int64_t lost = events->lost;
         events->lost = 0;
-        return fail(E_IO, "%s lacks %lld events: it could not be written for so long", events->path,
-                    (long long)lost);
+        return fail(E_IO, "%s lacks %lld events: it could not be written for too long",
+                    events->path, (long long)lost);
     }
     return OK;
 }

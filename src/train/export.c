@@ -70,8 +70,7 @@ static Err export_params(Exporting *e)
     }
     e->report->params = e->n;
     if (e->how.average && !averaged)
-        return fail(E_USAGE,
-                    "%s keeps no average of its weights (ema.rule is none); leave out --ema",
+        return fail(E_USAGE, "%s keeps no averaged weights (ema.rule is none); leave out --ema",
                     e->run);
     return OK;
 }
@@ -155,8 +154,8 @@ static Err export_form(const char *path, const Recipe *recipe, bool *flax)
     *flax = dot && !strcmp(dot, ".msgpack");
     if (*flax && !recipe->model->flax)
         return fail(E_USAGE,
-                    "%s would be a file of Flax, but the original of %s is a PyTorch program; "
-                    "name a .safetensors file",
+                    "%s would be a Flax file, but the original of %s is a PyTorch program; name a "
+                    ".safetensors file",
                     path, recipe->model->name);
     for (size_t i = 0; dot && i < sizeof others / sizeof *others; i++)
         if (!strcmp(dot, others[i]))

@@ -71,7 +71,7 @@ Err log_flush(RunLog *log, bool durable)
     if (log->lost) {
         int64_t lost = log->lost;
         log->lost = 0;
-        return fail(E_IO, "%s lacks %lld entries: it could not be written for so long", log->path,
+        return fail(E_IO, "%s lacks %lld entries: it could not be written for too long", log->path,
                     (long long)lost);
     }
     return OK;

@@ -43,8 +43,7 @@ static Err random_write(Pool *pool, const Recipe *recipe, const char *path)
     int64_t      rows = recipe->steps * recipe->accumulate;
     if (!recipe->model->drawn)
         return fail(E_USAGE,
-                    "--dump-random writes the random numbers of models of torch.export (.pt2); %s "
-                    "is none",
+                    "--dump-random is for models of torch.export (.pt2), and %s is not one",
                     recipe->name);
     TRY(recipe->model->drawn(pool, recipe->config, recipe->batch, &list, &n));
     TRY(random_size(recipe, list, n, rows));

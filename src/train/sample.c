@@ -62,7 +62,7 @@ static Err sample_checkpoint(Pool *pool, Session *session, const char *run, cons
     report->step = o->checkpoint;
     if (report->step >= 0) {
         if (!file_exists(pool_print(pool, "%s/step-%06lld.json", run, (long long)report->step)))
-            return fail(E_IO, "%s holds no whole checkpoint of step %lld", run,
+            return fail(E_IO, "%s holds no complete checkpoint of step %lld", run,
                         (long long)report->step);
         return sample_load(pool, session, run, recipe, o, report);
     }
@@ -97,11 +97,11 @@ static Err sample_encoder(Pool *pool, const char *run)
 static Err sample_hold_back(const Recipe *recipe, const SampleOptions *o)
 {
     if (recipe->model->result_kind != RESULT_CLIPS || !recipe->model->truth)
-        return fail(E_USAGE, "--hold-back: %s continues no clips; leave it out",
+        return fail(E_USAGE, "--hold-back: %s does not continue clips; leave it out",
                     recipe->model->name);
     return o->input ? OK
-                    : fail(E_USAGE, "--hold-back is for --input: what follows a clip of the run's "
-                                    "data is known");
+                    : fail(E_USAGE, "--hold-back is for --input: in the run's own data, the "
+                                    "following frames are known");
 }
 
 /* What can be said before anything is read or planned. */
@@ -119,7 +119,7 @@ static Err sample_ask(Pool *pool, const char *run, const Recipe *recipe, const S
     if (o->format)
         TRY(formats_read(o->format, (ResultKind)model->result_kind, model->name, formats));
     if (o->scale && !enlarges(recipe, o))
-        return fail(E_USAGE, "--scale is for super-resolution of images that --input names");
+        return fail(E_USAGE, "--scale is for super-resolution of --input");
     return enlarges(recipe, o) && *formats && *formats != FORMAT_PNG
                ? fail(E_USAGE, "--format: enlarged images are written as png, row by row")
                : OK;

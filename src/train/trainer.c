@@ -70,9 +70,9 @@ static Err train_not_finite(Trainer *t, double loss)
                 "usually helps%s",
                 what, (long long)t->state.step + 1, in_a_row,
                 where            ? where
-                : isfinite(loss) ? "the gradient's norm, of which no single number is too large"
+                : isfinite(loss) ? "the gradient norm, although no single gradient is too large"
                                  : "the loss itself",
-                half ? ", or bf16, which holds larger numbers than fp16" : "");
+                half ? ", or bf16, which has a larger range than fp16" : "");
 }
 
 /* Sets the learning rates and the EMA's decay for step number `step`. */
@@ -180,7 +180,7 @@ static Err train_after(Trainer *t, TrainResult *result)
         Err err = phases_sample(t->phases, s->step);
         if (err == E_IO && disk_is_full()) {
             progress_clear();
-            fprintf(stderr, "no samples of step %lld: %s; the run goes on\n", (long long)s->step,
+            fprintf(stderr, "no samples of step %lld: %s; the run continues\n", (long long)s->step,
                     err_text());
         } else if (err)
             return err;

@@ -155,11 +155,11 @@ static Err init_file(Pool *pool, const char *init, const char **path)
     if (file_exists(pool_print(pool, "%s/_METADATA", init)) ||
         file_exists(pool_print(pool, "%s/_CHECKPOINT_METADATA", init)))
         return fail(E_USAGE,
-                    "%s is a checkpoint of Orbax, which is not read; in Python, "
-                    "flax.serialization.to_bytes(tree) makes the bytes of a file that is",
+                    "%s is an Orbax checkpoint, which cannot be read; in Python, "
+                    "flax.serialization.to_bytes(tree) makes the bytes of a file that can",
                     init);
     if (!file_exists(pool_print(pool, "%s/recipe.yaml", init)))
-        return fail(E_USAGE, "%s is a folder, and no run; name the file of weights in it", init);
+        return fail(E_USAGE, "%s is a folder, but not a run; name the weights file in it", init);
     TRY(checkpoint_newest(pool, init, &step));
     return checkpoint_file(pool, init, &step, path);
 }
@@ -206,8 +206,8 @@ static Err train_load_resumed(Pool *pool, Trainer *t, int64_t samples)
         fprintf(stderr, "resume: %s\n", note);
     if (t->state.samples && samples && t->state.samples != samples && !o->quiet)
         fprintf(stderr,
-                "data: %s samples now, %s at step %lld: the run continues differently "
-                "than it would have with those\n",
+                "data: %s samples now, %s at step %lld: the run continues differently than with "
+                "the same data\n",
                 count_text(samples), count_text(t->state.samples), (long long)step);
     if (t->state.seed != t->recipe->seed)
         return fail(E_USAGE,
@@ -334,8 +334,7 @@ static Err train_plan(Pool *pool, Trainer *t, const Device *device)
     const TrainOptions *o = t->options;
     Err                 err = OK;
     if (t->ranks > 1 && o->dump)
-        return fail(E_USAGE, "--dump writes what one process computes; leave it out, or run it "
-                             "with one rank");
+        return fail(E_USAGE, "--dump is for one process; leave it out, or run one rank");
     TRY(rank_recipe(pool, t->asked, t->comm, o->shard, o->bucket, &t->asked));
     if (!t->rank)
         err = train_make_plan(pool, t, device);

@@ -25,7 +25,7 @@ static Err train_save(Trainer *t)
     t->saved = t->state.step;
     progress_clear();
     if (saver_note(t->saver) && !t->options->quiet)
-        fprintf(stderr, "an old checkpoint stays: %s\n", saver_note(t->saver));
+        fprintf(stderr, "an old checkpoint was not removed: %s\n", saver_note(t->saver));
     return log_err ? fail(log_err, "%s", why) : OK;
 }
 
@@ -37,7 +37,7 @@ Err train_save_between(Trainer *t)
     if (err != E_IO)
         return err;
     if (!t->rank)
-        fprintf(stderr, "%s%s; the run goes on and tries again at the next save\n",
+        fprintf(stderr, "%s%s; the run continues and tries again at the next save\n",
                 t->saved == t->state.step ? "" : "not saved: ", err_text());
     return OK;
 }
@@ -51,8 +51,8 @@ Err train_save_last(Trainer *t)
         return OK;
     snprintf(why, sizeof why, "%s", err_text());
     if (t->saved < 0)
-        return fail(err, "%s; there is no whole checkpoint", why);
-    return fail(err, "%s; the last whole checkpoint is that of step %lld", why,
+        return fail(err, "%s; there is no complete checkpoint", why);
+    return fail(err, "%s; the last complete checkpoint is that of step %lld", why,
                 (long long)t->saved);
 }
 
@@ -64,8 +64,8 @@ Err train_save_failed(Trainer *t, Err err)
     snprintf(why, sizeof why, "%s", err_text());
     if (train_save(t) && t->saved != t->state.step)
         return t->saved < 0 ? fail(err, "%s", why)
-                            : fail(err, "%s; the last whole checkpoint is that of step %lld", why,
-                                   (long long)t->saved);
+                            : fail(err, "%s; the last complete checkpoint is that of step %lld",
+                                   why, (long long)t->saved);
     return fail(err, "%s; step %lld is saved: correct this and continue with --resume %s", why,
                 (long long)t->state.step, text_word(t->held, t->options->out));
 }

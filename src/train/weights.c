@@ -63,7 +63,7 @@ static Err weights_finite(const char *path, const char *name, const float *data,
 {
     for (int64_t i = 0; i < n; i++)
         if (!isfinite(data[i]))
-            return fail(E_FORMAT, "%s: number %lld of %s is not finite; these weights are spoilt",
+            return fail(E_FORMAT, "%s: number %lld of %s is not finite; these weights are damaged",
                         path, (long long)i, name);
     return OK;
 }
@@ -78,7 +78,7 @@ static Err weights_variance(const char *path, const char *name, const float *dat
         if (data[i] < 0)
             return fail(E_FORMAT,
                         "%s: number %lld of %s is %g, and a variance is never below 0; "
-                        "these weights are spoilt",
+                        "these weights are damaged",
                         path, (long long)i, name, (double)data[i]);
     return OK;
 }
@@ -321,7 +321,8 @@ static Err weights_match(Pool *pool, const Graph *graph, const SafeFile *file,
             graph->n_params - m.missing.n, graph->n_params, m.missing.n,
             m.frozen ? pool_print(pool, ", of which %d are frozen and stay so", m.frozen) : "");
     if (strange && !from->partial)
-        return fail(E_USAGE, "%s does not match the model: %s; --init-partial takes what fits",
+        return fail(E_USAGE,
+                    "%s does not match the model: %s; --init-partial takes the tensors that match",
                     from->path, *note);
     if (m.left_out.n)
         *note = pool_print(pool,

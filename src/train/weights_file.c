@@ -407,8 +407,7 @@ static Err take_average(const WeightsIn *in, const WeightChoice *weights,
 {
     WeightFileList beside = { 0 };
     if (average->group < 0)
-        return fail(E_USAGE, "%s keeps no average of this model's weights; leave out --ema",
-                    in->path);
+        return fail(E_USAGE, "%s has no averaged weights of this model; leave out --ema", in->path);
     TRY(choice_take(in, average, false, 2, all));
     if (weights->group >= 0 && weights->kind == KIND_WEIGHTS)
         TRY(choice_take(in, weights, false, 0, &beside));
@@ -417,7 +416,7 @@ static Err take_average(const WeightsIn *in, const WeightChoice *weights,
             lengths_buffer(in->graph, beside.list[i].tensor.name))
             VEC_ADD(in->pool, all->list, all->n, all->cap, beside.list[i]);
     const char *text = choice_text(in->pool, in, average);
-    *from = pool_print(in->pool, "the average of the weights, %s", text ? text : in->path);
+    *from = pool_print(in->pool, "averaged weights, %s", text ? text : in->path);
     return OK;
 }
 
@@ -433,7 +432,7 @@ static Err take_weights(const WeightsIn *in, const WeightChoice *weights,
     *from = found ? choice_text(in->pool, in, weights) : NULL;
     int32_t averages = weights->kind == KIND_WEIGHTS ? list_tidy(in, average, all) : 0;
     if (averages && !in->own)
-        *from = pool_print(in->pool, "%s%s%d averages of weights are left out (--ema takes them)",
+        *from = pool_print(in->pool, "%s%s%d averaged weights are left out (--ema takes them)",
                            *from ? *from : "", *from ? "; " : "", averages);
     return OK;
 }

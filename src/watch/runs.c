@@ -80,7 +80,7 @@ Err runs_open(Pool *pool, const char *root, Runs *runs)
     runs_scan(runs);
     return runs->n ? OK
                    : fail(E_USAGE,
-                          "%s is no run and holds none: it has no recipe.yaml (plimsoll train "
+                          "%s is not a run and holds none: it has no recipe.yaml (plimsoll train "
                           "MODEL --out RUN makes one)",
                           root);
 }

@@ -58,8 +58,8 @@ Err server_open(Pool *pool, Runs *runs, int port, Server *server)
     setsockopt(server->listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (bind(server->listener, (struct sockaddr *)&at, n) || listen(server->listener, BACKLOG))
         return fail(errno == EACCES ? E_USAGE : E_IO,
-                    "port %d cannot be listened to: %s; name "
-                    "another with --port N, or leave it out for any that is free",
+                    "cannot listen on port %d: %s; name another with --port N, or leave it out for "
+                    "any free port",
                     port, strerror(errno));
     getsockname(server->listener, (struct sockaddr *)&at, &n);
     server->port = ntohs(at.sin_port);

@@ -343,7 +343,7 @@ static void owned_folder(void)
     CHECK_OK(file_read(pool, file, &bytes, &n));
     CHECK_TEXT(bytes, "mine");
     CHECK_INT(file_write(file, "theirs", 6), E_IO);
-    says("is a link, and what a run writes stays in its folder");
+    says("is a link, and a run writes only in its own folder");
     CHECK_OK(file_remove(file));
     CHECK_OK(file_write(file, "{}", 2));
     CHECK_INT(symlink("..", in_home("run/samples")), 0); /* a folder that is a link */

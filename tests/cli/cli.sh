@@ -43,11 +43,11 @@ expect 0 "sde_dt: 0.1" help recipe stdiff
 is "help recipe SYSTEM should show one system" sh -c "! grep -q 'system unet' '$work/out'"
 expect 0 "| \`model.sde_dt\` | number | \`0.1\` | 0.001 to 1 |" help recipe stdiff --md
 expect 2 "did you mean 'stdiff'" help recipe stdif
-expect 2 "takes one command" help fit plan
+expect 2 "takes a command" help fit plan
 expect 2 "--md is for" help fit --md
 is "the reference of docs/user/RECIPES.md should be what help recipe prints" sh scripts/docs_recipes.sh "$program" --check
 expect 0 "plimsoll 0." --version
-expect 2 "say what to do"
+expect 2 "give one of the commands above"
 expect 2 "did you mean 'train'" trian
 expect 2 "did you mean '--steps'" train --out none unet-small --step 3
 expect 2 "takes a whole number" train --out none unet-small --steps many
@@ -65,7 +65,7 @@ is "names are looked for in the first folder that has any" sh -c \
     "cd '$work/elsewhere' && '$program' explain unet-smal 2>&1 | grep -q \"did you mean 'unet-small'\""
 cp "$program" "$work/alone/plimsoll"
 is "a program without its recipes says where they would be" sh -c \
-    "cd '$work/alone' && LD_LIBRARY_PATH='$(dirname "$program")' ./plimsoll explain unet-small 2>&1 | grep -q 'recipes/ is looked for here'"
+    "cd '$work/alone' && LD_LIBRARY_PATH='$(dirname "$program")' ./plimsoll explain unet-small 2>&1 | grep -q 'no folder recipes/ with recipes here or beside the program'"
 expect 2 "did you mean 'batch'" explain unet-small --set bacth=3
 expect 2 "unknown key 'lr', did you mean 'optimizer.lr'?" explain unet-small --set lr=1e-4
 expect 2 "did you mean 'validate.every' or 'sample.every' or 'save.every'?" explain unet-small --set every=3
@@ -77,7 +77,7 @@ expect 2 "is not a size" explain unet-small --budget plenty
 expect 2 "tensor cores round" explain unet-small --precision tf32
 expect 2 "has one memory" fit unet-small --budget 1GiB --host-budget 1GiB
 expect 2 "is not a size" fit dit3d-small --device h200 --budget 1GiB --host-budget much
-expect 2 "must be in bytes" fit dit3d-small --device h200 --budget 1GiB --host-budget 50%
+expect 2 "give the budget in bytes" fit dit3d-small --device h200 --budget 1GiB --host-budget 50%
 # 20 MB above what lies outside the arena there: enough with values on the host, too little without
 outside=$("$program" explain dit3d-small --device h200 --json | sed -n 's/^ *"runtime_bytes": \([0-9]*\).*/\1/p')
 tight=$((outside + 20000000))
@@ -163,7 +163,7 @@ narrow compare unet-small --device rtx-3060 --effort 20 --budget 1GiB
 expect 2 "replay takes one file" replay
 expect 1 "no.pickle" replay "$work/no.pickle"
 printf 'none' > "$work/no.pickle"
-expect 1 "no pickle that can be read" replay "$work/no.pickle"
+expect 1 "not a pickle that can be read" replay "$work/no.pickle"
 expect 2 "True or False" replay "$work/no.pickle" --conf expandable_segments:yes
 
 # layout
@@ -279,7 +279,7 @@ expect 2 "is not a run" train --resume "$work/nowhere"
 expect 1 "recipe.yaml: File name too long" train --resume "$work/$(printf '%0300d' 0)"
 expect 2 "name that file too" train --out none unet-small $small --steps 1 --init-partial
 printf '{"step": 7, "lo' >> "$work/half/log.jsonl"
-expect 0 "nothing is left to do: step 6 of 5" train --resume "$work/half" --steps 5 --set optimizer.lr=9
+expect 0 "nothing left to do: step 6 of 5" train --resume "$work/half" --steps 5 --set optimizer.lr=9
 is "a resume with nothing to do changed the log" [ "$(tail -1 "$work/half/log.jsonl")" = '{"step": 7, "lo' ]
 is "a resume with nothing to do changed the recipe" grep -q "^steps: 6$" "$work/half/recipe.yaml"
 # weights of 8 numbers that are none, for a parameter and for nothing of the model
@@ -292,7 +292,7 @@ expect 2 "leave out --init" train --resume "$work/half" --steps 8 --init "$work/
 cp -r "$work/half" "$work/renamed"
 for kind in json safetensors; do mv "$work/renamed/step-000006.$kind" "$work/renamed/step-000008.$kind"; done
 expect 0 "says step 6" train --resume "$work/renamed" --steps 9
-expect 1 "holds no whole checkpoint" train unet-small $small --resume "$work"
+expect 1 "holds no complete checkpoint" train unet-small $small --resume "$work"
 expect 0 "weights: from $work/whole/step-000006.safetensors" train --out none unet-small $small --steps 1 --init "$work/whole/step-000006.safetensors"
 # one byte of it changed
 mkdir "$work/spoilt" && cp "$work/whole/recipe.yaml" "$work/whole"/step-* "$work/spoilt"
@@ -308,7 +308,7 @@ expect 1 "cannot" train unet-small $small --steps 1 --out /dev/null/run
 mkdir "$work/torn" && cp "$work/whole/recipe.yaml" "$work/whole"/step-* "$work/torn"
 head -c 1000 "$work/whole/step-000006.safetensors" > "$work/torn/step-000009.safetensors"
 printf '{"format": "plimsoll-checkpoint-1", "step": 9, "drawn": 36, "seed": 0}' > "$work/torn/step-000009.json"
-expect 0 "step 6 is whole and is used instead" train --resume "$work/torn" --steps 12
+expect 0 "step 6 is intact and is used instead" train --resume "$work/torn" --steps 12
 expect 1 "not finite" train --out none unet-small $small --steps 40 --set optimizer.kind=sgd --set optimizer.lr=100 --set optimizer.clip=0 --set schedule.warmup=0 --set ema.rule=none --quiet
 expect 1 "the 8th in a row" train --out none unet-small $small --steps 40 --set precision=fp16 --set optimizer.lr=100 --set optimizer.clip=0 --set schedule.warmup=0 --quiet
 # last weights of 512, then of 8.6e17: losses that are numbers, gradients that are none
@@ -357,7 +357,7 @@ is "SIGINT should say how to go on" grep -q -- "--resume $work/signal" "$work/ou
 is "SIGINT should leave a checkpoint" sh -c "ls $work/signal | grep -q json"
 signalled TERM "$work/it's a run" unet-small $small --steps 1000000 --out "$work/it's a run"
 again=$(sed -n 's/.*continue with: plimsoll //p' "$work/out")
-is "what it says to go on with should work as it stands" sh -c "'$program' $again --steps 1 --quiet | grep -q 'nothing is left'"
+is "what it says to go on with should work as it stands" sh -c "'$program' $again --steps 1 --quiet | grep -q 'nothing left'"
 
 # a terminal that is closed, and a reader of the progress that has gone
 signalled HUP "$work/signal" --resume "$work/signal"
@@ -426,11 +426,11 @@ expect 0 "1 drawn" sample "$work/audio" --set sampler.length=128 -n 1
 expect 2 "sampler.guidance: sashimi has no text" sample "$work/audio" -n 1 --guidance 2
 expect 2 "is not a run" sample "$work"
 expect 2 "takes no text" sample "$work/half" --prompt "a disc"
-expect 2 "no text in UTF-8 (byte 3)" sample "$work/half" --prompt "$(printf 'caf\351')"
+expect 2 "not UTF-8 (byte 3)" sample "$work/half" --prompt "$(printf 'caf\351')"
 expect 2 "takes no input" sample "$work/half" --input "$work/drawn"
 expect 2 "takes 1 to 4096" sample "$work/half" -n 0
 expect 2 "at most" sample "$work/half" -n 1 --steps 5000
-expect 1 "no whole checkpoint of step 77" sample "$work/half" --checkpoint 77
+expect 1 "no complete checkpoint of step 77" sample "$work/half" --checkpoint 77
 expect 3 "smaller -n" sample "$work/half" --budget 1KiB
 expect 3 "give it at least that" sample "$work/half" -n 1 --budget 1KiB
 expect 1 "cannot make the folder" sample "$work/half" -n 1 --steps 4 -o "$work/half/recipe.yaml"
@@ -446,7 +446,7 @@ expect 2 "-n 3 is not a multiple of --batch 2" evaluate "$work/half" -n 3 --batc
 expect 2 "there are no images to write" evaluate "$work/half" -n 1 --pairs "$work/never"
 expect 2 "is not a run" evaluate "$work"
 expect 2 "takes one run" evaluate
-expect 1 "no whole checkpoint of step 77" evaluate "$work/half" --checkpoint 77
+expect 1 "no complete checkpoint of step 77" evaluate "$work/half" --checkpoint 77
 expect 1 "never" evaluate "$work/half" --data "$work/never"
 expect 3 "give it at least that" evaluate "$work/half" --budget 1KiB
 expect 2 "--features takes two files" evaluate --features "$work/whole"
@@ -495,7 +495,7 @@ expect 0 "if you also allow" fit unet-small $small $tight --budget "$minimum" --
 expect 0 "Proof, under these levers" fit unet-small $small $tight --budget "$minimum" --prove --prove-limit 1
 expect 0 '"gap_percent"' fit unet-small $small $tight --budget "$minimum" --prove --prove-limit 1 --json
 expect 3 "the time limit came before a plan within" fit unet-small --budget 11MiB --time-limit 0.001
-expect 3 "no plan at all needs less" fit unet-small $small $tight --budget 1KiB --prove --effort 100
+expect 3 "no plan needs less" fit unet-small $small $tight --budget 1KiB --prove --effort 100
 # the minimum is exactly what its plan needs: that many bytes are enough, and one byte less is refused with the same minimum
 whole="unet-small --backend builtin --threads 2 --effort 20 --allow none"
 "$program" fit $whole --budget 1KiB > /dev/null 2> "$work/err"
@@ -558,7 +558,7 @@ expect 2 "can be planned for" train --out none unet-small --device generic-cpu
 expect 2 "holds for 8 threads, not 3" explain unet-small --device generic-cpu --threads 3
 expect 1 "README.md:1" explain unet-small --device README.md
 expect 2 "probe takes no arguments" probe unet-small
-expect 2 "probe measures what is here" probe --device h200
+expect 2 "probe measures this machine" probe --device h200
 expect 2 "is not a size" probe --take plenty
 expect 2 "there is no recipe" probe --model no-such-recipe-anywhere --take 1MiB -o "$work/machine.json"
 is "a probe that cannot be done should begin nothing" sh -c "! '$program' probe --model unet-smal --take 1MiB 2> /dev/null | grep -q ."

@@ -121,7 +121,7 @@ if command -v prlimit > /dev/null; then
     kill -TERM $pid
     ends
     is "a last save that fails should end with 1, not $got" [ $got = 1 ]
-    is "and name the last whole checkpoint" grep -q "the last whole checkpoint is that of step $(saved)" "$work/err"
+    is "and name the last complete checkpoint" grep -q "the last complete checkpoint is that of step $(saved)" "$work/err"
     is "nothing half written should stay" [ "$(ls -A "$run" | grep -c tmp)" = 0 ]
     is "and no weights without their JSON" [ "$(ls "$run" | grep -c json$)" = "$(($(ls "$run" | grep -c safetensors$) + 2))" ] # plan.json, run.json
     "$program" train --resume "$run" --threads 2 --steps $(($(saved) + 1)) --quiet > "$work/out" 2> "$work/err"
@@ -138,7 +138,7 @@ run=$work/spoilt
 printf 'Z' | dd of="$run/step-000004.safetensors" bs=1 seek=20000 conv=notrunc 2> /dev/null
 "$program" train --resume "$run" --threads 2 --steps 5 --quiet > "$work/out" 2> "$work/err"
 is "a damaged checkpoint should not stop a run" [ $? = 0 ]
-is "and the older one be named" grep -q "resume: .*step-000004.safetensors is damaged.*step 2 is whole and is used instead" "$work/err"
+is "and the older one be named" grep -q "resume: .*step-000004.safetensors is damaged.*step 2 is intact and is used instead" "$work/err"
 is "every step should stand in its log once" [ "$(sed 's/^{"step": \([0-9]*\), .*}$/\1/' "$run/log.jsonl" | tr '\n' ' ')" = "1 2 3 4 5 " ]
 
 # ---- links and devices ----
@@ -177,8 +177,8 @@ mkdir -p "$work/here/recipes" "$work/here/profiles" && cp recipes/unet-small.yam
 is "a copy of a shipped file should be taken without a word" [ $? = 0 -a -z "$(grep 'current folder' "$work/err")" ]
 echo >> "$work/here/recipes/unet-small.yaml" && echo >> "$work/here/profiles/h200.json"
 (cd "$work/here" && "$program" explain unet-small --effort -1 --device h200 > "$work/out" 2> "$work/err")
-is "a recipe of the current folder should be named" grep -qx "recipe: recipes/unet-small.yaml of the current folder is taken, not the one that is shipped" "$work/err"
-is "a profile too" grep -q "^device: profiles/h200.json of the current folder is taken" "$work/err"
+is "a recipe of the current folder should be named" grep -qx "recipe: using recipes/unet-small.yaml in the current folder, not the one that is shipped" "$work/err"
+is "a profile too" grep -q "^device: using profiles/h200.json in the current folder" "$work/err"
 "$program" explain - --effort -1 < recipes/unet-small.yaml > "$work/out" 2> "$work/err"
 is "a recipe can be read from the standard input" [ $? = 0 ]
 

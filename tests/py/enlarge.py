@@ -199,7 +199,7 @@ def refusals():
     says(("--input", "nothing.png"), "nothing.png", 1)
     says(("--input", "folder", "-n", "3"), "holds 2 images", 2)
     says(("--input", "small.png", "--scale", "17"), "--scale takes 1 to 16", 2)
-    says(("--scale", "2"), "--scale is for super-resolution of images that --input names", 2)
+    says(("--scale", "2"), "--scale is for super-resolution of --input", 2)
     says(("--input", "small.png", "--format", "npy"), "written as png", 2)
 
 

@@ -102,7 +102,7 @@ def average(path, note, *more):
     check(got == loss_half and said == note, path, "--ema: loss", got, "wanted", loss_half, "said:", said, "wanted:", note, code)
 
 
-OF = "the average of the weights, taken from "
+OF = "averaged weights, taken from "
 both = saved("both.pt", {"ema": half, "model": state, "optimizer": {"state": {}}})
 same(both, "taken from 'model'")
 average(both, OF + "'ema'")
@@ -112,9 +112,9 @@ average(saved("callback.ckpt", {"state_dict": {"model." + k: v for k, v in state
         OF + "'callbacks.EMA.ema_state_dict', names without 'model.'")
 lit = saved("lit.ckpt", {"state_dict": {**{"model." + k: v for k, v in state.items()}, **{"model_ema." + k.replace(".", ""): v for k, v in half.items()}}})
 average(lit, OF + "'state_dict', names without 'model_ema.'")
-same(lit, f"taken from 'state_dict', names without 'model.'; {len(state)} averages of weights are left out (--ema takes them)")
+same(lit, f"taken from 'state_dict', names without 'model.'; {len(state)} averaged weights are left out (--ema takes them)")
 got, said, code = first_loss(os.path.join(work, "plain.pt"), "--ema")
-check(code == 2 and "keeps no average of this model's weights" in said, "no average", said, code)
+check(code == 2 and "has no averaged weights of this model" in said, "no average", said, code)
 first = next(iter(state))
 average(saved("some.pt", {"model": half, "ema": {k: v for k, v in half.items() if k != first}}), OF + "'ema'")
 
@@ -137,17 +137,17 @@ own = os.path.join(source, step)
 for name in own, source:
     same(name, "")
 got, said, code = first_loss(source, "--ema")
-check(got == first_loss(saved("own.pt", {k: everything.get("ema/" + k, v) for k, v in state.items()}))[0] and said == "the average of the weights, names without 'ema/'",
+check(got == first_loss(saved("own.pt", {k: everything.get("ema/" + k, v) for k, v in state.items()}))[0] and said == "averaged weights, names without 'ema/'",
       "own average", got, said)
 empty = os.path.join(work, "empty")
 os.makedirs(empty)
 got, said, code = first_loss(empty)
-check(code == 2 and "is a folder, and no run; name the file of weights in it" in said, "folder", said, code)
+check(code == 2 and "is a folder, but not a run; name the weights file in it" in said, "folder", said, code)
 open(os.path.join(empty, "_METADATA"), "w").close()
 got, said, code = first_loss(empty)
-check(code == 2 and "is a checkpoint of Orbax" in said and "flax.serialization.to_bytes" in said, "orbax", said, code)
+check(code == 2 and "is an Orbax checkpoint" in said and "flax.serialization.to_bytes" in said, "orbax", said, code)
 done = train("--steps", "1", "--ema")
-check(done.returncode == 2 and "--ema takes the average that the file of --init keeps" in done.stderr, "ema alone", done.stderr)
+check(done.returncode == 2 and "--ema takes the averaged weights of the file of --init" in done.stderr, "ema alone", done.stderr)
 
 more = dict(state, **{"first_stage_model.a": torch.ones(3), "b": torch.ones(2)})
 loss, said, code = first_loss(saved("more.pt", more))

@@ -119,9 +119,9 @@ def pickles():
     class Attack:
         def __reduce__(self):
             return os.system, (f"touch {work}/executed",)
-    for value, says in ((Attack(), "no dict of classes"), ({"a": Attack()}, "no array of numpy"),
+    for value, says in ((Attack(), "not a dict of classes"), ({"a": Attack()}, "no array of numpy"),
                         ({"data": images, "labels": Attack()}, "labels are no list"), ({"data": images, "labels": [1]}, "no list of 18"),
-                        ({"data": images, "labels": [1.5] * 18}, "neither a number nor a text"), ([1], "no dict of classes"), ({}, "no dict"),
+                        ({"data": images, "labels": [1.5] * 18}, "neither a number nor a text"), ([1], "not a dict of classes"), ({}, "no dict"),
                         ({"a": images.T}, "C order"), ({"a": (images / 255).astype(">f4")}, "little-endian"),
                         ({"image_data": images, "class_dict": {"a": [18]}}, "beyond the 18"), ({(1, 2): images}, "neither a text nor")):
         pickle.dump(value, open(at("bad.pkl"), "wb"))

@@ -141,7 +141,7 @@ static void falls_back(int64_t step, int64_t older, const char *why)
     if (!err) {
         CHECK_INT(state.step, older);
         CHECK_INT(state.drawn, 10 * older);
-        has(note, pool_print(pool, "step %lld is whole and is used instead", (long long)older));
+        has(note, pool_print(pool, "step %lld is intact and is used instead", (long long)older));
     }
     err = checkpoint_weights(pool, session, folder, &at, &(CheckpointWish){ 0 }, &averaged, &note);
     CHECK_INT(err == OK, older >= 0);

@@ -54,6 +54,25 @@ void text_add(Text *text, const char *fmt, ...)
     va_end(args);
 }
 
+/* Words after `at` columns of the first line; further lines begin after `margin` columns. */
+static void print_words(FILE *to, int at, int margin, const char *word)
+{
+    for (; *word; word += strspn(word, " ")) {
+        int n = (int)strcspn(word, " ");
+        if (at > margin && at + 1 + n > COLUMNS)
+            at = fprintf(to, "\n%*s", margin, "") - 1;
+        at += fprintf(to, at >= margin ? " %.*s" : "%.*s", n, word);
+        word += n;
+    }
+    fputc('\n', to);
+}
+
+void print_row(FILE *to, int width, const char *name, const char *text)
+{
+    int at = fprintf(to, "  %-*s", width, name);
+    print_words(to, at, width + 2, text);
+}
+
 void print_sentence(FILE *to, const char *fmt, ...)
 {
     Text    text = { .pool = pool_new(NULL, "sentence") };
@@ -63,15 +82,8 @@ void print_sentence(FILE *to, const char *fmt, ...)
     text_addv(&text, fmt, args);
     va_end(args);
 
-    int at = fprintf(to, "%.*s", (int)strspn(text.at, " "), text.at), margin = at + 1;
-    for (const char *word = text.at + at; *word; word += strspn(word, " ")) {
-        int n = (int)strcspn(word, " ");
-        if (at > margin && at + 1 + n > COLUMNS)
-            at = fprintf(to, "\n%*s", margin, "") - 1;
-        at += fprintf(to, at >= margin ? " %.*s" : "%.*s", n, word);
-        word += n;
-    }
-    fputc('\n', to);
+    int at = fprintf(to, "%.*s", (int)strspn(text.at, " "), text.at);
+    print_words(to, at, at + 1, text.at + at);
     pool_free(text.pool);
 }
 

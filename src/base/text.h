@@ -24,6 +24,9 @@ void text_addn(Text *text, const char *bytes, size_t n);
  * are the margin. */
 void print_sentence(FILE *to, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* A row of a list: the name in a column, then a sentence, broken likewise beside that column. */
+void print_row(FILE *to, int width, const char *name, const char *text);
+
 const char *bytes_text(int64_t bytes); /* "9.31 GiB"; one of 8 static buffers per thread */
 const char *count_text(int64_t count); /* "204,223,297"; likewise */
 const char *span_text(double seconds); /* "0:09", "12:34", "2:01:59"; likewise */

@@ -19,7 +19,7 @@ static const Option options[] = {
     { "weights", OPT_TEXT, &opt.weights, "W", "ema (default, if the run keeps one) or raw" },
     { "checkpoint", OPT_TEXT, &opt.checkpoint, "STEP", CHECKPOINT_HELP },
     { "block", OPT_COUNT, &opt.block, "N",
-      "steps of a block; default: a block per thread, at least 16 x model.length" },
+      "steps of a block; default: one per thread, at least 16 x model.length" },
     MODEL_OPTIONS(model),
     PROGRESS_OPTIONS(opt),
     { 0 }

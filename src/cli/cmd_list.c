@@ -17,8 +17,7 @@ enum { NAME_WIDTH = 20, RECIPE_MAX = 1 << 20 };
 
 static void list_row(const char *name, const char *text)
 {
-    printf("  %-*s ", NAME_WIDTH, name);
-    print_sentence(stdout, "%s", text);
+    print_row(stdout, NAME_WIDTH, name, text);
 }
 
 /* The comment in a recipe's first line says what it is. */

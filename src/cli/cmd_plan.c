@@ -23,7 +23,7 @@ static SearchOptions search;
 
 static const Option options[] = {
     { "budget", OPT_TEXT, &opt.budget, "BYTES",
-      "bytes the plan may use; 80%kept: share of the peak without recomputation" },
+      "bytes to stay within; 80%kept: share of the peak without recomputation" },
     { "o", OPT_TEXT, &opt.out, "FILE", "write the plan here, as JSON" },
     { "layout", OPT_FLAG, &opt.layout, NULL,
       "also place every buffer; the budget then limits the arena" },

@@ -74,10 +74,10 @@ void manual_page(Text *to, const Command *command)
         manual_end(to);
         return;
     }
-    manual_head(to, "plimsoll", 1, "know, fit and train within a memory budget");
+    manual_head(to, "plimsoll", 1, "explain, fit and train models within a memory budget");
     text_add(to, ".SH SYNOPSIS\n\\fBplimsoll\\fR \\fICOMMAND\\fR ...\n.SH DESCRIPTION\nSays to the "
                  "byte what a training step of a neural network needs, finds the fastest plan "
-                 "within a budget, and trains exactly so.\n.SH COMMANDS\n");
+                 "within a budget, and follows it exactly.\n.SH COMMANDS\n");
     for (int i = 0; commands[i]; i++) {
         text_add(to, ".TP\n\\fB%s\\fR ", commands[i]->name);
         roff_line(to, "", commands[i]->arguments);

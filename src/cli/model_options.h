@@ -46,7 +46,7 @@ typedef struct ModelOptions {
 #define ALLOW_OPTION(to)                                                                           \
     {                                                                                              \
         "allow", OPT_TEXT, &(to), "LIST",                                                          \
-            "none, or some of algorithm,chunk,split (default),precision,batchnorm-split"           \
+            "none, or algorithm,chunk,split (default),precision,batchnorm-split"                   \
     }
 
 #define SHARD_OPTIONS(shard_, bucket_)                                                             \

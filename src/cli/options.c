@@ -133,7 +133,8 @@ void command_help(FILE *to, const Command *command)
 
 void commands_help(FILE *to)
 {
-    fprintf(to, "plimsoll " PLIMSOLL_VERSION ": know, fit and train within a memory budget\n\n");
+    fprintf(to, "plimsoll " PLIMSOLL_VERSION
+                ": explain, fit and train models within a memory budget\n\n");
     for (int i = 0; commands[i]; i++)
         fprintf(to, "  plimsoll %s %s\n      %s\n", commands[i]->name, commands[i]->arguments,
                 commands[i]->summary);

@@ -57,6 +57,22 @@ static void sentences_wrap(void)
     CHECK_TEXT(at, "");
 }
 
+/* What is too long for the first line continues beside the name. */
+static void rows_wrap(void)
+{
+    char  page[4096] = "";
+    FILE *to = fmemopen(page, sizeof page, "w");
+    print_row(to, 10, "short", "as it is");
+    print_row(to, 10, "long",
+              "one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
+              "fifteen");
+    fclose(to);
+    CHECK_TEXT(page, "  short      as it is\n"
+                     "  long       one two three four five six seven eight nine ten eleven twelve "
+                     "thirteen fourteen\n"
+                     "             fifteen\n");
+}
+
 static void bytes_out(void)
 {
     static const struct {
@@ -186,6 +202,7 @@ int main(void)
 {
     RUN(grows);
     RUN(sentences_wrap);
+    RUN(rows_wrap);
     RUN(bytes_out);
     RUN(bytes_in);
     RUN(words);

@@ -32,7 +32,7 @@ is() {
     if "$@"; then passed=$((passed + 1)); else echo "$what" && failed=$((failed + 1)); fi
 }
 
-expect 0 "know, fit and train" help
+expect 0 "explain, fit and train models" help
 expect 0 "place buffers" layout --help
 expect 0 "plimsoll layout buffers.csv" help
 expect 0 "--capacity BYTES" help layout

@@ -8,6 +8,8 @@
     bytes      <!-- bytes: COMMAND --json PATH -->1,234<!-- /bytes --> is what the command says; options may
                have one hyphen, for renderers whose comments may not hold two
     commands   every plimsoll command line in them has a command and options that exist
+    options    the page of a command names every option of the command and no other; shared ones may be in commands/README.md
+    links      every link to a file of the tree leads to one, and every #heading to a heading
     times      a time in README.md, docs/user or docs/dev is in a generated table or in bench/results
     blanks     no line of README.md or docs is a word in capitals alone (FIT_TABLE), left to be filled in
 
@@ -38,6 +40,8 @@ TIME = r"(?:\d[\d,]*(?:\.\d+)? ?(?:ns|us|ms|s|min|h)|[+-]\d[\d,]*(?:\.\d+)? ?%)(
 BYTES = re.compile(r"<!-- bytes: (.*?) -->(.*?)<!-- /bytes -->", re.S)
 BYTES_OPENING = re.compile(r"<!-- bytes:")
 STATED_TIME = re.compile(r"(?<![\w.,])(\d[\d,]*(?:\.\d+)?)[ \u00a0]?(ns|us|µs|ms|s|seconds?|minutes?)(?!\w)")
+OPTION_CELL = re.compile(r"^\| `(--?[a-z][\w-]*)", re.M)
+LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s]+)\)")
 BLANK = re.compile(r"^ {0,3}([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)[ \t]*$", re.M)
 SECONDS = {"ns": Decimal("1e-9"), "us": Decimal("1e-6"), "µs": Decimal("1e-6"), "ms": Decimal("1e-3"), "s": Decimal(1), "second": Decimal(1),
            "seconds": Decimal(1), "minute": Decimal(60), "minutes": Decimal(60)}
@@ -326,6 +330,49 @@ def check_commands(machine, paths, count):
                 yield path, line, f"{sentence}: '{text}'"
 
 
+# ---- options ----
+
+def check_options(machine, root):
+    """Each page docs/user/commands/COMMAND.md against what `plimsoll COMMAND --help` lists."""
+    folder = os.path.join(root, "docs/user/commands")
+    pages = {os.path.join(folder, f"{c}.md"): options for c, options in Grammar(machine).options.items()}
+    shared = set(OPTION_CELL.findall(read(os.path.join(folder, "README.md"))))
+    for path, options in pages.items():
+        if not os.path.exists(path):
+            yield path, 1, "this command has no page"
+            continue
+        text = read(path)
+        for option in sorted(options - shared - set(re.findall(r"(?<![\w-])(--?[a-z][\w-]*)", text))):
+            yield path, 1, f"the page does not name the option '{option}'"
+        for m in OPTION_CELL.finditer(text):
+            if m[1] not in options:
+                yield path, line_of(text, m.start()), f"the command has no option '{m[1]}'"
+
+
+# ---- links ----
+
+def anchors_of(text):
+    """The names that a renderer gives to the headings."""
+    found = set()
+    for title in re.findall(r"^#+ +(.+?) *$", FENCE.sub("", text), re.M):
+        name = re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title).lower()).replace(" ", "-")
+        found.add(name if name not in found else next(f"{name}-{i}" for i in range(1, 99) if f"{name}-{i}" not in found))
+    return found
+
+
+def check_links(paths, count):
+    for path in paths:
+        text = FENCE.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), read(path))
+        for m in LINK.finditer(re.sub(r"`[^`\n]*`", lambda c: " " * len(c[0]), text)):
+            count["links"] += 1
+            name, _, anchor = m[1].partition("#")
+            to = os.path.normpath(os.path.join(os.path.dirname(path), name)) if name else path
+            if not os.path.exists(to):
+                yield path, line_of(text, m.start()), f"the link to '{m[1]}' leads nowhere"
+            elif anchor and anchor not in anchors_of(read(to)):
+                yield path, line_of(text, m.start()), f"'{name or os.path.basename(path)}' has no heading #{anchor}"
+
+
 # ---- times ----
 
 def measured_times(results):
@@ -388,16 +435,19 @@ def main():
     parser.add_argument("build")
     parser.add_argument("files", nargs="*", help="only these documents, for all rules but tables")
     parser.add_argument("--root", default=docs_tables.HERE)
-    parser.add_argument("--only", default="tables,console,bytes,commands,times,blanks")
+    parser.add_argument("--only", default="tables,console,bytes,commands,options,links,times,blanks")
     args = parser.parse_args()
     root, machine = os.path.abspath(args.root), Machine(args.build)
     if not os.access(os.path.join(args.build, "plimsoll"), os.X_OK):
         sys.exit(f"docs_check: no program at {args.build}/plimsoll; build it first")
     chosen = {os.path.abspath(f) for f in args.files}
     user, stated = ([p for p in documents(root, folders) if not chosen or p in chosen] for folders in (["user"], ["user", "dev"]))
-    count = {"tables": 0, "blocks": 0, "figures": 0, "commands": 0, "times": 0, "skipped": []}
+    linked = [p for p in documents(root, [""]) + [os.path.join(root, n) for n in ("CHANGELOG.md", "examples/README.md", "bench/results/README.md")]
+              if os.path.exists(p) and (not chosen or p in chosen)]
+    count = {"tables": 0, "blocks": 0, "figures": 0, "commands": 0, "links": 0, "times": 0, "skipped": []}
     rules = {"tables": lambda: check_tables(root, count), "console": lambda: check_console(machine, user, count),
              "bytes": lambda: check_bytes(machine, stated, count), "commands": lambda: check_commands(machine, user, count),
+             "options": lambda: check_options(machine, root), "links": lambda: check_links(linked, count),
              "times": lambda: check_times(root, stated, count),
              "blanks": lambda: check_blanks([p for p in documents(root, [""]) if not chosen or p in chosen])}
     failed = 0
@@ -414,7 +464,7 @@ def main():
     for skip in count["skipped"]:
         print(f"skipped: {skip}")
     print(f"docs_check: {count['tables']} tables, {count['blocks']} console blocks run and {len(count['skipped'])} skipped, {count['figures']} "
-          f"figures, {count['commands']} command lines, {count['times']} times; {failed or 'nothing'} wrong")
+          f"figures, {count['commands']} command lines, {count['links']} links, {count['times']} times; {failed or 'nothing'} wrong")
     return 1 if failed else 0
 
 

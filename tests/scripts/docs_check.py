@@ -80,7 +80,24 @@ $ plimsoll explain tiny --json
 
     plimsoll fit tiny -o plan.json     keeps --nothing
 """
-TREE = {"README.md": README, "docs/user/use.md": USER, "docs/dev/dev.md": "It takes 12.3 ms.\n", "docs/notes/old.md": "It took 99 ms once.\n",
+COMMANDS = """# Commands
+
+## Common options
+
+| `--budget B` | bytes |
+"""
+EXPLAIN = """# explain
+
+| `--json` | as JSON; see [use](../use.md#use) and [the others](README.md#common-options) |
+"""
+FIT = """# fit
+
+`--effort N` are moves.
+
+| `-o FILE` | the plan |
+"""
+TREE = {"README.md": README, "docs/user/use.md": USER, "docs/user/commands/README.md": COMMANDS, "docs/user/commands/explain.md": EXPLAIN,
+        "docs/user/commands/fit.md": FIT, "docs/dev/dev.md": "It takes 12.3 ms.\n", "docs/notes/old.md": "It took 99 ms once.\n",
         "bench/results/2026-11-16-toy-steps.json": RESULTS, "bench/results/tables.json": TABLES, "build/plimsoll": PROGRAM}
 
 failed = 0
@@ -144,6 +161,18 @@ check("a command that does not exist", [("docs/user/use.md", "`plimsoll fit MODE
 check("an option that does not exist", [("docs/user/use.md", "--budget B`", "--bugdet B`")], "commands", "'--bugdet'")
 check("an option of another command", [("docs/user/use.md", "fit --effort 3", "explain --effort 3")], "commands", "explain has no option '--effort'")
 check("an option in a code block", [("docs/user/use.md", "tiny -o plan", "tiny -q plan")], "commands", "use.md:14", "'-q'")
+
+# options
+check("an option that no page names", [("docs/user/commands/fit.md", "`--effort N` are moves.", "Moves.")], "options", "fit.md:1", "--effort")
+check("an option that a longer one hides", [("docs/user/commands/fit.md", "--effort N", "--effort-of N")], "options", "'--effort'")
+check("an option that the command has not", [("docs/user/commands/explain.md", "| `--json`", "| `--jsno FILE` | x |\n| `--json`")], "options", "explain.md:3", "--jsno")
+check("an option that only all commands share", [("docs/user/commands/README.md", "| `--budget B` | bytes |", ""),
+                                                 ("docs/user/commands/fit.md", "moves.", "moves, `--budget B` bytes.")], "options", "explain.md", "--budget")
+
+# links
+check("a link to a file that is not there", [("docs/user/commands/explain.md", "../use.md#use", "../usage.md")], "links", "explain.md:3", "../usage.md")
+check("a link to a heading that is not there", [("docs/user/commands/explain.md", "#common-options", "#options")], "links", "#options")
+check("a link outside", [("docs/dev/dev.md", "It takes", "[Here](https://example.org/x) it takes")], None)
 
 # times
 check("a time that nobody measured", [("docs/user/use.md", "24.6 ms", "24.7 ms")], "times", "use.md:12", "24.7 ms")

@@ -10,7 +10,7 @@ In backticks:
                                        bench, recipes, profiles, cmake); `src/ops/*/cases_*.c` finds something
   `engine_choose()`                    some C file below src, tests or bench declares or defines it
 
-docs/dev/WALK.md must have a section "Questions of a newcomer" with a table question | answer of at least
+docs/dev/WALK.md must have a section "A newcomer's questions" with a table question | answer of at least
 15 rows, each of whose answers names a file and a function in the first form. Code blocks are not looked at.
 Prints "file:line: sentence" for every name that is not there, and exits with 1.
 """
@@ -24,7 +24,7 @@ from c_source import SUFFIXES, Source
 
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WALK = "docs/dev/WALK.md"
-TITLE = "Questions of a newcomer"
+TITLE = "A newcomer's questions"
 QUESTIONS = 15
 FOLDERS = ("src", "tests", "scripts", "docs", "bench", "recipes", "profiles", "cmake", ".ci")
 

@@ -89,7 +89,7 @@ static void tensors_that_cannot_be_read(void)
     WRONG(TENSOR("0", "(I1099511627776\nI1099511627776\nt", "(I0\nI0\nt"), "past the end");
     WRONG("ctorch._utils\n_rebuild_tensor_v2\n((S'storage'\ncevil\nFloatStorage\nS'0'\nS'cpu'\nI6\n"
           "tQI0\n(t(tI00\nNtR",
-          "which is not known");
+          "which is unknown");
     WRONG("ctorch._utils\n_rebuild_tensor_v2\n(S'0'\nQI0\n(t(tI00\nNtR", "not described");
     WRONG("cevil\nbuild\n((S'storage'\nctorch\nFloatStorage\nS'0'\nS'cpu'\nI6\ntQtR", "evil build");
 }
@@ -109,7 +109,7 @@ static void files_that_cannot_be_read(void)
                                 "FloatStorage\nS'9'\nS'cpu'\nI6\ntQI0\n(t(tI00\nNtRd.";
     TorchFile file;
     refuse(whole, sizeof whole - 1, 20, "too few for 6 elements");
-    refuse(other, sizeof other - 1, 24, "not in the archive");
+    refuse(other, sizeof other - 1, 24, "the archive lacks the data");
     refuse("(S'w", 4, 24, "ends early");
     CHECK_INT(torch_parse(pool, "t", "hello", 5, &file), E_FORMAT);
     CHECK_INT(torch_parse(pool, "t", "", 0, &file), E_FORMAT);

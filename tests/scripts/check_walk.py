@@ -12,7 +12,7 @@ QUESTION = "| Who does %d? | `src/plan/engine.c: engine_choose` |\n"
 WALK = ("# The walk\n\n1. A recipe is read (`src/plan/engine.h`, `src/plan/`, `src/*/engine.c`, `src/<room>/engine.c`).\n"
         "2. `src/plan/engine.h: Engine, ENGINE_MAX, engine_choose()` and `engine_solve()` go on:\n\n"
         "    `code`, such as src/gone.c, is not looked at\n\n```\n`src/gone.c`\n```\n\n"
-        "## Questions of a newcomer\n\n| question | answer |\n|---|---|\n" + "".join(QUESTION % i for i in range(15)))
+        "## A newcomer's questions\n\n| question | answer |\n|---|---|\n" + "".join(QUESTION % i for i in range(15)))
 CLEAN = {
     "src/plan/engine.h": "#define ENGINE_MAX 3\ntypedef struct Engine { int n; } Engine;\nint engine_choose(Engine *e);\n"
                          "enum { KEEP, DROP };\n",

@@ -1,4 +1,4 @@
-"""`batch_size`: the largest batch whose step fits, found on tensors without numbers."""
+"""`batch_size`: the largest batch whose step fits, found on fake tensors."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -54,11 +54,16 @@ def resized(batch: Any, samples: int) -> Any:
 def batch_size(model: torch.nn.Module, loss_fn: Callable[[Any, Any], Any], example_batch: Any,
                memory: str | int | None = None, *, multiple_of: int = 1,
                make_batch: Callable[[Any, int], Any] = resized, **how: Any) -> BatchSize:
-    """The largest batch whose training step fits a GPU that need not be here.
+    """Finds the largest batch whose training step fits a GPU, without that GPU.
 
-    memory: what the step may take with the CUDA context; default: the GPU's. example_batch says
-    shapes; make_batch(example_batch, samples) makes another size of it, by default along the first
-    dimension. The answer is a multiple of multiple_of. Other arguments are explain's.
+    Args:
+        model, loss_fn: as in explain.
+        example_batch: defines the shapes.
+        memory: bytes for the step, including the CUDA context; default: the GPU's memory.
+        multiple_of: the result is a multiple of this number.
+        make_batch: make_batch(example_batch, samples) returns a batch of another size; by default
+            the first dimension of each tensor changes.
+        how: further arguments of explain, such as device and precision.
     """
     tried: dict[int, Explanation] = {}
 

@@ -2,7 +2,7 @@
 
 The plan of `fit` says which results are kept until backward. `torch.utils.checkpoint` can follow it
 block by block: it recomputes a whole block at once, so it needs more memory than the plan. What
-it really takes is found on tensors without numbers, and the plan is made smaller until that fits.
+it really takes is found on fake tensors, and the plan is made smaller until that fits.
 """
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def _wrapped(forward: Callable[..., Any], made: Checkpointed, block: str,
 
 
 def _measured(model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any, o: Options) -> int:
-    """What the step takes as PyTorch will run it, on tensors without numbers."""
+    """What the step takes as PyTorch will run it, on fake tensors."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     from . import capture
@@ -195,13 +195,17 @@ def checkpoint(model: torch.nn.Module, loss_fn: Callable[[Any, Any], Any], examp
                budget: str | int, *, modules: list[str] | None = None,
                optimizer: str | Callable[..., Any] | None = "adamw-fused",
                precision: str | None = None, effort: int = 0) -> Checkpointed:
-    """Selective activation checkpointing that keeps a step within a budget, in place of
+    """Selective activation checkpointing that keeps a step within a budget. It replaces
     enable_gradient_checkpointing() (diffusers) or gradient_checkpointing_enable() (transformers).
 
     The model's blocks recompute in backward what the plan does not keep; the training loop stays
-    as it is. modules: names of the modules that may recompute; default: the members of the
-    outermost module lists. The other arguments are fit's. BudgetError names the least that this
-    form of checkpointing was found to take: `fit` can do with less.
+    as it is. If the budget is too small, BudgetError names the smallest one found for this form of
+    checkpointing; `fit` can go lower.
+
+    Args:
+        modules: names of the modules that may recompute; default: the members of the outermost
+            module lists.
+        The other arguments are those of fit.
     """
     o = Options(parse_bytes(budget), optimizer, precision, False, None, False, 0, effort)
     blocks = modules if modules is not None else outer_blocks(model)

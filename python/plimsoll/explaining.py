@@ -164,16 +164,22 @@ def explain(model: torch.nn.Module, loss_fn: Callable[[Any, Any], Any], batch: A
             device: str = "h200", torch_version: str | None = None, settings: str = "", *,
             accumulate: int = 1, clip: bool = False, ema: str | Average | None = None,
             grad_scaler: bool | None = None) -> Explanation:
-    """What a training step of the model takes on a GPU, without one.
+    """Predicts the memory of a training step on a GPU, without a GPU.
 
-    loss_fn(model, batch) returns the loss; it runs on tensors without numbers. The model may be on
-    the CPU or on meta. optimizer: adamw, adam or sgd, with -fused or -loop, or a function of the
-    parameters. precision: fp32, or bf16 or fp16 by autocast. settings: PYTORCH_CUDA_ALLOC_CONF.
-
-    accumulate: batches a step. clip: clip_grad_norm_ before the update. ema: an average of the
-    parameters, updated at once (foreach, as torch's AveragedModel), one by one (loop, as diffusers'
-    EMAModel) or by a function of the averages and the parameters. grad_scaler: losses are scaled;
-    default: in fp16.
+    Args:
+        model: the module, on the CPU or on meta.
+        loss_fn: loss_fn(model, batch) returns the loss. It runs on fake tensors.
+        batch: an example batch; only its shapes and types matter.
+        optimizer: adamw, adam or sgd, also with -fused or -loop; or a function of the parameters.
+        precision: fp32, or bf16 or fp16 with autocast.
+        device: the name of the GPU.
+        torch_version: the PyTorch version to predict; default: the installed one.
+        settings: the text of PYTORCH_CUDA_ALLOC_CONF.
+        accumulate: batches per step.
+        clip: clip_grad_norm_ runs before the update.
+        ema: an average of the parameters: "foreach" updates all at once (torch's AveragedModel),
+            "loop" one by one (diffusers' EMAModel), a function gets averages and parameters.
+        grad_scaler: a GradScaler scales the losses; default: in fp16.
     """
     from .capture import capture
     from .training import StepForm

@@ -276,21 +276,26 @@ def fit(model: torch.nn.Module, loss_fn: Callable[[Any, Any], Any], example_batc
         optimizer.step()
         optimizer.zero_grad()
 
-    loss_fn(model, batch) returns the loss, or a tuple or dict that begins with it; what else it
-    returns comes back without gradients. The batch may be any nest of lists, tuples and dicts.
-
     The budget is the peak of a whole step: parameters, buffers, batch, gradients, the optimizer's
     state and its update. On CUDA it limits torch.cuda.max_memory_reserved(), on the CPU the live
-    bytes of storages. None: nothing is recomputed. If no plan is found, BudgetError names a budget
-    that works. A batch of another form, or another mode of the model (train, eval, frozen
-    parameters), is captured and planned when it first comes.
+    bytes of storages. If no plan is found, BudgetError names a budget that works. A batch of
+    another shape, or another mode of the model (train, eval, frozen parameters), is captured and
+    planned when it first occurs.
 
-    optimizer: whose state and temporaries the budget includes: adamw, adam or sgd, each with -fused
-    or -loop, or a function of the parameters that makes it; None: none. precision: bf16 or fp16
-    runs loss_fn under autocast. accumulate: gradients are added to those in .grad within the
-    budget. grad_scaler: a torch.amp.GradScaler; the gradients are scaled by it. offload: values may
-    be copied to pinned host memory (CUDA), at most host_budget bytes of them. effort: the planner's
-    moves; 0: about ten seconds.
+    Args:
+        model: the module to train.
+        loss_fn: loss_fn(model, batch) returns the loss, or a tuple or dict that begins with it;
+            other results are returned without gradients.
+        example_batch: any nest of lists, tuples and dicts.
+        budget: bytes, or text such as "16GiB"; None: nothing is recomputed.
+        optimizer: the optimizer whose state and temporaries the budget includes: adamw, adam or
+            sgd, also with -fused or -loop; or a function of the parameters that makes it; or None.
+        precision: bf16 or fp16 runs loss_fn under autocast.
+        accumulate: adds gradients to those in .grad, within the budget.
+        grad_scaler: a torch.amp.GradScaler that scales the loss.
+        offload: allows copies of values to pinned host memory (CUDA).
+        host_budget: limit of those copies in bytes; 0: no limit.
+        effort: search moves of the planner; 0: about ten seconds.
     """
     options = Options(None if budget is None else parse_bytes(budget), optimizer, precision,
                       accumulate, grad_scaler, offload, parse_bytes(host_budget), effort)

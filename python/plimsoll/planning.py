@@ -222,7 +222,7 @@ def _live_peak(events: list[_native.Event]) -> int:
 
 
 def update_of(optimizer: str | Callable[..., Any] | None, parameters: list[torch.Tensor]) -> Update:
-    """The requests of an optimizer's steps, on tensors without numbers."""
+    """The requests of an optimizer's steps, on fake tensors."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     from .capture import Recorder

@@ -51,7 +51,7 @@ typedef struct ModelOptions {
 
 #define SHARD_OPTIONS(shard_, bucket_)                                                             \
     { "shard", OPT_TEXT, &(shard_), "LEVEL",                                                       \
-      "what ranks divide: auto, 0 (gradient sums), 1 or 2 (also state), 3 (all)" },                 \
+      "what ranks divide: auto, 0 (sums), 1 or 2 (also state), 3 (all)" },                         \
     {                                                                                              \
         "bucket", OPT_TEXT, &(bucket_), "SIZE",                                                    \
             "several ranks: gradients exchanged together; default 1MiB to 32MiB"                   \

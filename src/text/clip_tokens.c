@@ -161,8 +161,8 @@ static Err member_read(Pool *pool, const ZipFile *zip, const char *name, const c
 
 Err clip_tokens_open(Pool *pool, ClipTokens *out)
 {
-    const char *path, *merges, *entities;
-    size_t      n_merges, n_entities;
+    const char *path, *merges = NULL, *entities = NULL;
+    size_t      n_merges = 0, n_entities = 0;
     ZipFile     zip;
     TRY(shipped_find(pool, "tokens", ".zip", "file of tokens", "clip", &path));
     TRY(zip_read(pool, path, &zip));

@@ -63,7 +63,7 @@ static void long_word(void)
     int32_t to[ROOM];
     char   *text = malloc(LETTERS + 1);
     for (int i = 0; i < LETTERS; i++)
-        text[i] = (char)('a' + i * 7919 % 26);
+        text[i] = (char)('a' + (int64_t)i * 7919 % 26);
     text[LETTERS] = '\0';
     CHECK_INT(clip_tokenize(&tokens, text, to, ROOM), ROOM);
     free(text);

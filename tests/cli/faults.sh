@@ -110,7 +110,7 @@ if command -v prlimit > /dev/null; then
     begin full $endless --set save.every=50 --set save.keep=2
     appears 'step-*.json'
     prlimit --pid $pid --fsize=1000:
-    is "a full disk should be said" says "the run goes on and tries again"
+    is "a full disk should be said" says "the run continues and tries again"
     is "and not end the run" kill -0 $pid
     last=$(saved)
     prlimit --pid $pid --fsize=unlimited:

@@ -138,7 +138,7 @@ expect 0 "unet-small" list recipes
 expect 0 "t4" list devices
 expect 0 "sashimi" list systems
 expect 0 "captioned-clips" list data
-expect 2 "list takes one of" list everything
+expect 2 "list takes recipes" list everything
 expect 0 "plimsoll 0." -V
 expect 2 "export its model by torch.export" explain model.py
 expect 2 "the weights with --init" explain model.ckpt

@@ -82,7 +82,7 @@ expect 0 "m on average over" $clips
 is "range images are written as metres too" [ -s "$work/drawn/clip-000.npy" ]
 expect 0 '"unit": "m"' $clips --json
 expect 2 "--hold-back is for --input" $clips --hold-back 1
-expect 2 "--hold-back: unet continues no clips" $images --hold-back 1
+expect 2 "--hold-back: unet does not continue clips" $images --hold-back 1
 
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

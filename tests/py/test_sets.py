@@ -121,7 +121,7 @@ def pickles():
             return os.system, (f"touch {work}/executed",)
     for value, says in ((Attack(), "not a dict of classes"), ({"a": Attack()}, "no array of numpy"),
                         ({"data": images, "labels": Attack()}, "labels are no list"), ({"data": images, "labels": [1]}, "no list of 18"),
-                        ({"data": images, "labels": [1.5] * 18}, "neither a number nor a text"), ([1], "not a dict of classes"), ({}, "no dict"),
+                        ({"data": images, "labels": [1.5] * 18}, "neither a number nor a text"), ([1], "not a dict of classes"), ({}, "not a dict"),
                         ({"a": images.T}, "C order"), ({"a": (images / 255).astype(">f4")}, "little-endian"),
                         ({"image_data": images, "class_dict": {"a": [18]}}, "beyond the 18"), ({(1, 2): images}, "neither a text nor")):
         pickle.dump(value, open(at("bad.pkl"), "wb"))

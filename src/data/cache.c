@@ -13,7 +13,8 @@
 
 enum {
     CACHE_FORM = 1, /* changes when the same file and settings are decoded to other numbers */
-    HASH_BLOCK = 1 << 16
+    HASH_BLOCK = 1 << 16,
+    LARGE = 1 << 28 /* bytes: a digest takes longer than a look */
 };
 
 CacheList cache_list(const DataSpec *spec, const CacheForm *form, const void *own)
@@ -63,6 +64,9 @@ static Err entry_look(CacheItem *item)
 static Err item_look(Pool *pool, CacheList *list, int fd, size_t n, CacheItem *item)
 {
     uint64_t key;
+    bool     looked = n > LARGE; /* what is no video or audio is refused before it is read whole */
+    if (looked)
+        TRY(list->form->look(pool, list->own, fd, item));
     TRY(cache_key(list, fd, item->path, n, &key));
     if (list->spec->cache) {
         item->entry = pool_print(pool, "%s/%016" PRIx64 ".npy", list->spec->cache, key);
@@ -72,7 +76,8 @@ static Err item_look(Pool *pool, CacheList *list, int fd, size_t n, CacheItem *i
         item->entry = pool_print(pool, "%016" PRIx64 ".npy", key);
     if (item->ready)
         return OK;
-    TRY(list->form->look(pool, list->own, fd, item));
+    if (!looked)
+        TRY(list->form->look(pool, list->own, fd, item));
     item->n_bytes = npy_type_bytes(item->type);
     for (int a = 0; a < item->rank; a++) {
         if (item->shape[a] < 1 || (size_t)item->shape[a] > SIZE_MAX / 8 / item->n_bytes)

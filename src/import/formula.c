@@ -23,6 +23,7 @@ int formula_input(Formula *f, Operand item)
         f->full = true;
         return 0;
     }
+    f->missing |= !item.set || (!item.host && !tensor_ok(item.view.base));
     f->in[f->n_in] = item;
     return add_step(f, (PointStep){ .op = POINT_INPUT,
                                     .integer = !type_floats(item.type),
@@ -162,6 +163,8 @@ static int64_t floor_div(int64_t a, int64_t b)
 {
     if (!b)
         return 0;
+    if (b == -1) /* the smallest number has no negative */
+        return (int64_t)(0 - (uint64_t)a);
     int64_t q = a / b;
     return q - ((a % b != 0) && ((a < 0) != (b < 0)));
 }
@@ -173,8 +176,8 @@ static int64_t host_integer(PointOp op, int64_t a, int64_t b)
     case POINT_SUB: return (int64_t)((uint64_t)a - (uint64_t)b);
     case POINT_MUL: return (int64_t)((uint64_t)a * (uint64_t)b);
     case POINT_FLOOR_DIV: return floor_div(a, b);
-    case POINT_REMAINDER: return b ? a - b * floor_div(a, b) : 0;
-    case POINT_FMOD: return b ? a % b : 0;
+    case POINT_REMAINDER: return b && b != -1 ? a - b * floor_div(a, b) : 0;
+    case POINT_FMOD: return b && b != -1 ? a % b : 0;
     case POINT_MIN:
     case POINT_CLAMP_MAX: return a < b ? a : b;
     case POINT_MAX:
@@ -184,10 +187,10 @@ static int64_t host_integer(PointOp op, int64_t a, int64_t b)
     case POINT_XOR: return a ^ b;
     case POINT_SHIFT_LEFT: return (int64_t)((uint64_t)a << (b & 63));
     case POINT_SHIFT_RIGHT: return a >> (b & 63);
-    case POINT_NEG: return -a;
-    case POINT_ABS: return a < 0 ? -a : a;
+    case POINT_NEG: return (int64_t)(0 - (uint64_t)a);
+    case POINT_ABS: return a < 0 ? (int64_t)(0 - (uint64_t)a) : a;
     case POINT_SIGN: return (a > 0) - (a < 0);
-    case POINT_SQUARE: return a * a;
+    case POINT_SQUARE: return (int64_t)((uint64_t)a * (uint64_t)a);
     default: return a;
     }
 }
@@ -224,7 +227,7 @@ static HostNumber host_step_value(const PointStep *steps, const PointStep *s, co
     switch (s->op) {
     case POINT_SELECT: return a.i ? b : x[s->c];
     case POINT_TO_F32: return (HostNumber){ .f = whole ? (double)a.i : a.f };
-    case POINT_TO_I32: return (HostNumber){ .i = whole ? a.i : isfinite(a.f) ? (int64_t)a.f : 0 };
+    case POINT_TO_I32: return (HostNumber){ .i = whole ? a.i : isfinite(a.f) ? int_of(a.f) : 0 };
     case POINT_TO_TRUTH: return (HostNumber){ .i = whole ? a.i != 0 : a.f != 0 };
     case POINT_NOT: return (HostNumber){ .i = whole ? !a.i : a.f == 0 };
     case POINT_IS_NAN: return (HostNumber){ .i = !whole && isnan(a.f) };
@@ -341,7 +344,7 @@ Err formula_dims(Formula *f, Dims *dims)
                 *to = v->dim[a];
         }
     }
-    return OK;
+    return dims_count(*dims) <= DIMS_MAX ? OK : refuse(f->l, "more than 2^48 elements");
 }
 
 /* An operand that is a slice of something is copied out of it; repeated axes stay repeated. */
@@ -513,6 +516,8 @@ Err formula_item(Formula *f, int result, ExportedType type, Operand *item)
     TRY(formula_dims(f, &dims));
     if (f->full)
         return refuse(f->l, "a computation of more than %d operations", POINT_STEPS);
+    if (f->missing)
+        return refuse(f->l, "an argument is missing");
     result = formula_as(f, result, type);
     bool host = true;
     for (int i = 0; i < f->n_in; i++)
@@ -558,7 +563,7 @@ static Err host_reduce(Formula *f, int result, PointReduce how, uint32_t axes, d
                                           : fmin(old, x);
         seen[at] = true;
         if (to->integer)
-            to->i[at] = (int64_t)next;
+            to->i[at] = int_of(next);
         else
             to->f[at] = next;
     }
@@ -578,6 +583,8 @@ Err formula_reduce(Formula *f, int result, PointReduce how, uint32_t axes, doubl
         result = F1(f, TO_I32, result);
     if (f->full)
         return refuse(f->l, "a computation of more than %d operations", POINT_STEPS);
+    if (f->missing)
+        return refuse(f->l, "an argument is missing");
     bool host = true;
     for (int i = 0; i < f->n_in; i++)
         host &= f->in[i].host != NULL;

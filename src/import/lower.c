@@ -61,12 +61,13 @@ bool arg_given(const Lower *l, const char *name)
 static Err number_read(Lower *l, const ExportedArg *a, int at, int64_t *value)
 {
     if (a->kind == ARG_FLOAT || a->kind == ARG_FLOATS) {
-        *value = (int64_t)a->floats[at];
+        *value = int_of(a->floats[at]);
         return OK;
     }
-    if (a->kind == ARG_VALUE || a->kind == ARG_VALUES)
+    if ((a->kind == ARG_VALUE || a->kind == ARG_VALUES) && a->values[at] >= 0)
         return item_int(&l->items[a->values[at]], value);
-    return sym_eval(&l->program->symbols, a->ints[at], value);
+    return a->ints ? sym_eval(&l->program->symbols, a->ints[at], value)
+                   : refuse(l, "'%s' is no number", a->name);
 }
 
 static Err number_of(Lower *l, const ExportedArg *a, int at, int64_t *value)
@@ -79,7 +80,10 @@ static Err number_of(Lower *l, const ExportedArg *a, int at, int64_t *value)
 Err arg_int(Lower *l, const char *name, int64_t otherwise, int64_t *value)
 {
     *value = otherwise;
-    return arg_given(l, name) ? number_of(l, arg(l, name), 0, value) : OK;
+    if (!arg_given(l, name))
+        return OK;
+    return arg(l, name)->n ? number_of(l, arg(l, name), 0, value)
+                           : refuse(l, "'%s' is an empty list", name);
 }
 
 Err arg_float(Lower *l, const char *name, double otherwise, double *value)
@@ -88,6 +92,8 @@ Err arg_float(Lower *l, const char *name, double otherwise, double *value)
     *value = otherwise;
     if (!arg_given(l, name))
         return OK;
+    if (!a->n)
+        return refuse(l, "'%s' is an empty list", name);
     if (a->kind == ARG_FLOAT || a->kind == ARG_FLOATS) {
         *value = a->floats[0];
         return OK;
@@ -137,10 +143,26 @@ Err arg_axis(Lower *l, const char *name, int rank, int64_t otherwise, int *axis)
 {
     int64_t at;
     TRY(arg_int(l, name, otherwise, &at));
-    at += at < 0 ? rank : 0;
+    at += at < 0 && at >= -rank ? rank : 0;
     if (at < 0 || at >= rank)
         return refuse(l, "axis %lld of %d", (long long)at, rank);
     *axis = (int)at;
+    return OK;
+}
+
+Err arg_axes(Lower *l, const char *name, int rank, int *axes, int *n)
+{
+    int64_t  list[VIEW_RANK];
+    uint32_t seen = 0;
+    TRY(arg_ints(l, name, list, n));
+    for (int i = 0; i < *n; i++) {
+        int64_t at = list[i] < 0 && list[i] >= -rank ? list[i] + rank : list[i];
+        if (at < 0 || at >= rank || seen >> at & 1)
+            return refuse(l, "'%s' names the axis %lld of %d%s", name, (long long)list[i], rank,
+                          at < 0 || at >= rank ? "" : " twice");
+        seen |= 1u << at;
+        axes[i] = (int)at;
+    }
     return OK;
 }
 
@@ -167,7 +189,7 @@ static Err refresh(Lower *l, int32_t value)
 
 static Err item_at(Lower *l, int32_t value, Operand *item)
 {
-    *item = (Operand){ 0 };
+    *item = item_none(l);
     if (value < 0)
         return OK;
     while (l->alias[value].same >= 0)
@@ -195,13 +217,13 @@ static Err arg_as_item(Lower *l, const ExportedArg *a, Operand *item)
         return OK;
     case ARG_FLOAT: *item = item_number(l, a->floats[0]); return OK;
     case ARG_COMPLEX: *item = item_number(l, a->floats[complex_part_read(l)]); return OK;
-    default: *item = (Operand){ 0 }; return OK;
+    default: *item = item_none(l); return OK;
     }
 }
 
 Err arg_item(Lower *l, const char *name, Operand *item)
 {
-    *item = (Operand){ 0 };
+    *item = item_none(l);
     if (!arg_given(l, name))
         return OK;
     TRY(arg_as_item(l, arg(l, name), item));
@@ -218,8 +240,11 @@ Err arg_items(Lower *l, const char *name, Operand *items, int max, int *n)
         return refuse(l, "'%s' is not a list of tensors", name);
     if (a->n > max)
         return refuse(l, "'%s' has %d tensors; at most %d are supported", name, a->n, max);
-    for (*n = 0; *n < a->n; (*n)++)
+    for (*n = 0; *n < a->n; (*n)++) {
         TRY(item_at(l, a->values[*n], &items[*n]));
+        if (!items[*n].set)
+            return refuse(l, "'%s' has no tensor %d", name, *n);
+    }
     return OK;
 }
 
@@ -228,36 +253,54 @@ Err arg_view(Lower *l, const char *name, View *view)
     Operand item;
     TRY(arg_item(l, name, &item));
     *view = (View){ .base = tensor_none(l->graph) };
-    return item.set ? item_view(l, &item, view) : OK;
+    return item.set ? item_view(l, &item, view) : refuse(l, "'%s' is missing", name);
 }
 
 Err arg_vector(Lower *l, const char *name, Tensor *t)
 {
     View view;
+    *t = tensor_none(l->graph);
+    if (!arg_given(l, name))
+        return OK;
     TRY(arg_view(l, name, &view));
-    *t = tensor_ok(view.base) ? view_tensor(view, NULL) : view.base;
+    *t = view_tensor(view, NULL);
     return OK;
 }
 
 /* ---- results ---- */
 
+/* The value that output i is; NULL: the file has none. */
+static const ExportedValue *out_value(const Lower *l, int i)
+{
+    int32_t value = i < l->call->n_out ? l->call->out[i] : -1;
+    return value >= 0 ? &l->program->values[value] : NULL;
+}
+
+Err dims_eval(Lower *l, const ExportedValue *v, Dims *dims)
+{
+    *dims = (Dims){ .rank = 0 };
+    if (v->rank > VIEW_RANK)
+        return refuse(l, "a tensor of %d axes", v->rank);
+    for (int a = 0; a < v->rank; a++) {
+        TRY(sym_eval(&l->program->symbols, v->size[a], &dims->at[dims->rank++]));
+        if (dims->at[a] < 0)
+            return refuse(l, "a size of %lld", (long long)dims->at[a]);
+    }
+    return dims_count(*dims) <= DIMS_MAX ? OK : refuse(l, "a tensor of more than 2^48 elements");
+}
+
 Dims out_dims(Lower *l, int i, Err *err)
 {
-    const ExportedValue *v = &l->program->values[l->call->out[i]];
-    Dims                 dims = { .rank = v->rank < 0 ? 0 : v->rank };
-    *err = OK;
-    if (v->rank > VIEW_RANK) {
-        *err = refuse(l, "a tensor of %d axes", v->rank);
-        return dims;
-    }
-    for (int a = 0; a < dims.rank && !*err; a++)
-        *err = sym_eval(&l->program->symbols, v->size[a], &dims.at[a]);
+    const ExportedValue *v = out_value(l, i);
+    Dims                 dims = { 0 };
+    *err = v ? dims_eval(l, v, &dims) : refuse(l, "its result %d is not in the file", i);
     return dims;
 }
 
 ExportedType out_type_of(const Lower *l, int i)
 {
-    return type_part(l->program->values[l->call->out[i]].type);
+    const ExportedValue *v = out_value(l, i);
+    return v ? type_part(v->type) : EX_F32;
 }
 
 Err give(Lower *l, int i, Operand item)
@@ -268,8 +311,12 @@ Err give(Lower *l, int i, Operand item)
     Err     err;
     Dims    want = out_dims(l, i, &err);
     TRY(err);
-    if (!item.host)
-        TRY(graph_check(l->graph));
+    TRY(graph_check(l->graph));
+    if (!item.host && !tensor_ok(item.view.base))
+        return refuse(l, "a tensor that it needs is missing");
+    int64_t all = item.host ? item.host->n : shape_count(tensor_shape(item.view.base));
+    if (!view_within(&item.view, all))
+        return refuse(l, "it reads beyond the %lld elements of a tensor", (long long)all);
     Dims have = view_dims(&item.view);
     if (l->program->values[value].rank >= 0 && !dims_same(want, have)) {
         char text[2][160] = { "", "" };
@@ -428,7 +475,8 @@ Err lower_write_by_index(Lower *l, const ExportedCall *call, Operand whole, Oper
     HostArray *mask, *from;
     Dims       dims = view_dims(&whole.view);
     int64_t    at, k = 0;
-    if (call->args[0].kind != ARG_VALUE || call->n_out != 1 || l->parts.on)
+    if (!call->n_args || call->args[0].kind != ARG_VALUE || call->n_out != 1 || call->out[0] < 0 ||
+        l->parts.on)
         return refuse(l, "writing through this view is not supported");
     TRY(viewed_positions(l, call, dims, &seen));
     Operand written = item_host(l, EX_BOOL, dims, &mask);
@@ -506,6 +554,8 @@ static Err lower_call(Lower *l, const ExportedCall *call)
         return asserts_only(call->target) ? OK
                : complex ? refuse(l, "this operator is not supported for complex numbers")
                          : refuse(l, "this operator is not supported");
+    if (!call->n_args && (writes || l->def->view))
+        return refuse(l, "it has no argument");
     lower_place(l, call);
     note_numbers(l, 0);
     l->numbers = HASH_EMPTY;

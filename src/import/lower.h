@@ -101,9 +101,11 @@ Err                arg_ints(Lower *l, const char *name, int64_t *values, int *n)
 Err                arg_fill(Lower *l, const char *name, int n, int64_t otherwise, int64_t *values);
 /* Axis of a tensor of this rank; negative ones count from the end. */
 Err                arg_axis(Lower *l, const char *name, int rank, int64_t otherwise, int *axis);
+/* A list of axes, each at most once. */
+Err                arg_axes(Lower *l, const char *name, int rank, int *axes, int *n);
 Err                arg_item(Lower *l, const char *name, Operand *item); /* a tensor or a number */
 Err                arg_items(Lower *l, const char *name, Operand *items, int max, int *n);
-/* The tensor as a view in the graph; a constant becomes one. Not given: base is none. */
+/* The tensor as a view in the graph; a constant becomes one. It must be given. */
 Err                arg_view(Lower *l, const char *name, View *view);
 /* The parameter's or constant's tensor of this 1-D argument, or none. */
 Err                arg_vector(Lower *l, const char *name, Tensor *t);
@@ -118,7 +120,11 @@ Err          give_tensor(Lower *l, int i, Tensor t, const int *order);
 /* "aten.conv2d: ... (unet.py:214)": not supported */
 Err          refuse(const Lower *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* A value's sizes under the present symbols: at most VIEW_RANK, and DIMS_MAX elements. */
+Err          dims_eval(Lower *l, const ExportedValue *value, Dims *dims);
+
 /* ---- items ---- */
+Operand item_none(const Lower *l); /* not set: an argument that is not given */
 Operand item_of(const Lower *l, View view, ExportedType type);
 Operand item_number(Lower *l, double value);
 Operand item_integer(Lower *l, int64_t value);
@@ -151,7 +157,7 @@ typedef struct Formula {
     Operand   in[POINT_INPUTS];
     int       n_in, n_steps;
     PointStep step[POINT_STEPS];
-    bool      full;
+    bool      full, missing; /* more steps than there is room for; an operand that is not given */
 } Formula;
 
 Formula formula(Lower *l);

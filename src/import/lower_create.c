@@ -44,7 +44,7 @@ static Err arange(Lower *l)
     for (int64_t i = 0; i < to->n; i++) {
         double x = start + step * (double)i;
         if (to->integer)
-            to->i[i] = (int64_t)x;
+            to->i[i] = int_of(x);
         else
             to->f[i] = x;
     }
@@ -65,7 +65,7 @@ static Err linspace(Lower *l)
         double x = to->n > 1 ? start + (end - start) * (double)i / (double)(to->n - 1) : start;
         x = l->def->with ? pow(10, x) : x;
         if (to->integer)
-            to->i[i] = (int64_t)x;
+            to->i[i] = int_of(x);
         else
             to->f[i] = x;
     }
@@ -113,7 +113,9 @@ static Err triangle(Lower *l)
     int64_t diagonal;
     TRY(arg_item(l, "self", &item));
     TRY(arg_int(l, "diagonal", 0, &diagonal));
-    int     rank = item.view.rank;
+    int rank = item.view.rank;
+    if (rank < 2)
+        return refuse(l, "a tensor of %d axes", rank);
     Formula f = formula(l);
     int     x = formula_input(&f, item);
     int     row = formula_input(&f, lower_positions(l, rank, rank - 2, item.view.dim[rank - 2]));
@@ -140,10 +142,9 @@ static Err give_number(Lower *l, Operand item)
 static Err size_of(Lower *l)
 {
     Operand item;
-    int64_t axis;
+    int     axis;
     TRY(arg_item(l, "self", &item));
-    TRY(arg_int(l, "dim", 0, &axis));
-    axis += axis < 0 ? item.view.rank : 0;
+    TRY(arg_axis(l, "dim", item.view.rank, 0, &axis));
     return give_number(l, item_integer(l, item.view.dim[axis]));
 }
 
@@ -216,7 +217,7 @@ static Err number(Lower *l)
     case 'L': y = a <= b; break;
     default: y = a >= b; break;
     }
-    return give_number(l, whole ? item_integer(l, (int64_t)y) : item_number(l, y));
+    return give_number(l, whole ? item_integer(l, int_of(y)) : item_number(l, y));
 }
 
 /* A tensor's one element as a number: constants only. */

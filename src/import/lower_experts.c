@@ -158,17 +158,13 @@ static Err contracted(Lower *l, const Operand *items, const int *a, const int *b
 static Err tensor_product(Lower *l)
 {
     Operand items[2];
-    int64_t dims[2][VIEW_RANK];
     int     n[2], axis[2][VIEW_RANK];
     TRY(arg_item(l, "self", &items[0]));
     TRY(arg_item(l, "other", &items[1]));
-    TRY(arg_ints(l, "dims_self", dims[0], &n[0]));
-    TRY(arg_ints(l, "dims_other", dims[1], &n[1]));
+    TRY(arg_axes(l, "dims_self", items[0].view.rank, axis[0], &n[0]));
+    TRY(arg_axes(l, "dims_other", items[1].view.rank, axis[1], &n[1]));
     if (n[0] != n[1])
         return refuse(l, "%d axes against %d", n[0], n[1]);
-    for (int side = 0; side < 2; side++)
-        for (int i = 0; i < n[side]; i++)
-            axis[side][i] = (int)(dims[side][i] + (dims[side][i] < 0 ? items[side].view.rank : 0));
     return contracted(l, items, axis[0], axis[1], n[0]);
 }
 

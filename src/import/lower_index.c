@@ -160,7 +160,7 @@ static Err index_of(Lower *l)
     TRY(arg_item(l, "self", &x));
     int  n = 0, first = -1, place[VIEW_RANK];
     bool apart = false;
-    if (!a || a->n > VIEW_RANK)
+    if (!a || a->kind != ARG_VALUES || a->n > x.view.rank)
         return refuse(l, "this form of index is not supported");
     for (int i = 0; i < a->n; i++) {
         if (a->values[i] < 0)
@@ -249,7 +249,7 @@ static Err index_put_of(Lower *l)
     bool               apart = false;
     TRY(arg_view(l, "self", &v));
     TRY(arg_view(l, "values", &w));
-    if (!a || a->n > v.rank)
+    if (!a || a->kind != ARG_VALUES || a->n > v.rank)
         return refuse(l, "this form of index is not supported");
     Dims shared = { 0 }; /* of the indices, broadcast */
     for (int i = 0; i < a->n; i++) {

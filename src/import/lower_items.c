@@ -11,15 +11,19 @@ Operand item_of(const Lower *l, View view, ExportedType type)
     return (Operand){ .set = true, .view = view, .type = type };
 }
 
+Operand item_none(const Lower *l)
+{
+    return (Operand){ .view = { .base = tensor_none(l->graph) } };
+}
+
 Operand item_host(Lower *l, ExportedType type, Dims dims, HostArray **array)
 {
     HostArray *a = NEW(l->pool, HostArray);
     a->integer = !type_floats(type);
     a->n = dims_count(dims);
-    if (a->integer)
-        a->i = NEWN(l->pool, int64_t, a->n + 1);
-    else
-        a->f = NEWN(l->pool, double, a->n + 1);
+    /* one of them is used; a file that states the wrong type for a table finds memory all the same */
+    a->i = NEWN(l->pool, int64_t, (size_t)a->n + 1);
+    a->f = (double *)(void *)a->i;
     *array = a;
     return (Operand){
         .set = true, .view = view_make(tensor_none(l->graph), dims, NULL), .host = a, .type = type
@@ -50,12 +54,18 @@ Operand item_with(Operand item, View view)
 
 double host_f(const Operand *item, int64_t at)
 {
+    if (at < 0 || at >= item->host->n) /* give refuses such a view */
+        return 0;
     return item->host->integer ? (double)item->host->i[at] : item->host->f[at];
 }
 
 int64_t host_i(const Operand *item, int64_t at)
 {
-    return item->host->integer ? item->host->i[at] : (int64_t)item->host->f[at];
+    if (at < 0 || at >= item->host->n)
+        return 0;
+    if (item->host->integer)
+        return item->host->i[at];
+    return int_of(item->host->f[at]);
 }
 
 Err item_int(const Operand *item, int64_t *value)

@@ -161,12 +161,11 @@ static Err batch_norm(Lower *l)
 
 static Err weight_norm_of(Lower *l)
 {
-    View    v, g;
-    int64_t axis;
+    View v, g;
+    int  axis;
     TRY(arg_view(l, "v", &v));
     TRY(arg_view(l, "g", &g));
-    TRY(arg_int(l, "dim", 0, &axis));
-    axis += axis < 0 ? v.rank : 0;
+    TRY(arg_axis(l, "dim", v.rank, 0, &axis));
     if (axis) { /* g v / |v|, the norm over all axes but this one */
         Operand  sum, x = item_of(l, v, EX_F32);
         uint32_t axes = ((1u << v.rank) - 1) & ~(1u << axis);

@@ -115,6 +115,10 @@ static Err product(Lower *l, View a, View b, double alpha, View *out)
 {
     int  rank = a.rank > b.rank ? a.rank : b.rank;
     Dims batch = { .rank = rank };
+    if (!tensor_ok(a.base) || !tensor_ok(b.base))
+        return refuse(l, "a factor is missing");
+    if (a.rank < 2 || b.rank < 2)
+        return refuse(l, "a product of tensors with %d and %d axes", a.rank, b.rank);
     if (a.dim[a.rank - 1] != b.dim[b.rank - 2])
         return refuse(l, "%lld columns times %lld rows", (long long)a.dim[a.rank - 1],
                       (long long)b.dim[b.rank - 2]);
@@ -495,6 +499,8 @@ static Err cdist(Lower *l)
     TRY(arg_float(l, "p", 2, &p));
     if (p != 2 && p != 1)
         return refuse(l, "only p = 1 and 2 are supported");
+    if (a.view.rank < 2 || b.view.rank < 2)
+        return refuse(l, "tensors with %d and %d axes", a.view.rank, b.view.rank);
     int rank = a.view.rank;
     a.view = view_inserted(a.view, rank - 1, 1);
     b.view = view_inserted(b.view, b.view.rank - 2, 1);
@@ -538,6 +544,8 @@ static Err conv_with(Lower *l, int n, bool transposed)
         x = view_inserted(x, 0, 1);
     if (x.rank != n + 2)
         return refuse(l, "an input with %d axes", x.rank);
+    if (w.rank != n + 2)
+        return refuse(l, "a weight with %d axes", w.rank);
     TRY(arg_fill(l, "stride", n, 1, &at.stride[3 - n]));
     TRY(arg_fill(l, "dilation", n, 1, &at.dilation[3 - n]));
     TRY(conv_padding(l, n, &w, &at, pad, extra));
@@ -572,6 +580,8 @@ static Err convolution(Lower *l)
 {
     View x;
     TRY(arg_view(l, "input", &x));
+    if (x.rank < 3 || x.rank > 5)
+        return refuse(l, "an input with %d axes", x.rank);
     return conv_with(l, x.rank - 2, arg_bool(l, "transposed", false));
 }
 

@@ -176,9 +176,9 @@ static Err logsumexp_of(Lower *l)
     int      order[VIEW_RANK], axis = 0;
     TRY(arg_view(l, "self", &x));
     TRY(axes_of(l, x.rank, &axes));
-    while (!(axes >> axis & 1))
+    while (axis < x.rank && !(axes >> axis & 1))
         axis++;
-    if (axes != 1u << axis)
+    if (axis == x.rank || axes != 1u << axis)
         return logsumexp_over(l, axes);
     view_order_last(&x, axis, order);
     Tensor y = logsumexp(view_tensor(x, order));

@@ -54,6 +54,8 @@ static Err adaptive(Lower *l)
     TRY(map_of(l, "self", n, order, &x));
     Dims dims = out_dims(l, 0, &err);
     TRY(err);
+    if (dims.rank < n)
+        return refuse(l, "a result of %d axes", dims.rank);
     for (int i = 0; i < n; i++)
         size[i] = dims.at[dims.rank - n + i];
     Tensor y = adaptive_pool(x, size, l->def->with & 4 ? POOL_AVG : POOL_MAX);
@@ -74,6 +76,8 @@ static Err resize_of(Lower *l)
     TRY(map_of(l, arg_given(l, "input") ? "input" : "self", n, order, &x));
     Dims dims = out_dims(l, 0, &err);
     TRY(err);
+    if (dims.rank < n)
+        return refuse(l, "a result of %d axes", dims.rank);
     for (int i = 0; i < n; i++) {
         at.size[i] = dims.at[dims.rank - n + i];
         if (scales && scales->kind == ARG_FLOATS && i < scales->n)
@@ -111,6 +115,8 @@ static Err pixel_shuffle(Lower *l)
     TRY(arg_int(l, down ? "downscale_factor" : "upscale_factor", 1, &r));
     if (x.rank != 4)
         return refuse(l, "an input with %d axes", x.rank);
+    if (r < 1 || r > 1 << 20)
+        return refuse(l, "a factor of %lld", (long long)r);
     int64_t n = x.dim[0], c = x.dim[1], h = x.dim[2], w = x.dim[3];
     Dims    six = down ? (Dims){ 6, { n, c, h / r, r, w / r, r } }
                        : (Dims){ 6, { n, c / r / r, r, r, h, w } };

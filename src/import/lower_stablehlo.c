@@ -289,7 +289,7 @@ static Err constant(Lower *l)
     Operand out = item_host(l, out_type_of(l, 0), splat ? (Dims){ 0 } : dims, &to);
     for (int32_t i = 0; i < value->n; i++)
         if (to->integer)
-            to->i[i] = value->kind == ARG_INTS ? value->ints[i].value : (int64_t)value->floats[i];
+            to->i[i] = value->kind == ARG_INTS ? value->ints[i].value : int_of(value->floats[i]);
         else
             to->f[i] = value->kind == ARG_FLOATS ? value->floats[i] : (double)value->ints[i].value;
     out.view = view_expanded(out.view, dims);

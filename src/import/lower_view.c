@@ -7,7 +7,11 @@
 
 #include <string.h>
 
-static Err viewed(Lower *l, Operand *item) { return arg_item(l, "self", item); }
+static Err viewed(Lower *l, Operand *item)
+{
+    TRY(arg_item(l, "self", item));
+    return item->set ? OK : refuse(l, "'self' is missing");
+}
 
 static Err give_as(Lower *l, int i, Operand item, View view)
 {
@@ -86,33 +90,30 @@ static Err transpose(Lower *l)
 static Err permute_axes_of(Lower *l)
 {
     Operand item;
-    int64_t dims[VIEW_RANK];
     int     n, order[VIEW_RANK];
     TRY(viewed(l, &item));
-    TRY(arg_ints(l, "dims", dims, &n));
+    TRY(arg_axes(l, "dims", item.view.rank, order, &n));
     if (n != item.view.rank)
         return refuse(l, "%d axes for a tensor of %d", n, item.view.rank);
-    for (int i = 0; i < n; i++)
-        order[i] = (int)(dims[i] < 0 ? dims[i] + n : dims[i]);
     return give_as(l, 0, item, view_permuted(item.view, order));
 }
 
 static Err movedim(Lower *l)
 {
     Operand item;
-    int64_t from[VIEW_RANK], to[VIEW_RANK];
-    int     n, m, order[VIEW_RANK];
+    int     from[VIEW_RANK], to[VIEW_RANK], n, m, order[VIEW_RANK];
     TRY(viewed(l, &item));
-    TRY(arg_ints(l, "source", from, &n));
-    TRY(arg_ints(l, "destination", to, &m));
     int rank = item.view.rank, next = 0;
+    TRY(arg_axes(l, "source", rank, from, &n));
+    TRY(arg_axes(l, "destination", rank, to, &m));
+    if (n != m)
+        return refuse(l, "%d axes are moved to %d places", n, m);
     for (int i = 0; i < rank; i++)
         order[i] = -1;
     bool taken[VIEW_RANK] = { 0 };
-    for (int i = 0; i < n && i < m; i++) {
-        int a = (int)(from[i] < 0 ? from[i] + rank : from[i]);
-        order[to[i] < 0 ? to[i] + rank : to[i]] = a;
-        taken[a] = true;
+    for (int i = 0; i < n; i++) {
+        order[to[i]] = from[i];
+        taken[from[i]] = true;
     }
     for (int i = 0; i < rank; i++) {
         if (order[i] >= 0)
@@ -133,6 +134,8 @@ static Err select_at(Lower *l)
     TRY(arg_axis(l, "dim", item.view.rank, 0, &axis));
     TRY(arg_int(l, "index", 0, &index));
     index += index < 0 ? item.view.dim[axis] : 0;
+    if (index < 0 || index >= item.view.dim[axis])
+        return refuse(l, "element %lld of %lld", (long long)index, (long long)item.view.dim[axis]);
     return give_as(l, 0, item, view_selected(item.view, axis, index));
 }
 
@@ -149,6 +152,10 @@ static Err cut_of(Lower *l, const View *view, Cut *cut)
     TRY(arg_int(l, "start", 0, &start));
     TRY(arg_int(l, "end", n, &end));
     TRY(arg_int(l, "step", 1, &cut->step));
+    if (cut->step < 1)
+        return refuse(l, "a step of %lld", (long long)cut->step);
+    if (cut->step > n)
+        cut->step = n + 1; /* the first element alone */
     start += start < 0 ? n : 0;
     end += end < 0 ? n : 0;
     start = start < 0 ? 0 : start > n ? n : start;
@@ -190,6 +197,8 @@ static Err diagonal(Lower *l)
     TRY(arg_axis(l, "dim1", item.view.rank, 0, &a));
     TRY(arg_axis(l, "dim2", item.view.rank, 1, &b));
     View v = item.view;
+    if (a == b || offset > DIMS_MAX || offset < -DIMS_MAX)
+        return refuse(l, "a diagonal of the axes %d and %d from %lld", a, b, (long long)offset);
     v.offset += offset >= 0 ? offset * v.stride[b] : -offset * v.stride[a];
     int64_t stride = v.stride[a] + v.stride[b];
     View    out = view_dropped(view_dropped(v, a > b ? a : b), a > b ? b : a);
@@ -197,6 +206,8 @@ static Err diagonal(Lower *l)
     Err  err;
     Dims dims = out_dims(l, 0, &err);
     TRY(err);
+    if (!dims.rank)
+        return refuse(l, "a result without axes");
     out.dim[out.rank] = dims.at[dims.rank - 1];
     out.stride[out.rank++] = stride;
     return give_as(l, 0, item, out);
@@ -212,6 +223,9 @@ static Err unfold(Lower *l)
     TRY(arg_axis(l, "dimension", item.view.rank, 0, &axis));
     TRY(arg_int(l, "size", 1, &size));
     TRY(arg_int(l, "step", 1, &step));
+    if (size < 0 || step < 1 || size > item.view.dim[axis] || item.view.rank == VIEW_RANK)
+        return refuse(l, "windows of %lld of %lld elements, every %lld", (long long)size,
+                      (long long)item.view.dim[axis], (long long)step);
     View    v = item.view;
     int64_t stride = v.stride[axis];
     v.dim[axis] = (v.dim[axis] - size) / step + 1;
@@ -224,15 +238,13 @@ static Err unfold(Lower *l)
 static Err flip_axes(Lower *l)
 {
     Operand item;
-    int64_t dims[VIEW_RANK];
-    int     n;
+    int     axes[VIEW_RANK], n;
     TRY(viewed(l, &item));
-    TRY(arg_ints(l, "dims", dims, &n));
+    TRY(arg_axes(l, "dims", item.view.rank, axes, &n));
     View v = item.view;
     for (int i = 0; i < n; i++) {
-        int axis = (int)(dims[i] < 0 ? dims[i] + v.rank : dims[i]);
-        v.offset += (v.dim[axis] - 1) * v.stride[axis];
-        v.stride[axis] = -v.stride[axis];
+        v.offset += (v.dim[axes[i]] - 1) * v.stride[axes[i]];
+        v.stride[axes[i]] = -v.stride[axes[i]];
     }
     return give_as(l, 0, item, v);
 }
@@ -308,16 +320,20 @@ static Err split_axis(Lower *l)
         if (l->call->n_out > whole)
             return refuse(l, "empty slices are not supported");
         TRY(arg_int(l, "sections", l->call->n_out, &total));
+        if (total < 1)
+            return refuse(l, "%lld parts", (long long)total);
         for (n = 0; n < l->call->n_out; n++)
             extent[n] = whole / total + (n < whole % total);
     } else if (l->def->with == 0) { /* chunk */
         TRY(arg_int(l, "chunks", 1, &total));
+        if (total < 1)
+            return refuse(l, "%lld parts", (long long)total);
         each = (whole + total - 1) / total;
     } else if (l->def->with == 1) {
         TRY(arg_int(l, arg_given(l, "split_size") ? "split_size" : "split_sizes", 1, &each));
     } else {
         const ExportedArg *a = arg(l, arg_given(l, "split_sizes") ? "split_sizes" : "split_size");
-        if (!a || a->n > whole)
+        if (!a || !a->ints || a->n > whole)
             return refuse(l, "empty slices are not supported");
         for (n = 0; n < a->n; n++)
             TRY(sym_eval(&l->program->symbols, a->ints[n], &extent[n]));
@@ -397,6 +413,8 @@ static Err cat(Lower *l)
         if (view_count(&items[i].view) || n == 1)
             items[kept++] = items[i];
     n = kept;
+    if (!n)
+        return refuse(l, "nothing to join");
     TRY(arg_axis(l, "dim", items[0].view.rank, 0, &axis));
     if (n == 1)
         return give(l, 0, items[0]);
@@ -565,6 +583,10 @@ static Err im2col(Lower *l)
     }
     View blocks = { .base = v.base, .offset = v.offset, .rank = 6 };
     for (int i = 0; i < 2; i++) {
+        if (stride[i] < 1 || k[i] < 1 || dilation[i] < 1 || k[i] > v.dim[2 + i] ||
+            dilation[i] > v.dim[2 + i])
+            return refuse(l, "windows of %lld elements, every %lld", (long long)k[i],
+                          (long long)stride[i]);
         blocks.dim[i] = v.dim[i];
         blocks.stride[i] = v.stride[i];
         blocks.dim[2 + i] = k[i];
@@ -585,6 +607,8 @@ static Err glu(Lower *l)
     int     axis;
     TRY(viewed(l, &item));
     TRY(arg_axis(l, "dim", item.view.rank, -1, &axis));
+    if (item.view.dim[axis] % 2)
+        return refuse(l, "halves of %lld elements", (long long)item.view.dim[axis]);
     int64_t half = item.view.dim[axis] / 2;
     Formula f = formula(l);
     int     a = formula_input(&f, item_with(item, view_sliced(item.view, axis, 0, half, 1)));
@@ -601,6 +625,8 @@ static Err channel_shuffle(Lower *l)
     TRY(viewed(l, &item));
     TRY(arg_int(l, "groups", 1, &groups));
     Dims dims = view_dims(&item.view), split = { .rank = dims.rank + 1 };
+    if (dims.rank < 2 || dims.rank == VIEW_RANK || groups < 1 || dims.at[1] % groups)
+        return refuse(l, "%lld groups", (long long)groups);
     for (int i = 0; i < split.rank; i++) {
         split.at[i] = i == 0   ? dims.at[0]
                       : i == 1 ? groups

@@ -12,8 +12,17 @@ int64_t dims_count(Dims dims)
 {
     int64_t n = 1;
     for (int i = 0; i < dims.rank; i++)
-        n *= dims.at[i];
+        if (!dims.at[i])
+            return 0;
+    for (int i = 0; i < dims.rank; i++)
+        if (__builtin_mul_overflow(n, dims.at[i], &n))
+            return INT64_MAX;
     return n;
+}
+
+int64_t int_of(double x)
+{
+    return x >= 0x1p63 ? INT64_MAX : x >= -0x1p63 ? (int64_t)x : x < 0 ? INT64_MIN : 0;
 }
 
 bool dims_same(Dims a, Dims b)
@@ -44,9 +53,38 @@ View view_make(Tensor base, Dims dims, const int *order)
     return v;
 }
 
+bool view_within(const View *v, int64_t n)
+{
+    int64_t low = v->offset, high = v->offset, reach;
+    for (int i = 0; i < v->rank; i++) {
+        if (v->dim[i] < 0)
+            return false;
+        if (!v->dim[i])
+            return true;
+    }
+    for (int i = 0; i < v->rank; i++)
+        if (__builtin_mul_overflow(v->dim[i] - 1, v->stride[i], &reach) ||
+            (reach > 0 ? __builtin_add_overflow(high, reach, &high)
+                       : __builtin_add_overflow(low, reach, &low)))
+            return false;
+    return low >= 0 && high < n;
+}
+
+/* What a damaged file asks for: the graph is refused. */
+static View view_wrong(View v, const char *what)
+{
+    v.base = graph_poison(v.base.graph, E_SHAPE, "%s", what);
+    return v;
+}
+
 View view_permuted(View v, const int *axis)
 {
-    View out = v;
+    View     out = v;
+    uint32_t seen = 0;
+    for (int i = 0; i < v.rank; i++)
+        seen |= axis[i] >= 0 && axis[i] < v.rank ? 1u << axis[i] : 0;
+    if (seen != (1u << v.rank) - 1)
+        return view_wrong(v, "axes in an order that names some twice");
     for (int i = 0; i < v.rank; i++) {
         out.dim[i] = v.dim[axis[i]];
         out.stride[i] = v.stride[axis[i]];
@@ -56,7 +94,13 @@ View view_permuted(View v, const int *axis)
 
 View view_sliced(View v, int axis, int64_t from, int64_t count, int64_t step)
 {
-    v.offset += from * v.stride[axis];
+    int64_t start;
+    if (axis < 0 || axis >= v.rank)
+        return view_wrong(v, "a slice of an axis that is not there");
+    if (count < 0 || __builtin_mul_overflow(from, v.stride[axis], &start) ||
+        __builtin_add_overflow(v.offset, start, &v.offset) ||
+        __builtin_mul_overflow(v.stride[axis], step, &start))
+        return view_wrong(v, "a slice beyond the tensor");
     v.dim[axis] = count;
     v.stride[axis] *= step;
     return v;
@@ -64,6 +108,8 @@ View view_sliced(View v, int axis, int64_t from, int64_t count, int64_t step)
 
 View view_dropped(View v, int axis)
 {
+    if (axis < 0 || axis >= v.rank)
+        return view_wrong(v, "an axis is left out that is not there");
     for (int i = axis; i + 1 < v.rank; i++) {
         v.dim[i] = v.dim[i + 1];
         v.stride[i] = v.stride[i + 1];
@@ -79,6 +125,8 @@ View view_selected(View v, int axis, int64_t index)
 
 View view_inserted(View v, int axis, int64_t extent)
 {
+    if (v.rank >= VIEW_RANK || axis < 0 || axis > v.rank)
+        return view_wrong(v, "a tensor with too many axes");
     for (int i = v.rank; i > axis; i--) {
         v.dim[i] = v.dim[i - 1];
         v.stride[i] = v.stride[i - 1];
@@ -91,10 +139,14 @@ View view_inserted(View v, int axis, int64_t extent)
 
 View view_expanded(View v, Dims dims)
 {
+    if (v.rank > dims.rank || dims.rank > VIEW_RANK)
+        return view_wrong(v, "a tensor is expanded to fewer axes");
     while (v.rank < dims.rank)
         v = view_inserted(v, 0, 1);
     for (int i = 0; i < dims.rank; i++)
         if (v.dim[i] != dims.at[i]) {
+            if (v.dim[i] != 1)
+                return view_wrong(v, "an axis that has elements is expanded");
             v.dim[i] = dims.at[i];
             v.stride[i] = 0;
         }
@@ -269,7 +321,11 @@ static bool permute_of(const View *v, const int *have, const int *want, Shape sh
 
 Tensor view_tensor_as(View v, const int *order, Shape shape)
 {
-    int  have[VIEW_RANK];
+    int have[VIEW_RANK];
+    if (!tensor_ok(v.base))
+        return graph_poison(v.base.graph, E_SHAPE, "a tensor is missing");
+    if (!view_within(&v, shape_count(tensor_shape(v.base))))
+        return graph_poison(v.base.graph, E_SHAPE, "a view beyond its tensor");
     bool whole = view_is_dense(&v, have);
     if (whole && same_order(&v, have, order))
         return reshape(v.base, shape);

@@ -12,6 +12,7 @@
 #include "ir/graph.h"
 
 enum { VIEW_RANK = 12 };
+#define DIMS_MAX ((int64_t)1 << 48) /* elements */
 
 typedef struct Dims { /* the extents of a tensor of the file */
     int     rank;
@@ -25,8 +26,9 @@ typedef struct View {
     int64_t offset;
 } View;
 
-int64_t dims_count(Dims dims);
+int64_t dims_count(Dims dims); /* INT64_MAX: more can not be counted */
 bool    dims_same(Dims a, Dims b);
+int64_t int_of(double x); /* the whole part: the nearest that fits; 0 for what is no number */
 Dims    view_dims(const View *v);
 int64_t view_count(const View *v);
 Type    view_type(const View *v);
@@ -34,6 +36,9 @@ Type    view_type(const View *v);
 /* The graph tensor, whose elements are those of `dims` with the axes in this order from the
  * outermost to the innermost (NULL: the file's order). */
 View view_make(Tensor base, Dims dims, const int *order);
+
+/* Do all its elements lie within a base of n elements? */
+bool view_within(const View *v, int64_t n);
 
 /* ---- free of cost ---- */
 View view_permuted(View v, const int *axis); /* axis i of the result is axis[i] of v */

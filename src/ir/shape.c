@@ -21,21 +21,19 @@ int64_t dim(Shape shape, int axis)
     return shape.dim[at];
 }
 
-int64_t shape_count(Shape shape)
+/* Of the first axes; INT64_MAX: more than can be counted, which no tensor has. */
+static int64_t shape_product(const Shape *shape, int axes)
 {
     int64_t n = 1;
-    for (int i = 0; i < shape.rank; i++)
-        n *= shape.dim[i];
+    for (int i = 0; i < axes; i++)
+        if (__builtin_mul_overflow(n, shape->dim[i], &n))
+            return INT64_MAX;
     return n;
 }
 
-int64_t shape_rows(Shape shape)
-{
-    int64_t n = 1;
-    for (int i = 0; i + 1 < shape.rank; i++)
-        n *= shape.dim[i];
-    return n;
-}
+int64_t shape_count(Shape shape) { return shape_product(&shape, shape.rank); }
+
+int64_t shape_rows(Shape shape) { return shape_product(&shape, shape.rank - 1); }
 
 bool shape_same(Shape a, Shape b)
 {

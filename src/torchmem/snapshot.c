@@ -208,18 +208,22 @@ static Err snap_trace(const SnapIn *in, const Pickle *root, int device, MemSnaps
     return OK;
 }
 
-static void snap_divisions(const Pickle *settings, AllocConf *conf)
+static Err snap_divisions(const SnapIn *in, const Pickle *settings, AllocConf *conf)
 {
     const Pickle *table = pickle_get(settings, "roundup_power2_divisions");
     for (int i = 0; table && i < CONF_INTERVALS; i++) {
         char key[16];
         snprintf(key, sizeof key, "%d", 1 << i);
-        conf->roundup_divisions[i] = (int32_t)snap_int(table, key);
+        int64_t n = snap_int(table, key);
+        if (n < 0 || n > INT32_MAX || (n & (n - 1)))
+            return snap_wrong(in, "roundup_power2_divisions is no power of two");
+        conf->roundup_divisions[i] = (int32_t)n;
     }
+    return OK;
 }
 
 /* The text may be older than what _set_allocator_settings changed; the figures are current. */
-static Err snap_settings(const Pickle *root, MemSnapshot *out)
+static Err snap_settings(const SnapIn *in, const Pickle *root, MemSnapshot *out)
 {
     const Pickle *settings = pickle_get(root, "allocator_settings");
     const Pickle *text = settings ? pickle_get(settings, "PYTORCH_CUDA_ALLOC_CONF") : NULL;
@@ -232,29 +236,36 @@ static Err snap_settings(const Pickle *root, MemSnapshot *out)
         int64_t bytes = snap_int(settings, "max_split_size");
         out->conf.max_split_bytes = bytes > 0 ? bytes : INT64_MAX;
     }
+    if (gc && gc->kind == PICKLE_FLOAT && !(gc->number >= 0 && gc->number < 1))
+        return snap_wrong(in, "garbage_collection_threshold is no share of the memory");
     if (gc && gc->kind == PICKLE_FLOAT)
         out->conf.gc_threshold = gc->number;
     if (pickle_get(settings, "expandable_segments"))
         out->conf.expandable = snap_int(settings, "expandable_segments");
-    snap_divisions(settings, &out->conf);
-    return OK;
+    return snap_divisions(in, settings, &out->conf);
 }
 
-Err snapshot_read(Pool *pool, const char *path, int device, MemSnapshot *out)
+Err snapshot_parse(Pool *pool, const char *name, const void *bytes, size_t n, int device,
+                   MemSnapshot *out)
 {
-    SnapIn     in = { pool, path };
-    MapFile    file;
+    SnapIn     in = { pool, name };
     PickleTree tree;
     *out = (MemSnapshot){ .conf = alloc_conf_default };
-    TRY(file_map(pool, path, &file));
-    TRY(pickle_parse(pool, path, file.bytes, file.n, &tree));
+    TRY(pickle_parse(pool, name, bytes, n, &tree));
     if (!pickle_dict(tree.root))
         return snap_wrong(&in, "it is no dictionary");
     const Pickle *trace = NULL;
     TRY(snap_trace(&in, tree.root, device, out, &trace));
     TRY(snap_segments(&in, tree.root, out));
     TRY(snap_events(&in, trace, out));
-    return snap_settings(tree.root, out);
+    return snap_settings(&in, tree.root, out);
+}
+
+Err snapshot_read(Pool *pool, const char *path, int device, MemSnapshot *out)
+{
+    MapFile file;
+    TRY(file_map(pool, path, &file));
+    return snapshot_parse(pool, path, file.bytes, file.n, device, out);
 }
 
 /* ---- frames ---- */

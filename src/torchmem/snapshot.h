@@ -43,6 +43,9 @@ typedef struct MemSnapshot {
 
 /* device < 0: the one with the most events. */
 Err snapshot_read(Pool *pool, const char *path, int device, MemSnapshot *out);
+/* Frames and texts stay in the pool; the bytes are not needed again. */
+Err snapshot_parse(Pool *pool, const char *name, const void *bytes, size_t n, int device,
+                   MemSnapshot *out);
 
 typedef struct SnapStart { /* before the first event */
     SnapSegment *segments;

@@ -214,7 +214,7 @@ void snapshot_start(Pool *pool, const MemSnapshot *snap, SnapStart *out)
     if (out->n_segments)
         qsort(out->segments, (size_t)out->n_segments, sizeof *out->segments, start_by_address);
     start_join(out);
-    for (int32_t i = 0; i < out->n_segments; i++) {
+    for (int32_t i = 0; i < out->n_segments && in.n_live; i++) {
         SnapSegment *s = &out->segments[i];
         while (k < in.n_live && in.live[k].address < s->address)
             k++; /* outside of any known segment: a private pool's */

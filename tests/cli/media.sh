@@ -84,5 +84,11 @@ ffmpeg -v error -f lavfi -i "sine=frequency=900:sample_rate=8000:duration=1" "$w
     --set validate.every=0 --out "$work/tones" > "$work/out" 2> "$work/err"
 is "a run trains on audio" [ $? = 0 ]
 is "what is converted is said" says "2 files, 3.0 s of audio, 1 decoded, 1 of them converted from 44100 to 8000 samples"
+# A file of a terabyte that is no video is refused by its head, not after all of it was read.
+mkdir "$work/large" && truncate -s 1T "$work/large/a.mp4" && echo a > "$work/large/a.txt"
+timeout 60 "$program" train $tiny --data "$work/large" --steps 1 --out none --quiet > "$work/out" 2> "$work/err"
+is "a large file that is no video is refused soon" [ $? = 1 ]
+is "by its name" says "large/a.mp4 is not a video"
+
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -71,8 +71,9 @@ Err session_profile(Session *session, Phase phase, double *ns);
 Err session_copy_wait_ns(Session *session, Phase phase, double *ns);
 
 /* Runs the phase again and checks every float it writes. Returns the first tensor that is not
- * finite, or NULL. Slow, and may allocate: for diagnosis only. */
-const char *session_first_nonfinite(Session *session, Phase phase);
+ * finite, with its place among the phase's steps, or NULL. Of several ranks, all call it. Slow, and
+ * may allocate: for diagnosis only. */
+const char *session_first_nonfinite(Session *session, Phase phase, int32_t *place);
 
 /* The highest end given to a kernel; 0: the phase never ran. */
 int64_t       session_measured_bytes(const Session *session, Phase phase);

@@ -3,6 +3,7 @@
 #include "exec/session_int.h"
 
 #include "base/clock.h"
+#include "comm/comm.h"
 #include "device/convert.h"
 
 #include <math.h>
@@ -129,13 +130,17 @@ Err session_profile(Session *session, Phase phase, double *ns)
     return session_join_pending(session, phase);
 }
 
-const char *session_first_nonfinite(Session *session, Phase phase)
+const char *session_first_nonfinite(Session *session, Phase phase, int32_t *place)
 {
     const Graph *graph = session->engine->graph;
     Pool        *pool = pool_new(session->pool, "inspect");
     const char  *found = NULL;
-    Err          given = session_stage_feeds(session, phase);
-    for (int32_t i = session->from[phase]; i < session->to[phase] && !found && !given; i++) {
+    *place = INT32_MAX;
+    bool goes_on = session->device->comm != NULL; /* other ranks wait for its transfers */
+    Err  given = session_stage_feeds(session, phase);
+    for (int32_t i = session->from[phase]; i < session->to[phase] && !given; i++) {
+        if (found && !goes_on)
+            break;
         Launch     *launch = &session->launches[phase][i];
         const Node *node = launch->call.node;
         if (launch->copy) {
@@ -144,6 +149,8 @@ const char *session_first_nonfinite(Session *session, Phase phase)
             continue;
         }
         if (launch->run(&launch->call))
+            break;
+        if (session->device->comm && comm_poll(session->device->comm))
             break;
         for (int j = 0; j < node->n_out && !found; j++) {
             if (node->out[j] < 0 || !type_is_float(out_type(node, j)))
@@ -161,6 +168,7 @@ const char *session_first_nonfinite(Session *session, Phase phase)
             for (int64_t e = 0; e < count && !found; e++)
                 if (!isfinite(*row_load(out_type(node, j), data, e, 1, buffer)))
                     found = value_text(graph, node->out[j]);
+            *place = found && i < *place ? i : *place;
         }
         if (session->host_buffer) {
             pool_free(pool);

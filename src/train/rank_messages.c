@@ -32,7 +32,7 @@ static ssize_t said_write(void *unused, const char *bytes, size_t n)
     (void)unused;
     for (size_t i = 0; i < n; i++)
         said_add(bytes[i]);
-    if (said_prints)
+    if (said_prints && said_err)
         fwrite(bytes, 1, n, said_err);
     return (ssize_t)n;
 }
@@ -59,9 +59,8 @@ void rank_messages_end(void)
 {
     if (!said_err)
         return;
-    fclose(stderr);
-    if (stdout != said_out)
-        fclose(stdout);
+    fflush(stderr); /* not closed: a library that was loaded meanwhile may use both at exit */
+    fflush(stdout);
     stderr = said_err;
     stdout = said_out;
     said_err = said_out = NULL;

@@ -122,6 +122,26 @@ Err ranks_agree_step(Comm *comm, int64_t step)
                      1);
 }
 
+typedef struct Found {
+    int32_t place;
+    char    name[156]; /* "": nothing */
+} Found;
+
+Err ranks_first_found(Pool *pool, Comm *comm, int32_t place, const char **found)
+{
+    int   ranks = comm_ranks(comm), first = -1;
+    Found mine = { .place = place }, *all = NEWN(pool, Found, ranks);
+    if (ranks == 1)
+        return OK;
+    snprintf(mine.name, sizeof mine.name, "%s", *found ? *found : "");
+    TRY(comm_all(comm, &mine, sizeof mine, all));
+    for (int r = 0; r < ranks; r++)
+        if (all[r].name[0] && (first < 0 || all[r].place < all[first].place))
+            first = r;
+    *found = first < 0 ? NULL : pool_print(pool, "%s on rank %d", all[first].name, first);
+    return OK;
+}
+
 /* ---- in each step ---- */
 
 Err ranks_signals(Comm *comm, bool *stop, bool *save)

@@ -28,6 +28,10 @@ Err ranks_agree(Pool *pool, Comm *comm, const RankFacts *facts, Err err);
 /* E_USAGE if ranks would use the checkpoints of different steps. */
 Err ranks_agree_step(Comm *comm, int64_t step);
 
+/* What this rank found at this place of its phase, or NULL; out comes what was found at the first
+ * place, and by which rank. */
+Err ranks_first_found(Pool *pool, Comm *comm, int32_t place, const char **found);
+
 /* Signals of this rank in, those of any rank out. */
 Err ranks_signals(Comm *comm, bool *stop, bool *save);
 

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/terminal.h"
 #include "base/text.h"
+#include "comm/agree.h"
 #include "train/signals.h"
 
 #include <errno.h>
@@ -63,7 +64,9 @@ static Err train_not_finite(Trainer *t, double loss)
      * carried states took up numbers that are not finite. */
     t->begun = t->changes_early && t->saver && !saver_finite(t->saver);
     TRY(train_feed(t, t->recipe->accumulate - t->ranks + t->rank));
-    const char *where = session_first_nonfinite(t->session, PHASE_MICRO);
+    int32_t     place;
+    const char *where = session_first_nonfinite(t->session, PHASE_MICRO, &place);
+    TRY(ranks_first_found(t->held, t->comm, place, &where));
     return fail(E_NUMBER,
                 "the %s is not finite at step %lld%s; the first tensor that is not is %s. The "
                 "weights are as they were before this step; a lower learning rate or clipping "
@@ -247,10 +250,12 @@ static Err train_loop(Trainer *t, TrainResult *result)
     if (err && err != E_NUMBER && comm_ranks(t->comm) > 1)
         return err; /* of this rank alone: the others are in the step and cannot save with it */
     if (err && !t->begun && t->saver && unsaved && t->state.step)
-        return train_save_failed(t, err);
+        err = train_save_failed(t, err);
+    if (err)
+        return comm_ranks(t->comm) > 1 ? comm_refuse(t->comm, err, "%s", err_text()) : err;
     /* A new run of no steps is saved too: its starting weights can be sampled, and a run that was
      * stopped before its first step can be resumed. */
-    if (!err && t->saver && unsaved)
+    if (t->saver && unsaved)
         err = train_save_last(t);
     err = err ? err : log_flush(&t->log, true);
     return err ? err : events_flush(&t->events, true);

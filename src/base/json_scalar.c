@@ -1,6 +1,8 @@
 /* json_scalar.c -- UTF-8, quoted texts and numbers, as JSON and YAML share them. */
 #include "base/json_int.h"
 
+#include "base/utf8.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,44 +59,6 @@ static const char *json_plain_end(const char *p, const char *end)
     return p;
 }
 
-static int json_hex4(const char *p, const char *end)
-{
-    int value = 0;
-    if (end - p < 4)
-        return -1;
-    for (int i = 0; i < 4; i++) {
-        char c = p[i];
-        int  digit = c >= '0' && c <= '9'   ? c - '0'
-                     : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                     : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                            : -1;
-        if (digit < 0)
-            return -1;
-        value = value * 16 + digit;
-    }
-    return value;
-}
-
-static char *json_utf8_put(char *to, int c)
-{
-    if (c < 0x80) {
-        *to++ = (char)c;
-    } else if (c < 0x800) {
-        *to++ = (char)(0xC0 | c >> 6);
-        *to++ = (char)(0x80 | (c & 0x3F));
-    } else if (c < 0x10000) {
-        *to++ = (char)(0xE0 | c >> 12);
-        *to++ = (char)(0x80 | (c >> 6 & 0x3F));
-        *to++ = (char)(0x80 | (c & 0x3F));
-    } else {
-        *to++ = (char)(0xF0 | c >> 18);
-        *to++ = (char)(0x80 | (c >> 12 & 0x3F));
-        *to++ = (char)(0x80 | (c >> 6 & 0x3F));
-        *to++ = (char)(0x80 | (c & 0x3F));
-    }
-    return to;
-}
-
 /* One escape whose backslash is at *at. */
 static Err json_escape(const JsonBuild *b, const char **at, char **to)
 {
@@ -109,13 +73,13 @@ static Err json_escape(const JsonBuild *b, const char **at, char **to)
         return json_build_fail(b, *at,
                                "unknown escape; known are \\\" \\\\ \\/ \\b \\f \\n \\r "
                                "\\t and \\u with four hexadecimal digits");
-    int c = json_hex4(p + 1, b->end);
+    int c = (int)hex_number(p + 1, b->end, 4);
     if (c < 0)
         return json_build_fail(b, *at, "\\u needs four hexadecimal digits");
     p += 5;
     if (c >= 0xD800 && c < 0xE000) { /* half of a pair that makes one character */
         int low = c < 0xDC00 && b->end - p >= 6 && p[0] == '\\' && p[1] == 'u'
-                      ? json_hex4(p + 2, b->end)
+                      ? (int)hex_number(p + 2, b->end, 4)
                       : -1;
         if (low < 0xDC00 || low >= 0xE000)
             return json_build_fail(b, *at,
@@ -127,7 +91,7 @@ static Err json_escape(const JsonBuild *b, const char **at, char **to)
     }
     if (c == 0)
         return json_build_fail(b, *at, "\\u0000 is not accepted in texts");
-    *to = json_utf8_put(*to, c);
+    *to += utf8_put((uint32_t)c, *to);
     *at = p;
     return OK;
 }

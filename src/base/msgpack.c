@@ -1,6 +1,8 @@
 /* msgpack.c -- the reader follows the first byte of each value; lengths are big endian. */
 #include "base/msgpack.h"
 
+#include "base/endian.h"
+
 #include <string.h>
 
 typedef struct MsgIn {
@@ -19,9 +21,8 @@ static Err msg_number(MsgIn *in, int width, uint64_t *out)
 {
     if (in->end - in->at < width)
         return msg_wrong(in, "it ends early");
-    *out = 0;
-    for (int i = 0; i < width; i++)
-        *out = *out << 8 | *in->at++;
+    *out = big_get(in->at, width);
+    in->at += width;
     return OK;
 }
 
@@ -186,8 +187,7 @@ const MsgPack *msgpack_get(const MsgPack *map, const char *key)
 static size_t msg_put(unsigned char *to, unsigned mark, int width, uint64_t number)
 {
     *to++ = (unsigned char)mark;
-    for (int i = width; i-- > 0;)
-        *to++ = (unsigned char)(number >> (8 * i));
+    big_put(to, number, width);
     return (size_t)width + 1;
 }
 

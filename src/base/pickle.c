@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/endian.h"
 #include "base/json.h"
+#include "base/utf8.h"
 
 enum {
     NODES_BLOCK = 512,
@@ -164,19 +166,11 @@ static Err pickle_need(PickleIn *in, uint64_t n)
     return n <= (uint64_t)(in->end - in->at) ? OK : pickle_wrong(in, "it ends early");
 }
 
-static uint64_t pickle_number(const unsigned char *p, int n)
-{
-    uint64_t number = 0;
-    for (int i = n; i-- > 0;)
-        number = number << 8 | p[i];
-    return number;
-}
-
 /* A length of 1, 4 or 8 bytes, and as many bytes as it says. */
 static Err pickle_counted(PickleIn *in, int width, const unsigned char **bytes, size_t *n)
 {
     TRY(pickle_need(in, (uint64_t)width));
-    uint64_t length = pickle_number(in->at, width);
+    uint64_t length = little_get(in->at, width);
     in->at += width;
     TRY(pickle_need(in, length));
     if (length > ITEMS_MAX)
@@ -322,49 +316,6 @@ static Err line_float(PickleIn *in)
     return OK;
 }
 
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
-static char *utf8_put(char *to, unsigned c)
-{
-    if (c < 0x80) {
-        *to++ = (char)c;
-    } else if (c < 0x800) {
-        *to++ = (char)(0xC0 | c >> 6);
-        *to++ = (char)(0x80 | (c & 0x3F));
-    } else if (c < 0x10000) {
-        *to++ = (char)(0xE0 | c >> 12);
-        *to++ = (char)(0x80 | (c >> 6 & 0x3F));
-        *to++ = (char)(0x80 | (c & 0x3F));
-    } else {
-        *to++ = (char)(0xF0 | c >> 18);
-        *to++ = (char)(0x80 | (c >> 12 & 0x3F));
-        *to++ = (char)(0x80 | (c >> 6 & 0x3F));
-        *to++ = (char)(0x80 | (c & 0x3F));
-    }
-    return to;
-}
-
-/* n hexadecimal digits; -1: they are none. */
-static int64_t hex_number(const char *p, const char *end, int n)
-{
-    int64_t number = 0;
-    if (end - p < n)
-        return -1;
-    for (int i = 0; i < n; i++) {
-        int digit = hex_digit(p[i]);
-        if (digit < 0)
-            return -1;
-        number = number << 4 | digit;
-    }
-    return number;
-}
-
 /* Protocol 0: raw-unicode-escape (only \uXXXX and \UXXXXXXXX; other bytes are Latin-1), or the text
  * between quotes of STRING with Python's escapes. */
 static Err line_text(PickleIn *in, bool quoted)
@@ -393,7 +344,7 @@ static Err line_text(PickleIn *in, bool quoted)
         if (wide && (code < 0 || code > 0x10FFFF))
             return pickle_wrong(in, "an escape in a text is damaged");
         if (wide) {
-            to = wide == 2 ? (*to = (char)code, to + 1) : utf8_put(to, (unsigned)code);
+            to = wide == 2 ? (*to = (char)code, to + 1) : to + utf8_put((uint32_t)code, to);
             p += 2 + wide;
         } else if (quoted && *p == '\\' && name) {
             *to++ = values[name - names];
@@ -401,7 +352,7 @@ static Err line_text(PickleIn *in, bool quoted)
         } else if (quoted || (unsigned char)*p < 0x80) {
             *to++ = *p++;
         } else {
-            to = utf8_put(to, (unsigned char)*p++);
+            to += utf8_put((unsigned char)*p++, to);
         }
     }
     pickle_push(in, pickle_bytes(in, PICKLE_TEXT, plain, (size_t)(to - plain)));
@@ -591,7 +542,7 @@ static Err op_long(PickleIn *in, int width)
 static Err op_int(PickleIn *in, int width)
 {
     TRY(pickle_need(in, (uint64_t)width));
-    uint64_t number = pickle_number(in->at, width);
+    uint64_t number = little_get(in->at, width);
     in->at += width;
     pickle_push(in, pickle_int(in, width == 4 ? (int32_t)(uint32_t)number : (int64_t)number));
     return OK;
@@ -600,10 +551,8 @@ static Err op_int(PickleIn *in, int width)
 static Err op_float(PickleIn *in)
 {
     TRY(pickle_need(in, 8));
-    uint64_t bits = 0;
+    uint64_t bits = big_get(in->at, 8); /* highest byte first, unlike everything else */
     double   number;
-    for (int i = 0; i < 8; i++) /* big endian, unlike everything else */
-        bits = bits << 8 | in->at[i];
     memcpy(&number, &bits, 8);
     in->at += 8;
     pickle_push(in, pickle_float(in, number));
@@ -613,7 +562,7 @@ static Err op_float(PickleIn *in)
 static Err op_memo(PickleIn *in, int width, bool put)
 {
     TRY(pickle_need(in, (uint64_t)width));
-    uint64_t index = pickle_number(in->at, width);
+    uint64_t index = little_get(in->at, width);
     in->at += width;
     return put ? memo_put(in, index) : memo_get(in, index);
 }

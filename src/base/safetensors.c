@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/endian.h"
 #include "base/file.h"
 #include "base/json_out.h"
 
@@ -165,13 +166,12 @@ Err safetensors_parse(Pool *pool, const char *name, const void *bytes, size_t n,
 {
     const unsigned char *file = bytes;
     const Json          *header;
-    uint64_t             length = 0;
+    uint64_t             length;
     *out = (SafeFile){ .path = name };
     if (n < 8)
         return fail(E_FORMAT, "%s: %zu bytes are too few for a safetensors file; is it complete?",
                     name, n);
-    for (int i = 7; i >= 0; i--)
-        length = length << 8 | file[i];
+    length = little64(file);
     if (length > SAFE_HEADER_MAX)
         return fail(E_FORMAT,
                     "%s: a header of %llu bytes is more than the %d allowed; is this a "
@@ -288,8 +288,7 @@ Err safetensors_header(Pool *pool, SafeTensor *tensors, int n, const char *const
                     "a header of %zu bytes is more than the %d a safetensors file may "
                     "have",
                     text.n - 8, SAFE_HEADER_MAX);
-    for (int i = 0; i < 8; i++)
-        text.at[i] = (char)(unsigned char)((uint64_t)(text.n - 8) >> 8 * i);
+    little_put((unsigned char *)text.at, text.n - 8, 8);
     *header = text.at;
     *n_header = text.n;
     return OK;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/crc32.h"
+#include "base/endian.h"
 #include "base/file.h"
 #include "base/inflate.h"
 #include "base/text.h"
@@ -36,13 +37,6 @@ typedef struct ZipIn {
     uint64_t             directory, directory_bytes, n_entries;
 } ZipIn;
 
-static uint32_t zip_u16(const unsigned char *p) { return (uint32_t)p[0] | (uint32_t)p[1] << 8; }
-static uint32_t zip_u32(const unsigned char *p) { return zip_u16(p) | zip_u16(p + 2) << 16; }
-static uint64_t zip_u64(const unsigned char *p)
-{
-    return (uint64_t)zip_u32(p) | (uint64_t)zip_u32(p + 4) << 32;
-}
-
 static Err zip_damaged(const ZipIn *in, const char *what)
 {
     return fail(E_FORMAT, "%s: %s; the archive is damaged or incomplete", in->path, what);
@@ -66,7 +60,7 @@ static const unsigned char *zip_end(const ZipIn *in)
     size_t last = in->n - END_BYTES, first = last > COMMENT_MAX ? last - COMMENT_MAX : 0;
     for (size_t at = last + 1; at-- > first;) {
         const unsigned char *p = in->bytes + at;
-        if (!memcmp(p, "PK\5\6", 4) && zip_u16(p + 20) == last - at)
+        if (!memcmp(p, "PK\5\6", 4) && little16(p + 20) == last - at)
             return p;
     }
     return NULL;
@@ -80,28 +74,28 @@ static Err zip_directory(ZipIn *in)
         return fail(E_FORMAT, "%s is not a zip archive", in->path);
     if (!end)
         return zip_damaged(in, "its directory, which stands at the end, is missing");
-    uint32_t disk = zip_u16(end + 4), disk_of = zip_u16(end + 6);
-    uint64_t here = zip_u16(end + 8);
-    in->n_entries = zip_u16(end + 10);
-    in->directory_bytes = zip_u32(end + 12);
-    in->directory = zip_u32(end + 16);
+    uint32_t disk = little16(end + 4), disk_of = little16(end + 6);
+    uint64_t here = little16(end + 8);
+    in->n_entries = little16(end + 10);
+    in->directory_bytes = little32(end + 12);
+    in->directory = little32(end + 16);
     uint64_t before = (uint64_t)(end - in->bytes);
 
     const unsigned char *locator = before >= LOCATOR_BYTES ? end - LOCATOR_BYTES : NULL;
     if (locator && !memcmp(locator, "PK\6\7", 4)) {
-        uint64_t at = zip_u64(locator + 8);
+        uint64_t at = little64(locator + 8);
         if (before < LOCATOR_BYTES + END64_BYTES || at > before - LOCATOR_BYTES - END64_BYTES ||
             memcmp(in->bytes + at, "PK\6\6", 4) != 0)
             return zip_damaged(in, "its zip64 directory is not where it should be");
         const unsigned char *end64 = in->bytes + at;
-        if (zip_u32(locator + 16) > 1)
+        if (little32(locator + 16) > 1)
             return zip_split(in);
-        disk = zip_u32(end64 + 16);
-        disk_of = zip_u32(end64 + 20);
-        here = zip_u64(end64 + 24);
-        in->n_entries = zip_u64(end64 + 32);
-        in->directory_bytes = zip_u64(end64 + 40);
-        in->directory = zip_u64(end64 + 48);
+        disk = little32(end64 + 16);
+        disk_of = little32(end64 + 20);
+        here = little64(end64 + 24);
+        in->n_entries = little64(end64 + 32);
+        in->directory_bytes = little64(end64 + 40);
+        in->directory = little64(end64 + 48);
         before = at;
     }
     if (disk || disk_of || here != in->n_entries)
@@ -119,7 +113,7 @@ static Err zip_wide(const ZipIn *in, const char *name, const unsigned char *extr
 {
     uint64_t *wide[3] = { size, packed, header };
     while (n >= 4) {
-        uint32_t             id = zip_u16(extra), length = zip_u16(extra + 2);
+        uint32_t             id = little16(extra), length = little16(extra + 2);
         const unsigned char *p = extra + 4, *end = p + length;
         if (length > n - 4)
             return OK; /* padding that is no field: other readers accept it too */
@@ -128,7 +122,7 @@ static Err zip_wide(const ZipIn *in, const char *name, const unsigned char *extr
                 if (end - p < 8)
                     return fail(E_FORMAT, "%s: the zip64 sizes of '%.200s' are cut off", in->path,
                                 name);
-                *wide[i] = zip_u64(p);
+                *wide[i] = little64(p);
                 p += 8;
             }
         extra += 4 + length;
@@ -146,7 +140,7 @@ static Err zip_place(const ZipIn *in, uint64_t header, ZipMember *m, const unsig
         return fail(E_FORMAT,
                     "%s: '%.200s' is not where the directory says; the archive is damaged",
                     in->path, m->name);
-    uint64_t data = header + HEADER_BYTES + zip_u16(p + 26) + zip_u16(p + 28);
+    uint64_t data = header + HEADER_BYTES + little16(p + 26) + little16(p + 28);
     if (data > in->directory || m->packed > in->directory - data)
         return fail(E_FORMAT,
                     "%s: '%.200s' has %zu bytes, which reach into the directory; the archive is "
@@ -179,9 +173,9 @@ static Err zip_entry(Pool *pool, const ZipIn *in, const unsigned char **at, ZipM
     const unsigned char *p = *at, *end = in->bytes + in->directory + in->directory_bytes;
     if (end - p < ENTRY_BYTES || memcmp(p, "PK\1\2", 4) != 0)
         return zip_damaged(in, "its directory ends early");
-    uint32_t flags = zip_u16(p + 8), method = zip_u16(p + 10), disk = zip_u16(p + 34);
-    uint64_t packed = zip_u32(p + 20), size = zip_u32(p + 24), header = zip_u32(p + 42);
-    size_t   n_name = zip_u16(p + 28), n_extra = zip_u16(p + 30), n_comment = zip_u16(p + 32);
+    uint32_t flags = little16(p + 8), method = little16(p + 10), disk = little16(p + 34);
+    uint64_t packed = little32(p + 20), size = little32(p + 24), header = little32(p + 42);
+    size_t   n_name = little16(p + 28), n_extra = little16(p + 30), n_comment = little16(p + 32);
     if ((size_t)(end - p) - ENTRY_BYTES < n_name + n_extra + n_comment)
         return zip_damaged(in, "its directory ends early");
     const char *name = (const char *)p + ENTRY_BYTES;
@@ -199,7 +193,7 @@ static Err zip_entry(Pool *pool, const ZipIn *in, const unsigned char **at, ZipM
                     in->path, m->name, method);
     if (disk != 0 && disk != 0xFFFF)
         return zip_split(in);
-    m->crc = zip_u32(p + 16);
+    m->crc = little32(p + 16);
     m->deflated = method == METHOD_DEFLATED;
     m->packed = (size_t)packed;
     m->size = (size_t)size;

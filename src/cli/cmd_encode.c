@@ -10,9 +10,9 @@
 static ModelOptions model = { .runs = true };
 static struct {
     const char *init, *data, *out, *text, *vocab, *loader_memory, *cache;
-    int64_t     parts, seed;
+    int64_t     crops, seed;
     bool        quiet, json;
-} opt = { .loader_memory = LOADER_MEMORY, .parts = 1, .seed = -1 };
+} opt = { .loader_memory = LOADER_MEMORY, .crops = 1, .seed = -1 };
 
 static const Option options[] = {
     { "init", OPT_TEXT, &opt.init, "FILE",
@@ -22,9 +22,9 @@ static const Option options[] = {
     { "text", OPT_TEXT, &opt.text, "FILE", "weights of the text tower, if not in --init" },
     { "vocab", OPT_TEXT, &opt.vocab, "FILE",
       "DistilBERT's vocab.txt, if it is not beside its weights" },
-    { "parts", OPT_COUNT, &opt.parts, "N", "squares drawn of each image; default 1" },
+    { "crops", OPT_COUNT, &opt.crops, "N", "random crops of each image; default 1" },
     { "seed", OPT_NATURAL, &opt.seed, "N",
-      "seed of squares, degradation and noise; default: the recipe's" },
+      "seed of crops, degradation and noise; default: the recipe's" },
     { "loader-memory", OPT_TEXT, &opt.loader_memory, "SIZE",
       "limit of the memory that loads data; default 1GiB" },
     { "cache", OPT_TEXT, &opt.cache, "DIR", "folder for decoded files; default: a temporary one" },
@@ -120,7 +120,7 @@ static Err cmd_encode_run(Pool *pool, int n_args, char **args)
                         .init = opt.init,
                         .tower = opt.text,
                         .vocabulary = opt.vocab,
-                        .parts = opt.parts,
+                        .crops = opt.crops,
                         .batch = model.batch ? model.batch : 1,
                         .seed = opt.seed,
                         .budget_bytes = budget,

@@ -2,6 +2,7 @@
 #include "codec/coded_audio.h"
 
 #include "base/checksum.h"
+#include "base/endian.h"
 #include "base/file.h"
 
 #include <inttypes.h>
@@ -26,8 +27,7 @@ static void put(Writing *w, const void *bytes, size_t n)
 static void put_number(Writing *w, uint64_t x, int n)
 {
     unsigned char bytes[8];
-    for (int i = 0; i < n; i++)
-        bytes[i] = (unsigned char)(x >> 8 * i);
+    little_put(bytes, x, n);
     put(w, bytes, (size_t)n);
 }
 
@@ -78,14 +78,6 @@ Err coded_write(const char *path, const CodedAudio *a)
 
 /* ---- reading ---- */
 
-static uint64_t number_at(const unsigned char *bytes, int n)
-{
-    uint64_t x = 0;
-    for (int i = 0; i < n; i++)
-        x |= (uint64_t)bytes[i] << 8 * i;
-    return x;
-}
-
 static Err damaged(const char *name, const char *what)
 {
     return fail(E_FORMAT, "%s is damaged: %s; take another copy of it", name, what);
@@ -101,22 +93,22 @@ static bool isa_plain(const char *isa) /* it is printed */
 
 static Err fixed_read(const char *name, const unsigned char *b, CodedAudio *a)
 {
-    uint64_t version = number_at(b + 8, 4), flags = number_at(b + 12, 4);
+    uint64_t version = little_get(b + 8, 4), flags = little_get(b + 12, 4);
     if (version != CODED_VERSION)
         return fail(E_FORMAT, "%s is in version %" PRIu64 " of the format; this program reads %d",
                     name, version, CODED_VERSION);
     a->averaged = flags & FLAG_AVERAGED;
-    a->weights = number_at(b + 16, 8);
-    uint64_t step = number_at(b + 24, 8), frames = number_at(b + 40, 8);
-    a->samples = number_at(b + 32, 8);
-    a->threads = (int64_t)number_at(b + 48, 4);
-    a->rate = (int64_t)number_at(b + 52, 4);
-    a->channels = (int64_t)number_at(b + 56, 2);
-    a->bits = (int64_t)number_at(b + 58, 2);
+    a->weights = little_get(b + 16, 8);
+    uint64_t step = little_get(b + 24, 8), frames = little_get(b + 40, 8);
+    a->samples = little_get(b + 32, 8);
+    a->threads = (int64_t)little_get(b + 48, 4);
+    a->rate = (int64_t)little_get(b + 52, 4);
+    a->channels = (int64_t)little_get(b + 56, 2);
+    a->bits = (int64_t)little_get(b + 58, 2);
     memcpy(a->isa, b + 60, CODED_ISA);
-    a->block_steps = (int64_t)number_at(b + 84, 4);
-    a->n_head = (int64_t)number_at(b + 88, 4);
-    a->n_tail = (int64_t)number_at(b + 92, 4);
+    a->block_steps = (int64_t)little_get(b + 84, 4);
+    a->n_head = (int64_t)little_get(b + 88, 4);
+    a->n_tail = (int64_t)little_get(b + 92, 4);
     if (!isa_plain(a->isa) || flags > FLAG_AVERAGED || step > INT64_MAX || a->threads < 1 ||
         a->threads > CODED_THREADS || a->rate < 1 || a->rate > RATE_MAX || a->channels < 1 ||
         a->channels > 2 || (a->bits != 8 && a->bits != 16) || a->block_steps < CODED_BLOCK_MIN ||
@@ -138,7 +130,7 @@ static Err sizes_check(const char *name, const unsigned char *b, size_t n, Coded
         return damaged(name, "it is too short for its table of blocks");
     uint64_t sum = at + (uint64_t)a->n_blocks * 4 + (uint64_t)a->n_head + (uint64_t)a->n_tail;
     for (int64_t i = 0; i < a->n_blocks; i++)
-        sum += number_at(b + at + 4 * (uint64_t)i, 4);
+        sum += little_get(b + at + 4 * (uint64_t)i, 4);
     if (sum != end)
         return damaged(name,
                        sum > end ? "it is shorter than its table says" : "bytes follow its end");
@@ -156,7 +148,7 @@ Err coded_parse(Pool *pool, const char *name, const unsigned char *bytes, size_t
     TRY(sizes_check(name, bytes, n, a));
     Checksum sum = checksum_begin();
     checksum_add(&sum, bytes, n - TRAILER);
-    if (checksum_end(&sum) != number_at(bytes + n - TRAILER, TRAILER))
+    if (checksum_end(&sum) != little_get(bytes + n - TRAILER, TRAILER))
         return damaged(name, "its checksum is wrong");
     const unsigned char *at = bytes + CODED_FIXED + 4 * a->n_blocks;
     a->head = at;
@@ -164,7 +156,7 @@ Err coded_parse(Pool *pool, const char *name, const unsigned char *bytes, size_t
     at += a->n_tail;
     a->blocks = NEWN(pool, CodedBlock, a->n_blocks + 1);
     for (int64_t i = 0; i < a->n_blocks; i++) {
-        a->blocks[i] = (CodedBlock){ at, (uint32_t)number_at(bytes + CODED_FIXED + 4 * i, 4) };
+        a->blocks[i] = (CodedBlock){ at, (uint32_t)little_get(bytes + CODED_FIXED + 4 * i, 4) };
         at += a->blocks[i].n;
     }
     return OK;

@@ -8,6 +8,7 @@
  * exist before step 1, and the memory of an image must be guessed, since the library does not say
  * beforehand what it will need. By default it also decodes half of the damaged files that are
  * refused here. Pixels are equal to its own (tests/py/test_jpeg.py). */
+#include "base/endian.h"
 #include "base/int_math.h"
 #include "data/jpeg_int.h"
 
@@ -59,8 +60,6 @@ static Err jpeg_unsupported(const Jpeg *j, const char *what)
                 j->name, what);
 }
 
-static int big_endian16(const unsigned char *p) { return p[0] << 8 | p[1]; }
-
 /* ---- tables ---- */
 
 static Err quant_tables(Jpeg *j, Segment s)
@@ -71,7 +70,7 @@ static Err quant_tables(Jpeg *j, Segment s)
         if (wide > 1 || to >= JPEG_TABLES || s.n < n)
             return jpeg_damaged(j, "its quantisation tables are malformed");
         for (int k = 0; k < 64; k++) {
-            int x = wide ? big_endian16(s.at + 1 + 2 * k) : s.at[1 + k];
+            int x = wide ? big16(s.at + 1 + 2 * k) : s.at[1 + k];
             if (!x)
                 return jpeg_damaged(j, "a quantisation table has a 0");
             j->quant[to][jpeg_zigzag[k]] = (uint16_t)x;
@@ -189,8 +188,8 @@ static Err frame_header(Jpeg *j, int marker, Segment s)
     if (n != 1 && n != 3)
         return jpeg_unsupported(j,
                                 n == 4 ? "four colours (CMYK)" : "neither one component nor three");
-    j->height = big_endian16(s.at + 1);
-    j->width = big_endian16(s.at + 3);
+    j->height = big16(s.at + 1);
+    j->width = big16(s.at + 3);
     if (!j->height)
         return jpeg_unsupported(j, "its height after the image (DNL)");
     TRY(raster_size(j->name, j->width, j->height));
@@ -218,7 +217,7 @@ static Err segment_take(Jpeg *j, int marker, Segment s)
     if (marker == DRI) {
         if (s.n != 2)
             return jpeg_damaged(j, "its restart interval is malformed");
-        j->restart = big_endian16(s.at);
+        j->restart = big16(s.at);
     } else if (marker == DNL)
         return jpeg_unsupported(j, "its height after the image (DNL)");
     else if (marker == DHP || marker == EXP)
@@ -252,7 +251,7 @@ static Err segments_read(Jpeg *j, Segment *s)
             continue; /* no meaning here; some programs write them */
         if (marker < SOF0 || marker == SOI)
             return jpeg_damaged(j, "there is a misplaced marker between its segments");
-        size_t length = j->n - j->at < 2 ? 0 : (size_t)big_endian16(j->bytes + j->at);
+        size_t length = j->n - j->at < 2 ? 0 : (size_t)big16(j->bytes + j->at);
         if (length > j->n - j->at || j->n - j->at < 2)
             return jpeg_truncated(j);
         if (length < 2)
@@ -292,9 +291,9 @@ static Err jpeg_find_end(const Jpeg *j)
         at += marker == 0xFF ? 1 : 2;
         if (marker < SOF0 || marker == 0xFF || (marker >= RST0 && marker <= SOI))
             continue;
-        if (end - at < 2 || end - at < big_endian16(at))
+        if (end - at < 2 || end - at < big16(at))
             break;
-        at += big_endian16(at);
+        at += big16(at);
     }
     return jpeg_truncated(j);
 }

@@ -2,6 +2,7 @@
  * unpacked by libpng. */
 #include "data/png.h"
 
+#include "base/endian.h"
 #include "base/file.h"
 
 #include <string.h>
@@ -32,11 +33,6 @@ static Err bytes_get(const PngBytes *b, size_t offset, void *to, size_t n)
         return OK;
     }
     return file_read_at(b->fd, b->name, offset, to, n);
-}
-
-static uint32_t big32(const unsigned char *p)
-{
-    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
 /* What libpng and zlib allocate: their states and window, and some rows of at most 8 bytes a

@@ -1,6 +1,7 @@
 /* strips.c -- rows of image files. */
 #include "data/strips.h"
 
+#include "base/endian.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "data/image.h"
@@ -49,11 +50,6 @@ static void row_floats(const StripsForm *f, const void *samples, float *to)
 /* ---- PNG ---- */
 
 #ifdef HAVE_PNG
-static uint32_t big_number(const unsigned char *p)
-{
-    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-}
-
 /* Chunks that pixels do not need are left out: they would cost memory, and gamma would change the
  * samples. png_parse has checked the lengths. */
 static bool chunk_wanted(const unsigned char *name)
@@ -66,7 +62,7 @@ static void strips_bytes(png_structp png, png_bytep to, size_t n)
     Strips *s = png_get_io_ptr(png);
     while (n) {
         for (; !s->left && s->at + CHUNK <= s->n;) {
-            size_t chunk = CHUNK + big_number(s->bytes + s->at);
+            size_t chunk = CHUNK + big32(s->bytes + s->at);
             if (chunk_wanted(s->bytes + s->at + 4))
                 s->left = chunk;
             else

@@ -1,6 +1,7 @@
 /* wav.c -- reading and writing RIFF/WAVE. */
 #include "data/wav.h"
 
+#include "base/endian.h"
 #include "base/file.h"
 
 #include <math.h>
@@ -16,13 +17,6 @@ enum {
     FORMAT_EXTENSIBLE = 0xFFFE,
     MAX_CHANNELS = 64
 };
-
-static uint32_t little32(const unsigned char *p)
-{
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
-static uint32_t little16(const unsigned char *p) { return (uint32_t)p[0] | (uint32_t)p[1] << 8; }
 
 static Err wav_format(const char *name, const unsigned char *f, size_t n, WavInfo *info)
 {
@@ -215,9 +209,8 @@ Err wav_read(const char *path, const WavInfo *info, int64_t first, int64_t n, un
 
 static unsigned char *put_little(unsigned char *to, uint32_t x, int n)
 {
-    for (int i = 0; i < n; i++)
-        *to++ = (unsigned char)(x >> 8 * i);
-    return to;
+    little_put(to, x, n);
+    return to + n;
 }
 
 Err wav_write(const char *path, const float *samples, int64_t frames, int64_t channels,

@@ -1,6 +1,9 @@
 /* hlo_text.c -- words, types and literals of StableHLO text. */
 #include "import/hlo_int.h"
 
+#include "base/endian.h"
+#include "base/utf8.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -153,20 +156,11 @@ static void literal_add(Hlo *h, Literal *l, double f, int64_t i)
     l->n = l->floats ? l->n : n;
 }
 
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
 /* 0xFF800000: the bits of a float, highest first. */
 static double bits_float(ExportedType type, uint64_t bits)
 {
     unsigned char bytes[8];
-    for (int i = 0; i < 8; i++)
-        bytes[i] = (unsigned char)(bits >> (8 * i));
+    little_put(bytes, bits, 8);
     return exported_float(type, (const char *)bytes);
 }
 

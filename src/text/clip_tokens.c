@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/shipped.h"
+#include "base/utf8.h"
 #include "base/zip.h"
 #include "text/unicode.h"
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "text/unicode.h"
 
 enum { NAME_MAX_CHARACTERS = 32, LAST_CODE = 0x10ffff };

@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 
+#include "base/utf8.h"
 #include "text/unicode_tables.h"
 
 #define COUNT(table) (sizeof(table) / sizeof *(table))
@@ -214,19 +215,6 @@ Characters characters_bare(Pool *pool, Characters text)
             out.at[kept++] = out.at[i];
     out.n = kept;
     return out;
-}
-
-int utf8_put(uint32_t c, char to[4])
-{
-    int more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
-    if (!more) {
-        to[0] = (char)c;
-        return 1;
-    }
-    to[0] = (char)(0xf0u << (3 - more) | c >> 6 * more);
-    for (int i = 1; i <= more; i++)
-        to[i] = (char)(0x80 | (c >> 6 * (more - i) & 0x3f));
-    return more + 1;
 }
 
 size_t utf8_bytes(Characters text)

@@ -43,8 +43,6 @@ Characters characters_of(Pool *pool, const char *utf8, size_t n);
 Characters characters_lower(Pool *pool, Characters text);
 /* Decomposed, without marks: letters without their accents. */
 Characters characters_bare(Pool *pool, Characters text);
-/* Its bytes in UTF-8, at most 4. */
-int        utf8_put(uint32_t c, char to[4]);
-size_t     utf8_bytes(Characters text); /* of all */
+size_t     utf8_bytes(Characters text); /* of all in UTF-8 */
 
 #endif

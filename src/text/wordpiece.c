@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/utf8.h"
 #include "text/unicode.h"
 
 enum { VOCABULARY_MAX = 1 << 26, ENTRIES_MAX = 1 << 24, WORD_MAX = 100 };

@@ -358,7 +358,7 @@ static Err encode_images(Encoding *e)
     TRY(images_session(work, e, &images.session));
     TRY(images_data(work, e, &images));
     TRY(images_folders(e));
-    int64_t n = images.feeds.source->n_samples, all = n * e->o->parts;
+    int64_t n = images.feeds.source->n_samples, all = n * e->o->crops;
     for (int64_t first = 0; first < all; first += e->o->batch) {
         TRY(feeds_fill_in_order(&images.feeds, first));
         noise_set(e, &images, first);
@@ -367,7 +367,7 @@ static Err encode_images(Encoding *e)
             Pool       *one = pool_new(work, "image");
             int64_t     at = first + row;
             const char *name = images.names[at % n];
-            if (e->o->parts > 1)
+            if (e->o->crops > 1)
                 name = pool_print(one, "%s-%03lld", name, (long long)(at / n));
             TRY(image_files(one, e, &images, row, name));
             pool_free(one);

@@ -18,9 +18,9 @@ typedef struct EncodeOptions {
     const char *init;         /* file with the weights of the autoencoder, the text tower or both */
     const char *tower;        /* of the text tower alone; NULL: init */
     const char *vocabulary;   /* of the tower; NULL: beside its weights, if it needs one */
-    int64_t     parts;        /* squares drawn of each image */
+    int64_t     crops;        /* random crops of each image */
     int64_t     batch;        /* images at once */
-    int64_t     seed;         /* of squares, degradation and noise; -1: the recipe's */
+    int64_t     seed;         /* of crops, degradation and noise; -1: the recipe's */
     int64_t     budget_bytes; /* of each arena; 0: none */
     int64_t     loader_bytes; /* limit of the memory that loads data; 0: none */
     const char *cache;        /* folder for decoded files; NULL: a temporary one */
@@ -32,7 +32,7 @@ typedef struct EncodeReport {
     const char *texts;         /* folder of their embeddings */
     TextSpace   text;          /* encoder NULL: no tower was used */
     int64_t     tower_params;
-    int64_t     images, latents;               /* latents: parts * images, or 0 */
+    int64_t     images, latents;               /* latents: crops * images, or 0 */
     const char *context;                       /* path of context.npy; NULL: none was written */
     const char *without;                       /* why not, or NULL */
     int64_t     planned_bytes, measured_bytes; /* of the larger arena */

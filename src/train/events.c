@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/crc32.h"
+#include "base/endian.h"
 #include "base/file.h"
 #include "train/records.h"
 
@@ -172,24 +173,14 @@ typedef struct SampleFile {
     size_t        n_head;
 } SampleFile;
 
-static uint32_t be32(const unsigned char *p)
-{
-    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-}
-
-static uint32_t le32(const unsigned char *p)
-{
-    return (uint32_t)p[3] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[1] << 8 | p[0];
-}
-
 /* Image: height 1, width 2, colourspace 3, then the file as 4. False: it is no PNG. */
 static bool image_fields(const SampleFile *file, Message *m)
 {
     static const unsigned char begin[] = { 0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n' };
     if (file->n_head < 26 || memcmp(file->head, begin, sizeof begin))
         return false;
-    put_int(m, 1, be32(file->head + 20));
-    put_int(m, 2, be32(file->head + 16));
+    put_int(m, 1, big32(file->head + 20));
+    put_int(m, 2, big32(file->head + 16));
     put_int(m, 3, file->head[25] == 2 ? 3 : 1); /* RGB, or grey */
     return true;
 }
@@ -201,10 +192,10 @@ static bool audio_fields(const SampleFile *file, Message *m)
     const unsigned char *h = file->head;
     if (file->n_head < 44 || memcmp(h, "RIFF", 4) || memcmp(h + 8, "WAVEfmt ", 8))
         return false;
-    uint32_t channels = h[22], frame = (uint32_t)h[32] | (uint32_t)h[33] << 8;
-    put_float(m, 1, (float)le32(h + 24));
+    uint32_t channels = h[22], frame = little16(h + 32);
+    put_float(m, 1, (float)little32(h + 24));
     put_int(m, 2, channels);
-    put_int(m, 3, frame ? le32(h + 40) / frame : 0);
+    put_int(m, 3, frame ? little32(h + 40) / frame : 0);
     put_bytes(m, 5, "audio/wav", 9);
     return true;
 }

@@ -112,7 +112,7 @@ static int order_floats(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median(float *values, int n)
+double median_of(float *values, int64_t n)
 {
     qsort(values, (size_t)n, sizeof *values, order_floats);
     return n % 2 ? (double)values[n / 2] : ((double)values[n / 2 - 1] + (double)values[n / 2]) / 2;
@@ -133,7 +133,7 @@ static Err measure_row(Stopwatch *s, double seconds)
         TRY(device_wait(s->engine->device));
         row[n++] = (float)((clock_now() - start) * 1e3 / MEASURE_ROW);
     }
-    s->row_ms = median(row, n);
+    s->row_ms = median_of(row, n);
     return OK;
 }
 
@@ -178,7 +178,7 @@ void stopwatch_file(Pool *pool, const Stopwatch *s, Profile *profile, Measured *
         float times[MEASURE_MAX];
         memcpy(times, s->samples + (int64_t)i * MEASURE_MAX, sizeof times);
         OpTime call = node_call(s->engine->device, node, &s->engine->choices[i], identity);
-        call.ns = fmax(1, median(times, s->n_samples));
+        call.ns = fmax(1, median_of(times, s->n_samples));
         m->nodes_ms += call.ns * 1e-6 *
                        (node->phase == PHASE_MICRO ? (double)s->recipe->accumulate : 1);
         calls[m->nodes++] = call;

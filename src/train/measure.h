@@ -50,6 +50,8 @@ typedef struct Measured {
 /* Is the step so far from the sum of its nodes that one of them was disturbed? */
 bool measured_apart(const Measured *measured);
 
+double median_of(float *values, int64_t n); /* n above 0; puts them in order */
+
 /* Adds the samples so far to the profile; runtime_bytes is left 0. */
 void stopwatch_file(Pool *pool, const Stopwatch *stopwatch, Profile *profile, Measured *measured);
 

@@ -122,15 +122,15 @@ Err ranks_agree_step(Comm *comm, int64_t step)
                      1);
 }
 
-typedef struct Found {
+typedef struct RankFound {
     int32_t place;
     char    name[156]; /* "": nothing */
-} Found;
+} RankFound;
 
 Err ranks_first_found(Pool *pool, Comm *comm, int32_t place, const char **found)
 {
-    int   ranks = comm_ranks(comm), first = -1;
-    Found mine = { .place = place }, *all = NEWN(pool, Found, ranks);
+    int       ranks = comm_ranks(comm), first = -1;
+    RankFound mine = { .place = place }, *all = NEWN(pool, RankFound, ranks);
     if (ranks == 1)
         return OK;
     snprintf(mine.name, sizeof mine.name, "%s", *found ? *found : "");

@@ -2,31 +2,21 @@
 #include "train/records.h"
 
 #include "base/crc32.h"
-
-static void put_le(unsigned char *to, uint64_t number, int n)
-{
-    for (int i = 0; i < n; i++)
-        to[i] = (unsigned char)(number >> 8 * i);
-}
-
-static uint64_t get_le(const unsigned char *from, int n)
-{
-    uint64_t number = 0;
-    for (int i = 0; i < n; i++)
-        number |= (uint64_t)from[i] << 8 * i;
-    return number;
-}
+#include "base/endian.h"
 
 /* A check that is stored beside its data is masked, so that a check of both is not trivial. */
 static uint32_t masked(uint32_t crc) { return (crc >> 15 | crc << 17) + 0xA282EAD8u; }
 
 void record_head(unsigned char head[RECORD_HEAD], uint64_t length)
 {
-    put_le(head, length, 8);
-    put_le(head + 8, masked(crc32c_add(0, head, 8)), 4);
+    little_put(head, length, 8);
+    little_put(head + 8, masked(crc32c_add(0, head, 8)), 4);
 }
 
-void record_tail(unsigned char tail[RECORD_TAIL], uint32_t crc) { put_le(tail, masked(crc), 4); }
+void record_tail(unsigned char tail[RECORD_TAIL], uint32_t crc)
+{
+    little_put(tail, masked(crc), 4);
+}
 
 bool record_next(const unsigned char *bytes, size_t n, size_t *at, Record *record)
 {
@@ -34,12 +24,12 @@ bool record_next(const unsigned char *bytes, size_t n, size_t *at, Record *recor
     if (left < RECORD_HEAD + RECORD_TAIL)
         return false;
     const unsigned char *head = bytes + *at;
-    uint64_t             length = get_le(head, 8);
+    uint64_t             length = little_get(head, 8);
     if (length > left - RECORD_HEAD - RECORD_TAIL ||
-        get_le(head + 8, 4) != masked(crc32c_add(0, head, 8)))
+        little_get(head + 8, 4) != masked(crc32c_add(0, head, 8)))
         return false;
     *record = (Record){ head + RECORD_HEAD, (size_t)length };
-    if (get_le(record->data + length, 4) != masked(crc32c_add(0, record->data, record->n)))
+    if (little_get(record->data + length, 4) != masked(crc32c_add(0, record->data, record->n)))
         return false;
     *at += RECORD_HEAD + record->n + RECORD_TAIL;
     return true;

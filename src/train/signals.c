@@ -1,21 +1,15 @@
 /* signals.c -- handlers that note what was asked. */
 #include "train/signals.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 volatile sig_atomic_t signals_stop, signals_save;
 static const char    *stop_says;
 static double         stop_together, stop_at; /* seconds */
-
-static double signals_now(void) /* may be called in a handler */
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* The first signal ends the run after a checkpoint. The second ends it at once: a file takes its
  * place only when it is whole, so the last checkpoint stays. SIGXCPU comes every second once the
@@ -23,14 +17,14 @@ static double signals_now(void) /* may be called in a handler */
 static void signals_on_stop(int number)
 {
     int error = errno;
-    if (signals_stop && number != SIGXCPU && signals_now() - stop_at >= stop_together) {
+    if (signals_stop && number != SIGXCPU && clock_now() - stop_at >= stop_together) {
         signal(number, SIG_DFL);
         raise(number); /* delivered when this function returns */
     }
     if (!signals_stop && stop_says && write(2, stop_says, strlen(stop_says)) < 0) {
         /* nobody reads it */
     }
-    stop_at = signals_stop ? stop_at : signals_now();
+    stop_at = signals_stop ? stop_at : clock_now();
     signals_stop = 1;
     errno = error;
 }

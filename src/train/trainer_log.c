@@ -3,6 +3,7 @@
 
 #include "base/terminal.h"
 #include "base/text.h"
+#include "train/measure.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -114,18 +115,11 @@ void train_show(const Trainer *t, double loss, const double *validation, bool la
         progress_end();
 }
 
-static int compare_floats(const void *a, const void *b)
-{
-    float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
 double train_median(Trainer *t) /* without the first steps of this call */
 {
     int64_t n = t->n_times < MAX_TIMES ? t->n_times : MAX_TIMES,
             skip = t->n_times > 8 && t->n_times < MAX_TIMES ? 3 : 0;
     if (n <= skip)
         return 0;
-    qsort(t->times_ms + skip, (size_t)(n - skip), sizeof *t->times_ms, compare_floats);
-    return (double)t->times_ms[skip + (n - skip) / 2];
+    return median_of(t->times_ms + skip, n - skip);
 }

@@ -113,10 +113,10 @@ expect 0 "1 steps" train $sashimi --steps 1 --out "$work/audio"
 expect 2 "--length N sets how many values" sample "$work/audio" -n 1 --steps 10
 expect 0 "1 drawn" sample "$work/audio" -n 1 --length 32 -o "$work/drawn3"
 
-# Sound that is continued: as much of its end as the model was trained on, then new values.
-expect 0 "2 drawn" sample "$work/audio" -n 2 --length 100 -o "$work/sound" --set data.scaling=none
+# Audio that is continued: as much of its end as the model was trained on, then new values.
+expect 0 "2 drawn" sample "$work/audio" -n 2 --length 100 -o "$work/clip" --set data.scaling=none
 samples() { python3 -c "import sys, wave; w = wave.open(sys.argv[1]); print(w.getnframes())" "$1"; }
-expect 0 "audio-000.wav" sample "$work/audio" -n 1 --length 40 --input "$work/sound/audio-000.wav" -o "$work/on"
+expect 0 "audio-000.wav" sample "$work/audio" -n 1 --length 40 --input "$work/clip/audio-000.wav" -o "$work/on"
 is "64 given values and 40 new ones, not $(samples "$work/on/audio-000.wav")" test "$(samples "$work/on/audio-000.wav")" = 104
 expect 0 "1 drawn" sample "$work/audio" -n 1 --length 4 --input "$work/on" -o "$work/short"
 expect 2 "leave it out" sample "$work/audio" -n 1 --length 4 --input "$work/on" --beside -o "$work/short"

@@ -174,7 +174,7 @@ init = ["--init", at("sr.ckpt"), "--init-partial"]
 plimsoll("train", "stablesr-small", "--set", "model.latents=given", "--data", out, "--set", f"model.context={out}/context.npy", *init, "--steps", 1,
          "--batch", 2, "--out", "none", expect="pairs, 2 samples")
 encode = ["encode", "stablesr-small", "--init", at("sr.ckpt"), "-o", at("more")]
-plimsoll(*encode, "--data", at("pairs"), "--parts", 2, "--seed", 4, expect="4 latents of 2 images")
+plimsoll(*encode, "--data", at("pairs"), "--crops", 2, "--seed", 4, expect="4 latents of 2 images")
 assert sorted(os.listdir(at("more", "latent"))) == ["a-000.npy", "a-001.npy", "deep-b-000.npy", "deep-b-001.npy"]
 plimsoll(*encode, "--data", at("pairs"), "--budget", "64KiB", code=3, expect="the budget is 64.0 KiB")
 plimsoll(*encode, "--set", "model.context_tokens=9", code=2, expect="gives an embedding of (7,16)")

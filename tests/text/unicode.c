@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 
+#include "base/utf8.h"
 #include "text/unicode.h"
 
 static bool has(uint32_t c, unsigned bits) { return (unicode_properties(c) & bits) == bits; }

@@ -1,7 +1,7 @@
-"""compress and decompress as a user runs them: 20 sounds of a second or more, of 8 and 16 bits, come back byte for byte, and the payload
+"""compress and decompress as a user runs them: 20 files of a second or more, of 8 and 16 bits, come back byte for byte, and the payload
 is within 1 % of what the model's own probabilities cost.
 
-    sounds.py PLIMSOLL WORK_FOLDER
+    round_trip.py PLIMSOLL WORK_FOLDER
 
 Python's standard library is enough."""
 import json
@@ -25,7 +25,7 @@ def plimsoll(*words):
     return done.stdout
 
 
-def sound(kind, n, rng):
+def samples_of(kind, n, rng):
     """A second or more of something, in [-1,1]."""
     x, phase = 0.0, 0.0
     for i in range(n):
@@ -71,7 +71,7 @@ for bits in 8, 16:
     for number, kind in enumerate(kinds):
         rng = random.Random(100 * bits + number)
         name, n = os.path.join(work, f"{kind}{bits}.wav"), RATE + 100 * number
-        wav(name, bits, sound(kind, n, rng))
+        wav(name, bits, samples_of(kind, n, rng))
         said = json.loads(plimsoll("compress", f"run{bits}", name, "-o", "x.plz", "--json"))
         plimsoll("decompress", f"run{bits}", "x.plz", "-o", "back.wav", "--quiet")
         with open(name, "rb") as a, open(os.path.join(work, "back.wav"), "rb") as b:
@@ -80,4 +80,4 @@ for bits in 8, 16:
         assert said["samples"] == n and off <= MARGIN, f"{name}: payload {off:+.2%} of the nll"
         worst, count = max(worst, off), count + 1
         print(f"{kind:8} {bits:2} bits: {said['wav_bytes']:6} -> {said['file_bytes']:6} bytes, payload {off:+.3%} of the nll")
-print(f"{count} sounds came back byte for byte; payload at most {worst:+.3%} above the nll")
+print(f"{count} files came back byte for byte; payload at most {worst:+.3%} above the nll")

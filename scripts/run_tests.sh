@@ -1,10 +1,14 @@
 #!/bin/sh
 # run_tests.sh BUILD [CTEST OPTIONS] -- runs every test, then says how many were skipped, which, and why.
 # Two at a time on two cores: waiting threads sleep, so that none spins.
+# Fails too if a test left or changed a file in the source tree: tests write only below BUILD.
 set -eu
 build=$1
 shift
 code=0
+tree=$(dirname "$0")/..
+tree_state() { git -C "$tree" status --porcelain --untracked-files=all 2> /dev/null || true; }    # empty where git is not used
+before=$(tree_state)
 (cd "$build" && OMP_WAIT_POLICY=passive ctest -j2 --output-on-failure --timeout 900 "$@") || code=$?
 # A skipped test says why in its last line; one that ran may have left parts out ("N passed, N failed, N skipped").
 awk '
@@ -21,4 +25,10 @@ awk '
     END { printf "%d checks passed, %d failed in %d programs that count; %d tests skipped, %d checks left out\n",
                  passed, failed, programs, skipped, left_out }
 ' "$build/Testing/Temporary/LastTest.log"
+after=$(tree_state)
+if [ "$before" != "$after" ]; then
+    echo "the source tree changed while the tests ran; tests may write only below $build:"
+    printf '%s\n--\n%s\n' "$before" "$after" | awk '/^--$/ { later = 1; next } !later { had[$0] = 1; next } !had[$0]'
+    [ $code != 0 ] || code=1
+fi
 exit $code

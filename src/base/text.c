@@ -87,9 +87,11 @@ void print_sentence(FILE *to, const char *fmt, ...)
     pool_free(text.pool);
 }
 
+enum { SLOT_BYTES = 64 };
+
 static char *text_slot(void)
 {
-    static _Thread_local char     slots[8][40];
+    static _Thread_local char     slots[8][SLOT_BYTES];
     static _Thread_local unsigned next;
     return slots[next++ % 8];
 }
@@ -124,13 +126,24 @@ const char *bytes_text(int64_t bytes)
         u++;
     }
     if (u == 0)
-        snprintf(slot, 40, "%lld B", (long long)bytes);
+        snprintf(slot, SLOT_BYTES, "%lld B", (long long)bytes);
     else
-        snprintf(slot, 40, "%.*f %s",
+        snprintf(slot, SLOT_BYTES, "%.*f %s",
                  fabs(size) < 9.995   ? 2
                  : fabs(size) < 99.95 ? 1
                                       : 0,
                  size, unit[u]);
+    return slot;
+}
+
+const char *bytes_exact(int64_t bytes)
+{
+    char *slot = text_slot(), rounded[24];
+    snprintf(rounded, sizeof rounded, "%s", bytes_text(bytes));
+    if (bytes < 1024)
+        snprintf(slot, SLOT_BYTES, "%lld byte%s", (long long)bytes, bytes == 1 ? "" : "s");
+    else
+        snprintf(slot, SLOT_BYTES, "%s (%lld bytes)", rounded, (long long)bytes);
     return slot;
 }
 
@@ -152,9 +165,9 @@ const char *span_text(double seconds)
     char     *slot = text_slot();
     long long s = seconds > 0 ? seconds < 1e15 ? (long long)seconds : (long long)1e15 : 0;
     if (s < 3600)
-        snprintf(slot, 40, "%lld:%02lld", s / 60, s % 60);
+        snprintf(slot, SLOT_BYTES, "%lld:%02lld", s / 60, s % 60);
     else
-        snprintf(slot, 40, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
+        snprintf(slot, SLOT_BYTES, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
     return slot;
 }
 

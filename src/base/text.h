@@ -27,9 +27,10 @@ void print_sentence(FILE *to, const char *fmt, ...) __attribute__((format(printf
 /* A row of a list: the name in a column, then a sentence, broken likewise beside that column. */
 void print_row(FILE *to, int width, const char *name, const char *text);
 
-const char *bytes_text(int64_t bytes); /* "9.31 GiB"; one of 8 static buffers per thread */
-const char *count_text(int64_t count); /* "204,223,297"; likewise */
-const char *span_text(double seconds); /* "0:09", "12:34", "2:01:59"; likewise */
+const char *bytes_text(int64_t bytes);  /* "9.31 GiB"; one of 8 static buffers per thread */
+const char *bytes_exact(int64_t bytes); /* "9.31 GiB (9999999999 bytes)"; likewise */
+const char *count_text(int64_t count);  /* "204,223,297"; likewise */
+const char *span_text(double seconds);  /* "0:09", "12:34", "2:01:59"; likewise */
 Err bytes_read(const char *text, int64_t whole, int64_t *bytes); /* whole: what 100% means, or 0 */
 
 /* Puts single quotes around the path; one inside it is written as `quote`. */

@@ -28,13 +28,25 @@ typedef struct TextList {
     int         n;
 } TextList;
 
+typedef enum OptionGroup {                /* under one heading in --help and the man page */
+                           GROUP_COMMAND, /* of the command alone; without a heading */
+                           GROUP_MODEL,   /* of every command that opens a model */
+                           GROUP_RANKS,
+                           OPTION_GROUPS
+} OptionGroup;
+
 typedef struct Option {
     const char *name; /* without the dashes; one letter: -o */
     OptionKind  kind;
     void       *to;
     const char *argument; /* placeholder of the value in --help; NULL for flags */
     const char *help;
+    OptionGroup group;
 } Option;
+
+/* The first option of a group, and the one after another of the same group; NULL: none. */
+const Option *option_of_group(const Option *from, OptionGroup group);
+const char   *option_group_title(OptionGroup group);
 
 /* Options of every search; SEARCH_OPTIONS are their rows, for a SearchOptions called o. */
 typedef struct SearchOptions {

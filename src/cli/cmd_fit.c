@@ -387,9 +387,8 @@ static Err cmd_fit_run(Pool *pool, int n_args, char **args)
     how.found = NULL;
     const char *refusal = err ? pool_text(pool, err_text()) : NULL;
     if (err && no_room)
-        refusal = pool_print(pool, "%s; with them this model needs at least %s (%lld bytes)",
-                             no_room, bytes_text(s->fit.minimum_bytes + device->runtime_bytes),
-                             (long long)(s->fit.minimum_bytes + device->runtime_bytes));
+        refusal = pool_print(pool, "%s; with them this model needs at least %s", no_room,
+                             bytes_exact(s->fit.minimum_bytes + device->runtime_bytes));
     if (!err && opt.out)
         TRY(fit_write(opt.out, recipe, &s->fit));
     if (!opt.json)

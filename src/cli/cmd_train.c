@@ -58,9 +58,9 @@ static const Option options[] = {
     SHARD_OPTIONS(opt.shard, opt.bucket),
     WIRE_OPTION(model.wire),
     { "patience",     OPT_SECONDS, &opt.patience,  "S",
-      "several ranks: end if one is silent for S seconds; default 300" },
+      "end if one rank is silent for S seconds; default 300", GROUP_RANKS },
     { "check-ranks",  OPT_NATURAL, &opt.check_ranks, "N",
-      "several ranks: compare parameters every N steps; default 1000, 0: never" },
+      "compare parameters every N steps; default 1000, 0: never", GROUP_RANKS },
     MPI_OPTION(opt.mpi),
     PROGRESS_OPTIONS(opt),
     { 0 }

@@ -37,20 +37,29 @@ static void manual_head(Text *to, const char *name, int section, const char *sum
     text_add(to, "\n");
 }
 
+static void manual_option(Text *to, const Option *o)
+{
+    text_add(to, ".TP\n\\fB");
+    roff(to, o->name[1] ? "--" : "-");
+    roff(to, o->name);
+    text_add(to, "\\fR");
+    if (o->argument)
+        text_add(to, " \\fI%s\\fR", o->argument);
+    text_add(to, "\n%c", toupper((unsigned char)*o->help));
+    roff(to, o->help + 1);
+    text_add(to, ".\n");
+}
+
 static void manual_options(Text *to, const Command *command)
 {
     if (command->options->name)
         text_add(to, ".SH OPTIONS\n");
-    for (const Option *o = command->options; o->name; o++) {
-        text_add(to, ".TP\n\\fB");
-        roff(to, o->name[1] ? "--" : "-");
-        roff(to, o->name);
-        text_add(to, "\\fR");
-        if (o->argument)
-            text_add(to, " \\fI%s\\fR", o->argument);
-        text_add(to, "\n%c", toupper((unsigned char)*o->help));
-        roff(to, o->help + 1);
-        text_add(to, ".\n");
+    for (OptionGroup group = 0; group < OPTION_GROUPS; group++) {
+        const Option *o = option_of_group(command->options, group);
+        if (o && group != GROUP_COMMAND)
+            text_add(to, ".SS %s\n", option_group_title(group));
+        for (; o; o = option_of_group(o + 1, group))
+            manual_option(to, o);
     }
 }
 

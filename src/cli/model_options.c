@@ -2,6 +2,7 @@
 #include "cli/model_options.h"
 
 #include "base/file.h"
+#include "base/int_math.h"
 #include "base/text.h"
 #include "device/memory.h"
 #include "ops/ops.h"
@@ -132,65 +133,103 @@ static Err model_ranks(Pool *pool, const ModelOptions *o, Recipe *recipe, Device
     return device_join_ranks(pool, device, (Ranks){ (int)o->ranks, per_node }, o->wire);
 }
 
-Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *const *more, int n,
-               Recipe **recipe, Device **device, int64_t *budget_bytes)
+/* The settings of all options, in the order in which they apply. */
+typedef struct Settings {
+    const char **list, *batch, *precision; /* the last two: those of --batch and --precision */
+    int          n;
+} Settings;
+
+static Err settings_of(Pool *pool, const ModelOptions *o, const char *name, const char *const *more,
+                       int n_more, Settings *s)
 {
-    const char **sets = NEWN(pool, const char *, o->set.n + n + 5);
-    int          n_sets = 0;
+    *s = (Settings){ .list = NEWN(pool, const char *, o->set.n + n_more + 5) };
     for (int i = 0; i < o->set.n; i++)
-        sets[n_sets++] = o->set.items[i];
+        s->list[s->n++] = o->set.items[i];
     if (o->batch)
-        sets[n_sets++] = pool_print(pool, "batch=%lld", (long long)o->batch);
+        s->list[s->n++] = s->batch = pool_print(pool, "batch=%lld", (long long)o->batch);
     if (o->precision)
-        sets[n_sets++] = pool_print(pool, "precision=%s", o->precision);
+        s->list[s->n++] = s->precision = pool_print(pool, "precision=%s", o->precision);
     if (o->loss)
-        TRY(loss_sets(pool, o->loss, name, sets, &n_sets));
-    for (int i = 0; i < n; i++)
-        sets[n_sets++] = more[i];
-    TRY(recipe_read(pool, name, sets, n_sets, recipe));
+        TRY(loss_sets(pool, o->loss, name, s->list, &s->n));
+    for (int i = 0; i < n_more; i++)
+        s->list[s->n++] = more[i];
+    return OK;
+}
+
+/* A failure of --batch or --precision was worded for the setting that it became. */
+static Err option_blame(Pool *pool, Err err, const char *setting, const char *option)
+{
+    const char *said = setting ? pool_print(pool, "--set %s: ", setting) : "";
+    size_t      n = strlen(said);
+    return n && !strncmp(err_text(), said, n)
+               ? fail(err, "%s %s: %s", option, strchr(setting, '=') + 1,
+                      pool_text(pool, err_text() + n))
+               : err;
+}
+
+static Err host_budget_set(const char *text, Device *device)
+{
+    if (device->to_host <= 0)
+        return fail(E_USAGE, "--host-budget is for GPUs: %s has one memory, which --budget limits",
+                    device->name);
+    if (strchr(text, '%') && !device->host_bytes)
+        return fail(
+            E_USAGE,
+            "--host-budget %s: the host of %s is not this machine, so give the budget in bytes",
+            text, device->name);
+    TRY(bytes_read(text, device->host_bytes, &device->host_bytes));
+    device->host_bytes = int_max(device->host_bytes, 1); /* 0 would mean no limit */
+    return OK;
+}
+
+/* *bytes: for the arena, without the runtime. */
+static Err budget_set(const char *text, const Device *device, bool runs, int64_t *bytes)
+{
+    TRY(bytes_read(text, device->memory_bytes + device->runtime_bytes, bytes));
+    if (*bytes <= 0)
+        return fail(E_USAGE, "--budget must be more than 0 bytes");
+    TRY(budget_within(device, runs, *bytes));
+    *bytes -= device->runtime_bytes;
+    if (*bytes <= 0)
+        return fail(E_BUDGET,
+                    "a budget of %s leaves nothing for an arena: %s takes %s for its context and "
+                    "libraries",
+                    bytes_text(*bytes + device->runtime_bytes), device->name,
+                    bytes_text(device->runtime_bytes));
+    return OK;
+}
+
+Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *const *more, int n,
+               Recipe **recipe, Device **out, int64_t *budget_bytes)
+{
+    Settings s;
+    Device  *device;
+    *budget_bytes = 0;
+    TRY(settings_of(pool, o, name, more, n, &s));
+    Err err = recipe_read(pool, name, s.list, s.n, recipe);
+    if (err)
+        err = option_blame(pool, err, s.precision, "--precision");
+    if (err)
+        return option_blame(pool, err, s.batch, "--batch");
     TRY(device_open(pool, o->device,
                     &(DeviceOptions){ .threads = (int)o->threads,
                                       .backend = o->backend,
                                       .tf32 = recipe_tf32(*recipe) },
-                    device));
+                    out));
+    device = *out;
     if (o->paced)
-        TRY(pace_find(pool, *device));
-    TRY(model_ranks(pool, o, *recipe, *device));
-    if ((*device)->kind == DEVICE_CUDA)
-        device_expect(*device, model_launches(*recipe));
-    if (o->runs && (*device)->described)
+        TRY(pace_find(pool, device));
+    TRY(model_ranks(pool, o, *recipe, device));
+    if (device->kind == DEVICE_CUDA)
+        device_expect(device, model_launches(*recipe));
+    if (o->runs && device->described)
         return fail(E_USAGE,
                     "%s is known only by its profile: it can be planned for (explain, fit) but not "
                     "run here",
-                    (*device)->name);
-    if (o->host_budget && (*device)->to_host <= 0)
-        return fail(E_USAGE, "--host-budget is for GPUs: %s has one memory, which --budget limits",
-                    (*device)->name);
-    if (o->host_budget) {
-        int64_t *host = &(*device)->host_bytes;
-        if (strchr(o->host_budget, '%') && !*host)
-            return fail(
-                E_USAGE,
-                "--host-budget %s: the host of %s is not this machine, so give the budget in bytes",
-                o->host_budget, (*device)->name);
-        TRY(bytes_read(o->host_budget, *host, host));
-        *host = *host > 0 ? *host : 1; /* 0 would mean no limit */
-    }
-    *budget_bytes = 0;
-    if (!o->budget)
-        return OK;
-    TRY(bytes_read(o->budget, (*device)->memory_bytes + (*device)->runtime_bytes, budget_bytes));
-    if (*budget_bytes <= 0)
-        return fail(E_USAGE, "--budget must be more than 0 bytes");
-    TRY(budget_within(*device, o->runs, *budget_bytes));
-    *budget_bytes -= (*device)->runtime_bytes;
-    if (*budget_bytes <= 0)
-        return fail(E_BUDGET,
-                    "a budget of %s leaves nothing for an arena: %s takes %s for its context and "
-                    "libraries",
-                    bytes_text(*budget_bytes + (*device)->runtime_bytes), (*device)->name,
-                    bytes_text((*device)->runtime_bytes));
-    return OK;
+                    device->name);
+    if (o->host_budget)
+        TRY(host_budget_set(o->host_budget, device));
+    return o->budget ? budget_set(o->budget, device, o->runs, budget_bytes) : OK;
 }
 
 Err run_recipe(Pool *pool, const char *run, const char **path)
@@ -200,6 +239,9 @@ Err run_recipe(Pool *pool, const char *run, const char **path)
         return OK;
     if (errno != ENOENT && errno != ENOTDIR) /* it may be a run that cannot be read */
         return file_fail("read", *path, errno);
+    if (!folder_exists(run))
+        return fail(E_USAGE, "there is no run %s (plimsoll train MODEL --out %s makes it)", run,
+                    text_word(pool, run));
     return fail(E_USAGE,
                 "%s is not a run: it has no recipe.yaml (plimsoll train MODEL --out RUN makes one)",
                 run);

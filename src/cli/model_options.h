@@ -20,27 +20,48 @@ typedef struct ModelOptions {
 
 /* Rows of an option table, for a ModelOptions called o. */
 #define MODEL_OPTIONS(o)                                                                           \
-    { "budget", OPT_TEXT, &(o).budget, "B",                                                        \
-      "bytes to stay within: 16GiB, 512MiB, 80%; on GPUs with the runtime" },                      \
-        { "host-budget", OPT_TEXT, &(o).host_budget, "B",                                          \
-          "GPUs: pinned host memory for state and offloaded values" },                             \
-        { "device", OPT_TEXT, &(o).device, "D",                                                    \
-          "cpu, cuda (the GPU here), or a profile: its name (h200) or file" },                     \
-        { "batch", OPT_COUNT, &(o).batch, "N", "samples of one micro-batch" },                     \
-        { "precision", OPT_TEXT, &(o).precision, "P", "fp32, bf16, fp16; on GPUs also tf32" },     \
-        { "threads", OPT_COUNT, &(o).threads, "N",                                                 \
-          "threads of every kernel; a plan is valid for one number" },                             \
-        { "backend", OPT_TEXT, &(o).backend, "NAME",                                               \
-          "library for products and convolutions: onednn or builtin" },                            \
+    { "budget",                                                                                    \
+      OPT_TEXT,                                                                                    \
+      &(o).budget,                                                                                 \
+      "B",                                                                                         \
+      "bytes to stay within: 16GiB, 512MiB, 80%; on GPUs with the runtime",                        \
+      GROUP_MODEL },                                                                               \
+        { "host-budget",                                                                           \
+          OPT_TEXT,                                                                                \
+          &(o).host_budget,                                                                        \
+          "B",                                                                                     \
+          "GPUs: pinned host memory for state and offloaded values",                               \
+          GROUP_MODEL },                                                                           \
+        { "device",                                                                                \
+          OPT_TEXT,                                                                                \
+          &(o).device,                                                                             \
+          "D",                                                                                     \
+          "cpu, cuda (the GPU here), or a profile: its name (h200) or file",                       \
+          GROUP_MODEL },                                                                           \
+        { "batch", OPT_COUNT, &(o).batch, "N", "samples of one micro-batch", GROUP_MODEL },        \
+        { "precision", OPT_TEXT, &(o).precision, "P", "fp32, bf16, fp16; on GPUs also tf32",       \
+          GROUP_MODEL },                                                                           \
+        { "threads",                                                                               \
+          OPT_COUNT,                                                                               \
+          &(o).threads,                                                                            \
+          "N",                                                                                     \
+          "threads of every kernel; a plan is valid for one number",                               \
+          GROUP_MODEL },                                                                           \
+        { "backend",                                                                               \
+          OPT_TEXT,                                                                                \
+          &(o).backend,                                                                            \
+          "NAME",                                                                                  \
+          "library for products and convolutions: onednn or builtin",                              \
+          GROUP_MODEL },                                                                           \
     {                                                                                              \
         "set", OPT_LIST, &(o).set, "KEY=VALUE",                                                    \
-            "override a recipe key, e.g. optimizer.lr=1e-3; may be repeated"                       \
+            "override a recipe key, e.g. optimizer.lr=1e-3; may be repeated", GROUP_MODEL          \
     }
 
 #define LOSS_OPTION(o)                                                                             \
     {                                                                                              \
         "loss", OPT_TEXT, &(o).loss, "KIND[:OUTPUT[:TARGET]]",                                     \
-            "loss of a .pt2 file that returns none: mse, l1, cross-entropy"                        \
+            "loss of a .pt2 file that returns none: mse, l1, cross-entropy", GROUP_MODEL           \
     }
 
 #define ALLOW_OPTION(to)                                                                           \
@@ -50,24 +71,33 @@ typedef struct ModelOptions {
     }
 
 #define SHARD_OPTIONS(shard_, bucket_)                                                             \
-    { "shard", OPT_TEXT, &(shard_), "LEVEL",                                                       \
-      "what ranks divide: auto, 0 (sums), 1 or 2 (also state), 3 (all)" },                         \
+    { "shard",                                                                                     \
+      OPT_TEXT,                                                                                    \
+      &(shard_),                                                                                   \
+      "LEVEL",                                                                                     \
+      "what ranks divide: auto, 0 (sums), 1 or 2 (also state), 3 (all)",                           \
+      GROUP_RANKS },                                                                               \
     {                                                                                              \
         "bucket", OPT_TEXT, &(bucket_), "SIZE",                                                    \
-            "several ranks: gradients exchanged together; default 1MiB to 32MiB"                   \
+            "gradients that ranks exchange together; default 1MiB to 32MiB", GROUP_RANKS           \
     }
 
 #define WIRE_OPTION(to)                                                                            \
     {                                                                                              \
         "wire", OPT_TEXT, &(to), "PROFILE",                                                        \
-            "several ranks: wire profile of their links, by name or file"                          \
+            "wire profile of the links between ranks, by name or file", GROUP_RANKS                \
     }
 
 /* Rows of commands that plan for several ranks without being one of them. */
 #define RANK_OPTIONS(o)                                                                            \
-    { "ranks", OPT_COUNT, &(o).ranks, "N", "plan for one of N ranks that share each step" },       \
-        { "per-node", OPT_COUNT, &(o).per_node, "G",                                               \
-          "ranks on one machine; default: 8 on GPUs, 1 on CPUs" },                                 \
+    { "ranks",    OPT_COUNT, &(o).ranks, "N", "plan for one of N ranks that share each step",      \
+      GROUP_RANKS },                                                                               \
+        { "per-node",                                                                              \
+          OPT_COUNT,                                                                               \
+          &(o).per_node,                                                                           \
+          "G",                                                                                     \
+          "ranks on one machine; default: 8 on GPUs, 1 on CPUs",                                   \
+          GROUP_RANKS },                                                                           \
         SHARD_OPTIONS((o).shard, (o).bucket), WIRE_OPTION((o).wire)
 
 /* Rows of commands that read samples, for a struct with loader_memory and cache; `folder` is the

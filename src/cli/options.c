@@ -52,8 +52,10 @@ static Err option_set(const Option *o, const char *value)
             return fail(E_USAGE, "%s%s takes a whole number, not '%s'", dashes(o), o->name, value);
         if (o->kind == OPT_NATURAL && *number < 0)
             return fail(E_USAGE, "%s%s takes 0 or more, not %s", dashes(o), o->name, value);
-        if (o->kind == OPT_COUNT && (*number < 1 || *number > INT32_MAX))
-            return fail(E_USAGE, "%s%s takes 1 to %d, not %s", dashes(o), o->name, INT32_MAX,
+        if (o->kind == OPT_COUNT && *number < 1)
+            return fail(E_USAGE, "%s%s takes 1 or more, not %s", dashes(o), o->name, value);
+        if (o->kind == OPT_COUNT && *number > INT32_MAX)
+            return fail(E_USAGE, "%s%s takes at most %d, not %s", dashes(o), o->name, INT32_MAX,
                         value);
         return OK;
     }
@@ -120,14 +122,40 @@ Err options_read(const Command *command, int argc, char **argv, char **args, int
     return OK;
 }
 
+const Option *option_of_group(const Option *from, OptionGroup group)
+{
+    while (from->name && from->group != group)
+        from++;
+    return from->name ? from : NULL;
+}
+
+const char *option_group_title(OptionGroup group)
+{
+    static const char *const titles[OPTION_GROUPS] = { [GROUP_COMMAND] = "",
+                                                       [GROUP_MODEL] = "model, device and memory",
+                                                       [GROUP_RANKS] = "several ranks" };
+    return titles[group];
+}
+
+static void option_help(FILE *to, const Option *o)
+{
+    char left[64];
+    snprintf(left, sizeof left, "%s%s%s%s", dashes(o), o->name, o->argument ? " " : "",
+             o->argument ? o->argument : "");
+    fprintf(to, "  %-26s %s\n", left, o->help);
+}
+
 void command_help(FILE *to, const Command *command)
 {
-    fprintf(to, "plimsoll %s %s\n  %s\n\n", command->name, command->arguments, command->summary);
-    for (const Option *o = command->options; o->name; o++) {
-        char left[64];
-        snprintf(left, sizeof left, "%s%s%s%s", dashes(o), o->name, o->argument ? " " : "",
-                 o->argument ? o->argument : "");
-        fprintf(to, "  %-26s %s\n", left, o->help);
+    fprintf(to, "plimsoll %s %s\n  %s\n", command->name, command->arguments, command->summary);
+    for (OptionGroup group = 0; group < OPTION_GROUPS; group++) {
+        const Option *o = option_of_group(command->options, group);
+        if (o && group != GROUP_COMMAND)
+            fprintf(to, "\n%s\n", option_group_title(group));
+        else if (o)
+            fprintf(to, "\n");
+        for (; o; o = option_of_group(o + 1, group))
+            option_help(to, o);
     }
 }
 

@@ -20,7 +20,7 @@ Err  rank_command_share(Pool *pool, Comm *comm, const Recipe *recipe, Device *de
 #define MPI_OPTION(library_)                                                                       \
     {                                                                                              \
         "mpi", OPT_TEXT, &(library_), "LIBRARY",                                                   \
-            "openmpi or mpich; default: the one of mpirun or srun"                                 \
+            "openmpi or mpich; default: the one of mpirun or srun", GROUP_RANKS                    \
     }
 
 #endif

@@ -79,12 +79,7 @@ static Err codec_session(Codec *c, const Device *device)
     c->recipe->model->sample_graph(graph, c->recipe->config, &c->recipe->sampler, 1);
     TRY(graph_check(graph));
     TRY(engine_new(c->pool, graph, device, NULL, &engine));
-    if (c->o->budget_bytes && engine->arena_bytes > c->o->budget_bytes)
-        return fail(E_BUDGET,
-                    "the weights need %s (%lld bytes), the budget is %s; give it at "
-                    "least that",
-                    bytes_text(engine->arena_bytes), (long long)engine->arena_bytes,
-                    bytes_text(c->o->budget_bytes));
+    TRY(engine_within(engine, c->o->budget_bytes, "the model", NULL));
     c->report->planned_bytes = engine->arena_bytes;
     TRY(session_new(c->pool, engine, &c->session));
     return session_init_state(c->session, (uint64_t)c->recipe->seed);

@@ -24,9 +24,9 @@
 #include <string.h>
 
 enum {
-    EVALUATION_STEP = -1,
-    IGNORED = -100
-}; /* a step of no training; targets that do not count */
+    EVALUATION_STEP = -1, /* a step of no training */
+    IGNORED = -100        /* targets that do not count */
+};
 
 typedef struct Evaluating {
     Pool                  *pool;
@@ -94,15 +94,12 @@ static Err evaluate_open(Evaluating *e, const Device *device, bool *draws)
 {
     Graph  *graph;
     Engine *engine;
-    int64_t budget = e->o->budget_bytes;
     TRY(recipe_suits(e->recipe, device));
     TRY(evaluate_graph(e, device, draws, &graph));
     TRY(engine_new(e->pool, graph, device, NULL, &engine));
-    if (budget && engine->arena_bytes > budget)
-        return fail(E_BUDGET, "evaluating %lld at once needs %s (%lld bytes), the budget is %s; %s",
-                    (long long)e->o->batch, bytes_text(engine->arena_bytes),
-                    (long long)engine->arena_bytes, bytes_text(budget),
-                    e->o->batch > 1 ? "take a smaller --batch" : "give it at least that");
+    TRY(engine_within(engine, e->o->budget_bytes,
+                      pool_print(e->pool, "evaluating %lld at once", (long long)e->o->batch),
+                      e->o->batch > 1 ? "use a smaller --batch" : NULL));
     TRY(session_new(e->pool, engine, &e->session));
     e->out->planned_bytes = engine->arena_bytes;
     return session_init_state(e->session, (uint64_t)e->recipe->seed);

@@ -287,27 +287,25 @@ static Err fit_refuse(const FitResult *r, const FitOptions *options)
     int64_t        budget = options->budget_bytes + runtime, minimum = r->minimum_bytes + runtime;
     if (r->cut) /* the true minimum may be far lower: name what was found */
         return fail(E_BUDGET,
-                    "%s before a plan within %s (%lld bytes) was found: the smallest found so far "
-                    "needs %s (%lld bytes). Give the search more time, or use that as the budget",
+                    "%s before a plan within %s was found: the smallest found so far needs %s. "
+                    "Give the search more time, or use that as the budget",
                     stop_asked() ? "the search was stopped" : "the time limit came",
-                    bytes_text(budget), (long long)budget, bytes_text(minimum), (long long)minimum);
+                    bytes_exact(budget), bytes_exact(minimum));
     if (!program_in_step(peak))
         return fail(E_BUDGET,
-                    "no plan fits %s (%lld bytes): phase %s needs at least %s (%lld bytes) with "
-                    "what may be changed, of which %s are parameters and state. Ask for the "
-                    "minimum, or for a smaller %s",
-                    bytes_text(budget), (long long)budget, peak->name, bytes_text(minimum),
-                    (long long)minimum, bytes_text(r->engine->persistent_bytes),
+                    "no plan fits %s: phase %s needs at least %s, of which %s are parameters and "
+                    "state. Use that as the budget, or choose a smaller %s",
+                    bytes_exact(budget), peak->name, bytes_exact(minimum),
+                    bytes_text(r->engine->persistent_bytes),
                     peak->phases[PHASE_VALIDATE] ? "validate.batch" : "sample.n");
-    return fail(
-        E_BUDGET,
-        "no plan fits %s (%lld bytes): this model needs at least %s (%lld bytes) with what may be "
-        "changed, of which %s "
-        "are parameters and state; no such plan can do with less than %s. Ask for the minimum, %s",
-        bytes_text(budget), (long long)budget, bytes_text(minimum), (long long)minimum,
-        bytes_text(r->engine->persistent_bytes), bytes_text(r->bound_bytes + runtime),
-        options->allow & ALLOW_PRECISION ? "or for a smaller --batch"
-                                         : "for a smaller --batch, or allow more (--what-if)");
+    return fail(E_BUDGET,
+                "no plan fits %s: this model needs at least %s with the allowed levers, of which "
+                "%s are parameters and state (lower bound: %s). Use that minimum as the budget, "
+                "choose a smaller --batch%s",
+                bytes_exact(budget), bytes_exact(minimum), bytes_text(r->engine->persistent_bytes),
+                bytes_text(r->bound_bytes + runtime),
+                options->allow & ALLOW_PRECISION ? ""
+                                                 : ", or allow more levers (--what-if shows them)");
 }
 
 /* Searches once more with the smallest arena as the budget: near its budget the search tries harder

@@ -69,11 +69,9 @@ static Err answer_minimum(Pool *pool, PlanSolve *s, Plan **plan)
 static Err answer_refuse(const PlanSolve *s, const Plan *minimum)
 {
     return fail(E_BUDGET,
-                "no plan fits %s (%lld bytes): the smallest peak found is %s (%lld bytes), and no "
-                "plan needs less than %s (%lld bytes)",
-                bytes_text(s->options.budget_bytes), (long long)s->options.budget_bytes,
-                bytes_text(plan_peak_bytes(minimum)), (long long)plan_peak_bytes(minimum),
-                bytes_text(minimum->bound_bytes), (long long)minimum->bound_bytes);
+                "no plan fits %s: the smallest peak found is %s, and no plan needs less than %s",
+                bytes_exact(s->options.budget_bytes), bytes_exact(plan_peak_bytes(minimum)),
+                bytes_exact(minimum->bound_bytes));
 }
 
 /* Tries lists, the cheapest first, until one can be placed within the budget. If one fits by bytes

@@ -417,18 +417,16 @@ Err engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptio
         TRY(engine_program(pool, engine, options, &engine->programs[i]));
     if (options->budget_bytes && engine->arena_bytes > options->budget_bytes)
         return fail(E_BUDGET,
-                    "no plan fits %s: this model needs at least %s (%lld bytes) with what may be "
-                    "changed, of which %s are parameters and state; no such plan can do with less "
-                    "than %s. Ask for the minimum, or for a smaller --batch",
-                    bytes_text(options->budget_bytes), bytes_text(engine->arena_bytes),
-                    (long long)engine->arena_bytes, bytes_text(engine->persistent_bytes),
-                    bytes_text(engine->bound_bytes));
+                    "no plan fits %s: this model needs at least %s, of which %s are parameters "
+                    "and state (lower bound: %s). Use that minimum as the budget, or choose a "
+                    "smaller --batch",
+                    bytes_exact(options->budget_bytes), bytes_exact(engine->arena_bytes),
+                    bytes_text(engine->persistent_bytes), bytes_text(engine->bound_bytes));
     if (!engine_fits(engine, 0))
         return fail(E_BUDGET,
-                    "the state kept on the host and its copies need %s there (%lld bytes), %s may "
-                    "be used; raise --host-budget",
-                    bytes_text(engine->host_bytes), (long long)engine->host_bytes,
-                    bytes_text(device->host_bytes));
+                    "state and copies on the host need %s there, and the limit is %s; raise "
+                    "--host-budget",
+                    bytes_exact(engine->host_bytes), bytes_exact(device->host_bytes));
     return OK;
 }
 
@@ -437,6 +435,15 @@ bool engine_fits(const Engine *engine, int64_t budget_bytes)
     int64_t host = engine->device->host_bytes;
     return (!budget_bytes || engine->arena_bytes <= budget_bytes) &&
            (!host || engine->host_bytes <= host);
+}
+
+Err engine_within(const Engine *engine, int64_t budget_bytes, const char *what, const char *remedy)
+{
+    if (!budget_bytes || engine->arena_bytes <= budget_bytes)
+        return OK;
+    return fail(E_BUDGET, "%s needs %s, and the budget is %s; %s", what,
+                bytes_exact(engine->arena_bytes), bytes_exact(budget_bytes),
+                remedy ? remedy : "raise the budget to that");
 }
 
 static double engine_saved_by(const Engine *engine, int64_t arena_bytes)

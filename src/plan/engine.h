@@ -124,6 +124,9 @@ int64_t engine_slots_budget(const Engine *engine);
 /* Are both arenas within their budgets: the device's (0: none), and what may be pinned on the
  * host? */
 bool engine_fits(const Engine *engine, int64_t budget_bytes);
+/* For what runs with everything kept: E_BUDGET where its arena is larger than the budget (0: none).
+ * what: what needs it; remedy NULL: only a larger budget helps. */
+Err engine_within(const Engine *engine, int64_t budget_bytes, const char *what, const char *remedy);
 
 /* Lower bounds for every plan of this graph with these algorithms, in any order and with any
  * recomputation (plan/prove.h): the time of a step within the budget, and the bytes. limit_s limits

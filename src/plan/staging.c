@@ -319,10 +319,7 @@ Err plan_stage_within(Pool *pool, const PGraph *graph, PlanSearch *search, bool 
         aim -= plan_peak_bytes(found) - budget;
     }
     return fail(E_BUDGET,
-                "no plan fits %s (%lld bytes): the smallest peak found is %s (%lld bytes), and no "
-                "plan can do "
-                "with less than %s (%lld bytes)",
-                bytes_text(budget), (long long)budget, bytes_text(plan_peak_bytes(*plan)),
-                (long long)plan_peak_bytes(*plan), bytes_text((*plan)->bound_bytes),
-                (long long)(*plan)->bound_bytes);
+                "no plan fits %s: the smallest peak found is %s, and no plan needs less than %s",
+                bytes_exact(budget), bytes_exact(plan_peak_bytes(*plan)),
+                bytes_exact((*plan)->bound_bytes));
 }

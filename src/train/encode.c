@@ -206,11 +206,9 @@ static Err images_session(Pool *pool, Encoding *e, Session **session)
     e->recipe->model->encode_graph(graph, e->recipe->config, e->o->batch);
     TRY(graph_check(graph));
     TRY(engine_new(pool, graph, e->device, NULL, &engine));
-    if (e->o->budget_bytes && engine->arena_bytes > e->o->budget_bytes)
-        return fail(E_BUDGET, "encoding %lld at once needs %s (%lld bytes), the budget is %s; %s",
-                    (long long)e->o->batch, bytes_text(engine->arena_bytes),
-                    (long long)engine->arena_bytes, bytes_text(e->o->budget_bytes),
-                    e->o->batch > 1 ? "take a smaller --batch" : "give it at least that");
+    TRY(engine_within(engine, e->o->budget_bytes,
+                      pool_print(pool, "encoding %lld at once", (long long)e->o->batch),
+                      e->o->batch > 1 ? "use a smaller --batch" : NULL));
     TRY(session_new(pool, engine, session));
     TRY(session_init_state(*session, 0));
     WeightsFrom from = { .part = true };

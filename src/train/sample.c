@@ -36,13 +36,11 @@ static Err sample_open(Pool *pool, const Recipe *recipe, const Device *device,
     recipe->model->sample_graph(graph, recipe->config, &recipe->sampler, n);
     TRY(graph_check(graph));
     TRY(engine_new(pool, graph, device, NULL, &engine));
-    if (o->budget_bytes && engine->arena_bytes > o->budget_bytes)
-        return fail(E_BUDGET, "sampling %lld at once needs %s (%lld bytes), the budget is %s; %s",
-                    (long long)n, bytes_text(engine->arena_bytes), (long long)engine->arena_bytes,
-                    bytes_text(o->budget_bytes),
-                    n == 1                ? "give it at least that"
-                    : enlarges(recipe, o) ? "take a smaller --batch"
-                                          : "take a smaller -n");
+    TRY(engine_within(engine, o->budget_bytes,
+                      pool_print(pool, "sampling %lld at once", (long long)n),
+                      n == 1                ? NULL
+                      : enlarges(recipe, o) ? "use a smaller --batch"
+                                            : "use a smaller -n"));
     TRY(session_new(pool, engine, session));
     return session_init_state(*session, seed); /* the checkpoint sets all weights, or fails */
 }

@@ -206,12 +206,7 @@ static Err session_open(Pool *pool, const Device *device, int64_t budget_bytes, 
     graph_output(text_tower(graph, &e->tower, 1), "embedding");
     TRY(graph_check(graph));
     TRY(engine_new(pool, graph, device, NULL, &engine));
-    if (budget_bytes && engine->arena_bytes > budget_bytes)
-        return fail(E_BUDGET,
-                    "the text tower needs %s (%lld bytes), the budget is %s; give it at "
-                    "least that",
-                    bytes_text(engine->arena_bytes), (long long)engine->arena_bytes,
-                    bytes_text(budget_bytes));
+    TRY(engine_within(engine, budget_bytes, "the text tower", NULL));
     TRY(session_new(pool, engine, &e->session));
     TRY(session_init_state(e->session, 0));
     for (int32_t i = 0; i < graph->n_params; i++)

@@ -94,6 +94,10 @@ static void bytes_out(void)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         CHECK_TEXT(bytes_text(cases[i].bytes), cases[i].text);
+    CHECK_TEXT(bytes_exact(1), "1 byte");
+    CHECK_TEXT(bytes_exact(1023), "1023 bytes");
+    CHECK_TEXT(bytes_exact(1536), "1.50 KiB (1536 bytes)");
+    CHECK_TEXT(bytes_exact(INT64_MAX), "8192 PiB (9223372036854775807 bytes)");
     CHECK_TEXT(count_text(0), "0");
     CHECK_TEXT(count_text(999), "999");
     CHECK_TEXT(count_text(1000), "1,000");

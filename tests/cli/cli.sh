@@ -53,8 +53,8 @@ expect 2 "did you mean '--steps'" train --out none unet-small --step 3
 expect 2 "takes a whole number" train --out none unet-small --steps many
 expect 2 "needs a value" train --out none unet-small --steps
 expect 2 "--steps takes 0 or more" train --out none unet-small --steps -1
-expect 2 "--batch takes 1 to" explain unet-small --batch 0
-expect 2 "--threads takes 1 to" explain unet-small --threads 99999999999
+expect 2 "--batch takes 1 or more" explain unet-small --batch 0
+expect 2 "--threads takes at most" explain unet-small --threads 99999999999
 expect 2 "takes seconds, more than 0" fit unet-small --time-limit -2
 expect 2 "--effort takes 0 or more" fit unet-small --effort -2
 expect 2 "--budget must be more than 0 bytes" explain unet-small --budget 0
@@ -432,7 +432,7 @@ expect 2 "takes 1 to 4096" sample "$work/half" -n 0
 expect 2 "at most" sample "$work/half" -n 1 --steps 5000
 expect 1 "no complete checkpoint of step 77" sample "$work/half" --checkpoint 77
 expect 3 "smaller -n" sample "$work/half" --budget 1KiB
-expect 3 "give it at least that" sample "$work/half" -n 1 --budget 1KiB
+expect 3 "raise the budget to that" sample "$work/half" -n 1 --budget 1KiB
 expect 1 "cannot make the folder" sample "$work/half" -n 1 --steps 4 -o "$work/half/recipe.yaml"
 is "a folder that cannot be made is found before drawing" sh -c "! grep -q sampling '$work/err'"
 
@@ -448,7 +448,7 @@ expect 2 "is not a run" evaluate "$work"
 expect 2 "takes one run" evaluate
 expect 1 "no complete checkpoint of step 77" evaluate "$work/half" --checkpoint 77
 expect 1 "never" evaluate "$work/half" --data "$work/never"
-expect 3 "give it at least that" evaluate "$work/half" --budget 1KiB
+expect 3 "raise the budget to that" evaluate "$work/half" --budget 1KiB
 expect 2 "--features takes two files" evaluate --features "$work/whole"
 expect 1 "whole" evaluate --features "$work/whole/recipe.yaml" "$work/whole/recipe.yaml"
 
@@ -468,7 +468,7 @@ head -c 150 "$work/song.plz" > "$work/short.plz"
 expect 1 "short.plz is damaged" decompress "$work/exact" "$work/short.plz" -o "$work/never"
 (cat "$work/song.plz"; echo) > "$work/long.plz"
 expect 1 "bytes follow its end" decompress "$work/exact" "$work/long.plz" -o "$work/never"
-expect 3 "give it at least that" compress "$work/exact" "$song" -o "$work/never" --budget 1KiB
+expect 3 "raise the budget to that" compress "$work/exact" "$song" -o "$work/never" --budget 1KiB
 is "nothing should be written after a refusal" [ ! -e "$work/never" ]
 expect 2 "did you mean 'shapes'" train --out none unet-small $small --set data.kind=shaps
 expect 1 "holds no images (.png, .jpg)" train unet-small $small --steps 1 --data "$work/whole" --out "$work/never"
@@ -526,7 +526,7 @@ minimum=$(sed -n 's/^ *"minimum_bytes": \([0-9]*\).*/\1/p' "$work/out")
 expect 0 "every buffer placed" fit dit3d-small --device rtx-3060 --budget "$minimum" --effort 3000
 for bytes in 1KiB 8MiB; do
     expect 0 "all levers together" explain dit3d-small --device rtx-3060 --host-budget $bytes --what-if --time-limit 5
-    expect 3 "Ask for the minimum" fit dit3d-small --device rtx-3060 --host-budget $bytes --budget 570MB --effort 300
+    expect 3 "Use that minimum as the budget" fit dit3d-small --device rtx-3060 --host-budget $bytes --budget 570MB --effort 300
 done
 expect 0 '"minimum_how": "' explain dit3d-small --device rtx-3060 --host-budget 1KiB --json
 is "what the host has no room for should not be in the minimum" [ -z "$(grep 'minimum_how.*on the host' "$work/out")" ]

@@ -1,15 +1,20 @@
 /* harness.c -- runs every case of every operator; cases.h says what is checked.
  *
- *   test_ops                    against the kept references test_ops --dump FILE        write all
- *   inputs, for reference.py test_ops --refs DIR         against references made just now from such
- *   a dump test_ops --only OP          one operator test_ops --case NAME        cases of that name
- *   test_ops --share 2/3        every third case, from the second on test_ops --large 0
- *   without the cases that have no kept reference test_ops --backend builtin  with the builtin
- *   products and convolutions test_ops --quick N          only the first N cases of each operator,
- *   fp32 (for valgrind) test_ops --differences 0    without finite differences, which are many more
- *   runs of the same code and tell a sanitizer nothing test_ops --tf32 1           on a GPU: fp32
- *   factors may be rounded to tf32
+ *   test_ops                    against the stored references
+ *   test_ops --dump FILE        write all inputs, for reference.py
+ *   test_ops --refs DIR         against references made just now from such a dump
+ *   test_ops --only OP          one operator
+ *   test_ops --case NAME        cases of that name
+ *   test_ops --share 2/3        every third case, from the second on
+ *   test_ops --large 0          without the cases that have no stored reference
+ *   test_ops --backend builtin  with the builtin products and convolutions
+ *   test_ops --quick N          only the first N cases of each operator, fp32 (for valgrind)
+ *   test_ops --differences 0    without finite differences, which are many more runs of the same
+ *                               code and tell a sanitizer nothing
+ *   test_ops --tf32 1           on a GPU: fp32 factors may be rounded to tf32
  */
+#define TEST_TAKES_PATHS /* its options name files from where it is started */
+
 #include "ops/cases.h"
 #include "test_device.h"
 #include "test.h"

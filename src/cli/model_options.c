@@ -240,8 +240,10 @@ Err run_recipe(Pool *pool, const char *run, const char **path)
     if (errno != ENOENT && errno != ENOTDIR) /* it may be a run that cannot be read */
         return file_fail("read", *path, errno);
     if (!folder_exists(run))
-        return fail(E_USAGE, "there is no run %s (plimsoll train MODEL --out %s makes it)", run,
-                    text_word(pool, run));
+        return fail(E_USAGE,
+                    "%s is not a run: there is no such folder (plimsoll train MODEL --out %s makes "
+                    "it)",
+                    run, text_word(pool, run));
     return fail(E_USAGE,
                 "%s is not a run: it has no recipe.yaml (plimsoll train MODEL --out RUN makes one)",
                 run);

@@ -325,7 +325,7 @@ static Err wav_suits(const char *path, const WavInfo *info, const Sashimi *m)
 
 static Err block_steps_choose(const Codec *c, int64_t *steps)
 {
-    int64_t asked = c->o->block_steps, share = (c->steps + c->threads - 1) / c->threads;
+    int64_t asked = c->o->block_steps, share = ceil_div(c->steps, c->threads);
     if (asked && (asked < CODED_BLOCK_MIN || asked > CODED_BLOCK_MAX))
         return fail(E_USAGE, "--block takes %d to %d steps, not %lld", CODED_BLOCK_MIN,
                     CODED_BLOCK_MAX, (long long)asked);

@@ -15,6 +15,7 @@
 #define CODEC_CODED_AUDIO_H
 
 #include "base/err.h"
+#include "base/int_math.h"
 #include "base/pool.h"
 
 #include <stdbool.h>
@@ -46,7 +47,7 @@ typedef struct CodedAudio {
 /* The number of blocks that these frames need. */
 static inline int64_t coded_blocks(int64_t frames, int64_t channels, int64_t block_steps)
 {
-    return (frames * channels + block_steps - 1) / block_steps;
+    return ceil_div(frames * channels, block_steps);
 }
 static inline bool coded_is(const unsigned char *bytes, size_t n) /* by its first bytes */
 {

@@ -5,6 +5,8 @@
  */
 #include "plan/pgraph.h"
 
+#include "base/int_math.h"
+
 #include <math.h>
 
 #define PGRAPH_MAX_SUM   (INT64_MAX / 4)
@@ -61,7 +63,7 @@ int64_t pgraph_persistent_room(const PGraph *graph, int32_t value)
     const PValue *v = &graph->values[value];
     if (!v->persistent || v->view_of >= 0)
         return 0;
-    return (v->bytes + graph->align - 1) / graph->align * graph->align;
+    return align_up(v->bytes, graph->align);
 }
 
 void pgraph_link_node(PGraph *graph, int32_t n)

@@ -64,35 +64,46 @@ static void prove_min_cuts(const Task *task, int64_t budget, Proof *proof, bool 
     pool_free(temp);
 }
 
+/* What the proofs of one plan share. */
+typedef struct Proving {
+    Pool               *pool, *temp; /* of the caller, for a cheaper plan; of the proofs */
+    const PGraph       *graph;
+    const Task         *task;
+    const Plan         *plan;
+    const ProveOptions *options;
+    double              seconds; /* for CBC, each time */
+    Proof              *proof;
+} Proving;
+
 /* A bound from several moments at once, if CBC is installed. */
-static Err prove_moments(Pool *temp, const Task *task, const Plan *plan, const bool *tight,
-                         int32_t best, const ProveOptions *options, double seconds, Proof *proof)
+static Err prove_moments(const Proving *p, const bool *tight, int32_t best)
 {
-    Milp       milp;
-    MilpAnswer answer;
-    int32_t    size = task->n_nodes + task->n_values;
-    int32_t    max_moments = PROVE_COLUMNS / size > PROVE_MOMENTS ? PROVE_MOMENTS
-                                                                  : PROVE_COLUMNS / size;
-    double     unit = task->base_cost > 0 ? task->base_cost / 10000 : 1;
-    double     extra = plan->cost - task->base_cost;
+    const Task *task = p->task;
+    Milp        milp;
+    MilpAnswer  answer;
+    int32_t     size = task->n_nodes + task->n_values;
+    int32_t     max_moments = PROVE_COLUMNS / size > PROVE_MOMENTS ? PROVE_MOMENTS
+                                                                   : PROVE_COLUMNS / size;
+    double      unit = task->base_cost > 0 ? task->base_cost / 10000 : 1;
+    double      extra = p->plan->cost - task->base_cost;
     if (max_moments < 1 || !milp_can_solve() ||
-        moments_build(temp, task, options->budget_bytes, tight, best, max_moments, unit, &milp) ==
-            0)
+        moments_build(p->temp, task, p->options->budget_bytes, tight, best, max_moments, unit,
+                      &milp) == 0)
         return OK;
-    TRY(milp_solve(temp, &milp, extra / unit + 1e-4, seconds, &answer));
-    proof->any_cost = fmax(proof->any_cost, task->base_cost + fmin(answer.bound * unit, extra));
+    TRY(milp_solve(p->temp, &milp, extra / unit + 1e-4, p->seconds, &answer));
+    p->proof->any_cost = fmax(p->proof->any_cost,
+                              task->base_cost + fmin(answer.bound * unit, extra));
     return OK;
 }
 
-static Err prove_any(Pool *temp, const Task *task, const Plan *plan, const ProveOptions *options,
-                     double seconds, Proof *proof)
+static Err prove_any(const Proving *p)
 {
-    bool   *tight = NEWN(temp, bool, task->n_nodes + 1);
+    bool   *tight = NEWN(p->temp, bool, p->task->n_nodes + 1);
     int32_t best = -1;
-    prove_min_cuts(task, options->budget_bytes, proof, tight, &best);
-    if (best < 0 || task->n_nodes > PROVE_ALL_MOMENTS)
+    prove_min_cuts(p->task, p->options->budget_bytes, p->proof, tight, &best);
+    if (best < 0 || p->task->n_nodes > PROVE_ALL_MOMENTS)
         return OK;
-    return prove_moments(temp, task, plan, tight, best, options, seconds, proof);
+    return prove_moments(p, tight, best);
 }
 
 static bool prove_exact(const Task *task, int64_t budget, Proof *proof)
@@ -112,25 +123,24 @@ static bool prove_exact(const Task *task, int64_t budget, Proof *proof)
     return proof->exact;
 }
 
-static Err prove_plan(Pool *pool, const PGraph *graph, const Task *task, const RunList *list,
-                      int64_t budget, Plan **plan)
+/* The plan of a list that the program found. */
+static Err prove_plan(const Proving *p, const RunList *list, Plan **plan)
 {
-    Pool    *temp = pool_new(NULL, "prove_plan");
     int32_t *runs, n;
-    task_runs(temp, task, list->node, list->n, &runs, &n);
-    Err err = plan_from_runs(pool, graph, runs, n, plan);
-    pool_free(temp);
-    TRY(err);
-    (*plan)->budget_bytes = budget;
-    return plan_check(graph, *plan, 0);
+    task_runs(p->temp, p->task, list->node, list->n, &runs, &n);
+    TRY(plan_from_runs(p->pool, p->graph, runs, n, plan));
+    (*plan)->budget_bytes = p->options->budget_bytes;
+    return plan_check(p->graph, *plan, 0);
 }
 
-static Err prove_order(Pool *pool, Pool *temp, const PGraph *graph, const Task *task,
-                       const Plan *plan, const ProveOptions *options, double seconds, Proof *proof)
+static Err prove_order(const Proving *p)
 {
-    Stages     stages;
-    MilpAnswer answer;
-    if (!options->lp_path && proof->any_cost >= plan->cost * (1 - 1e-12)) {
+    const Task         *task = p->task;
+    const ProveOptions *options = p->options;
+    Proof              *proof = p->proof;
+    Stages              stages;
+    MilpAnswer          answer;
+    if (!options->lp_path && proof->any_cost >= p->plan->cost * (1 - 1e-12)) {
         proof->order_note = "optimal, as in any order";
         return OK;
     }
@@ -138,7 +148,7 @@ static Err prove_order(Pool *pool, Pool *temp, const PGraph *graph, const Task *
         proof->order_note = "the graph is too large for the program";
         return OK;
     }
-    stages_build(temp, task, options->budget_bytes, &stages);
+    stages_build(p->temp, task, options->budget_bytes, &stages);
     proof->order_columns = stages.milp.n_columns;
     proof->order_rows = stages.milp.n_rows;
     if (options->lp_path) {
@@ -149,8 +159,8 @@ static Err prove_order(Pool *pool, Pool *temp, const PGraph *graph, const Task *
         proof->order_note = MILP_NO_SOLVER;
         return OK;
     }
-    double extra = plan->cost - task->base_cost, cutoff = extra / stages.unit + 1e-4;
-    TRY(milp_solve(temp, &stages.milp, cutoff, seconds, &answer));
+    double extra = p->plan->cost - task->base_cost, cutoff = extra / stages.unit + 1e-4;
+    TRY(milp_solve(p->temp, &stages.milp, cutoff, p->seconds, &answer));
     proof->order_tried = true;
     proof->order_closed = answer.closed;
     proof->order_cost = fmax(proof->any_cost,
@@ -158,9 +168,9 @@ static Err prove_order(Pool *pool, Pool *temp, const PGraph *graph, const Task *
     if (answer.x && answer.cost < cutoff - 2e-4) {
         RunList list;
         Plan   *found;
-        stages_list(temp, task, &stages, answer.x, &list);
-        TRY(prove_plan(pool, graph, task, &list, options->budget_bytes, &found));
-        if (found->live_bytes <= options->budget_bytes && found->cost < plan->cost)
+        stages_list(p->temp, task, &stages, answer.x, &list);
+        TRY(prove_plan(p, &list, &found));
+        if (found->live_bytes <= options->budget_bytes && found->cost < p->plan->cost)
             proof->cheaper = found;
     }
     return OK;
@@ -186,17 +196,18 @@ Err plan_prove(Pool *pool, const PGraph *graph, const Plan *plan, const ProveOpt
     TRY(plan_check(graph, plan, options->budget_bytes));
     if (pgraph_has_staged(graph) || (graph->to_host > 0 && graph->to_device > 0))
         return prove_with_host(graph, options, proof);
-    Pool *temp = pool_new(NULL, "plan_prove");
-    Task *task = task_new(temp, graph);
+    Pool   *temp = pool_new(NULL, "plan_prove");
+    Task   *task = task_new(temp, graph);
+    double  seconds = options->time_limit_s > 0 ? options->time_limit_s : PROVE_SECONDS;
+    Proving p = { pool, temp, graph, task, plan, options, seconds, proof };
+    Err     err = OK;
     *proof = (Proof){ .any_cost = task->base_cost, .any_bytes = plan_bound_bytes(graph) };
-    double seconds = options->time_limit_s > 0 ? options->time_limit_s : PROVE_SECONDS;
-    Err    err = OK;
     if (!exact_can(task) || !prove_exact(task, options->budget_bytes, proof))
-        err = prove_any(temp, task, plan, options, seconds, proof);
+        err = prove_any(&p);
     if (options->any_only)
         proof->order_note = "left out";
     else if (!err)
-        err = prove_order(pool, temp, graph, task, plan, options, seconds, proof);
+        err = prove_order(&p);
     pool_free(temp);
     return err;
 }

@@ -1,6 +1,8 @@
 /* evaluation.c -- the pages of `evaluate`. */
 #include "report/evaluation_pages.h"
 
+#include "base/int_math.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -21,13 +23,17 @@ static void head_text(FILE *to, const Recipe *recipe, const Evaluation *e)
 /* Timesteps go down the columns. */
 static void times_text(FILE *to, const Evaluation *e)
 {
-    int64_t rows = (e->n_times + TIME_COLUMNS - 1) / TIME_COLUMNS;
+    int64_t rows = ceil_div(e->n_times, TIME_COLUMNS);
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t k = r; k < e->n_times; k += rows)
-            fprintf(to, "%s%6lld %9.5f", k == r ? "  " : "  ", (long long)e->times[k],
-                    e->losses[k]);
+            fprintf(to, "  %6lld %9.5f", (long long)e->times[k], e->losses[k]);
         fprintf(to, "\n");
     }
+}
+
+static bool same_class(const EvaluatedSample *sample, const char *name)
+{
+    return sample->about && !strcmp(sample->about, name);
 }
 
 /* The mean loss of every class, in the order of their first samples. */
@@ -40,9 +46,9 @@ static void sets_text(FILE *to, const Evaluation *e)
         int64_t     n = 0;
         bool        first = name != NULL;
         for (int64_t k = 0; k < i && first; k++)
-            first = strcmp(e->list[k].about, name) != 0;
+            first = !same_class(&e->list[k], name);
         for (int64_t k = i; k < e->samples && first; k++)
-            if (!strcmp(e->list[k].about, name)) {
+            if (same_class(&e->list[k], name)) {
                 sum += e->list[k].loss;
                 n++;
             }
@@ -63,7 +69,7 @@ static void loss_text(FILE *to, const Evaluation *e, bool sets)
     times_text(to, e);
     if (!isnan(e->bits))
         fprintf(to, "%-12s %.4f bits per sample\n", "nll", e->bits);
-    if (sets && e->list && e->samples && e->list[0].about) {
+    if (sets && e->list && e->samples && e->list[0].about) { /* known of the first: of most */
         fprintf(to, "loss per set\n");
         sets_text(to, e);
     }
@@ -110,7 +116,7 @@ void frechet_text(FILE *to, const Frechet *f)
             f->distance, f->mean_term, f->trace_term, (long long)f->features, count_text(f->n[0]));
     fprintf(to, "%s samples\n", count_text(f->n[1]));
     if (f->n[0] <= f->features || f->n[1] <= f->features)
-        fprintf(to, "fewer samples than features: a covariance is singular, and the distance is "
+        fprintf(to, "no more samples than features: a covariance is singular, and the distance is "
                     "biased upwards\n");
 }
 

@@ -121,7 +121,7 @@ static void copy_tiles(int threads, int64_t size, char *dst, const char *src,
                        const StridedAxes *axes, int inner, int64_t count)
 {
     int     last = axes->rank - 1;
-    int64_t rows = axes->dim[inner], n = axes->dim[last], strips = (rows + TILE - 1) / TILE;
+    int64_t rows = axes->dim[inner], n = axes->dim[last], strips = ceil_div(rows, TILE);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t t = 0; t < count / rows / n * strips; t++) {
         StridedWalk walk = walk_start(axes, inner, last, t / strips);
@@ -186,7 +186,7 @@ static SpanParts span_parts(const StridedAxes *axes, int threads)
     SpanParts p = { .span = strided_span(axes), .parts = 1 };
     if (p.span.intervals < 4 * threads && p.span.span > 256)
         p.parts = threads;
-    p.part = (p.span.span + p.parts - 1) / p.parts;
+    p.part = ceil_div(p.span.span, p.parts);
     return p;
 }
 
@@ -212,8 +212,7 @@ static void span_add(const StridedAxes *inner, Type type, const void *dy, int64_
         rows *= inner->dim[i];
     for (int64_t r = 0; r < rows; r++, walk_next(inner, last, &walk)) {
         int64_t at = walk.to - lo; /* of the row's first element */
-        int64_t i = at < 0 ? (-at + step - 1) / step : 0,
-                end = at < m ? (m - at + step - 1) / step : 0;
+        int64_t i = at < 0 ? ceil_div(-at, step) : 0, end = at < m ? ceil_div(m - at, step) : 0;
         end = end < inner->dim[last] ? end : inner->dim[last];
         if (i >= end)
             continue;

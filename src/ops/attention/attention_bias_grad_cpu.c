@@ -48,7 +48,7 @@ typedef struct BiasTile { /* scores of one head */
     int64_t head, query, queries, key, keys;
 } BiasTile;
 
-static int64_t bias_blocks(int64_t n) { return (n + BIAS_BLOCK - 1) / BIAS_BLOCK; }
+static int64_t bias_blocks(int64_t n) { return ceil_div(n, BIAS_BLOCK); }
 
 static void bias_plan(const Node *n, int threads, BiasGrad *g)
 {
@@ -59,7 +59,7 @@ static void bias_plan(const Node *n, int threads, BiasGrad *g)
     g->key_blocks = bias_blocks(g->d.lk);
     g->blocks = g->bias.dim[0] * g->bias.dim[1] * g->query_blocks * g->key_blocks;
     g->shared = g->d.n_heads / (g->bias.dim[0] * g->bias.dim[1]) * (rows ? 1 : query_blocks);
-    g->parts = int_min((BIAS_TASKS * threads + g->blocks - 1) / g->blocks, g->shared);
+    g->parts = int_min(ceil_div(BIAS_TASKS * threads, g->blocks), g->shared);
     size_t bytes = gemm_tile_workspace(BIAS_BLOCK, BIAS_BLOCK, wider);
     g->gemm_floats = tile_round((int64_t)(bytes / sizeof(float)));
     g->tile_floats = tile_round(BIAS_BLOCK * BIAS_BLOCK);

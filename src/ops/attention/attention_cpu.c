@@ -48,9 +48,9 @@ static void forward_plan(const Node *n, bool amx, Forward *f)
     *f = (Forward){ .d = attention_dims(n), .amx = amx };
     f->form.plain = attention_form_plain(ATTR(n, AttentionAttr), n);
     int64_t unit = amx ? 32 : TILE_MR, max_keys = amx ? 128 : 9 * TILE_MR;
-    int64_t blocks = (f->d.lk + max_keys - 1) / max_keys;
+    int64_t blocks = ceil_div(f->d.lk, max_keys);
     int64_t width = f->d.width, v_width = f->d.v_width, wider = int_max(width, v_width);
-    f->keys = int_min(align_up((f->d.lk + blocks - 1) / blocks, unit), f->d.lk);
+    f->keys = int_min(align_up(ceil_div(f->d.lk, blocks), unit), f->d.lk);
     f->q_floats = tile_b_floats(amx, width);
     f->y_floats = (size_t)(tile_c_rows(amx, v_width) * TILE_NR);
     f->k_floats = tile_a_floats(amx, f->keys, width);

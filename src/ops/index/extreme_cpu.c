@@ -128,7 +128,7 @@ static void extreme_block(const Call *call, const ExtremeAttr *at, int64_t a, in
 static Err extreme_run(const Call *call, bool which)
 {
     const ExtremeAttr *at = ATTR(call->node, ExtremeAttr);
-    int64_t            blocks = (at->k + EXTREME_BLOCK - 1) / EXTREME_BLOCK;
+    int64_t            blocks = ceil_div(at->k, EXTREME_BLOCK);
     int                threads = call->device->threads;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t t = 0; t < at->a * blocks; t++) {
@@ -195,7 +195,7 @@ static void grad_row(const Call *call, const ExtremeAttr *at, int64_t a)
 Err extreme_grad_cpu(const Call *call)
 {
     const ExtremeAttr *at = ATTR(call->node, ExtremeAttr);
-    int64_t            blocks = (at->k + EXTREME_BLOCK - 1) / EXTREME_BLOCK;
+    int64_t            blocks = ceil_div(at->k, EXTREME_BLOCK);
     int                threads = call->device->threads;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t t = 0; t < at->a * blocks; t++) {

@@ -67,7 +67,7 @@ static void scan_ints(const Call *call, const ScanAttr *at, int64_t a, int64_t k
 static Err scan_run(const Call *call, bool product)
 {
     const ScanAttr *at = ATTR(call->node, ScanAttr);
-    int64_t         blocks = (at->k + SCAN_BLOCK - 1) / SCAN_BLOCK;
+    int64_t         blocks = ceil_div(at->k, SCAN_BLOCK);
     bool            floats = type_is_float(in_type(call->node, 0));
     int             threads = call->device->threads;
 #pragma omp parallel for num_threads(threads) schedule(static)

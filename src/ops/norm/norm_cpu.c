@@ -12,7 +12,7 @@ NormPlan norm_plan(int64_t samples, int64_t pixels, int64_t channels, int64_t gr
                    int threads)
 {
     /* whole vectors, at least 128 columns */
-    int64_t fold = 16 * ((8 + channels - 1) / channels);
+    int64_t fold = 16 * ceil_div(8, channels);
     if (!may_fold || channels >= 64 || pixels < 4 * fold)
         fold = 1;
     int64_t wide = fold * channels, rows = NORM_BLOCK / wide, all = samples * pixels;

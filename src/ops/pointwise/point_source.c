@@ -11,6 +11,7 @@
  */
 #include "ops/pointwise/point_source.h"
 
+#include "base/int_math.h"
 #include "base/text.h"
 #include "ops/pointwise/pointwise_int.h"
 
@@ -418,7 +419,7 @@ static void write_stored(Writer *w, uint32_t results, int multiprocessors, Point
         SAY(");\n");
     }
     SAY("}\n");
-    int64_t need = (s->points / width + threads - 1) / threads,
+    int64_t need = ceil_div(s->points / width, threads),
             most = (int64_t)multiprocessors * (2048 / threads) * 4;
     need = need < 1 ? 1 : need < most ? need : most;
     PointKernel *k = &source->kernel[source->n_kernels++];
@@ -451,8 +452,6 @@ static const char *start_text(PointReduce how, bool integer)
                                : "__int_as_float(0x7f800000)";
 }
 
-static int64_t up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 static Sums sums_of(const PointSpace *s, uint32_t results, uint32_t gone, int multiprocessors)
 {
     Sums    u = { .results = results, .gone = gone, .kept = ((1u << s->rank) - 1) & ~gone };
@@ -462,17 +461,19 @@ static Sums sums_of(const PointSpace *s, uint32_t results, uint32_t gone, int mu
         *(gone >> a & 1 ? &u.extent : &u.outputs) *= s->dim[a];
     u.columns = u.kept >> (s->rank - 1) & 1;
     u.threads = u.extent <= 1024 ? 32 : 256;
-    int64_t rows = u.columns ? up(u.outputs, 32) : u.threads == 32 ? up(u.outputs, 8) : u.outputs;
+    int64_t rows = u.columns         ? ceil_div(u.outputs, 32)
+                   : u.threads == 32 ? ceil_div(u.outputs, 8)
+                                     : u.outputs;
     int64_t shortest = u.columns ? 64 : 4096;
     u.splits = blocks / (rows < 1 ? 1 : rows);
-    if (u.splits > up(u.extent, shortest))
-        u.splits = up(u.extent, shortest);
+    if (u.splits > ceil_div(u.extent, shortest))
+        u.splits = ceil_div(u.extent, shortest);
     if (u.splits > 1024)
         u.splits = 1024;
     if (u.splits < 1)
         u.splits = 1;
-    u.each = up(u.extent, u.splits);
-    u.splits = up(u.extent, u.each);
+    u.each = ceil_div(u.extent, u.splits);
+    u.splits = ceil_div(u.extent, u.each);
     return u;
 }
 
@@ -649,8 +650,8 @@ static void write_sums(Writer *w, const Sums *u, int number, PointSource *source
     else
         write_row_sums(w, u, number, at);
     PointKernel *k = &source->kernel[source->n_kernels++];
-    int64_t      blocks = u->columns         ? up(u->outputs, 32)
-                          : u->threads == 32 ? up(u->outputs * u->splits, 8)
+    int64_t      blocks = u->columns         ? ceil_div(u->outputs, 32)
+                          : u->threads == 32 ? ceil_div(u->outputs * u->splits, 8)
                                              : u->outputs * u->splits;
     *k = (PointKernel){ .grid = { (unsigned)blocks, u->columns ? (unsigned)u->splits : 1 },
                         .block = { u->columns ? 32 : 256, u->columns ? 8 : 1 } };
@@ -659,7 +660,7 @@ static void write_sums(Writer *w, const Sums *u, int number, PointSource *source
         return;
     write_last(w, u, number, at);
     k = &source->kernel[source->n_kernels++];
-    *k = (PointKernel){ .grid = { (unsigned)up(u->outputs, 128), 1 }, .block = { 128, 1 } };
+    *k = (PointKernel){ .grid = { (unsigned)ceil_div(u->outputs, 128), 1 }, .block = { 128, 1 } };
     snprintf(k->name, sizeof k->name, "last%d", number);
     for (int r = 0; r < w->p->n_results; r++)
         if (u->results >> r & 1)

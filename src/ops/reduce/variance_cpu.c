@@ -144,7 +144,7 @@ typedef void ColumnsFn(const Call *call, const MomentAttr *at, const MomentColum
 static Err columns_run(const Call *call, ColumnsFn *fn)
 {
     const MomentAttr *at = ATTR(call->node, MomentAttr);
-    int64_t           blocks = (at->k + MOMENT_BLOCK - 1) / MOMENT_BLOCK;
+    int64_t           blocks = ceil_div(at->k, MOMENT_BLOCK);
     int               threads = call->device->threads;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t t = 0; t < at->a * blocks; t++) {

@@ -48,8 +48,8 @@ static PoolRun run_of(const PoolAttr *attr, Shape x, const Device *device)
         run.out_span = least(a.in, (run.out_block - 1) * a.stride + extent);
         run.in_span = least(a.out, (run.in_block + extent) / a.stride + 2);
     }
-    run.out_tasks = (a.out + run.out_block - 1) / run.out_block;
-    run.in_tasks = (a.in + run.in_block - 1) / run.in_block;
+    run.out_tasks = ceil_div(a.out, run.out_block);
+    run.in_tasks = ceil_div(a.in, run.in_block);
     run.out_lines = run.axes.images * run.axes.at[0].out * run.axes.at[1].out;
     run.in_lines = run.axes.images * run.axes.at[0].in * run.axes.at[1].in;
     run.thread_floats = 2 * run.axes.channels *
@@ -302,15 +302,15 @@ static BandRun band_of(const PoolRun *run, Type type, const Device *device)
     const PoolAxis *a = run->axes.at;
     BandRun         b = { .axis = a[0].in > 1 ? 0 : a[1].in > 1 ? 1 : 2, .sums = type != F32 };
     PoolAxis        s = a[b.axis];
-    int64_t         images = run->axes.images, wish = (device->threads + images - 1) / images;
+    int64_t         images = run->axes.images, wish = ceil_div(device->threads, images);
     b.unit = run->axes.channels;
     for (int i = b.axis + 1; i < 3; i++)
         b.unit *= a[i].in;
-    b.band = (s.in + wish - 1) / wish;
+    b.band = ceil_div(s.in, wish);
     if (b.sums) /* not more than the cache holds, but long compared with a window */
         b.band = least(b.band, most(BAND_FLOATS / b.unit, 3 * s.kernel * s.dilation));
     b.band = most(1, least(b.band, INT32_MAX / 2 / (b.unit / run->axes.channels)));
-    b.bands = (s.in + b.band - 1) / b.band;
+    b.bands = ceil_div(s.in, b.band);
     b.threads = parallel_threads(device->threads, images * b.bands);
     b.stage_floats = (3 * run->out_span + run->out_block + 2) * run->axes.channels;
     return b;

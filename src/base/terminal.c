@@ -1,6 +1,8 @@
 /* terminal.c -- asks the terminal, and draws the progress line. */
 #include "base/terminal.h"
 
+#include "base/clock.h"
+
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +46,15 @@ size_t text_fits(const char *text, int columns)
             break;
     }
     return n;
+}
+
+bool progress_due(double *shown, bool last)
+{
+    double now = clock_now();
+    if (!last && now - *shown < (terminal_draws() ? 0.1 : 5))
+        return false;
+    *shown = now;
+    return true;
 }
 
 void progress_show(const char *fmt, ...)

@@ -19,6 +19,9 @@ bool terminal_draws(void);
 bool terminal_colours(FILE *to);
 int  terminal_width(void); /* columns of stderr; 80 if they are not known */
 
+/* Is it time to show progress again? Ten times a second on a terminal, else every five seconds, and
+ * the last time always. *shown: when it last was, as by clock_now; 0: never. */
+bool progress_due(double *shown, bool last);
 void progress_show(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void progress_clear(void);
 void progress_end(void);

@@ -16,7 +16,7 @@ static struct {
 
 static const Option options[] = {
     { "o", OPT_TEXT, &opt.out, "FILE", "the file to write, e.g. song.plz" },
-    { "weights", OPT_TEXT, &opt.weights, "W", "ema (default, if the run keeps one) or raw" },
+    WEIGHTS_OPTION(opt.weights),
     { "checkpoint", OPT_TEXT, &opt.checkpoint, "STEP", CHECKPOINT_HELP },
     { "block", OPT_COUNT, &opt.block, "N",
       "steps of a block; default: one per thread, at least 16 x model.length" },
@@ -49,9 +49,7 @@ static Err cmd_compress_run(Pool *pool, int n_args, char **args)
     if (n_args != 2 || !opt.out)
         return fail(E_USAGE, "compress takes a run, a WAV file and a file to write: plimsoll "
                              "compress RUN song.wav -o song.plz");
-    o.raw = opt.weights && !strcmp(opt.weights, "raw");
-    if (opt.weights && !o.raw && strcmp(opt.weights, "ema"))
-        return fail(E_USAGE, "--weights takes ema or raw, not '%s'", opt.weights);
+    TRY(weights_option(opt.weights, &o.weights));
     TRY(run_recipe(pool, args[0], &path));
     TRY(file_try(opt.out));
     TRY(model_open(pool, &model, path, NULL, 0, &recipe, &device, &o.budget_bytes));
@@ -61,8 +59,6 @@ static Err cmd_compress_run(Pool *pool, int n_args, char **args)
     o.out = opt.out;
     o.block_steps = opt.block;
     TRY(codec_compress(pool, recipe, device, &o, &report));
-    if (opt.weights && !o.raw && !report.averaged)
-        fprintf(stderr, "%s keeps no averaged weights, so the raw weights were used\n", o.run);
     if (opt.json)
         return codec_json(recipe, &report);
     compress_text(&o, recipe, &report);

@@ -19,7 +19,7 @@ static struct {
 
 static const Option options[] = {
     { "data", OPT_TEXT, &opt.data, "TEST", "test samples; default: those that the run held out" },
-    { "weights", OPT_TEXT, &opt.weights, "W", "ema (default, if the run keeps one) or raw" },
+    WEIGHTS_OPTION(opt.weights),
     { "n", OPT_COUNT, &opt.n, "N", "number of samples; default: all, or 16 of generated data" },
     { "draw", OPT_NATURAL, &opt.draw, "N",
       "draw results for the first N samples only; 0: only the loss" },
@@ -89,25 +89,17 @@ static Err evaluate_features(Pool *pool, int n_args, char **args)
     return found_show(&(Answered){ .frechet = &frechet });
 }
 
-static Err weights_option(bool *raw)
-{
-    *raw = opt.weights && !strcmp(opt.weights, "raw");
-    return !opt.weights || *raw || !strcmp(opt.weights, "ema")
-               ? OK
-               : fail(E_USAGE, "--weights takes ema or raw, not '%s'", opt.weights);
-}
-
 static Err evaluate_command(Pool *pool, Comm *comm, int n_args, char **args)
 {
     Recipe     *recipe = NULL;
     Device     *device = NULL;
     Evaluation  evaluation;
     const char *path;
-    bool        raw;
+    WeightsKind weights;
     int64_t     budget, loader, checkpoint, batch = model.batch ? model.batch : 1;
     if (n_args != 1)
         return fail(E_USAGE, "evaluate takes one run: plimsoll evaluate RUN --data TEST");
-    TRY(weights_option(&raw));
+    TRY(weights_option(opt.weights, &weights));
     TRY(loader_memory_read(opt.loader_memory, &loader));
     if (opt.n && opt.n % batch)
         return fail(E_USAGE, "-n %lld is not a multiple of --batch %lld", (long long)opt.n,
@@ -132,8 +124,7 @@ static Err evaluate_command(Pool *pool, Comm *comm, int n_args, char **args)
                           .checkpoint = checkpoint,
                           .budget_bytes = budget,
                           .loader_bytes = loader,
-                          .raw = raw,
-                          .averaged = opt.weights && !raw,
+                          .weights = weights,
                           .comm = comm,
                           .quiet = opt.quiet || opt.json || !rank_leads(comm) };
     TRY(evaluate_run(pool, args[0], recipe, device, &o, &evaluation));

@@ -16,9 +16,9 @@ static SamplerOptions sampler = SAMPLER_OPTIONS_NONE;
 enum { RESULTS_USUAL = 4, RESULTS_MAX = 4096, N_UNSAID = INT32_MIN };
 static struct {
     const char *out, *input, *prompt, *tower, *vocabulary, *given, *format, *loader_memory,
-        *checkpoint, *cache, *mpi;
+        *checkpoint, *weights, *cache, *mpi;
     int64_t n, seed, hold_back, scale;
-    bool    no_ema, beside, quiet, json;
+    bool    beside, quiet, json;
 } opt = { .n = N_UNSAID, .seed = -1, .loader_memory = LOADER_MEMORY };
 
 static const Option options[] = {
@@ -41,7 +41,7 @@ static const Option options[] = {
     { "seed", OPT_NATURAL, &opt.seed, "N", "seed of the random numbers; default: the run's" },
     SAMPLER_OPTIONS(sampler),
     { "checkpoint", OPT_TEXT, &opt.checkpoint, "STEP", CHECKPOINT_HELP },
-    { "no-ema", OPT_FLAG, &opt.no_ema, NULL, "use the raw weights instead of their average" },
+    WEIGHTS_OPTION(opt.weights),
     { "beside", OPT_FLAG, &opt.beside, NULL, "also write samples of the data, to compare with" },
     LOADER_OPTIONS(opt, "the run's"),
     MODEL_OPTIONS(model),
@@ -93,9 +93,11 @@ static Err sample_command(Pool *pool, Comm *comm, int n_args, char **args)
     Recipe      *recipe = NULL;
     Device      *device = NULL;
     SampleReport report;
+    WeightsKind  weights;
     int64_t      budget, loader, checkpoint;
     if (n_args != 1)
         return fail(E_USAGE, "sample takes one run: plimsoll sample RUN -n 4 -o DIR");
+    TRY(weights_option(opt.weights, &weights));
     if (opt.n != N_UNSAID && (opt.n < 1 || opt.n > RESULTS_MAX))
         return fail(E_USAGE, "-n takes 1 to %d, not %lld", RESULTS_MAX, (long long)opt.n);
     if (opt.scale > SCALE_MAX)
@@ -124,7 +126,7 @@ static Err sample_command(Pool *pool, Comm *comm, int n_args, char **args)
                         .seed = opt.seed,
                         .checkpoint = checkpoint,
                         .beside = opt.beside,
-                        .raw = opt.no_ema,
+                        .weights = weights,
                         .budget_bytes = budget,
                         .cache = opt.cache,
                         .loader_bytes = loader,

@@ -95,6 +95,14 @@ Err checkpoint_option(Pool *pool, const char *run, const char *text, int64_t *st
                : fail(E_USAGE, "--checkpoint takes a step or best, not '%s'", text);
 }
 
+Err weights_option(const char *text, WeightsKind *kind)
+{
+    *kind = !text ? WEIGHTS_USUAL : !strcmp(text, "raw") ? WEIGHTS_RAW : WEIGHTS_AVERAGED;
+    return *kind != WEIGHTS_AVERAGED || !strcmp(text, "ema")
+               ? OK
+               : fail(E_USAGE, "--weights takes ema or raw, not '%s'", text);
+}
+
 Err shard_read(const char *shard, const char *bucket, int *level, int64_t *bucket_bytes)
 {
     *level = -1;

@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "device/device.h"
 #include "recipe/recipe.h"
+#include "train/checkpoint.h"
 
 typedef struct ModelOptions {
     const char *device, *precision, *backend, *budget, *host_budget, *loss;
@@ -133,6 +134,13 @@ bool model_shards(const ModelOptions *o);
 /* --checkpoint STEP or best; NULL is -1, the newest. */
 #define CHECKPOINT_HELP "checkpoint: its step, or best; default: the newest"
 Err checkpoint_option(Pool *pool, const char *run, const char *text, int64_t *step);
+
+/* --weights ema or raw of commands that read a run's weights; NULL: the usual ones. */
+#define WEIGHTS_OPTION(to)                                                                         \
+    {                                                                                              \
+        "weights", OPT_TEXT, &(to), "W", "ema (default, if the run keeps one) or raw"              \
+    }
+Err weights_option(const char *text, WeightsKind *kind);
 
 /* The path of RUN/recipe.yaml, which every run has. */
 Err run_recipe(Pool *pool, const char *run, const char **path);

@@ -85,21 +85,15 @@ static Err codec_session(Codec *c, const Device *device)
     return session_init_state(c->session, (uint64_t)c->recipe->seed);
 }
 
-static Err codec_weights(Codec *c, int64_t step, bool raw)
+static Err codec_weights(Codec *c, int64_t step, WeightsKind kind)
 {
-    CheckpointWish wish = { .raw = raw, .only = step >= 0 };
-    const char    *note;
-    c->report->step = step;
-    if (step < 0)
-        TRY(checkpoint_newest(c->pool, c->o->run, &c->report->step));
-    else if (!file_exists(pool_print(c->pool, "%s/step-%06lld.json", c->o->run, (long long)step)))
-        return fail(E_IO, "%s holds no complete checkpoint of step %lld", c->o->run,
-                    (long long)step);
-    TRY(checkpoint_weights(c->pool, c->session, c->o->run, &c->report->step, &wish,
-                           &c->report->averaged, &note));
-    if (note && !c->o->quiet)
-        fprintf(stderr, "%s\n", note);
-    TRY(lengths_as_trained(c->pool, c->o->run, c->report->step, c->m->length));
+    WeightsRead read = { .step = step, .kind = kind };
+    TRY(checkpoint_weights(c->pool, c->session, c->o->run, &read));
+    c->report->step = read.step;
+    c->report->averaged = read.averaged;
+    if (read.note && !c->o->quiet)
+        fprintf(stderr, "%s\n", read.note);
+    TRY(lengths_as_trained(c->pool, c->o->run, read.step, c->m->length));
     return weights_hash(c->pool, c->session, &c->weights);
 }
 
@@ -129,22 +123,19 @@ static Codec codec_new(Pool *pool, const Recipe *recipe, const Device *device,
 static void codec_tell(Codec *c, const char *verb, int64_t more)
 {
     int64_t done = atomic_fetch_add(&c->done, more) + more;
-    double  now = clock_now();
-    bool    terminal = terminal_draws(), last = done == c->steps;
     if (c->o->quiet)
         return;
 #pragma omp critical(codec_tell)
-    if (last || now - c->shown >= (terminal ? 0.1 : 5)) {
-        double rate = (double)done / fmax(now - c->started, 1e-9);
-        c->shown = now;
-        if (terminal)
+    if (progress_due(&c->shown, done == c->steps)) {
+        double rate = (double)done / fmax(c->shown - c->started, 1e-9);
+        if (terminal_draws())
             progress_show("%s %s of %s samples, %s a second, %s left", verb, count_text(done),
                           count_text(c->steps), count_text((int64_t)rate),
                           span_text((double)(c->steps - done) / rate));
         else
             fprintf(stderr, "%s %lld of %lld samples, %.0f a second\n", verb, (long long)done,
                     (long long)c->steps, rate);
-        if (last)
+        if (done == c->steps)
             progress_end();
     }
 }
@@ -356,7 +347,7 @@ Err codec_compress(Pool *pool, const Recipe *recipe, const Device *device, const
     TRY(wav_open(&c, &map, &info));
     TRY(folder_hold(pool, o->run));
     TRY(codec_session(&c, device));
-    TRY(codec_weights(&c, o->checkpoint, o->raw));
+    TRY(codec_weights(&c, o->checkpoint, o->weights));
     TRY(codec_net(&c));
     int64_t    bytes = info.frames * (int64_t)wav_frame_bytes(&info);
     CodedAudio a = { .weights = c.weights,
@@ -437,7 +428,7 @@ static Err weights_as_coded(Codec *c, const CodedAudio *a)
     int64_t step = c->o->checkpoint >= 0 ? c->o->checkpoint : a->step;
     if (!file_exists(pool_print(c->pool, "%s/step-%06lld.json", c->o->run, (long long)step)))
         step = c->o->checkpoint;
-    TRY(codec_weights(c, step, !a->averaged));
+    TRY(codec_weights(c, step, a->averaged ? WEIGHTS_USUAL : WEIGHTS_RAW));
     if (c->weights == a->weights)
         return OK;
     return fail(E_USAGE,

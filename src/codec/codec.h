@@ -8,13 +8,15 @@
 
 #include "codec/coded_audio.h"
 #include "recipe/recipe.h"
+#include "train/checkpoint.h"
 
 typedef struct CodecOptions {
     const char *run, *in, *out;
     int64_t     checkpoint;  /* step; -1: the newest; decompression: the file's */
     int64_t     block_steps; /* 0: an equal share for each thread, at least BLOCK_SHARE lengths */
     int64_t     budget_bytes;
-    bool        raw, quiet;
+    WeightsKind weights; /* of compression */
+    bool        quiet;
 } CodecOptions;
 
 typedef struct CodecReport {

@@ -107,22 +107,13 @@ static Err evaluate_open(Evaluating *e, const Device *device, bool *draws)
 
 static Err evaluate_weights(Evaluating *e, const char *run)
 {
-    CheckpointWish wish = { .raw = e->o->raw, .only = e->o->checkpoint >= 0 };
-    const char    *note;
-    e->out->step = e->o->checkpoint;
-    if (e->out->step < 0)
-        TRY(checkpoint_newest(e->pool, run, &e->out->step));
-    else if (!file_exists(pool_print(e->pool, "%s/step-%06lld.json", run, (long long)e->out->step)))
-        return fail(E_IO, "%s holds no complete checkpoint of step %lld", run,
-                    (long long)e->out->step);
-    TRY(checkpoint_weights(e->pool, e->session, run, &e->out->step, &wish, &e->out->averaged,
-                           &note));
-    if (note && !e->o->quiet)
-        fprintf(stderr, "evaluate: %s\n", note);
-    if (e->o->averaged && !e->out->averaged)
-        return fail(E_USAGE, "%s keeps no averaged weights (ema.rule is none); use --weights raw",
-                    run);
-    TRY(lengths_as_trained(e->pool, run, e->out->step, recipe_number(e->recipe, "length", 0)));
+    WeightsRead read = { .step = e->o->checkpoint, .kind = e->o->weights };
+    TRY(checkpoint_weights(e->pool, e->session, run, &read));
+    e->out->step = read.step;
+    e->out->averaged = read.averaged;
+    if (read.note && !e->o->quiet)
+        fprintf(stderr, "evaluate: %s\n", read.note);
+    TRY(lengths_as_trained(e->pool, run, read.step, recipe_number(e->recipe, "length", 0)));
     return weights_hash(e->pool, e->session, &e->out->weights);
 }
 
@@ -212,13 +203,11 @@ static void data_hash(Evaluating *e)
 
 static void progress(Evaluating *e)
 {
-    double now = clock_now();
-    bool   terminal = terminal_draws(), last = ++e->done == e->work;
-    if (e->o->quiet || (!last && now - e->shown < (terminal ? 0.1 : 5)))
+    bool last = ++e->done == e->work;
+    if (e->o->quiet || !progress_due(&e->shown, last))
         return;
-    e->shown = now;
-    double left = (now - e->started) / (double)e->done * (double)(e->work - e->done);
-    if (terminal)
+    double left = (e->shown - e->started) / (double)e->done * (double)(e->work - e->done);
+    if (terminal_draws())
         progress_show("evaluating %lld/%lld, %s left", (long long)e->done, (long long)e->work,
                       span_text(left));
     else

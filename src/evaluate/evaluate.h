@@ -12,6 +12,7 @@
 
 #include "evaluate/quality.h"
 #include "recipe/recipe.h"
+#include "train/checkpoint.h"
 
 enum { EVALUATE_TIMESTEPS = 50, EVALUATE_SAMPLES = 16 };
 
@@ -23,8 +24,8 @@ typedef struct EvaluateOptions {
     int64_t      batch; /* samples at once; the number of samples is a multiple of it */
     int64_t      draw;  /* draw results of so many samples; -1: of all */
     int64_t      timesteps, seed, checkpoint, budget_bytes, loader_bytes; /* as in SampleOptions */
-    struct Comm *comm;          /* the ranks that share the samples; NULL: there is one */
-    bool         raw, averaged; /* which weights; neither: averaged if the run keeps an average */
+    struct Comm *comm; /* the ranks that share the samples; NULL: there is one */
+    WeightsKind  weights;
     bool         quiet;
 } EvaluateOptions;
 

@@ -446,7 +446,7 @@ Err checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t st
 /* The JSON is read too, although sampling needs only the weights: if it is damaged, their checksum
  * cannot be trusted. */
 static Err checkpoint_put_weights(Pool *pool, Session *session, const char *folder, int64_t step,
-                                  bool raw, bool *averaged)
+                                  WeightsRead *read)
 {
     RunState state = { 0 };
     char     path[FILE_PATH_MAX];
@@ -455,29 +455,71 @@ static Err checkpoint_put_weights(Pool *pool, Session *session, const char *fold
     TRY(checkpoint_state_read(pool, path, step, &state, &tensors));
     checkpoint_path(path, sizeof path, folder, step, ".safetensors");
     TRY(checkpoint_intact(pool, path));
-    return weights_load_run(pool, session, path, raw, averaged);
+    return weights_load_run(pool, session, path, read->kind == WEIGHTS_RAW, &read->averaged);
 }
 
-Err checkpoint_weights(Pool *pool, Session *session, const char *folder, int64_t *step,
-                       const CheckpointWish *wish, bool *averaged, const char **note)
+/* The weights of step read->step or, unless it is the `only` one, of an older one. */
+static Err checkpoint_weights_of(Pool *pool, Session *session, const char *folder, bool only,
+                                 WeightsRead *read)
 {
-    int64_t asked = *step;
-    Err     err = checkpoint_put_weights(pool, session, folder, asked, wish->raw, averaged);
-    *note = NULL;
+    int64_t step = read->step;
+    Err     err = checkpoint_put_weights(pool, session, folder, step, read);
+    read->note = NULL;
     if (!err)
         return OK;
     const char *why = pool_text(pool, err_text());
-    while (!checkpoint_before(pool, folder, asked, &asked) && asked >= 0) {
-        if (checkpoint_put_weights(pool, session, folder, asked, wish->raw, averaged))
+    while (!checkpoint_before(pool, folder, step, &step) && step >= 0) {
+        if (checkpoint_put_weights(pool, session, folder, step, read))
             continue;
-        if (wish->only)
-            return fail(err, "%s; step %lld is intact: use --checkpoint %lld", why,
-                        (long long)asked, (long long)asked);
-        *step = asked;
-        *note = older_text(pool, why, asked);
+        if (only)
+            return fail(err, "%s; step %lld is intact: use --checkpoint %lld", why, (long long)step,
+                        (long long)step);
+        read->step = step;
+        read->note = older_text(pool, why, step);
         return OK;
     }
     return fail(err, "%s", why);
+}
+
+/* Its JSON is written last. */
+static Err checkpoint_is_complete(const char *folder, int64_t step)
+{
+    char path[FILE_PATH_MAX];
+    checkpoint_path(path, sizeof path, folder, step, ".json");
+    return file_exists(path) ? OK
+                             : fail(E_IO, "%s holds no complete checkpoint of step %lld", folder,
+                                    (long long)step);
+}
+
+/* The newest may be that of a run in progress, which then has removed it; it has a newer one then. */
+static Err checkpoint_newest_weights(Pool *pool, Session *session, const char *folder,
+                                     WeightsRead *read)
+{
+    TRY(checkpoint_newest(pool, folder, &read->step));
+    for (;;) {
+        int64_t newest;
+        Err     err = checkpoint_weights_of(pool, session, folder, false, read);
+        if (!err)
+            return OK;
+        const char *why = pool_text(pool, err_text());
+        if (checkpoint_newest(pool, folder, &newest) || newest <= read->step)
+            return fail(err, "%s", why);
+        read->step = newest;
+    }
+}
+
+Err checkpoint_weights(Pool *pool, Session *session, const char *folder, WeightsRead *read)
+{
+    if (read->step >= 0) {
+        TRY(checkpoint_is_complete(folder, read->step));
+        TRY(checkpoint_weights_of(pool, session, folder, true, read));
+    } else {
+        TRY(checkpoint_newest_weights(pool, session, folder, read));
+    }
+    if (read->kind == WEIGHTS_AVERAGED && !read->averaged)
+        return fail(E_USAGE, "%s keeps no averaged weights (ema.rule is none); use --weights raw",
+                    folder);
+    return OK;
 }
 
 Err checkpoint_file(Pool *pool, const char *folder, int64_t *step, const char **path)
@@ -486,9 +528,8 @@ Err checkpoint_file(Pool *pool, const char *folder, int64_t *step, const char **
     char     name[FILE_PATH_MAX];
     if (*step < 0)
         TRY(checkpoint_newest(pool, folder, step));
+    TRY(checkpoint_is_complete(folder, *step));
     checkpoint_path(name, sizeof name, folder, *step, ".json");
-    if (!file_exists(name))
-        return fail(E_IO, "%s holds no complete checkpoint of step %lld", folder, (long long)*step);
     int64_t tensors;
     TRY(checkpoint_state_read(pool, name, *step, &state, &tensors));
     checkpoint_path(name, sizeof name, folder, *step, ".safetensors");

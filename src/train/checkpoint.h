@@ -63,14 +63,23 @@ Err checkpoint_given(Pool *pool, const char *init, const char **path);
 /* The weights file of a complete checkpoint, intact; step -1: the newest. Sets *step. */
 Err checkpoint_file(Pool *pool, const char *folder, int64_t *step, const char **path);
 
-typedef struct CheckpointWish {
-    bool raw;  /* the weights themselves, not their average */
-    bool only; /* this step; if it is damaged, the message names an older one that is whole */
-} CheckpointWish;
+typedef enum WeightsKind {
+    WEIGHTS_USUAL,   /* the averages, if the run keeps them */
+    WEIGHTS_RAW,     /* the weights themselves */
+    WEIGHTS_AVERAGED /* E_USAGE if the run keeps no averages */
+} WeightsKind;
 
-/* For sampling: the averaged weights if the run has them. Statistics are loaded as saved. *step and
- * *note as in checkpoint_load. */
-Err checkpoint_weights(Pool *pool, Session *session, const char *folder, int64_t *step,
-                       const CheckpointWish *wish, bool *averaged, const char **note);
+/* Weights that are only read: for sampling, evaluation and compression. */
+typedef struct WeightsRead {
+    int64_t     step; /* of the checkpoint; -1: the newest, and then its step */
+    WeightsKind kind;
+    bool        averaged; /* out: they are averages */
+    const char *note;     /* out: the newest was damaged, and an older one is used; or NULL */
+} WeightsRead;
+
+/* Statistics are loaded as saved. If the step that is asked for is damaged, the message names an
+ * older one that is intact. The newest may be that of a run in progress, which removes checkpoints
+ * meanwhile. */
+Err checkpoint_weights(Pool *pool, Session *session, const char *folder, WeightsRead *read);
 
 #endif

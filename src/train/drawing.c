@@ -202,16 +202,13 @@ static void drawing_uniform(Sampler *s, const char *name, int64_t index, float *
 static void drawing_progress(Sampler *s, int64_t done, int64_t of)
 {
     Drawing *d = s->own;
-    double   now = clock_now();
-    bool     terminal = terminal_draws(), last = done == of;
-    if (d->options.quiet || (!last && now - d->shown < (terminal ? 0.1 : 5)))
+    if (d->options.quiet || !progress_due(&d->shown, done == of))
         return;
-    d->shown = now;
-    if (terminal)
+    if (terminal_draws())
         progress_show("sampling %lld/%lld", (long long)done, (long long)of);
     else
         fprintf(stderr, "sampling %lld/%lld\n", (long long)done, (long long)of);
-    if (last)
+    if (done == of)
         progress_end();
 }
 

@@ -30,16 +30,13 @@ typedef struct Encoding {
 
 static void encode_progress(Encoding *e, const char *what, int64_t done, int64_t of)
 {
-    double now = clock_now();
-    bool   terminal = terminal_draws(), last = done == of;
-    if (e->o->quiet || (!last && now - e->shown < (terminal ? 0.1 : 5)))
+    if (e->o->quiet || !progress_due(&e->shown, done == of))
         return;
-    e->shown = now;
-    if (terminal)
+    if (terminal_draws())
         progress_show("%s %lld/%lld", what, (long long)done, (long long)of);
     else
         fprintf(stderr, "%s %lld/%lld\n", what, (long long)done, (long long)of);
-    if (last)
+    if (done == of)
         progress_end();
 }
 

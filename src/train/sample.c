@@ -45,39 +45,16 @@ static Err sample_open(Pool *pool, const Recipe *recipe, const Device *device,
     return session_init_state(*session, seed); /* the checkpoint sets all weights, or fails */
 }
 
-static Err sample_load(Pool *pool, Session *session, const char *run, const Recipe *recipe,
-                       const SampleOptions *o, SampleReport *report)
-{
-    CheckpointWish wish = { .raw = o->raw, .only = o->checkpoint >= 0 };
-    const char    *note;
-    TRY(checkpoint_weights(pool, session, run, &report->step, &wish, &report->averaged, &note));
-    if (note && !o->quiet)
-        fprintf(stderr, "sample: %s\n", note);
-    return lengths_as_trained(pool, run, report->step, recipe_number(recipe, "length", 0));
-}
-
 static Err sample_checkpoint(Pool *pool, Session *session, const char *run, const Recipe *recipe,
                              const SampleOptions *o, SampleReport *report)
 {
-    int64_t newest;
-    report->step = o->checkpoint;
-    if (report->step >= 0) {
-        if (!file_exists(pool_print(pool, "%s/step-%06lld.json", run, (long long)report->step)))
-            return fail(E_IO, "%s holds no complete checkpoint of step %lld", run,
-                        (long long)report->step);
-        return sample_load(pool, session, run, recipe, o, report);
-    }
-    TRY(checkpoint_newest(pool, run, &report->step));
-    for (;;) {
-        Err err = sample_load(pool, session, run, recipe, o, report);
-        if (!err)
-            return OK;
-        /* a run in progress may just have removed this checkpoint; it has a newer one then */
-        const char *why = pool_text(pool, err_text());
-        if (checkpoint_newest(pool, run, &newest) || newest <= report->step)
-            return fail(err, "%s", why);
-        report->step = newest;
-    }
+    WeightsRead read = { .step = o->checkpoint, .kind = o->weights };
+    TRY(checkpoint_weights(pool, session, run, &read));
+    if (read.note && !o->quiet)
+        fprintf(stderr, "sample: %s\n", read.note);
+    report->step = read.step;
+    report->averaged = read.averaged;
+    return lengths_as_trained(pool, run, read.step, recipe_number(recipe, "length", 0));
 }
 
 /* The tower that the run's texts went through: the one that is named, or that the run names. */

@@ -7,6 +7,7 @@
 #define TRAIN_SAMPLE_H
 
 #include "recipe/recipe.h"
+#include "train/checkpoint.h"
 
 #include "exec/session.h"
 
@@ -28,7 +29,7 @@ typedef struct SampleOptions {
     int64_t      loader_bytes; /* limit of the memory that loads data; 0: none */
     struct Comm *comm;         /* the ranks that share the results; NULL: there is one */
     bool         beside;       /* samples of the data are written beside results */
-    bool         raw;          /* uses the weights themselves, not their average (EMA) */
+    WeightsKind  weights;
     bool         quiet;
 } SampleOptions;
 

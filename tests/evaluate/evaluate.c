@@ -55,7 +55,7 @@ static Evaluation evaluated(Pool *pool, const Recipe *recipe, int64_t batch, boo
                                               .timesteps = TIMES,
                                               .seed = -1,
                                               .checkpoint = -1,
-                                              .raw = raw,
+                                              .weights = raw ? WEIGHTS_RAW : WEIGHTS_USUAL,
                                               .quiet = true },
                           &e));
     return e;
@@ -70,17 +70,14 @@ static double training_loss(Pool *pool, const Recipe *given, int64_t i, int64_t 
     Session      *session;
     Feeds         feeds;
     NoiseInputs   noise;
-    bool          averaged;
-    const char   *note;
-    int64_t       step = 2;
+    WeightsRead   read = { .step = 2, .kind = WEIGHTS_RAW };
     recipe->batch = recipe->accumulate = 1;
     recipe->validate = (EveryConfig){ .every = 1, .batch = 1, .batches = SAMPLES };
     CHECK_OK(recipe_graph(pool, recipe, true, &graph));
     CHECK_OK(engine_new(pool, graph.graph, tiny_device(pool, 2), NULL, &engine));
     CHECK_OK(session_new(pool, engine, &session));
     CHECK_OK(session_init(session, 1));
-    CHECK_OK(checkpoint_weights(pool, session, RUN_FOLDER, &step, &(CheckpointWish){ .raw = true },
-                                &averaged, &note));
+    CHECK_OK(checkpoint_weights(pool, session, RUN_FOLDER, &read));
     BuildOptions build = { .given_noise = true };
     CHECK_OK(noise_inputs_find(pool, recipe, &build, &noise));
     CHECK_OK(feeds_new(pool, session, PHASE_MICRO, &feeds));
@@ -170,7 +167,7 @@ static void refuses(void)
     says(evaluate_run(pool, RUN_FOLDER, recipe, tiny_device(pool, 2), &o, &e), E_BUDGET,
          "the budget is 1000");
     o = plain;
-    o.averaged = true;
+    o.weights = WEIGHTS_AVERAGED;
     says(evaluate_run(pool, RUN_FOLDER, recipe, tiny_device(pool, 2), &o, &e), E_USAGE,
          "no average");
     o = plain;

@@ -133,8 +133,6 @@ static void has(const char *text, const char *part)
 static void falls_back(int64_t step, int64_t older, const char *why)
 {
     RunState state = { 0 };
-    bool     averaged;
-    int64_t  at = step;
     Err      err = checkpoint_load(pool, session, folder, step, &state, &note);
     CHECK_INT(err == OK, older >= 0);
     has(err ? err_text() : note, why);
@@ -143,20 +141,19 @@ static void falls_back(int64_t step, int64_t older, const char *why)
         CHECK_INT(state.drawn, 10 * older);
         has(note, pool_print(pool, "step %lld is intact and is used instead", (long long)older));
     }
-    err = checkpoint_weights(pool, session, folder, &at, &(CheckpointWish){ 0 }, &averaged, &note);
+    WeightsRead newest = { .step = -1 }, only = { .step = step };
+    err = checkpoint_weights(pool, session, folder, &newest);
     CHECK_INT(err == OK, older >= 0);
-    CHECK_INT(at, older >= 0 ? older : step);
-    CHECK(checkpoint_weights(pool, session, folder, &step, &(CheckpointWish){ .only = true },
-                             &averaged, &note) != OK);
+    CHECK_INT(newest.step, older >= 0 ? older : step);
+    CHECK(checkpoint_weights(pool, session, folder, &only) != OK);
     if (older >= 0)
         has(err_text(), pool_print(pool, "use --checkpoint %lld", (long long)older));
 }
 
 static void damaged_takes_an_older(void)
 {
-    RunState state = { 0 };
-    bool     averaged;
-    int64_t  step = 10;
+    RunState    state = { 0 };
+    WeightsRead read = { .step = 10 };
     folder_clear(pool, folder);
     save(10, 9);
     save(20, 9);
@@ -169,9 +166,14 @@ static void damaged_takes_an_older(void)
     falls_back(40, 10, "step-000040.safetensors");
     CHECK_OK(checkpoint_load(pool, session, folder, 10, &state, &note));
     CHECK(!note);
-    CHECK_OK(
-        checkpoint_weights(pool, session, folder, &step, &(CheckpointWish){ 0 }, &averaged, &note));
-    CHECK(averaged && !note);
+    CHECK_OK(checkpoint_weights(pool, session, folder, &read));
+    CHECK(read.averaged && !read.note);
+    read = (WeightsRead){ .step = 10, .kind = WEIGHTS_RAW };
+    CHECK_OK(checkpoint_weights(pool, session, folder, &read));
+    CHECK(!read.averaged);
+    read = (WeightsRead){ .step = 15 };
+    CHECK_INT(checkpoint_weights(pool, session, folder, &read), E_IO);
+    has(err_text(), "holds no complete checkpoint of step 15");
 
     cut_file("step-000010.safetensors", 100); /* now none is complete */
     falls_back(40, -1, "step-000040.safetensors is damaged: its 5000 bytes");
@@ -277,13 +279,12 @@ static void without_checksums(void)
 {
     static const char older[] =
         "{\"format\": \"plimsoll-checkpoint-1\", \"step\": 20, \"drawn\": 200, \"seed\": 3}";
-    RunState state = { 0 };
-    bool     averaged;
+    RunState    state = { 0 };
+    WeightsRead read = { .step = 20 };
     CHECK_OK(file_write(in_folder("step-000020.json"), older, sizeof older - 1));
     CHECK_OK(checkpoint_load(pool, session, folder, 20, &state, &note));
     CHECK_INT(state.drawn, 200);
-    CHECK_OK(checkpoint_weights(pool, session, folder, &state.step, &(CheckpointWish){ 0 },
-                                &averaged, &note));
+    CHECK_OK(checkpoint_weights(pool, session, folder, &read));
     CHECK_OK(checkpoint_intact(pool, in_folder("step-000020.safetensors")));
     CHECK_OK(checkpoint_intact(pool, in_folder("nothing.safetensors")));
 }

@@ -121,7 +121,7 @@ Err          give_tensor(Lower *l, int i, Tensor t, const int *order);
 Err          refuse(const Lower *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* A value's sizes under the present symbols: at most VIEW_RANK, and DIMS_MAX elements. */
-Err          dims_eval(Lower *l, const ExportedValue *value, Dims *dims);
+Err dims_eval(Lower *l, const ExportedValue *value, Dims *dims);
 
 /* ---- items ---- */
 Operand item_none(const Lower *l); /* not set: an argument that is not given */

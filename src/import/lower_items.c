@@ -11,10 +11,7 @@ Operand item_of(const Lower *l, View view, ExportedType type)
     return (Operand){ .set = true, .view = view, .type = type };
 }
 
-Operand item_none(const Lower *l)
-{
-    return (Operand){ .view = { .base = tensor_none(l->graph) } };
-}
+Operand item_none(const Lower *l) { return (Operand){ .view = { .base = tensor_none(l->graph) } }; }
 
 Operand item_host(Lower *l, ExportedType type, Dims dims, HostArray **array)
 {

@@ -42,8 +42,7 @@ static Err scaled(Formula *f, const char *name, int *x)
     TRY(arg_float(f->l, name, 1, &alpha));
     if (alpha != 1)
         *x = F2(f, MUL, *x,
-                f->step[*x].integer ? formula_integer(f, int_of(alpha))
-                                    : formula_number(f, alpha));
+                f->step[*x].integer ? formula_integer(f, int_of(alpha)) : formula_number(f, alpha));
     return OK;
 }
 

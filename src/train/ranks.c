@@ -129,7 +129,7 @@ typedef struct NotFiniteTensor {
 
 Err ranks_first_found(Pool *pool, Comm *comm, int32_t place, const char **found)
 {
-    int   ranks = comm_ranks(comm), first = -1;
+    int             ranks = comm_ranks(comm), first = -1;
     NotFiniteTensor mine = { .place = place }, *all = NEWN(pool, NotFiniteTensor, ranks);
     if (ranks == 1)
         return OK;

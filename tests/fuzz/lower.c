@@ -21,8 +21,8 @@ static unsigned choose(Choices *c, unsigned n)
 }
 
 static const LowerDef *const tables[] = {
-    lower_pointwise, lower_views,   lower_create,  lower_products, lower_norms,  lower_attention,
-    lower_reduces,   lower_indices, lower_randoms, lower_samples,  lower_shifts, lower_specials,
+    lower_pointwise, lower_views,   lower_create,  lower_products,  lower_norms,  lower_attention,
+    lower_reduces,   lower_indices, lower_randoms, lower_samples,   lower_shifts, lower_specials,
     lower_rnns,      lower_experts, lower_losses,  lower_complexes, lower_ffts
 };
 
@@ -37,39 +37,141 @@ static const char *target_chosen(Choices *c)
 }
 
 static const char *const names[] = {
-    "self",         "dim",         "weight",       "eps",         "keepdim",      "stride",
-    "padding",      "input",       "target",       "value",       "start",        "index",
-    "dims",         "bias",        "reduction",    "p",           "hx",           "dilation",
-    "alpha",        "x2",          "x1",           "step",        "src",          "other",
-    "kernel_size",  "dim1",        "window",       "values",      "training",     "train",
-    "threshold",    "tensors",     "source",       "repeats",     "normalized_shape", "min",
-    "n",            "max",         "ignore_index", "groups",      "end",          "dim0",
-    "beta",         "vec2",        "tensor",       "split_size",  "split_sizes",  "sizes",
-    "size",         "shifts",      "sections",     "s",           "query",        "prepend",
-    "pos_weight",   "params",      "padding_mode", "padding_idx", "pad",          "output_padding",
-    "ord",          "num_layers",  "num_classes",  "norm",        "n_fft",        "mode",
-    "mat2",         "length",      "key",          "is_causal",   "indices",      "imag",
-    "hop_length",   "has_biases",  "grid",         "fill_value",  "equation",     "dropout_p",
-    "diagonal",     "k",           "offsets",      "running_mean", "running_var", "momentum",
-    "output_size",  "shape",       "batch1",       "batch2",      "mat1",         "condition",
-    "dtype",        "fill",        "exponent",     "correction",  "unbiased",     "scale_factors",
-    "a",            "b",           "tensor1",      "tensor2",     "elements",     "attn_mask",
-    "largest",      "sorted",      "descending",   "lambd",       "upscale_factor", "dimension",
+    "self",
+    "dim",
+    "weight",
+    "eps",
+    "keepdim",
+    "stride",
+    "padding",
+    "input",
+    "target",
+    "value",
+    "start",
+    "index",
+    "dims",
+    "bias",
+    "reduction",
+    "p",
+    "hx",
+    "dilation",
+    "alpha",
+    "x2",
+    "x1",
+    "step",
+    "src",
+    "other",
+    "kernel_size",
+    "dim1",
+    "window",
+    "values",
+    "training",
+    "train",
+    "threshold",
+    "tensors",
+    "source",
+    "repeats",
+    "normalized_shape",
+    "min",
+    "n",
+    "max",
+    "ignore_index",
+    "groups",
+    "end",
+    "dim0",
+    "beta",
+    "vec2",
+    "tensor",
+    "split_size",
+    "split_sizes",
+    "sizes",
+    "size",
+    "shifts",
+    "sections",
+    "s",
+    "query",
+    "prepend",
+    "pos_weight",
+    "params",
+    "padding_mode",
+    "padding_idx",
+    "pad",
+    "output_padding",
+    "ord",
+    "num_layers",
+    "num_classes",
+    "norm",
+    "n_fft",
+    "mode",
+    "mat2",
+    "length",
+    "key",
+    "is_causal",
+    "indices",
+    "imag",
+    "hop_length",
+    "has_biases",
+    "grid",
+    "fill_value",
+    "equation",
+    "dropout_p",
+    "diagonal",
+    "k",
+    "offsets",
+    "running_mean",
+    "running_var",
+    "momentum",
+    "output_size",
+    "shape",
+    "batch1",
+    "batch2",
+    "mat1",
+    "condition",
+    "dtype",
+    "fill",
+    "exponent",
+    "correction",
+    "unbiased",
+    "scale_factors",
+    "a",
+    "b",
+    "tensor1",
+    "tensor2",
+    "elements",
+    "attn_mask",
+    "largest",
+    "sorted",
+    "descending",
+    "lambd",
+    "upscale_factor",
+    "dimension",
 };
 
 static const char *const tensors[] = { "x", "y", "z", "c", "p", "q", "i", "e", "s", "m", "t" };
 
-static const char *const numbers[] = { "0",  "1",  "2",          "3",           "4",
-                                       "-1", "-2", "-5",         "5",           "7",
-                                       "64", "-9", "2147483647", "-2147483648", "9223372036854775807",
+static const char *const numbers[] = { "0",
+                                       "1",
+                                       "2",
+                                       "3",
+                                       "4",
+                                       "-1",
+                                       "-2",
+                                       "-5",
+                                       "5",
+                                       "7",
+                                       "64",
+                                       "-9",
+                                       "2147483647",
+                                       "-2147483648",
+                                       "9223372036854775807",
                                        "-9223372036854775807" };
 
-static const char *const floats[] = { "0.5",     "1.0",     "0.0",         "-1.5",
-                                      "1e-30",   "1e300",   "\"Infinity\"", "\"NaN\"",
-                                      "-1e-300", "123456.0" };
+static const char *const floats[] = { "0.5",   "1.0",          "0.0",     "-1.5",    "1e-30",
+                                      "1e300", "\"Infinity\"", "\"NaN\"", "-1e-300", "123456.0" };
 
-static const char *const texts[] = { "sum",  "mean",     "none", "reflect", "ij,jk->ik", "bhd,bkd->bhk",
-                                     "tanh", "constant", "->",   "same",    "valid",     "aaa,,->..." };
+static const char *const texts[] = { "sum",       "mean",         "none",  "reflect",
+                                     "ij,jk->ik", "bhd,bkd->bhk", "tanh",  "constant",
+                                     "->",        "same",         "valid", "aaa,,->..." };
 
 #define PICK(c, list) list[choose((c), sizeof list / sizeof *list)]
 
@@ -80,7 +182,8 @@ static void tensor_add(Choices *c, Text *text, int made)
         text_add(text, "{\"name\":\"%s\"}", tensors[k]);
     else
         text_add(text, "{\"name\":\"r%u\"}",
-                 (unsigned)made - 1 - (k - (unsigned)(sizeof tensors / sizeof *tensors)) % (unsigned)made);
+                 (unsigned)made - 1 -
+                     (k - (unsigned)(sizeof tensors / sizeof *tensors)) % (unsigned)made);
 }
 
 static void numbers_add(Choices *c, Text *text)
@@ -123,9 +226,7 @@ static void arg_add(Choices *c, Text *text, int made, bool first)
         tensor_add(c, text, made);
         text_add(text, "}]");
         break;
-    default:
-        text_add(text, "\"as_tensor\":");
-        tensor_add(c, text, made);
+    default: text_add(text, "\"as_tensor\":"); tensor_add(c, text, made);
     }
     text_add(text, "}}");
 }
@@ -155,26 +256,42 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
 #define PARAM(n) "{\"parameter\":{\"arg\":{\"name\":\"" n "\"},\"parameter_name\":\"w." n "\"}},"
     static const char head[] =
         "{\"schema_version\":{\"major\":8,\"minor\":20},\"range_constraints\":{\"s0\":{"
-        "\"min_val\":1,\"max_val\":64}},\"graph_module\":{\"signature\":{\"input_specs\":["
-        PARAM("p") PARAM("q") USER("x") USER("y") USER("z") USER("c") USER("i") USER("e") USER("s")
-        USER("m") "{\"buffer\":{\"arg\":{\"name\":\"t\"},\"buffer_name\":\"w.t\"}}"
-        "],\"output_specs\":[{\"user_output\":{\"arg\":{\"as_tensor\":{\"name\":\"",
+        "\"min_val\":1,\"max_val\":64}},\"graph_module\":{\"signature\":{\"input_specs\":[" PARAM(
+            "p") PARAM("q") USER("x") USER("y") USER("z") USER("c") USER("i") USER("e") USER("s")
+            USER("m") "{\"buffer\":{\"arg\":{\"name\":\"t\"},\"buffer_name\":\"w.t\"}}"
+                      "],\"output_specs\":[{\"user_output\":{\"arg\":{\"as_tensor\":{\"name\":\"",
                       middle[] = "\"}}}}]},\"graph\":{\"outputs\":[{\"as_tensor\":{\"name\":\"";
     static const char known[] =
-        "\"}}],\"sym_int_values\":{\"n\":{\"as_expr\":{\"expr_str\":\"Symbol('s0')\",\"hint\":null}}},"
-        "\"tensor_values\":{"
-        VALUE("p", "7", N("3") "," N("4")) "," VALUE("q", "7", N("4") "," N("3") "," N("3")) ","
-        VALUE("x", "7", S "," N("3") "," N("4")) "," VALUE("y", "7", N("4")) ","
-        VALUE("z", "7", S "," N("4") "," N("3") "," N("3")) "," VALUE("c", "10", S "," N("3")) ","
-        VALUE("i", "5", S "," N("3")) "," VALUE("e", "7", N("0") "," N("3")) "," VALUE("s", "7", "")
-        "," VALUE("m", "12", S "," N("3") "," N("4")) "," VALUE("t", "7", N("3"));
+        "\"}}],\"sym_int_values\":{\"n\":{\"as_expr\":{\"expr_str\":\"Symbol('s0')\",\"hint\":null}"
+        "}},"
+        "\"tensor_values\":{" VALUE("p", "7", N("3") "," N("4")) "," VALUE("q", "7", N("4") "," N("3") "," N("3")) "," VALUE("x", "7", S "," N("3") "," N("4")) "," VALUE(
+            "y", "7",
+            N("4")) "," VALUE("z", "7",
+                              S "," N("4") "," N("3") "," N(
+                                  "3")) "," VALUE("c", "10",
+                                                  S "," N(
+                                                      "3")) "," VALUE("i", "5",
+                                                                      S
+                                                                      "," N(
+                                                                          "3")) "," VALUE("e", "7",
+                                                                                          N("0") "," N(
+                                                                                              "3")) "," VALUE("s",
+                                                                                                              "7",
+                                                                                                              "") "," VALUE("m",
+                                                                                                                            "12",
+                                                                                                                            S
+                                                                                                                            "," N("3") "," N(
+                                                                                                                                "4")) "," VALUE("t",
+                                                                                                                                                "7",
+                                                                                                                                                N("3"));
     Pool   *pool = pool_new(NULL, "fuzz");
     Choices c = { bytes, bytes + n };
     Text    text = { .pool = pool }, values = { .pool = pool }, nodes = { .pool = pool };
     int     made = 0, calls = 1 + (int)choose(&c, CALLS);
     for (int k = 0; k < calls; k++) {
         int n_args = (int)choose(&c, ARGS), n_out = 1 + (choose(&c, 6) ? 0 : (int)choose(&c, 3));
-        text_add(&nodes, "%s{\"target\":\"torch.ops.%s\",\"inputs\":[", k ? "," : "", target_chosen(&c));
+        text_add(&nodes, "%s{\"target\":\"torch.ops.%s\",\"inputs\":[", k ? "," : "",
+                 target_chosen(&c));
         for (int a = 0; a < n_args; a++) {
             text_add(&nodes, "%s", a ? "," : "");
             arg_add(&c, &nodes, made, a == 0 && choose(&c, 8));

@@ -42,8 +42,9 @@ static void put_word(Text *to, const char *key, const char *word)
 
 /* ---- a recording ---- */
 
-static const int64_t sizes[] = { 512,      1024,     1 * MIB,  2 * MIB,          20 * MIB, 26 * MIB, 1000,
-                                 12 * MIB, 30 * MIB, 18 * MIB, (int64_t)1 << 49, 0,        -512,     5 * MIB };
+static const int64_t sizes[] = { 512,  1024,     1 * MIB,  2 * MIB,  20 * MIB,         26 * MIB,
+                                 1000, 12 * MIB, 30 * MIB, 18 * MIB, (int64_t)1 << 49, 0,
+                                 -512, 5 * MIB };
 enum { N_SIZES = sizeof sizes / sizeof *sizes };
 
 static int64_t place(Choices *c)
@@ -132,7 +133,8 @@ static void try_recording(const void *bytes, size_t n, const char *settings)
     const char *confs[] = { "expandable_segments:True", "max_split_size_mb:21", settings };
     if (snapshot_parse(pool, "fuzz", bytes, n, -1, &snap) == OK)
         for (int64_t total = 0; total <= 64 * MIB; total += 64 * MIB) {
-            ReplayOptions how = { .total_bytes = total, .confs = confs,
+            ReplayOptions how = { .total_bytes = total,
+                                  .confs = confs,
                                   .n_confs = alloc_conf_read(settings, &conf) ? 2 : 3 };
             if (replay_all(pool, &snap, &how, &all) == OK)
                 for (int i = 0; i < all.n_runs; i++) {

@@ -9,12 +9,12 @@ static Pool *pool;
 
 #define VALUE(name, type, sizes)                                                                   \
     "\"" name "\":{\"dtype\":" type ",\"requires_grad\":false,\"sizes\":[" sizes "]}"
-#define N(n) "{\"as_int\":" n "}"
-#define ARG(name, arg)  "{\"name\":\"" name "\",\"arg\":{" arg "}}"
-#define TENSOR(name)    "\"as_tensor\":{\"name\":\"" name "\"}"
-#define INT(n)          "\"as_int\":" n
-#define INTS(n)         "\"as_ints\":[" n "]"
-#define SELF            ARG("self", TENSOR("x"))
+#define N(n)           "{\"as_int\":" n "}"
+#define ARG(name, arg) "{\"name\":\"" name "\",\"arg\":{" arg "}}"
+#define TENSOR(name)   "\"as_tensor\":{\"name\":\"" name "\"}"
+#define INT(n)         "\"as_int\":" n
+#define INTS(n)        "\"as_ints\":[" n "]"
+#define SELF           ARG("self", TENSOR("x"))
 
 /* One call of `target` with x (2,3,4), i (2,3) of integers and the scalar s; its result r. */
 static Err lowered(const char *target, const char *args, const char *sizes)
@@ -55,23 +55,27 @@ static void what_is_right_is_taken(void)
                      N("4") "," N("2") "," N("3")));
     CHECK_OK(lowered("aten.select.int", SELF "," ARG("dim", INT("1")) "," ARG("index", INT("-1")),
                      N("2") "," N("4")));
-    CHECK_OK(lowered("aten.movedim.int", SELF "," ARG("source", INTS("0")) "," ARG("destination", INTS("-1")),
+    CHECK_OK(lowered("aten.movedim.int",
+                     SELF "," ARG("source", INTS("0")) "," ARG("destination", INTS("-1")),
                      N("3") "," N("4") "," N("2")));
-    CHECK_OK(lowered("aten.logsumexp.default", ARG("self", TENSOR("s")) "," ARG("dim", INTS("0")), ""));
+    CHECK_OK(
+        lowered("aten.logsumexp.default", ARG("self", TENSOR("s")) "," ARG("dim", INTS("0")), ""));
 }
 
 static void axes(void)
 {
     refused("aten.permute.default", SELF "," ARG("dims", INTS("0,1,9")), N("2"), "axis 9 of 3");
-    refused("aten.permute.default", SELF "," ARG("dims", INTS("0,1,1")), N("2"), "axis 1 of 3 twice");
+    refused("aten.permute.default", SELF "," ARG("dims", INTS("0,1,1")), N("2"),
+            "axis 1 of 3 twice");
     refused("aten.movedim.int",
             SELF "," ARG("source", INTS("0")) "," ARG("destination", INTS("100000")),
             N("3") "," N("4") "," N("2"), "axis 100000 of 3");
     refused("aten.flip.default", SELF "," ARG("dims", INTS("-4")), N("2"), "axis -4 of 3");
     refused("aten.sum.dim_IntList", SELF "," ARG("dim", INTS("9223372036854775807")), N("2"),
             "axis 9223372036854775807 of 3");
-    refused("aten.transpose.int", SELF "," ARG("dim0", INT("-9223372036854775808")) "," ARG("dim1", INT("0")),
-            N("2"), "axis -9223372036854775808 of 3");
+    refused("aten.transpose.int",
+            SELF "," ARG("dim0", INT("-9223372036854775808")) "," ARG("dim1", INT("0")), N("2"),
+            "axis -9223372036854775808 of 3");
 }
 
 static void places(void)
@@ -81,8 +85,8 @@ static void places(void)
     refused("aten.narrow.default",
             SELF "," ARG("dim", INT("0")) "," ARG("start", INT("1")) "," ARG("length", INT("2")),
             N("2") "," N("3") "," N("4"), "beyond");
-    refused("aten.diagonal.default", SELF "," ARG("offset", INT("70")),
-            N("4") "," N("2"), "beyond");
+    refused("aten.diagonal.default", SELF "," ARG("offset", INT("70")), N("4") "," N("2"),
+            "beyond");
     refused("aten.unfold.default",
             SELF "," ARG("dimension", INT("2")) "," ARG("size", INT("2")) "," ARG("step", INT("0")),
             N("2"), "windows");

@@ -122,15 +122,15 @@ Err ranks_agree_step(Comm *comm, int64_t step)
                      1);
 }
 
-typedef struct RankFound {
+typedef struct NotFiniteTensor {
     int32_t place;
-    char    name[156]; /* "": nothing */
-} RankFound;
+    char    name[156]; /* "": all of this rank's are finite */
+} NotFiniteTensor;
 
 Err ranks_first_found(Pool *pool, Comm *comm, int32_t place, const char **found)
 {
-    int       ranks = comm_ranks(comm), first = -1;
-    RankFound mine = { .place = place }, *all = NEWN(pool, RankFound, ranks);
+    int             ranks = comm_ranks(comm), first = -1;
+    NotFiniteTensor mine = { .place = place }, *all = NEWN(pool, NotFiniteTensor, ranks);
     if (ranks == 1)
         return OK;
     snprintf(mine.name, sizeof mine.name, "%s", *found ? *found : "");

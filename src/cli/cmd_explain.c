@@ -59,14 +59,8 @@ static Err explain_plan(Pool *pool, Explained *e, unsigned allow)
     return err == E_BUDGET ? OK : err;
 }
 
-static Err cmd_explain_run(Pool *pool, int n_args, char **args)
+static Err explain_usage(int n_args, unsigned *allow)
 {
-    Recipe        *recipe;
-    Device        *device;
-    Explained     *e;
-    ExplainOptions how = { .effort = opt.effort };
-    unsigned       allow = ALLOW_DEFAULT;
-
     if (n_args != 1)
         return fail(E_USAGE, "explain takes one recipe: plimsoll explain MODEL");
     if (opt.effort < -1)
@@ -76,15 +70,45 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
         TRY(file_try(opt.html));
     if (opt.md)
         TRY(file_try(opt.md));
-    if (opt.allow)
-        TRY(allow_read(opt.allow, &allow));
+    return opt.allow ? allow_read(opt.allow, allow) : OK;
+}
+
+static Err explain_what_if(Pool *pool, Explained *e, unsigned allow)
+{
+    WhatIfOptions how = { .time_limit_s = opt.time_limit > 0 ? opt.time_limit : WHAT_IF_SECONDS,
+                          .effort = opt.effort > 0 ? opt.effort : 0,
+                          .allow = opt.allow ? allow : ALLOW_DEFAULT | ALLOW_PRECISION,
+                          .curve = opt.html || opt.md,
+                          .progress = terminal_draws() ? show_planning : NULL };
+    return opt.what_if || opt.html || opt.md ? whatif_run(pool, e, &how) : OK;
+}
+
+static Err explain_files(Pool *pool, const Explained *e)
+{
+    Text text = { .pool = pool };
+    if (opt.html)
+        TRY(explain_html(opt.html, e));
+    if (!opt.md)
+        return OK;
+    TRY(explain_md(&text, e));
+    return file_write(opt.md, text.at, text.n);
+}
+
+static Err cmd_explain_run(Pool *pool, int n_args, char **args)
+{
+    Recipe        *recipe;
+    Device        *device;
+    Explained     *e;
+    ExplainOptions how = { .effort = opt.effort, .batches = opt.effort >= 0 };
+    unsigned       allow = ALLOW_DEFAULT;
+
+    TRY(explain_usage(n_args, &allow));
     how.no_split = !(allow & ALLOW_SPLIT);
     Err err = model_open(pool, &model, args[0], NULL, 0, &recipe, &device, &how.budget_bytes);
     if (err && err != E_BUDGET) /* E_BUDGET: less than the GPU's runtime, an answer */
         return err;
     if (err && !how.budget_bytes)
         how.budget_bytes = -1; /* 0 would mean: no budget given */
-    how.batches = opt.effort >= 0;
     TRY(explained_sheet(pool, recipe, device, &how, &e));
     bool early = !opt.json && !opt.plan; /* a plan file may be refused: print later */
     if (early) {
@@ -94,21 +118,8 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
     TRY(explained_minimum(pool, e, &how));
     TRY(explain_plan(pool, e, allow));
     TRY(explained_plan(pool, e));
-    if (opt.what_if || opt.html || opt.md)
-        TRY(whatif_run(
-            pool, e,
-            &(WhatIfOptions){ .time_limit_s = opt.time_limit > 0 ? opt.time_limit : WHAT_IF_SECONDS,
-                              .effort = opt.effort > 0 ? opt.effort : 0,
-                              .allow = opt.allow ? allow : ALLOW_DEFAULT | ALLOW_PRECISION,
-                              .curve = opt.html || opt.md,
-                              .progress = terminal_draws() ? show_planning : NULL }));
-    if (opt.html)
-        TRY(explain_html(opt.html, e));
-    if (opt.md) {
-        Text text = { .pool = pool };
-        TRY(explain_md(&text, e));
-        TRY(file_write(opt.md, text.at, text.n));
-    }
+    TRY(explain_what_if(pool, e, allow));
+    TRY(explain_files(pool, e));
     if (opt.json)
         return explain_json(stdout, e);
     if (!early)

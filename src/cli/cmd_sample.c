@@ -88,50 +88,69 @@ static Err sample_model_open(Pool *pool, const char *run, Recipe **recipe, Devic
     return model_open(pool, &model, path, sets, n, recipe, device, budget);
 }
 
-static Err sample_command(Pool *pool, Comm *comm, int n_args, char **args)
+static Err sample_usage(int n_args)
 {
-    Recipe      *recipe = NULL;
-    Device      *device = NULL;
-    SampleReport report;
-    WeightsKind  weights;
-    int64_t      budget, loader, checkpoint;
     if (n_args != 1)
         return fail(E_USAGE, "sample takes one run: plimsoll sample RUN -n 4 -o DIR");
-    TRY(weights_option(opt.weights, &weights));
     if (opt.n != N_UNSAID && (opt.n < 1 || opt.n > RESULTS_MAX))
         return fail(E_USAGE, "-n takes 1 to %d, not %lld", RESULTS_MAX, (long long)opt.n);
     if (opt.scale > SCALE_MAX)
         return fail(E_USAGE, "--scale takes 1 to %d, not %lld", SCALE_MAX, (long long)opt.scale);
-    TRY(loader_memory_read(opt.loader_memory, &loader));
-    if (opt.given && opt.input)
-        return fail(E_USAGE, "--given holds the inputs; leave out --input");
-    rank_command_threads(comm, &model);
-    Err opened = sample_model_open(pool, args[0], &recipe, &device, &budget);
-    TRY(rank_command_share(pool, comm, recipe, device, opened, &comm));
-    TRY(checkpoint_option(pool, args[0], opt.checkpoint, &checkpoint));
-    bool          enlarges = recipe->model->enlarge && opt.input;
-    SampleOptions o = { .out = opt.out ? opt.out : pool_print(pool, "%s/samples", args[0]),
-                        .input = opt.input,
+    return opt.given && opt.input ? fail(E_USAGE, "--given holds the inputs; leave out --input")
+                                  : OK;
+}
+
+/* For people. */
+static void sample_print(const Recipe *recipe, const SampleReport *r)
+{
+    for (int64_t i = 0; r->about && i < r->drawn; i++)
+        printf("%3lld: %s\n", (long long)i, r->about[i]);
+    for (int32_t i = 0; i < r->n_files; i++)
+        printf("%s\n", r->files[i]);
+    if (r->error.pixels)
+        printf("error: %.2f %s on average over %s pixels; error%s is white from %.4g %s on\n",
+               r->error.mean, r->error.metres ? "m" : "levels", count_text(r->error.pixels),
+               image_ending, r->error.white, r->error.metres ? "m" : "levels");
+    printf("%s, step %lld, %s weights: %lld drawn in %.1f s; ", recipe->name, (long long)r->step,
+           r->averaged ? "averaged" : "raw", (long long)r->drawn, r->seconds);
+    if (r->measured_bytes)
+        printf("%s planned = %s measured\n", count_text(r->planned_bytes),
+               count_text(r->measured_bytes));
+    else
+        printf("%s planned, only for the weights\n", count_text(r->planned_bytes));
+}
+
+static Err sample_command(Pool *pool, Comm *comm, int n_args, char **args)
+{
+    Recipe       *recipe = NULL;
+    Device       *device = NULL;
+    SampleReport  report;
+    SampleOptions o = { .input = opt.input,
                         .prompt = opt.prompt,
                         .tower = opt.tower,
                         .vocabulary = opt.vocabulary,
                         .given = opt.given,
                         .format = opt.format,
-                        .n = opt.n != N_UNSAID ? opt.n
-                             : enlarges        ? 0
-                                               : RESULTS_USUAL,
                         .tiles = model.batch ? model.batch : 1,
                         .scale = opt.scale,
                         .hold_back = opt.hold_back,
                         .seed = opt.seed,
-                        .checkpoint = checkpoint,
                         .beside = opt.beside,
-                        .weights = weights,
-                        .budget_bytes = budget,
-                        .cache = opt.cache,
-                        .loader_bytes = loader,
-                        .comm = comm,
-                        .quiet = opt.quiet || opt.json || !rank_leads(comm) };
+                        .cache = opt.cache };
+    TRY(sample_usage(n_args));
+    TRY(weights_option(opt.weights, &o.weights));
+    TRY(loader_memory_read(opt.loader_memory, &o.loader_bytes));
+    rank_command_threads(comm, &model);
+    Err opened = sample_model_open(pool, args[0], &recipe, &device, &o.budget_bytes);
+    TRY(rank_command_share(pool, comm, recipe, device, opened, &comm));
+    TRY(checkpoint_option(pool, args[0], opt.checkpoint, &o.checkpoint));
+    o.out = opt.out ? opt.out : pool_print(pool, "%s/samples", args[0]);
+    if (opt.n != N_UNSAID)
+        o.n = opt.n;
+    else /* of images to enlarge: all */
+        o.n = recipe->model->enlarge && opt.input ? 0 : RESULTS_USUAL;
+    o.comm = comm;
+    o.quiet = opt.quiet || opt.json || !rank_leads(comm);
     TRY(sample_run(pool, args[0], recipe, device, &o, &report));
     if (!rank_leads(comm))
         return OK;
@@ -142,23 +161,7 @@ static Err sample_command(Pool *pool, Comm *comm, int n_args, char **args)
                         "give others with --input\n");
     if (opt.json)
         return sample_json(recipe, &report);
-    for (int64_t i = 0; report.about && i < report.drawn; i++)
-        printf("%3lld: %s\n", (long long)i, report.about[i]);
-    for (int32_t i = 0; i < report.n_files; i++)
-        printf("%s\n", report.files[i]);
-    if (report.error.pixels)
-        printf("error: %.2f %s on average over %s pixels; error%s is white from %.4g %s on\n",
-               report.error.mean, report.error.metres ? "m" : "levels",
-               count_text(report.error.pixels), image_ending, report.error.white,
-               report.error.metres ? "m" : "levels");
-    printf("%s, step %lld, %s weights: %lld drawn in %.1f s; ", recipe->name,
-           (long long)report.step, report.averaged ? "averaged" : "raw", (long long)report.drawn,
-           report.seconds);
-    if (report.measured_bytes)
-        printf("%s planned = %s measured\n", count_text(report.planned_bytes),
-               count_text(report.measured_bytes));
-    else
-        printf("%s planned, only for the weights\n", count_text(report.planned_bytes));
+    sample_print(recipe, &report);
     if (!opt.quiet)
         next_command("export %s -o weights.safetensors", text_word(pool, args[0]));
     return OK;

@@ -137,44 +137,14 @@ static Err read_ranks(const Json *root, const Json *levers, Recipe *recipe, bool
     return OK;
 }
 
-/* Sets the levers of the file; the recipe must be the one that the plan was made for. */
-static Err read_levers(const Json *root, Recipe *recipe, bool any_ranks)
+/* Merges and splits the recipe's micro-batches as the file does. */
+static Err read_micro_batches(const Json *root, const Json *levers, Recipe *recipe)
 {
-    const Json *levers;
-    const char *precision, *asked, *attention, *host = host_words[0];
-    int64_t     batch, accumulate, split, merge = 1;
-    int         now = 0;
-    if (root->kind == JSON_OBJECT && !json_get(root, "levers") && json_get(root, "steps"))
-        return json_fail(root, NULL,
-                         "this is a plan of a bare graph; plimsoll fit -o makes one of a training "
-                         "step");
-    TRY(json_need_object(root, "levers", &levers));
+    int64_t batch, accumulate, split, merge = 1;
     TRY(json_need_int(levers, "batch", &batch));
     TRY(json_need_int(levers, "accumulate", &accumulate));
     TRY(json_need_int(levers, "split", &split));
     TRY(json_maybe_int(levers, "merge", &merge));
-    TRY(json_need_text(levers, "precision", &precision));
-    TRY(json_need_text(levers, "asked_precision", &asked));
-    TRY(json_need_text(levers, "attention", &attention));
-    TRY(json_need_bool(levers, "release", &recipe->levers.release));
-    TRY(read_chunks(root, levers, &recipe->levers));
-    TRY(read_ranks(root, levers, recipe, any_ranks));
-    TRY(json_maybe_text(levers, "host", &host));
-    for (recipe->levers.host = 0; host_words[recipe->levers.host]; recipe->levers.host++)
-        if (!strcmp(host_words[recipe->levers.host], host))
-            break;
-    if (!host_words[recipe->levers.host])
-        return json_fail(root, levers, "levers.host must be none, ema or state, not %s", host);
-    while (recipe_precisions[now] && strcmp(recipe_precisions[now], precision))
-        now++;
-    if (!recipe_precisions[now] || (strcmp(attention, "stored") && strcmp(attention, "streamed")))
-        return json_fail(root, levers, "there is no precision %s or no attention %s", precision,
-                         attention);
-    if (strcmp(asked, recipe_precisions[recipe->precision]))
-        return fail(E_PLAN,
-                    "%s was made for a recipe in %s, but this one is in %s; plimsoll fit makes a "
-                    "plan for it",
-                    json_name(root), asked, recipe_precisions[recipe->precision]);
     if (merge < 1 || merge > recipe->accumulate || recipe->accumulate % merge ||
         (merge > 1 && split != 1) || recipe->batch > INT64_MAX / merge)
         return json_fail(root, levers,
@@ -197,10 +167,56 @@ static Err read_levers(const Json *root, Recipe *recipe, bool any_ranks)
                     "the %lld that remain evenly; start as many ranks as divide them",
                     json_name(root), (long long)merge, (long long)recipe->levers.ranks,
                     (long long)recipe->accumulate);
+    return split > 1 ? recipe_split(recipe, split) : OK;
+}
+
+static Err read_host(const Json *root, const Json *levers, Recipe *recipe)
+{
+    const char *host = host_words[0];
+    TRY(json_maybe_text(levers, "host", &host));
+    for (recipe->levers.host = 0; host_words[recipe->levers.host]; recipe->levers.host++)
+        if (!strcmp(host_words[recipe->levers.host], host))
+            return OK;
+    return json_fail(root, levers, "levers.host must be none, ema or state, not %s", host);
+}
+
+static Err read_precision(const Json *root, const Json *levers, Recipe *recipe)
+{
+    const char *precision, *asked, *attention;
+    int         now = 0;
+    TRY(json_need_text(levers, "precision", &precision));
+    TRY(json_need_text(levers, "asked_precision", &asked));
+    TRY(json_need_text(levers, "attention", &attention));
+    while (recipe_precisions[now] && strcmp(recipe_precisions[now], precision))
+        now++;
+    if (!recipe_precisions[now] || (strcmp(attention, "stored") && strcmp(attention, "streamed")))
+        return json_fail(root, levers, "there is no precision %s or no attention %s", precision,
+                         attention);
+    if (strcmp(asked, recipe_precisions[recipe->precision]))
+        return fail(E_PLAN,
+                    "%s was made for a recipe in %s, but this one is in %s; plimsoll fit makes a "
+                    "plan for it",
+                    json_name(root), asked, recipe_precisions[recipe->precision]);
     recipe->precision = now;
     recipe->levers.stored_attention = !strcmp(attention, "stored");
-    if (split > 1)
-        TRY(recipe_split(recipe, split));
+    return OK;
+}
+
+/* Sets the levers of the file; the recipe must be the one that the plan was made for. */
+static Err read_levers(const Json *root, Recipe *recipe, bool any_ranks)
+{
+    const Json *levers;
+    if (root->kind == JSON_OBJECT && !json_get(root, "levers") && json_get(root, "steps"))
+        return json_fail(root, NULL,
+                         "this is a plan of a bare graph; plimsoll fit -o makes one of a training "
+                         "step");
+    TRY(json_need_object(root, "levers", &levers));
+    TRY(json_need_bool(levers, "release", &recipe->levers.release));
+    TRY(read_chunks(root, levers, &recipe->levers));
+    TRY(read_ranks(root, levers, recipe, any_ranks));
+    TRY(read_host(root, levers, recipe));
+    TRY(read_precision(root, levers, recipe));
+    TRY(read_micro_batches(root, levers, recipe));
     const char *why_not = recipe->levers.release ? recipe_no_release(recipe) : NULL;
     return why_not ? fail(E_PLAN, "%s releases gradients early, but in this recipe %s",
                           json_name(root), why_not)

@@ -191,6 +191,44 @@ static Err texts_suit(const Feeds *feeds, const DataSpec *spec, const DataSource
                 run->encoder, run->hash);
 }
 
+/* What of the recipe says how its data are read. input: a file or folder in place of the recipe's;
+ * apart: the held-out samples have a folder of their own. */
+static DataSpec feeds_spec(const Feeds *feeds, const Recipe *recipe, const char *input, bool apart)
+{
+    const DataConfig *data = &recipe->data;
+    return (DataSpec){
+        .kind = data->kind,
+        .path = input   ? input
+                : apart ? data->holdout_path
+                        : data->path,
+        .samples = data->samples,
+        .seed = feeds->seed,
+        .n_feeds = feeds->n_served + feeds->n_whole,
+        .by_name = feeds->named,
+        .as_input = input != NULL,
+        .hold_back = feeds->hold_back,
+        .range_low = data->range_low,
+        .range_high = data->range_high,
+        .keep_rest = data->keep_rest,
+        .unscaled = data->scaling == SCALING_NONE,
+        .levels = (int64_t)1 << recipe_number(recipe, "bits", 8),
+        .channels = recipe_number(recipe, "channels", 1),
+        .rate = recipe_number(recipe, "rate", 0),
+        .mu_law = model_chose(recipe, "encoding", "mu_law"),
+        .memory = feeds->limit ? feeds->limit - feeds->bytes : 0,
+        .pattern = data->pattern,
+        .cache = feeds->cache,
+        .quiet = feeds->quiet,
+        .frame_rate = data->frame_rate,
+        .from = data->from,
+        .seconds = data->seconds,
+        .any_excerpt = data->excerpt == EXCERPT_ANY && !input,
+        .range_channel = data->range_channel,
+        .array = data->array,
+        .texts = input || apart ? NULL : data->texts,
+    };
+}
+
 /* Opens the data for the inputs in `wanted`. */
 static Err feeds_source(Pool *pool, Feeds *feeds, const Recipe *recipe, const char *input,
                         FeedsUse use, const DataFeed *wanted)
@@ -199,38 +237,8 @@ static Err feeds_source(Pool *pool, Feeds *feeds, const Recipe *recipe, const ch
     bool              apart = use != USE_TRAINING && data->holdout_path && !input;
     int64_t           rows = feeds_rows(feeds) * feeds->share, from;
     DataSource       *source;
-    DataSpec          spec = {
-                 .kind = data->kind,
-                 .path = input   ? input
-                         : apart ? data->holdout_path
-                                 : data->path,
-                 .samples = data->samples,
-                 .seed = feeds->seed,
-                 .feeds = wanted,
-                 .n_feeds = feeds->n_served + feeds->n_whole,
-                 .by_name = feeds->named,
-                 .as_input = input != NULL,
-                 .hold_back = feeds->hold_back,
-                 .range_low = data->range_low,
-                 .range_high = data->range_high,
-                 .keep_rest = data->keep_rest,
-                 .unscaled = data->scaling == SCALING_NONE,
-                 .levels = (int64_t)1 << recipe_number(recipe, "bits", 8),
-                 .channels = recipe_number(recipe, "channels", 1),
-                 .rate = recipe_number(recipe, "rate", 0),
-                 .mu_law = model_chose(recipe, "encoding", "mu_law"),
-                 .memory = feeds->limit ? feeds->limit - feeds->bytes : 0,
-                 .pattern = data->pattern,
-                 .cache = feeds->cache,
-                 .quiet = feeds->quiet,
-                 .frame_rate = data->frame_rate,
-                 .from = data->from,
-                 .seconds = data->seconds,
-                 .any_excerpt = data->excerpt == EXCERPT_ANY && !input,
-                 .range_channel = data->range_channel,
-                 .array = data->array,
-                 .texts = input || apart ? NULL : data->texts,
-    };
+    DataSpec          spec = feeds_spec(feeds, recipe, input, apart);
+    spec.feeds = wanted;
     if (feeds->limit && spec.memory <= 0)
         return fail(E_BUDGET,
                     "the buffers of one micro-batch take %s on the host, and --loader-memory is "

@@ -13,7 +13,6 @@
 #include "models/sashimi.h"
 #include "train/checkpoint.h"
 #include "train/drawing.h"
-#include "train/lengths.h"
 #include "train/weights_hash.h"
 
 #include <inttypes.h>
@@ -87,13 +86,12 @@ static Err codec_session(Codec *c, const Device *device)
 
 static Err codec_weights(Codec *c, int64_t step, WeightsKind kind)
 {
-    WeightsRead read = { .step = step, .kind = kind };
+    WeightsRead read = { .step = step, .kind = kind, .length = c->m->length };
     TRY(checkpoint_weights(c->pool, c->session, c->o->run, &read));
     c->report->step = read.step;
     c->report->averaged = read.averaged;
     if (read.note && !c->o->quiet)
         fprintf(stderr, "%s\n", read.note);
-    TRY(lengths_as_trained(c->pool, c->o->run, read.step, c->m->length));
     return weights_hash(c->pool, c->session, &c->weights);
 }
 

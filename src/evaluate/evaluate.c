@@ -14,7 +14,6 @@
 #include "train/checkpoint.h"
 #include "train/drawing.h"
 #include "train/run_file.h"
-#include "train/lengths.h"
 #include "train/rank_run.h"
 #include "train/ranks.h"
 #include "train/weights_hash.h"
@@ -107,13 +106,14 @@ static Err evaluate_open(Evaluating *e, const Device *device, bool *draws)
 
 static Err evaluate_weights(Evaluating *e, const char *run)
 {
-    WeightsRead read = { .step = e->o->checkpoint, .kind = e->o->weights };
+    WeightsRead read = { .step = e->o->checkpoint,
+                         .kind = e->o->weights,
+                         .length = recipe_number(e->recipe, "length", 0) };
     TRY(checkpoint_weights(e->pool, e->session, run, &read));
     e->out->step = read.step;
     e->out->averaged = read.averaged;
     if (read.note && !e->o->quiet)
         fprintf(stderr, "evaluate: %s\n", read.note);
-    TRY(lengths_as_trained(e->pool, run, read.step, recipe_number(e->recipe, "length", 0)));
     return weights_hash(e->pool, e->session, &e->out->weights);
 }
 

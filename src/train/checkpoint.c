@@ -500,6 +500,8 @@ static Err checkpoint_newest_weights(Pool *pool, Session *session, const char *f
         int64_t newest;
         Err     err = checkpoint_weights_of(pool, session, folder, false, read);
         if (!err)
+            err = lengths_as_trained(pool, folder, read->step, read->length);
+        if (!err)
             return OK;
         const char *why = pool_text(pool, err_text());
         if (checkpoint_newest(pool, folder, &newest) || newest <= read->step)
@@ -513,6 +515,7 @@ Err checkpoint_weights(Pool *pool, Session *session, const char *folder, Weights
     if (read->step >= 0) {
         TRY(checkpoint_is_complete(folder, read->step));
         TRY(checkpoint_weights_of(pool, session, folder, true, read));
+        TRY(lengths_as_trained(pool, folder, read->step, read->length));
     } else {
         TRY(checkpoint_newest_weights(pool, session, folder, read));
     }

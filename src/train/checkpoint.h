@@ -73,11 +73,12 @@ typedef enum WeightsKind {
 typedef struct WeightsRead {
     int64_t     step; /* of the checkpoint; -1: the newest, and then its step */
     WeightsKind kind;
+    int64_t     length;   /* of a sample, as the recipe has it; 0: it has none (train/lengths.h) */
     bool        averaged; /* out: they are averages */
     const char *note;     /* out: the newest was damaged, and an older one is used; or NULL */
 } WeightsRead;
 
-/* Statistics are loaded as saved. If the step that is asked for is damaged, the message names an
+/* Statistics are loaded as saved. E_USAGE if the run's samples have another length. If the step that is asked for is damaged, the message names an
  * older one that is intact. The newest may be that of a run in progress, which removes checkpoints
  * meanwhile. */
 Err checkpoint_weights(Pool *pool, Session *session, const char *folder, WeightsRead *read);

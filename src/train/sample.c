@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "train/checkpoint.h"
 #include "train/enlarge.h"
-#include "train/lengths.h"
 #include "train/rank_run.h"
 #include "train/ranks.h"
 #include "train/results.h"
@@ -48,13 +47,15 @@ static Err sample_open(Pool *pool, const Recipe *recipe, const Device *device,
 static Err sample_checkpoint(Pool *pool, Session *session, const char *run, const Recipe *recipe,
                              const SampleOptions *o, SampleReport *report)
 {
-    WeightsRead read = { .step = o->checkpoint, .kind = o->weights };
+    WeightsRead read = { .step = o->checkpoint,
+                         .kind = o->weights,
+                         .length = recipe_number(recipe, "length", 0) };
     TRY(checkpoint_weights(pool, session, run, &read));
     if (read.note && !o->quiet)
         fprintf(stderr, "sample: %s\n", read.note);
     report->step = read.step;
     report->averaged = read.averaged;
-    return lengths_as_trained(pool, run, read.step, recipe_number(recipe, "length", 0));
+    return OK;
 }
 
 /* The tower that the run's texts went through: the one that is named, or that the run names. */

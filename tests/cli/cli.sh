@@ -389,6 +389,10 @@ for i in $(seq 40); do
     "$program" sample "$work/way" -n 1 --steps 1 -o "$work/seen" --quiet > "$work/out" 2>&1 || bad=$((bad + 1))
 done
 is "$bad of 40 samples from a run under way failed" [ $bad = 0 ]
+for i in $(seq 10); do
+    "$program" evaluate "$work/way" -n 1 --timesteps 1 --draw 0 --quiet > "$work/out" 2>&1 || bad=$((bad + 1))
+done
+is "$bad of 10 evaluations of a run under way failed" [ $bad = 0 ]
 kill -INT $pid
 wait $pid
 

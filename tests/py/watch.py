@@ -232,6 +232,13 @@ def pages(b):
         text = open(name + ".html").read()
         check(f"{name} needs nothing from elsewhere", not re.search(r"(src|href)=[\"'](https?:)?//|@import|url\(", text))
         looks(b, name, os.path.abspath(name + ".html"))
+        if name == "compare":                               # looks() leaves it as wide as a phone
+            said = b.run("[...document.querySelectorAll('td[colspan]')].map(e => [e.offsetWidth, e.textContent])")
+            check("a variant that cannot be built says why, on a phone too", len(said) == 2 and all(w > 50 and "3 heads" in t for w, t in said), said)
+        if name == "fit":
+            marks = b.run("[...document.querySelectorAll('.plot.narrow text')].map(e => e.textContent)")
+            check("its axes have round marks and names", "0 B" in marks and "10.0 MiB" in marks and "0 %" in marks and "arena" in marks, marks)
+            check("the row of the plan stands out", b.run("document.querySelector('tr.chosen').textContent.startsWith('14.0 MiB')"))
 
 
 main()

@@ -79,6 +79,7 @@ static Err not_wav(const char *name, const unsigned char *bytes, size_t n)
         if (n >= strlen(others[i].begin) &&
             !memcmp(bytes, others[i].begin, strlen(others[i].begin)))
             return fail(E_FORMAT, "%s is not a WAV file: it is %s", name, others[i].says);
+    TRY(file_check_fetched(name, bytes, n));
     return fail(E_FORMAT, "%s is not a WAV file: it does not begin with RIFF....WAVE", name);
 }
 

@@ -44,6 +44,17 @@ expect 1 "not finite" train $unet --steps 40 --set optimizer.kind=sgd --set opti
 expect 2 "is more than the" train $unet --steps 1 --budget 90000GiB
 is "a refused run leaves no folder" test ! -e runs/unet-small-3
 
+# What is named in place of a run or a recipe, and what does not suit a resumed run.
+expect 2 "is a run: its recipe is runs/unet-small-1/recipe.yaml" train runs/unet-small-1
+expect 2 "is a file of a run; name the run itself: runs/unet-small-1" sample runs/unet-small-1/step-000003.safetensors
+cp runs/unet-small-1/step-000003.safetensors weights.safetensors
+expect 2 "is a file, not a run; plimsoll train RECIPE --init FILE --steps 0" sample weights.safetensors
+expect 2 "is a run of unet-small, not of lag-small; leave out the recipe" train "$root/recipes/lag-small.yaml" --resume runs/unet-small-1
+expect 0 "1 steps" train $unet --resume runs/unet-small-1 --steps 4
+expect 1 "leave out those that differ, or plan again with --budget 100%" train --resume runs/unet-small-1 --set model.widths=[12] --steps 5
+expect 1 "was made for 1 threads, not 2; --resume needs no option again" train --resume runs/unet-small-1 --threads 2 --steps 5
+expect 0 "1 steps" train --resume runs/unet-small-1 --threads 2 --budget 100% --steps 5
+
 # The best checkpoint by validation loss stays beside the newest ones. The rate makes later losses worse.
 expect 0 "6 steps" train $unet --steps 6 --set save.keep=1 --set validate.every=2 --set optimizer.lr=0.9 --set ema.rule=none \
     --set optimizer.clip=0 --out best --quiet

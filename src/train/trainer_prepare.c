@@ -142,6 +142,9 @@ static Err train_open_data(Pool *pool, Trainer *t)
         train_say_data(pool, t);
     if (t->feeds.source && t->feeds.source->unread && !o->quiet)
         fprintf(stderr, "data: %s\n", t->feeds.source->unread);
+    if (t->feeds.source && t->feeds.source->alpha && !o->quiet)
+        fprintf(stderr, "data: some images have transparency, which is ignored: colours are taken "
+                        "as stored\n");
     return OK;
 }
 

@@ -70,8 +70,7 @@ Err weights_in_folder(Pool *pool, const char *folder, const char **path)
                     folder);
     if (other)
         return fail(E_USAGE,
-                    "%s is not a run, and holds several files with weights (%s, %s); name one of "
-                    "them",
+                    "%s holds several files with weights (%s, %s); name one of them",
                     folder, other, found);
     *path = pool_print(pool, "%s/%s", folder, found);
     return OK;

@@ -108,7 +108,9 @@ def over_http(port, token):
     idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(25)]
     start = time.monotonic()
     check("beside 25 idle connections it answers", get(port, at)[0] == 200 and time.monotonic() - start < 5)
-    more = [socket.create_connection(("127.0.0.1", port)) for _ in range(15)]      # more than it holds: they wait
+    more = [socket.create_connection(("127.0.0.1", port)) for _ in range(35)]      # more than it holds: the oldest go
+    start = time.monotonic()
+    check("beside more idle connections than it holds it answers", get(port, at)[0] == 200 and time.monotonic() - start < 10)
     for s in idle:
         s.close()
     check("and after they are gone too", get(port, at)[0] == 200)

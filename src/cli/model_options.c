@@ -150,6 +150,7 @@ Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *
     TRY(recipe_read(pool, name, sets, n_sets, recipe));
     TRY(device_open(pool, o->device,
                     &(DeviceOptions){ .threads = (int)o->threads,
+                                      .place = o->place,
                                       .backend = o->backend,
                                       .tf32 = recipe_tf32(*recipe) },
                     device));

@@ -6,6 +6,7 @@
 #include "base/json_out.h"
 #include "base/text.h"
 #include "comm/agree.h"
+#include "comm/queue.h"
 #include "fit/fit.h"
 #include "train/rank_messages.h"
 #include "train/rank_run.h"
@@ -389,6 +390,7 @@ static Err train_command(Pool *pool, Comm *comm, int n_args, char **args)
     TrainResult result;
 
     TRY(comm_agree(comm, train_open(pool, comm, n_args, args, &asked)));
+    TRY(comm_queue_open(comm, asked.device));
     Recipe     *recipe = asked.recipe;
     RunFile     started = run_started();
     const char *out = opt.resume ? opt.resume : opt.out;

@@ -221,6 +221,7 @@ Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *
         return option_blame(pool, err, s.batch, "--batch");
     TRY(device_open(pool, o->device,
                     &(DeviceOptions){ .threads = (int)o->threads,
+                                      .place = o->place,
                                       .backend = o->backend,
                                       .tf32 = recipe_tf32(*recipe) },
                     out));

@@ -1,20 +1,22 @@
 """Budgets on a GPU, held or not: random settings of all systems, planned for a budget and run by that plan.
 
-    budgets.py BUILD [--count N] [--seed N] [--jobs N] [--limit S] [--json FILE]
+    budgets.py BUILD [--plans FOLDER] [--count N] [--seed N] [--jobs N] [--limit S] [--json FILE]
 
 A setting is a recipe, a precision, a batch, an accumulation and a budget between the least and what everything kept takes, stated
-runtime included, drawn at random from --seed. It is planned with `fit --device h200`, which needs no GPU; --jobs plans are made at a
-time. Each plan is then run alone by `train --plan --device cuda`: two steps, a validation, samples and a save. Used is nvidia-smi's
-memory.used at its highest, read every 20 ms, less its value before the start. A budget is held if used is not above it.
+runtime included, in whole MiB, drawn at random from --seed. It is planned with `fit --device h200`, which needs the CUDA plugin but no
+GPU; --jobs plans are made at a time. Each plan is then run alone by `train --plan --device cuda`: two steps, a validation, samples and
+a save. Used is nvidia-smi's memory.used at its highest, read every 20 ms, less its value before the start. A budget is held if used is
+not above it.
 
-Without a GPU the plans are made and listed only. Exit 1 if a budget was exceeded or a run failed."""
+Plans and results stay in FOLDER (BUILD/budgets). A later call with the same seed goes on from there, so the plans can be made where
+there is no GPU, and the runs divided among calls of --limit seconds. Exit 1 if a budget was exceeded, or a plan or run failed."""
 import argparse
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +24,9 @@ from concurrent.futures import ThreadPoolExecutor
 import results_file
 
 MIB = 2 ** 20
+PLAN_S, RUN_S, READ_S = 1800, 300, 30  # a hang
+READINGS = 10                          # fewer say nothing of a run
+KEPT = ("budget", "planned", "used", "why")
 # recipe, batches, drawn data, a sampler that is done quickly
 SETTINGS = [
     ("dit3d-tiny", (1, 2, 4, 8), ["data.kind=captioned-shapes"], ["sampler.steps=3"]),
@@ -46,10 +51,26 @@ class Setting:
         self.recipe, batches, data, quick = draw.choice(SETTINGS)
         self.precision = draw.choice(["bf16", "bf16", "fp32"])
         self.sets = [f"batch={draw.choice(batches)}", f"accumulate={draw.choice([1, 2, 3])}", f"precision={self.precision}",
-                     *data, *quick, "steps=2", "validate.every=2", "validate.batches=1", "save.minutes=0", "save.every=2"]
+                     *data, *quick, "steps=2", "validate.every=2", "validate.batches=1", "sample.every=2", "sample.n=1",
+                     "save.minutes=0", "save.every=2"]
         self.share = draw.random()           # between the least and everything kept
         self.budget = self.planned = self.used = None
         self.why = ""
+
+    def read(self, folder):
+        """What an earlier call found out. Failures are tried again."""
+        try:
+            with open(os.path.join(folder, f"{self.index}.setting.json")) as f:
+                old = json.load(f)
+        except FileNotFoundError:
+            return
+        if old["words"] == self.words() and old["share"] == self.share and not old["why"]:
+            for key in KEPT:
+                setattr(self, key, old[key])
+
+    def write(self, folder):
+        with open(os.path.join(folder, f"{self.index}.setting.json"), "w") as f:
+            json.dump({"words": self.words(), "share": self.share, **{key: getattr(self, key) for key in KEPT}}, f)
 
     def arguments(self):
         return [self.recipe, *(word for s in self.sets for word in ("--set", s))]
@@ -63,27 +84,37 @@ def last_line(text):
     return lines[-1][:160] if lines else "no message"
 
 
-def plan(args, setting, folder):
-    """The plan's path, or None: setting.why says why."""
+def call(command, limit_s):
+    """Exit code, stdout, last line of stderr."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        return 1, "", f"no end after {limit_s} s"
+    return done.returncode, done.stdout, last_line(done.stderr)
+
+
+def plan(args, setting, until):
+    """Makes the plan, unless it is there. setting.why says why it could not be made."""
+    setting.read(args.plans)
+    path = os.path.join(args.plans, f"{setting.index}.json")
+    if (setting.planned and os.path.exists(path)) or time.monotonic() > until:
+        return
+    setting.used = None
     program = os.path.join(args.build, "plimsoll")
     common = [*setting.arguments(), "--device", "h200", "--json"]
-    asked = subprocess.run([program, "explain", *common, "--effort", "20"], capture_output=True, text=True)
-    if asked.returncode:
-        setting.why = last_line(asked.stderr)
-        return None
-    told = json.loads(asked.stdout)
-    everything = told["peak_bytes"] + told["runtime_bytes"]
-    least = min(told.get("minimum_bytes", everything), everything)
-    setting.budget = int(least + (everything - least) * setting.share)
-    path = os.path.join(folder, f"{setting.index}.json")
-    fitted = subprocess.run([program, "fit", *common, "--budget", str(setting.budget), "--effort", "300", "-o", path],
-                            capture_output=True, text=True)
-    if fitted.returncode:
-        setting.why = last_line(fitted.stderr)
-        return None
-    told = json.loads(fitted.stdout)
-    setting.planned = told["peak_bytes"] + told["runtime_bytes"]
-    return path
+    code, told, setting.why = call([program, "explain", *common, "--effort", "20"], PLAN_S)
+    if code == 0:
+        told = json.loads(told)
+        if not told["device"]["workspaces"]:
+            sys.exit("budgets.py: BUILD has no CUDA plugin (make cuda), so its plans would count no workspaces")
+        everything = told["peak_bytes"] + told["runtime_bytes"]
+        least = min(told.get("minimum_bytes") or everything, everything)
+        setting.budget = -int(-(least + (everything - least) * setting.share) // MIB) * MIB
+        code, told, setting.why = call([program, "fit", *common, "--budget", str(setting.budget), "--effort", "300", "-o", path], PLAN_S)
+    if code == 0:
+        told = json.loads(told)
+        setting.planned, setting.why = told["peak_bytes"] + told["runtime_bytes"], ""
+    setting.write(args.plans)
 
 
 def gpu_used():
@@ -92,34 +123,46 @@ def gpu_used():
 
 
 class Watch(threading.Thread):
-    """nvidia-smi's figure at its highest, from one process that repeats it."""
+    """nvidia-smi's figure at its highest, from one process that repeats it. It has begun when this returns."""
 
     def __init__(self):
         super().__init__(daemon=True)
-        self.highest = 0
+        self.highest = self.readings = 0
+        self.begun = threading.Event()
         self.process = subprocess.Popen(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "-lms", "20"],
                                         stdout=subprocess.PIPE, text=True)
         self.start()
+        self.begun.wait(READ_S)
 
     def run(self):
         for line in self.process.stdout:
             self.highest = max(self.highest, int(line.split()[0]) * MIB)
+            self.readings += 1
+            self.begun.set()
 
     def end(self):
         self.process.terminate()
         self.process.wait()
         self.join()
-        return self.highest
 
 
-def train(args, setting, path, folder):
+def train(args, setting):
+    out = os.path.join(args.plans, f"run-{setting.index}")
+    shutil.rmtree(out, ignore_errors=True)
     before, watch = gpu_used(), Watch()
-    run = subprocess.run([os.path.join(args.build, "plimsoll"), "train", *setting.arguments(), "--plan", path, "--device", "cuda",
-                          "--quiet", "--out", os.path.join(folder, f"run-{setting.index}")], capture_output=True, text=True)
+    first = watch.readings
+    code, _, why = call([os.path.join(args.build, "plimsoll"), "train", *setting.arguments(), "--plan",
+                         os.path.join(args.plans, f"{setting.index}.json"), "--device", "cuda", "--quiet", "--out", out], RUN_S)
     time.sleep(0.05)
-    setting.used = watch.end() - before
-    if run.returncode:
-        setting.why = last_line(run.stderr)
+    watch.end()
+    shutil.rmtree(out, ignore_errors=True)
+    if code:
+        setting.why = why
+    elif watch.readings - first < READINGS:
+        setting.why = f"nvidia-smi was read {watch.readings - first} times only"
+    else:
+        setting.used = watch.highest - before
+    setting.write(args.plans)
 
 
 def mib(n):
@@ -129,33 +172,36 @@ def mib(n):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build")
+    parser.add_argument("--plans", metavar="FOLDER", help="plans and results (BUILD/budgets)")
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--limit", type=float, default=3600, help="seconds for the runs")
+    parser.add_argument("--limit", type=float, default=3600, help="seconds after which nothing more is begun")
     results_file.add_option(parser)
     args = parser.parse_args()
+    args.plans = args.plans or os.path.join(args.build, "budgets")
+    os.makedirs(args.plans, exist_ok=True)
     draw = random.Random(args.seed)
     settings = [Setting(draw, i) for i in range(args.count)]
     try:
         gpu = gpu_used() is not None
     except FileNotFoundError:
         gpu = False
-    wrong, ran, until = 0, 0, time.monotonic() + args.limit
+    wrong, until = 0, time.monotonic() + args.limit
     print(f"{'MiB':58}{'budget':>10} {'planned':>10} {'used':>10}")
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(args.jobs) as pool:
-        for setting, path in zip(settings, pool.map(lambda s: plan(args, s, folder), settings)):
-            if path and gpu and time.monotonic() < until:
-                train(args, setting, path, folder)
-                ran += 1
+    with ThreadPoolExecutor(args.jobs) as pool:
+        for setting, _ in zip(settings, pool.map(lambda s: plan(args, s, until), settings)):
+            if setting.planned and setting.used is None and gpu and time.monotonic() < until:
+                train(args, setting)
             over = setting.used is not None and setting.used > setting.budget
             wrong += over or bool(setting.why)
             note = "over the budget" if over else setting.why
             print(f"{setting.words():58}{mib(setting.budget)} {mib(setting.planned)} {mib(setting.used)}  {note}", flush=True)
-    print(f"{len(settings)} settings, {ran} run, {wrong} wrong")
+    ran = [s for s in settings if s.used is not None]
+    print(f"{len(settings)} settings, {sum(s.planned is not None for s in settings)} planned, {len(ran)} run, {wrong} wrong")
     if ran:
         rows = [{"work": s.recipe, "precision": s.precision, "sets": " ".join(s.sets[:2]), "budget_bytes": s.budget,
-                 "planned_bytes": s.planned, "used_bytes": s.used} for s in settings if s.used is not None]
+                 "planned_bytes": s.planned, "used_bytes": s.used} for s in ran]
         results_file.write(args.json, rows, "bench/budgets.py BUILD", "used: the highest of nvidia-smi's memory.used less its value before",
                            gpu="h200")
     return 1 if wrong else 0

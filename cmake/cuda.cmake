@@ -63,10 +63,16 @@ target_link_libraries(plimsoll_cuda PRIVATE ${CUDNN_LIBRARY} ${CUBLASLT_LIBRARY}
 if(NVRTC_LIBRARY)
   target_link_libraries(plimsoll_cuda PRIVATE -Wl,--no-as-needed ${NVRTC_LIBRARY})
 endif()
+# NCCL is opened by name where several ranks run, so only its folder counts; without it they send through host memory.
+find_library(NCCL_LIBRARY NAMES libnccl.so.2 nccl HINTS ${PLIMSOLL_CUDA_WHEELS}/nccl $ENV{CUDA_HOME} /usr/local/cuda
+  PATH_SUFFIXES lib lib64)
 # In a build tree the libraries are found where they were at build time; installed ones by the loader. The path is written
 # out and removed by a command of its own, because CMake would end one that it is to remove with ':' (the current folder).
 set(cuda_rpath "")
-foreach(library ${CUDNN_LIBRARY} ${CUBLASLT_LIBRARY} ${NVRTC_LIBRARY})
+foreach(library ${CUDNN_LIBRARY} ${CUBLASLT_LIBRARY} ${NVRTC_LIBRARY} ${NCCL_LIBRARY})
+  if(NOT library)
+    continue()
+  endif()
   get_filename_component(folder ${library} DIRECTORY)
   list(APPEND cuda_rpath ${folder})
 endforeach()

@@ -21,13 +21,14 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from . import _native, workspaces
+from . import _native, convolutions, workspaces
 from .dispatch import as_cuda
 from .rules import Rules
 from .training import Loop, StepForm, counts_on_host
 
-_TORCH = str(Path(torch.__file__).resolve().parent)
-_HERE = str(Path(__file__).resolve().parent)
+_NOT_THE_USERS = tuple({str(p) for file in (torch.__file__, __file__)
+                        for p in (Path(file).parent, Path(file).resolve().parent)}) + ("<",)
+"""beginnings of the paths of PyTorch's code and of this package's, as frames name them"""
 
 
 @dataclass
@@ -55,19 +56,6 @@ class Capture:
     parameters: int = 0
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """A tensor's form, from which another of the same form can be made."""
-
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
-    dtype: torch.dtype
-
-
-def _sizes(x: Any) -> Any:
-    return Sizes(tuple(x.shape), x.stride(), x.dtype) if isinstance(x, torch.Tensor) else x
-
-
 class Recorder(TorchDispatchMode):
     """Turns storages into requests. Works on fake and on real tensors alike."""
 
@@ -83,10 +71,8 @@ class Recorder(TorchDispatchMode):
         self.parameter_storages: set[int] = set()
         self._live: dict[int, tuple[int, Any]] = {}
         self._cublas: set[str] = set()
-        self.convolutions: dict[str, tuple[str, Any]] = {}
-        """every call that was seen, by the name that the table of workspaces has for it, with
-        Sizes in place of tensors: a tensor that were kept here would never be freed"""
-        self.unmeasured = 0
+        self.convolutions: dict[convolutions.Call, int] = {}
+        """how often each call of cuDNN was seen"""
 
     # ---- events ----
 
@@ -173,11 +159,13 @@ class Recorder(TorchDispatchMode):
         result = func(*args, **kwargs)
         kind = self._kind(func, args)
         least = workspaces.kept_bytes(name, args)
+        cudnn = iter(convolutions.calls(name, args) if self.rules else [])
         for x in tree_leaves(result):
+            call = next(cudnn, None)
             if isinstance(x, torch.Tensor) and not self._on_host(x):
                 self.hold(x, kind, name, at, least)
-                if self.rules:
-                    self._conv_workspace(name, args, at)
+            if call is not None:
+                self._convolve(call, name, at)
         if self.rules:
             for n in workspaces.inside(self.rules, name, args):
                 held.append(self.request(n, "workspaces", name, at))
@@ -185,16 +173,10 @@ class Recorder(TorchDispatchMode):
             self.release(number)
         return result
 
-    def _conv_workspace(self, name: str, args: Any, at: tuple[str, str]) -> None:
+    def _convolve(self, call: convolutions.Call, name: str, at: tuple[str, str]) -> None:
         assert self.rules
-        if name not in ("convolution", "convolution_backward"):
-            return
-        known = workspaces.convolution(self.rules, name, args)
-        self.convolutions[workspaces.convolution_key(name, args)] = (name, tree_map(_sizes, args))
-        if known is None:
-            self.unmeasured += 1
-        else:
-            self.temporary(known, name, at)
+        self.convolutions[call] = self.convolutions.get(call, 0) + 1
+        self.temporary(convolutions.workspace(self.rules, call), name, at)
 
 
 def _user_line() -> str:
@@ -202,7 +184,7 @@ def _user_line() -> str:
     frame = sys._getframe(2)
     while frame is not None:
         path = frame.f_code.co_filename
-        if not path.startswith((_TORCH, _HERE, "<")):
+        if not path.startswith(_NOT_THE_USERS):
             return f"{path}:{frame.f_lineno} {frame.f_code.co_name}"
         frame = frame.f_back        # type: ignore[assignment]
     return ""
@@ -319,7 +301,9 @@ def capture(model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any, for
     fake_batch = tree_map(lambda x: _fake(mode, x) if isinstance(x, torch.Tensor) else x, batch)
     with _faked(model, mode), as_cuda(rules), unpacked_sequences(), mode:
         found = record(recorder, model, loss_fn, fake_batch, form, steps)
-    if recorder.unmeasured:
-        found.notes.append(f"{recorder.unmeasured} calls of cuDNN's convolutions: their workspaces "
-                           "are not measured on this GPU and counted as zero")
+    guessed = sum(n for call, n in recorder.convolutions.items()
+                  if not convolutions.is_measured(rules, call))
+    if guessed:
+        found.notes.append(f"the workspaces of {guessed} calls of cuDNN's convolutions are "
+                           "estimated")
     return found

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from . import workspaces
+from . import convolutions, workspaces
 from .rules import Rules
 
 
@@ -77,11 +77,11 @@ class Estimate:
         if self.rules is None or not isinstance(node.target, torch._ops.OpOverload):
             return 0
         name = node.target._schema.name.removeprefix("aten::")
-        if name in ("convolution", "convolution_backward"):
-            known = workspaces.convolution(self.rules, name, args) or 0
-            return sum(self._rounded([*workspaces.hidden_copies(name, args), known]))
-        return sum(self._rounded(workspaces.hidden_copies(name, args))) + \
-            sum(self._rounded(workspaces.inside(self.rules, name, args)))
+        inside = [*workspaces.hidden_copies(name, args),
+                  *workspaces.inside(self.rules, name, args)]
+        one_by_one = [convolutions.workspace(self.rules, call)
+                      for call in convolutions.calls(name, args) if call]
+        return sum(self._rounded(inside)) + max(self._rounded(one_by_one), default=0)
 
     def _rounded(self, sizes: Iterable[int]) -> list[int]:
         return [-(-n // 512) * 512 for n in sizes]

@@ -1,9 +1,6 @@
 """Memory inside of one CUDA call, which no tensor of the program shows."""
 from __future__ import annotations
 
-import functools
-import json
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -42,7 +39,8 @@ def hidden_copies(name: str, args: Any) -> list[int]:
     if name not in _CONTIGUOUS:
         return []
     return [_bytes(x) for x in tensors if x.dim() > 1 and not x.is_contiguous()
-            and not (x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last))]
+            and not (x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last))
+            and not (x.dim() == 5 and x.is_contiguous(memory_format=torch.channels_last_3d))]
 
 
 def inside(rules: Rules, name: str, args: Any) -> list[int]:
@@ -67,31 +65,3 @@ def kept_bytes(name: str, args: Any) -> int:
         return 0
     shape: torch.Size = torch.broadcast_shapes(args[0].shape, args[1].shape)
     return int(shape.numel()) * torch.promote_types(args[0].dtype, args[1].dtype).itemsize
-
-
-def convolution_key(name: str, args: Any) -> str:
-    """A convolution's call as the measured table names it (bench/torch_workspaces.py)."""
-    said = []
-    for x in args:
-        if isinstance(x, torch.Tensor):
-            last = x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last) \
-                and not x.is_contiguous()
-            said.append(f"{tuple(x.shape)} {x.dtype}{' last' if last else ''}")
-        else:
-            said.append(str(list(x) if isinstance(x, (list, tuple)) else x))
-    return f"{name}: " + "; ".join(said).replace("torch.", "")
-
-
-@functools.cache
-def measured_convolutions(gpu: str) -> dict[str, int]:
-    """Workspaces measured on that GPU, by convolution_key; empty if there are none."""
-    path = Path(__file__).with_name("convolutions.json")
-    if not path.exists():
-        return {}
-    table: dict[str, dict[str, int]] = json.loads(path.read_text())
-    return table.get(gpu, {})
-
-
-def convolution(rules: Rules, name: str, args: Any) -> int | None:
-    """cuDNN's workspace of one call; None: not measured on this GPU."""
-    return measured_convolutions(rules.gpu.name).get(convolution_key(name, args))

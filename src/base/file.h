@@ -36,6 +36,9 @@ typedef struct MapFile {
 Err  file_read(Pool *pool, const char *path, char **bytes, size_t *n);
 Err  file_read_within(Pool *pool, const char *path, size_t max, char **bytes, size_t *n);
 Err  file_map(Pool *pool, const char *path, MapFile *out);
+/* E_FORMAT if the bytes are what stands in for a file that was never downloaded: a pointer of Git LFS
+ * or a web page. file_map checks it. */
+Err  file_check_fetched(const char *path, const unsigned char *bytes, size_t n);
 /* For programs: a mapped file that becomes shorter ends the process with a sentence that names it
  * (exit code 1) instead of a signal. What is read in mid-run is not mapped (file_read_at). */
 void file_map_guard(void);

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -72,6 +73,26 @@ static void file_unmap(void *arg)
     munmap((void *)(uintptr_t)map->bytes, map->n);
 }
 
+static bool begins_with(const unsigned char *bytes, size_t n, const char *text)
+{
+    return n >= strlen(text) && !strncasecmp((const char *)bytes, text, strlen(text));
+}
+
+Err file_check_fetched(const char *path, const unsigned char *bytes, size_t n)
+{
+    if (begins_with(bytes, n, "version https://git-lfs.github.com/spec/"))
+        return fail(E_FORMAT,
+                    "%s is a pointer of Git LFS, not the file itself: run git lfs pull where it "
+                    "was cloned",
+                    path);
+    return begins_with(bytes, n, "<!doctype html") || begins_with(bytes, n, "<html")
+               ? fail(E_FORMAT,
+                      "%s is a web page, not the file itself: open its link in a browser, and "
+                      "download it again",
+                      path)
+               : OK;
+}
+
 Err file_map(Pool *pool, const char *path, MapFile *out)
 {
     int    fd;
@@ -95,5 +116,5 @@ Err file_map(Pool *pool, const char *path, MapFile *out)
         out->path = pool_text(pool, path);
     }
     close(fd);
-    return OK;
+    return file_check_fetched(path, out->bytes, out->n);
 }

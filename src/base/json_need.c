@@ -161,8 +161,22 @@ JSON_ITEM(int, int64_t, JSON_INT, json_as_int(value))
 JSON_ITEM(number, double, JSON_NUMBER, json_as_number(value))
 JSON_ITEM(text, const char *, JSON_TEXT, value->text)
 
+/* "a, b, c and 4 more" */
+static const char *names_text(char *room, size_t n, const char *const *names, int count)
+{
+    enum { SHOWN = 12 };
+    size_t used = 0;
+    *room = '\0';
+    for (int i = 0; i < count && i < SHOWN && used < n; i++)
+        used += (size_t)snprintf(room + used, n - used, "%s%s", i ? ", " : "", names[i]);
+    if (count > SHOWN && used < n)
+        snprintf(room + used, n - used, " and %d more", count - SHOWN);
+    return room;
+}
+
 Err json_check_keys(const Json *object, const char *const *known, int n_known)
 {
+    char list[320];
     if (object->kind != JSON_OBJECT)
         return OK;
     for (uint32_t m = 0; m < object->n; m++) {
@@ -174,8 +188,10 @@ Err json_check_keys(const Json *object, const char *const *known, int n_known)
             continue;
         const char *near = text_nearest(key, known, n_known);
         return json_fail(object, &object->members[m].value,
-                         near ? "unknown key '%.100s', did you mean '%s'?" : "unknown key '%.100s'",
-                         key, near);
+                         near      ? "unknown key '%.100s', did you mean '%s'?"
+                         : n_known ? "unknown key '%.100s'; the keys here are %s"
+                                   : "unknown key '%.100s'",
+                         key, near ? near : names_text(list, sizeof list, known, n_known));
     }
     return OK;
 }

@@ -111,6 +111,11 @@ static Err npy_descr(NpyIn *in, Npy *out)
     if (!strcmp(word, "|O"))
         return fail(E_FORMAT, "%s: it holds Python objects, not numbers; save a plain array",
                     in->name);
+    if (word[0] && (word[1] == 'U' || word[1] == 'S'))
+        return fail(E_FORMAT,
+                    "%s: it holds texts (%s), not numbers; save numpy.unique(array, "
+                    "return_inverse=True)[1], which numbers them",
+                    in->name, word);
     return fail(E_FORMAT,
                 "%s: the dtype '%s' is not read; save array.astype('<f4') or another of "
                 "f4 f8 f2 i1 i2 i4 i8 u1 u2 b1",

@@ -11,8 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
-enum { COLUMNS = 100 };
+enum { COLUMNS = 100, MIN_COLUMNS = 20 };
 
 static void text_room(Text *text, size_t more)
 {
@@ -54,12 +56,23 @@ void text_add(Text *text, const char *fmt, ...)
     va_end(args);
 }
 
+/* Where lines end: a terminal may be narrower. */
+static int line_columns(FILE *to)
+{
+    struct winsize size;
+    int            fd = fileno(to);
+    if (fd < 0 || !isatty(fd) || ioctl(fd, TIOCGWINSZ, &size) || size.ws_col < MIN_COLUMNS)
+        return COLUMNS;
+    return size.ws_col < COLUMNS ? size.ws_col : COLUMNS;
+}
+
 /* Words after `at` columns of the first line; further lines begin after `margin` columns. */
 static void print_words(FILE *to, int at, int margin, const char *word)
 {
+    int columns = line_columns(to);
     for (; *word; word += strspn(word, " ")) {
         int n = (int)strcspn(word, " ");
-        if (at > margin && at + 1 + n > COLUMNS)
+        if (at > margin && at + 1 + n > columns)
             at = fprintf(to, "\n%*s", margin, "") - 1;
         at += fprintf(to, at >= margin ? " %.*s" : "%.*s", n, word);
         word += n;

@@ -20,8 +20,8 @@ typedef struct Text {
 void text_add(Text *text, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void text_addn(Text *text, const char *bytes, size_t n);
 
-/* A sentence for people and a line end, broken between words after 100 columns; its leading spaces
- * are the margin. */
+/* A sentence for people and a line end, broken between words after 100 columns, or where a
+ * narrower terminal ends; its leading spaces are the margin. */
 void print_sentence(FILE *to, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* A row of a list: the name in a column, then a sentence, broken likewise beside that column. */

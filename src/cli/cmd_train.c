@@ -6,6 +6,7 @@
 #include "base/json_out.h"
 #include "base/text.h"
 #include "comm/agree.h"
+#include "comm/queue.h"
 #include "fit/fit.h"
 #include "train/rank_messages.h"
 #include "train/rank_run.h"
@@ -253,6 +254,20 @@ static Err resume_options(Pool *pool, const char *run)
     return OK;
 }
 
+/* A recipe that is named with --resume is the run's, perhaps with other numbers. */
+static Err resume_recipe(Pool *pool, const Recipe *named)
+{
+    Recipe     *own;
+    const char *path;
+    TRY(run_recipe(pool, opt.resume, &path));
+    TRY(recipe_read(pool, path, NULL, 0, &own));
+    if (strcmp(own->name, named->name) == 0 && own->model == named->model)
+        return OK;
+    return fail(E_USAGE,
+                "%s is a run of %s, not of %s; leave out the recipe: plimsoll train --resume %s",
+                opt.resume, own->name, named->name, text_word(pool, opt.resume));
+}
+
 /* Rank 0 chooses the folder for all. */
 static Err run_folder_of_all(Pool *pool, Comm *comm, const char *name, const char **out)
 {
@@ -344,6 +359,8 @@ static Err train_open(Pool *pool, Comm *comm, int n_args, char **args, TrainAske
     rank_command_threads(comm, &model);
     model_join(comm);
     TRY(model_open(pool, &model, name, sets, n, &asked->recipe, &asked->device, &asked->budget));
+    if (opt.resume && n_args && !file)
+        TRY(resume_recipe(pool, asked->recipe));
     asked->device->comm = comm_ranks(comm) > 1 ? comm : NULL;
     schedule_keep(asked->recipe);
     return OK;
@@ -373,6 +390,7 @@ static Err train_command(Pool *pool, Comm *comm, int n_args, char **args)
     TrainResult result;
 
     TRY(comm_agree(comm, train_open(pool, comm, n_args, args, &asked)));
+    TRY(comm_queue_open(comm, asked.device));
     Recipe     *recipe = asked.recipe;
     RunFile     started = run_started();
     const char *out = opt.resume ? opt.resume : opt.out;

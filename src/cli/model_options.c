@@ -221,6 +221,7 @@ Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *
         return option_blame(pool, err, s.batch, "--batch");
     TRY(device_open(pool, o->device,
                     &(DeviceOptions){ .threads = (int)o->threads,
+                                      .place = o->place,
                                       .backend = o->backend,
                                       .tf32 = recipe_tf32(*recipe) },
                     out));
@@ -240,6 +241,20 @@ Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *
     return o->budget ? budget_set(o->budget, device, o->runs, budget_bytes) : OK;
 }
 
+/* A file is named instead of a run: one of a run, or weights from elsewhere. */
+static Err run_wrong_file(Pool *pool, const char *file)
+{
+    char folder[FILE_PATH_MAX];
+    file_folder(file, folder, sizeof folder);
+    return file_exists(pool_print(pool, "%s/recipe.yaml", folder))
+               ? fail(E_USAGE, "%s is a file of a run; name the run itself: %s", file,
+                      text_word(pool, folder))
+               : fail(E_USAGE,
+                      "%s is a file, not a run; plimsoll train RECIPE --init FILE --steps 0 --out "
+                      "RUN makes a run of weights",
+                      file);
+}
+
 Err run_recipe(Pool *pool, const char *run, const char **path)
 {
     *path = pool_print(pool, "%s/recipe.yaml", run);
@@ -247,6 +262,8 @@ Err run_recipe(Pool *pool, const char *run, const char **path)
         return OK;
     if (errno != ENOENT && errno != ENOTDIR) /* it may be a run that cannot be read */
         return file_fail("read", *path, errno);
+    if (file_exists(run) && !folder_exists(run))
+        return run_wrong_file(pool, run);
     if (!folder_exists(run))
         return fail(E_USAGE,
                     "%s is not a run: there is no such folder (plimsoll train MODEL --out %s makes "

@@ -17,6 +17,7 @@ typedef struct ModelOptions {
     /* several ranks, planned for without them (RANK_OPTIONS) */
     int64_t     ranks, per_node;
     const char *shard, *bucket, *wire;
+    int         place; /* DeviceOptions */
 } ModelOptions;
 
 /* Rows of an option table, for a ModelOptions called o. */

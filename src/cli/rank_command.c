@@ -1,6 +1,7 @@
 /* rank_command.c -- opens and ends the ranks around a command. */
 #include "cli/rank_command.h"
 
+#include "comm/queue.h"
 #include "train/rank_messages.h"
 #include "train/rank_run.h"
 #include "train/ranks.h"
@@ -21,6 +22,7 @@ Err rank_command(Pool *pool, const char *library, RankCommand *command, int n_ar
 
 void rank_command_threads(const Comm *comm, ModelOptions *model)
 {
+    model->place = rank_place(comm);
     if (comm_ranks(comm) > 1 && !model->threads)
         model->threads = rank_threads(comm);
 }
@@ -32,5 +34,5 @@ Err rank_command_share(Pool *pool, Comm *comm, const Recipe *recipe, Device *dev
     *shared = comm_ranks(comm) > 1 ? comm : NULL;
     TRY(ranks_agree(pool, comm, &facts, err));
     device->comm = *shared;
-    return OK;
+    return comm_queue_open(comm, device);
 }

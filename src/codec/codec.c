@@ -20,6 +20,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum {
     BLOCK_SHARE = 16, /* lengths of the model: a shorter block would lose what the state knows */
@@ -324,6 +325,17 @@ static Err block_steps_choose(const Codec *c, int64_t *steps)
     return OK;
 }
 
+/* The file that is written takes the place of the other at its path. */
+static Err out_is_new(const CodecOptions *o)
+{
+    struct stat in, out;
+    if (stat(o->in, &in) || stat(o->out, &out) || in.st_dev != out.st_dev ||
+        in.st_ino != out.st_ino)
+        return OK;
+    return fail(E_USAGE, "-o %s is the file that is read, which would be lost; name another",
+                o->out);
+}
+
 static Err wav_open(Codec *c, MapFile *map, WavInfo *info)
 {
     TRY(file_map(c->pool, c->o->in, map));
@@ -341,6 +353,7 @@ Err codec_compress(Pool *pool, const Recipe *recipe, const Device *device, const
     Codec   c = codec_new(pool, recipe, device, o, report);
     MapFile map;
     WavInfo info;
+    TRY(out_is_new(o));
     TRY(codec_suits(recipe));
     TRY(wav_open(&c, &map, &info));
     TRY(folder_hold(pool, o->run));
@@ -452,6 +465,7 @@ Err codec_decompress(Pool *pool, const Recipe *recipe, const Device *device, con
 {
     Codec      c = codec_new(pool, recipe, device, o, report);
     CodedAudio a;
+    TRY(out_is_new(o));
     TRY(codec_look(pool, o->in, &a));
     TRY(codec_suits(recipe));
     TRY(head_suits(o, &a, c.m));

@@ -1,5 +1,5 @@
 /* comm.c -- opening and ending the ranks of a run. */
-#include "comm/comm_int.h"
+#include "comm/queue_int.h"
 
 #include "comm/launcher.h"
 #include "device/device.h"
@@ -136,6 +136,8 @@ Err comm_end(Comm *comm, Err err)
 {
     if (!comm->transport)
         return err;
+    if (err)
+        queue_give_up(comm);
     if (!err || comm->agreed) {
         err = comm_end_together(comm, err);
         if (comm->ended)

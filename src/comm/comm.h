@@ -20,8 +20,8 @@
  * 6. After an error of comm_start or comm_wait, or an error that only this rank knows of, the ranks
  *    are no longer in step: comm_end tells rank 0, and all ranks end.
  *
- * Pointers are to host memory. A transport for device memory (stream order, captured in a CUDA
- * graph) would be chosen by comm_prepare. All calls come from one thread.
+ * Pointers are to host memory; transfers of device memory, in the order of its kernels, are in
+ * queue.h. All calls come from one thread.
  */
 #ifndef COMM_COMM_H
 #define COMM_COMM_H

@@ -72,6 +72,8 @@ struct Comm {
     double    waited; /* seconds */
     bool      works;  /* a rank that answered in this round computes */
 
+    struct CommQueue *queue; /* of the device (queue.h); NULL: transfers are of host memory only */
+
     bool agreed;    /* all ranks know of the failure */
     bool concluded; /* this rank found others silent, and is to say so */
     bool ended;     /* comm_end found all ranks well */
@@ -86,10 +88,12 @@ typedef struct CommWait {
     bool   stuck;    /* ... and all of them waited */
 } CommWait;
 
+Err  comm_test(Comm *comm, int slot, bool *done);         /* comm_wait without waiting */
 Err  comm_await(Comm *comm, int first, int n, int *open); /* until no request is open */
 Err  watch_open(Comm *comm);                              /* before the first wait */
 Err  watch_words(Comm *comm);
 Err  watch_idle(Comm *comm, CommWait *wait);  /* nothing moved: looks at words and patience */
+Err  watch_rest(Comm *comm, double idle_s);   /* the same for a rank that no other keeps waiting */
 void watch_tell_failure(Comm *comm, Err err); /* to rank 0; waits to be ended by it */
 void watch_close(Comm *comm);
 

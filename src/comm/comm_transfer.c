@@ -1,5 +1,5 @@
 /* comm_transfer.c -- transfers in slots: parts become messages, waits poll them. */
-#include "comm/comm_int.h"
+#include "comm/queue_int.h"
 
 #include "base/clock.h"
 #include "device/device.h"
@@ -101,6 +101,8 @@ Err comm_await(Comm *comm, int first, int n, int *open)
     double since = clock_now();
     Err    err = await_open(comm, first, n, open);
     comm->waited += clock_now() - since;
+    if (err)
+        queue_give_up(comm);
     return err;
 }
 
@@ -113,10 +115,26 @@ Err comm_wait(Comm *comm, int slot)
     return OK;
 }
 
+Err comm_test(Comm *comm, int slot, bool *done)
+{
+    CommSlot *s = &comm->slots[slot];
+    int       ended = 0;
+    if (s->open)
+        TRY(comm->transport->test(comm_requests_of_slot(comm, slot), s->n, &ended));
+    s->open -= ended;
+    s->busy = s->busy && s->open;
+    *done = !s->open;
+    return OK;
+}
+
 Err comm_poll(Comm *comm)
 {
+    Err err;
     comm->waits = false;
-    return comm->transport ? watch_words(comm) : OK;
+    err = comm->transport ? watch_words(comm) : OK;
+    if (err)
+        queue_give_up(comm);
+    return err;
 }
 
 /* Moves something between all pairs, so that connections and the library's buffers are there before

@@ -10,7 +10,7 @@
  *   rank 1   waits for 2 ......................... asks: 0 answers, 2 does not -> waits for 0
  *   rank 2   step 7 (stopped)
  */
-#include "comm/comm_int.h"
+#include "comm/queue_int.h"
 
 #include "base/clock.h"
 #include "base/text.h"
@@ -86,7 +86,7 @@ Err watch_words(Comm *comm)
         TRY(watch_take(comm, &word));
         TRY(comm->transport->test(REQUEST_WORD, 1, &done));
     }
-    return OK;
+    return queue_serve(comm);
 }
 
 static void watch_sleep(double idle_s)
@@ -205,6 +205,13 @@ Err watch_idle(Comm *comm, CommWait *wait)
     if (wait->asked_at > 0)
         TRY(watch_answers(comm, wait));
     watch_sleep(idle);
+    return OK;
+}
+
+Err watch_rest(Comm *comm, double idle_s)
+{
+    TRY(watch_words(comm));
+    watch_sleep(idle_s);
     return OK;
 }
 

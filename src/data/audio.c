@@ -296,38 +296,38 @@ Err audio_open(Pool *pool, const DataSpec *spec, DataSource **out)
 
 /* ---- notes ---- */
 
-/* Two or three plucked notes of one chord; each has two harmonics that fade. */
+/* The next note of a melody: a note of a pentatonic scale from 400 Hz on, with one overtone. It fades,
+ * and ends where the next one begins. */
+static void note_add(const Audio *a, Dice *dice, int64_t start, int64_t frames, float *steps)
+{
+    static const double scale[] = { 1, 9 / 8.0, 5 / 4.0, 3 / 2.0, 5 / 3.0 };
+    double turn = 6.283185307179586 * 400 * scale[dice_below(dice, 5)] / (double)a->rate;
+    double fade = 1.5 / (double)frames, side = (double)dice_unit(dice);
+    for (int64_t t = start; t < start + frames && t < a->frames; t++) {
+        double age = (double)(t - start);
+        double x = exp(-fade * age) * (sin(turn * age) + 0.3 * sin(2 * turn * age));
+        for (int64_t c = 0; c < a->channels; c++)
+            steps[t * a->channels + c] = (float)(x * (a->channels == 1 ? 1
+                                                      : c % 2          ? side
+                                                                       : 1 - side));
+    }
+}
+
+/* A melody of plucked notes, each a sixteenth or an eighth of a second long. */
 static Err tones_load(const DataSource *source, int64_t id, int64_t draw, void *const *to,
                       Work *work)
 {
     (void)draw;
-    static const double chord[] = { 1, 1.25, 1.5, 2 };
-    const Audio        *a = source->own;
-    Dice                dice = { sample_key(source, "tones", id), 0 };
-    float              *steps = work_take(work, (size_t)a->length * sizeof(float));
-    int                 n_notes = 2 + dice_below(&dice, 2);
-    /* radians a frame */
-    double              base = 6.283185307179586 * (double)dice_range(&dice, 0.02f, 0.05f);
-    for (int64_t i = 0; i < a->length; i++)
-        steps[i] = 0;
-    for (int note = 0; note < n_notes; note++) {
-        double turn = base * chord[dice_below(&dice, 4)],
-               phase = 6.283185307179586 * (double)dice_unit(&dice);
-        double fade = (double)dice_range(&dice, 1, 4) / (double)a->frames,
-               side = (double)dice_unit(&dice);
-        int64_t start = note ? (int64_t)(dice_unit(&dice) * 0.5f * (float)a->frames) : 0;
-        for (int64_t t = start; t < a->frames; t++) {
-            double age = (double)(t - start);
-            double x = exp(-fade * age) *
-                       (sin(turn * age + phase) + 0.3 * sin(2 * turn * age + phase));
-            for (int64_t c = 0; c < a->channels; c++)
-                steps[t * a->channels + c] += (float)(x * (a->channels == 1 ? 1
-                                                           : c % 2          ? side
-                                                                            : 1 - side));
-        }
+    const Audio *a = source->own;
+    Dice         dice = { sample_key(source, "tones", id), 0 };
+    float       *steps = work_take(work, (size_t)a->length * sizeof(float));
+    int64_t      note = int_max(a->rate / 16, 1);
+    for (int64_t start = 0, frames; start < a->frames; start += frames) {
+        frames = note * (1 + dice_below(&dice, 2));
+        note_add(a, &dice, start, frames, steps);
     }
     for (int64_t i = 0; a->levels.as_is && i < a->length; i++)
-        steps[i] *= 0.25f; /* three notes of at most 1.3 each */
+        steps[i] *= 0.75f; /* a note is at most 1.3 */
     audio_tokens(a, NULL, NULL, steps, a->length, to);
     return OK;
 }

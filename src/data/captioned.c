@@ -321,6 +321,7 @@ Err captioned_open(Pool *pool, const DataSpec *spec, DataSource **out)
                           .about = captioned_about,
                           .own = c,
                           .largest = c->largest.path,
+                          .alpha = c->largest.alpha,
                           .detail = captioned_detail(pool, c),
                           .work_bytes = image_open_work(&c->largest) + work_size(c->npy_bytes) +
                                         video_frame_work(c->videos) +

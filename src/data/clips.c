@@ -249,6 +249,18 @@ static Err clips_walk(Pool *pool, Clips *c, const char *folder, int depth)
 static Err clips_range(Clips *c, const DataSpec *spec)
 {
     c->view = (RangeView){ c->height, c->width, c->channels, spec->range_low, spec->range_high };
+    if (!c->n_ranges && spec->range_high > spec->range_low)
+        return fail(E_USAGE,
+                    "%s holds images, and data.range_low and data.range_high are those of range "
+                    "images, which a run that was trained on them keeps; give arrays of metres "
+                    "(.npy, .npz), or set both keys to 0",
+                    spec->path);
+    if (c->n_ranges && c->newest && !(c->view.high > c->view.low))
+        return fail(E_USAGE,
+                    "%s holds range images, and the run was trained on images or videos; give "
+                    "such, or the metres of its levels -1 and 1: --set data.range_low=M --set "
+                    "data.range_high=M",
+                    spec->path);
     if (c->view.high > c->view.low || !c->n_ranges)
         return OK;
     c->view.low = INFINITY;
@@ -371,6 +383,7 @@ Err clips_open(Pool *pool, const DataSpec *spec, DataSource **out)
                           .about = clips_about,
                           .own = c,
                           .largest = c->largest.path,
+                          .alpha = c->largest.alpha,
                           .range_low = c->n_ranges ? c->view.low : 0,
                           .range_high = c->n_ranges ? c->view.high : 0,
                           .work_bytes = clips_work(c) };

@@ -102,6 +102,7 @@ void largest_note(ImageInfo *max, const ImageInfo *info)
                         .pixels = int_max(max->pixels, info->pixels),
                         .channels = max->channels > info->channels ? max->channels : info->channels,
                         .depth = max->depth > info->depth ? max->depth : info->depth,
+                        .alpha = max->alpha || info->alpha,
                         .bytes = size_max(max->bytes, info->bytes),
                         .room = size_max(max->room, info->room),
                         .path = info->pixels > max->pixels ? info->path : max->path };

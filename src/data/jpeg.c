@@ -32,6 +32,7 @@ enum { /* markers, after their FF */
        DHP = 0xDE,
        EXP = 0xDF,
        APP0 = 0xE0,
+       APP1 = 0xE1,
        APP14 = 0xEE
 };
 enum { SMALL_BYTES = 64 * 1024, MCU_BLOCKS_MAX = 10 };
@@ -204,6 +205,8 @@ static void application(Jpeg *j, int marker, Segment s)
 {
     if (marker == APP0 && s.n >= 14 && !memcmp(s.at, "JFIF", 5))
         j->jfif = true;
+    if (marker == APP1 && j->orientation == 1)
+        j->orientation = jpeg_orientation(s.at, s.n);
     if (marker == APP14 && s.n >= 12 && !memcmp(s.at, "Adobe", 5))
         j->adobe = s.at[11];
 }
@@ -266,7 +269,7 @@ static Err segments_read(Jpeg *j, Segment *s)
 
 static Err jpeg_begin(Jpeg *j, const char *name, const unsigned char *bytes, size_t n, Segment *s)
 {
-    *j = (Jpeg){ .name = name, .bytes = bytes, .n = n, .at = 2, .adobe = -1 };
+    *j = (Jpeg){ .name = name, .bytes = bytes, .n = n, .at = 2, .orientation = 1, .adobe = -1 };
     if (n < 2)
         return jpeg_truncated(j);
     if (bytes[0] != JPEG_FIRST || bytes[1] != SOI)
@@ -300,13 +303,16 @@ static Err jpeg_find_end(const Jpeg *j)
 
 static void jpeg_info(const Jpeg *j, ImageInfo *info)
 {
-    *info = (ImageInfo){ .width = j->width,
-                         .height = j->height,
+    bool across = j->orientation >= 5;
+    *info = (ImageInfo){ .width = across ? j->height : j->width,
+                         .height = across ? j->width : j->height,
                          .pixels = j->width * j->height,
                          .channels = j->n_components,
                          .depth = 8,
                          .bytes = j->n };
     info->room = work_size((size_t)(info->pixels * j->n_components)) + jpeg_rows_bytes(j);
+    if (j->orientation > 1)
+        info->room += work_size((size_t)(info->pixels * j->n_components));
     for (int i = 0; i < j->n_components; i++) {
         size_t samples = (size_t)(j->components[i].stride * j->components[i].rows) * 64;
         info->room += work_size(samples);
@@ -437,7 +443,9 @@ Err jpeg_decode(const char *name, const unsigned char *bytes, size_t n, Work *wo
     TRY(jpeg_begin(&j, name, bytes, n, &s));
     jpeg_info(&j, &info);
     TRY(raster_room(name, &info, work));
-    uint8_t *pixels = work_take(work, (size_t)(info.pixels * info.channels));
+    size_t   pixel_bytes = (size_t)(info.pixels * info.channels);
+    uint8_t *pixels = work_take(work, pixel_bytes);
+    uint8_t *stored = j.orientation > 1 ? work_take(work, pixel_bytes) : pixels;
     components_take(&j, work);
     while (s.n) {
         TRY(scan_header(&j, s, &scan));
@@ -447,9 +455,13 @@ Err jpeg_decode(const char *name, const unsigned char *bytes, size_t n, Work *wo
     TRY(components_complete(&j));
     for (int i = 0; i < j.n_components && j.progressive; i++)
         component_samples(&j.components[i]);
-    jpeg_pixels(&j, work, pixels);
-    *out = (Raster){
-        .height = j.height, .width = j.width, .channels = j.n_components, .depth = 8, .at = pixels
-    };
+    jpeg_pixels(&j, work, stored);
+    if (stored != pixels)
+        jpeg_upright(stored, j.height, j.width, j.n_components, j.orientation, pixels);
+    *out = (Raster){ .height = info.height,
+                     .width = info.width,
+                     .channels = j.n_components,
+                     .depth = 8,
+                     .at = pixels };
     return OK;
 }

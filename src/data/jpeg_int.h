@@ -1,5 +1,6 @@
 /* jpeg_int.h -- shared by the JPEG reader's files: jpeg.c reads markers into a Jpeg, jpeg_scan.c
- * decodes scans into its planes, and jpeg_pixels.c turns the planes into pixels. */
+ * decodes scans into its planes, jpeg_pixels.c turns the planes into pixels, and jpeg_orientation.c
+ * turns those upright. */
 #ifndef DATA_JPEG_INT_H
 #define DATA_JPEG_INT_H
 
@@ -40,6 +41,7 @@ typedef struct Jpeg {
     int64_t              width, height, mcus_across, mcus_down;
     int                  n_components, h_max, v_max; /* n_parts 0: no frame yet */
     bool                 progressive, jfif;
+    int                  orientation; /* 1 to 8, as Exif counts; 1: as stored */
     int                  adobe;   /* Adobe marker's transform; -1: no such marker */
     int64_t              restart; /* MCUs between restart markers; 0: none */
     bool                 has_quant[JPEG_TABLES];
@@ -58,6 +60,12 @@ Err jpeg_scan(Jpeg *j, JpegScan *scan);
 void jpeg_block(const int16_t *block, const uint16_t *quant, uint8_t *to, int64_t stride);
 /* The same for a block of DC only; dc is already multiplied by its quantiser. */
 void jpeg_flat_block(int dc, uint8_t *to, int64_t stride);
+
+/* The orientation in an Exif segment; 1 if it has none. */
+int  jpeg_orientation(const unsigned char *segment, size_t n);
+/* Pixels as stored (height, width, channels) to pixels as they are seen. */
+void jpeg_upright(const uint8_t *from, int64_t height, int64_t width, int channels, int way,
+                  uint8_t *to);
 
 size_t jpeg_rows_bytes(const Jpeg *j);
 /* The planes to pixels (height, width, channels). */

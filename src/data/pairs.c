@@ -407,6 +407,7 @@ Err pairs_open(Pool *pool, const DataSpec *spec, DataSource **out)
                           .about = pairs_about,
                           .own = p,
                           .largest = p->files.largest.path,
+                          .alpha = p->files.largest.alpha,
                           .work_bytes = pairs_work(p) +
                                         image_work(&p->files.largest, p->side, p->side) };
     if (p->given)

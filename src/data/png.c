@@ -67,6 +67,7 @@ static Err png_header(const PngBytes *b, const unsigned char *h, ImageInfo *info
                          .pixels = width * height,
                          .channels = colour & 2 ? 3 : 1,
                          .depth = depth == 16 ? 16 : 8,
+                         .alpha = colour & 4,
                          .bytes = b->n };
     info->room = png_room(info);
     return OK;
@@ -98,6 +99,7 @@ static Err png_walk(const PngBytes *b, ImageInfo *info)
             TRY(png_header(b, head + 8, info));
         }
         pixels = pixels || !memcmp(head + 4, "IDAT", 4);
+        info->alpha = info->alpha || !memcmp(head + 4, "tRNS", 4);
         at += CHUNK + length;
         if (last)
             break;

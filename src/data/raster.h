@@ -9,6 +9,7 @@ typedef struct ImageInfo {
     int64_t width, height, pixels;
     int     channels; /* 1 or 3 */
     int     depth;    /* bits of a decoded sample: 8 or 16 */
+    bool    alpha;    /* it has transparency */
     size_t  bytes;    /* of the file */
     size_t  room;     /* workspace for decoding it, without the file's own bytes */
 

@@ -45,14 +45,19 @@ static bool cifar_axes(const Npy *a, SetArray *s)
     return true;
 }
 
-static Err array_values(const char *path, const char *name, const Npy *a, SetArray *s)
+static Err array_values(Pool *pool, const char *path, const char *name, const Npy *a,
+                        SetArray *s)
 {
     if (a->type == NPY_U1 || a->type == NPY_B1)
         return OK;
     if (!npy_floats(a))
         return fail(E_FORMAT, "%s: %s holds %s; images are uint8, or floats in [0,1] or [-1,1]",
                     path, name, npy_type_name(a->type));
-    TRY(npy_within(path, a, LEVEL_MAX));
+    if (npy_within(path, a, LEVEL_MAX))
+        return fail(E_FORMAT,
+                    "%s; images of floats are in [0,1] or [-1,1]: divide them by 255, or save "
+                    "array.astype('uint8')",
+                    pool_text(pool, err_text()));
     for (int64_t i = 0; i < a->count && !s->is_signed; i++)
         s->is_signed = npy_number(a, i) < -0.001f;
     return OK;
@@ -79,7 +84,7 @@ Err set_array_new(Pool *pool, const char *path, const char *name, const void *by
         s.at = (size_t)(data - file);
     else
         s.bytes = data;
-    TRY(array_values(path, name, a, &s));
+    TRY(array_values(pool, path, name, a, &s));
     *out = NEW(pool, SetArray);
     **out = s;
     return OK;
@@ -103,62 +108,144 @@ typedef struct Member {
     Npy         array;
 } Member;
 
-static bool is_labels(const Npy *a) { return a->rank == 1 && !npy_floats(a) && a->type != NPY_B1; }
+typedef struct Members { /* arrays of one file */
+    Pool         *pool;
+    const char   *path;
+    const void   *bytes;
+    size_t        n_bytes;
+    const Member *list;
+    int32_t       n;
+} Members;
 
-/* The images to which the labels belong: the only other array with as many. */
-static const Member *labelled(const Member *members, int32_t n, const Member *labels)
+/* (N) or, as Keras has them, (N,1). */
+static bool is_labels(const Npy *a)
 {
-    const Member *found = NULL;
-    for (int32_t i = 0; i < n; i++)
-        if (members[i].array.rank >= 2 && members[i].array.shape[0] == labels->array.shape[0]) {
-            if (found)
-                return NULL;
-            found = &members[i];
-        }
-    return found;
+    return (a->rank == 1 || (a->rank == 2 && a->shape[1] == 1)) && !npy_floats(a) &&
+           a->type != NPY_B1;
 }
 
-static Err labels_give(Pool *pool, const char *path, const void *bytes, size_t n,
-                       const Member *images, const Npy *labels, SetTake *take, void *to)
+static bool is_images(const Npy *a)
 {
-    SetArray *array;
-    int64_t   n_each;
-    TRY(set_array_new(pool, path, images->name, bytes, n, &images->array, &array, &n_each));
-    if (n_each || array->n != labels->count)
-        return fail(E_FORMAT, "%s: %s has %lld images, and there are %lld labels", path,
-                    images->name, (long long)array->n, (long long)labels->count);
-    for (int64_t i = 0; i < array->n; i++)
-        take(to, pool_print(pool, "class %lld", (long long)npy_whole(labels, i)), array, i);
+    SetArray unused;
+    return a->rank >= 3 || cifar_axes(a, &unused);
+}
+
+static bool labels_of(const Member *labels, const Member *images)
+{
+    return is_labels(&labels->array) && is_images(&images->array) &&
+           labels->array.shape[0] == images->array.shape[0];
+}
+
+static bool is_label_name(const char *name)
+{
+    static const char *const names[] = { "labels",  "label",   "y",           "targets",
+                                         "target",  "classes", "fine_labels", "class_ids",
+                                         "y_train", "y_test",  NULL };
+    for (int i = 0; names[i]; i++)
+        if (!strcmp(name, names[i]))
+            return true;
+    return false;
+}
+
+/* The labels of an array of images: the only array that can be, or the only one with the name of
+ * labels. *labels NULL: there are none. */
+static Err labels_find(const Members *m, const Member *images, const Member **labels)
+{
+    const Member *any = NULL, *named = NULL;
+    int           n = 0, n_named = 0;
+    for (int32_t i = 0; i < m->n; i++)
+        if (labels_of(&m->list[i], images)) {
+            n++;
+            any = any ? any : &m->list[i];
+            if (is_label_name(m->list[i].name)) {
+                n_named++;
+                named = &m->list[i];
+            }
+        }
+    *labels = n_named == 1 ? named : any;
+    if (n > 1 && n_named != 1)
+        return fail(E_USAGE,
+                    "%s: %d arrays may be the labels of %s (%s is the first); save one of them, "
+                    "as labels",
+                    m->path, n, images->name, any->name);
     return OK;
 }
 
-static Err members_give(Pool *pool, const char *path, const void *bytes, size_t n,
-                        const Member *members, int32_t count, SetTake *take, void *to)
+/* The array that data.array names, or the only one that has labels. *images NULL: no array has. */
+static Err images_find(const Members *m, const char *wanted, const Member **images)
 {
-    const Member *labels = NULL;
-    for (int32_t i = 0; i < count; i++)
-        if (is_labels(&members[i].array))
-            labels = labels ? labels : &members[i];
-    const Member *images = labels ? labelled(members, count, labels) : NULL;
-    if (images)
-        return labels_give(pool, path, bytes, n, images, &labels->array, take, to);
-    if (labels)
-        return fail(E_FORMAT,
-                    "%s: %s looks like labels of %lld images, and %s array has as many images",
-                    path, labels->name, (long long)labels->array.shape[0],
-                    count > 2 ? "not exactly one" : "no");
-    for (int32_t i = 0; i < count; i++) {
+    const Member *second = NULL;
+    *images = NULL;
+    for (int32_t i = 0; i < m->n; i++) {
+        bool labelled = false;
+        for (int32_t k = 0; k < m->n; k++)
+            labelled = labelled || labels_of(&m->list[k], &m->list[i]);
+        if (wanted ? strcmp(wanted, m->list[i].name) != 0 : !labelled)
+            continue;
+        second = *images ? &m->list[i] : second;
+        *images = *images ? *images : &m->list[i];
+    }
+    if (wanted && !*images)
+        return fail(E_USAGE, "%s has no array %s (data.array)", m->path, wanted);
+    return second ? fail(E_USAGE,
+                         "%s holds several sets of images (%s, %s); say which: --set data.array=%s",
+                         m->path, (*images)->name, second->name, (*images)->name)
+                  : OK;
+}
+
+static Err labels_give(const Members *m, const Member *images, const Npy *labels, SetTake *take,
+                       void *to)
+{
+    SetArray *array;
+    int64_t   n_each;
+    TRY(set_array_new(m->pool, m->path, images->name, m->bytes, m->n_bytes, &images->array, &array,
+                      &n_each));
+    if (n_each || array->n != labels->count)
+        return fail(E_FORMAT, "%s: %s has %lld images, and there are %lld labels", m->path,
+                    images->name, (long long)array->n, (long long)labels->count);
+    for (int64_t i = 0; i < array->n; i++)
+        take(to, pool_print(m->pool, "class %lld", (long long)npy_whole(labels, i)), array, i);
+    return OK;
+}
+
+/* Arrays of which each is a class, or has an axis of classes. */
+static Err classes_give(const Members *m, const Member *list, int32_t n, SetTake *take, void *to)
+{
+    for (int32_t i = 0; i < n; i++) {
         SetArray *array;
         int64_t   n_each;
-        TRY(set_array_new(pool, path, members[i].name, bytes, n, &members[i].array, &array,
-                          &n_each));
-        set_array_give(pool, members[i].name, array, n_each, take, to);
+        if (list[i].array.rank == 2 && m->n > 1 && !is_images(&list[i].array))
+            return fail(E_FORMAT,
+                        "%s: %s has 2 axes, so it holds neither images nor labels; labels are one "
+                        "whole number for each image: numpy.argmax(%s, 1), if it is one-hot",
+                        m->path, list[i].name, list[i].name);
+        TRY(set_array_new(m->pool, m->path, list[i].name, m->bytes, m->n_bytes, &list[i].array,
+                          &array, &n_each));
+        set_array_give(m->pool, list[i].name, array, n_each, take, to);
     }
     return OK;
 }
 
-Err set_npz_parse(Pool *pool, const char *path, const void *bytes, size_t n, int64_t memory,
-                  SetTake *take, void *to)
+static Err members_give(const Members *m, const char *wanted, SetTake *take, void *to)
+{
+    const Member *images, *labels = NULL;
+    TRY(images_find(m, wanted, &images));
+    if (images)
+        TRY(labels_find(m, images, &labels));
+    if (labels)
+        return labels_give(m, images, &labels->array, take, to);
+    if (images)
+        return classes_give(m, images, 1, take, to);
+    for (int32_t i = 0; i < m->n; i++)
+        if (is_labels(&m->list[i].array))
+            return fail(E_FORMAT,
+                        "%s: %s looks like labels of %lld images, and no array has as many images",
+                        m->path, m->list[i].name, (long long)m->list[i].array.shape[0]);
+    return classes_give(m, m->list, m->n, take, to);
+}
+
+Err set_npz_parse(Pool *pool, const char *path, const void *bytes, size_t n, const char *wanted,
+                  int64_t memory, SetTake *take, void *to)
 {
     ZipFile zip;
     size_t  inflated = 0;
@@ -181,7 +268,8 @@ Err set_npz_parse(Pool *pool, const char *path, const void *bytes, size_t n, int
         TRY(zip_content(pool, &zip, m, 0, &data, &size));
         TRY(npy_parse(pool_print(pool, "%s/%s", path, m->name), data, size, &members[i].array));
     }
-    return members_give(pool, path, bytes, n, members, zip.n, take, to);
+    Members all = { pool, path, bytes, n, members, zip.n };
+    return members_give(&all, wanted, take, to);
 }
 
 /* Its file's name without folder and ending. */
@@ -197,7 +285,8 @@ Err set_npy_parse(Pool *pool, const char *path, const void *bytes, size_t n, Set
 {
     Member one = { .name = file_stem(pool, path) };
     TRY(npy_parse(path, bytes, n, &one.array));
-    return members_give(pool, path, bytes, n, &one, 1, take, to);
+    Members all = { pool, path, bytes, n, &one, 1 };
+    return members_give(&all, NULL, take, to);
 }
 
 bool set_file_name(const char *name)
@@ -213,7 +302,7 @@ Err set_file_read(Pool *pool, const DataSpec *spec, const char *path, SetTake *t
     MapFile map;
     TRY(file_map(pool, path, &map));
     if (zip_likely(map.bytes, map.n))
-        return set_npz_parse(pool, path, map.bytes, map.n, spec->memory, take, to);
+        return set_npz_parse(pool, path, map.bytes, map.n, spec->array, spec->memory, take, to);
     if (map.n >= 6 && !memcmp(map.bytes, "\x93NUMPY", 6))
         return set_npy_parse(pool, path, map.bytes, map.n, take, to);
     if (map.n && (map.bytes[0] == 0x80 || name_ends(path, ".pkl") || name_ends(path, ".pickle")))

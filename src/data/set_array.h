@@ -31,9 +31,10 @@ typedef void SetTake(void *to, const char *name, const SetArray *array, int64_t 
 bool set_file_name(const char *name); /* has it the ending of such a file? */
 Err  set_file_read(Pool *pool, const DataSpec *spec, const char *path, SetTake *take, void *to);
 
-/* The same of bytes in memory: of an .npz, an .npy or a pickle. */
-Err set_npz_parse(Pool *pool, const char *path, const void *bytes, size_t n, int64_t memory,
-                  SetTake *take, void *to);
+/* The same of bytes in memory: of an .npz, an .npy or a pickle. wanted: the array of images
+ * (data.array); NULL: the only one. */
+Err set_npz_parse(Pool *pool, const char *path, const void *bytes, size_t n, const char *wanted,
+                  int64_t memory, SetTake *take, void *to);
 Err set_npy_parse(Pool *pool, const char *path, const void *bytes, size_t n, SetTake *take,
                   void *to);
 Err set_pickle_parse(Pool *pool, const char *path, const void *bytes, size_t n, SetTake *take,

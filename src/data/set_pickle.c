@@ -206,6 +206,9 @@ static Err array_of(const PickleSet *p, const char *name, const Pickle *value, S
                     int64_t *n_each)
 {
     Npy a;
+    if (value->kind == PICKLE_LIST || value->kind == PICKLE_TUPLE)
+        return fail(E_FORMAT, "%s: %s is a list of %u; save one array, numpy.stack(x)", p->path,
+                    name, value->n);
     if (!array_read(p->pool, value, &a))
         return fail(E_FORMAT,
                     "%s: %s is no array of numpy in C order with little-endian numbers; save "

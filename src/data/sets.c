@@ -149,6 +149,7 @@ Err sets_open(Pool *pool, const DataSpec *spec, DataSource **out)
                           .about = sets_about,
                           .own = s,
                           .largest = s->classes.largest.path,
+                          .alpha = s->classes.largest.alpha,
                           .work_bytes = sets_work(s) };
     return OK;
 }

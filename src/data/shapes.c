@@ -67,6 +67,7 @@ Err images_open(Pool *pool, const DataSpec *spec, DataSource **out)
                           .about = images_about,
                           .own = own,
                           .largest = own->files.largest.path,
+                          .alpha = own->files.largest.alpha,
                           .work_bytes = image_work(&own->files.largest, own->shape.dim[0],
                                                    own->shape.dim[1]) };
     return OK;

@@ -65,6 +65,7 @@ struct DataSource {
     uint64_t    seed;
     const char *unread;                /* NULL, or a sentence about files that are ignored */
     const char *note;                  /* NULL, or what is trained on, instead of name and number */
+    bool        alpha;                 /* some images have transparency, which is ignored */
     const char *detail;                /* NULL, or more about it: classes, pairs, embeddings */
     TextSpace   text;                  /* of the feed `text` */
     size_t      work_bytes;            /* size of the Work that load needs */

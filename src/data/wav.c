@@ -58,6 +58,34 @@ static Err wav_format(const char *name, const unsigned char *f, size_t n, WavInf
     return OK;
 }
 
+/* Files that are often called .wav and are none. */
+static Err not_wav(const char *name, const unsigned char *bytes, size_t n)
+{
+    static const struct {
+        const char *begin, *says;
+    } others[] = {
+        { "fLaC", "FLAC; name it .flac, or convert it to WAV" },
+        { "OggS", "Ogg; name it .ogg, or convert it to WAV" },
+        { "ID3", "MP3; name it .mp3, or convert it to WAV" },
+        { "RF64", "RF64, for more than 4 GiB; divide it, or convert it to FLAC" },
+    };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (n >= strlen(others[i].begin) &&
+            !memcmp(bytes, others[i].begin, strlen(others[i].begin)))
+            return fail(E_FORMAT, "%s is not a WAV file: it is %s", name, others[i].says);
+    TRY(file_check_fetched(name, bytes, n));
+    return fail(E_FORMAT, "%s is not a WAV file: it does not begin with RIFF....WAVE", name);
+}
+
+/* A program that writes to a pipe cannot go back to fill in the size: ffmpeg leaves all ones, SoX as
+ * many frames as 0x7ffff000 bytes hold. The audio then goes on to the end of the file. */
+static size_t piped_size(const WavInfo *info, size_t size, size_t left)
+{
+    const size_t frame = wav_frame_bytes(info), sox = 0x7ffff000;
+    bool         piped = size > left && (size == UINT32_MAX || size == sox / frame * frame);
+    return piped ? left / frame * frame : size;
+}
+
 Err wav_parse(const char *name, const unsigned char *bytes, size_t n, size_t file_bytes,
               WavInfo *info)
 {
@@ -65,7 +93,7 @@ Err wav_parse(const char *name, const unsigned char *bytes, size_t n, size_t fil
     bool   format = false;
     *info = (WavInfo){ 0 };
     if (n < 12 || memcmp(bytes, "RIFF", 4) || memcmp(bytes + 8, "WAVE", 4))
-        return fail(E_FORMAT, "%s is not a WAV file: it does not begin with RIFF....WAVE", name);
+        return not_wav(name, bytes, n);
     for (;;) {
         if (at + 8 > file_bytes)
             return fail(E_FORMAT, "%s ends before its 'data' chunk: it holds no audio", name);
@@ -78,6 +106,7 @@ Err wav_parse(const char *name, const unsigned char *bytes, size_t n, size_t fil
         if (!memcmp(chunk, "data", 4)) {
             if (!format)
                 return fail(E_FORMAT, "%s has a 'data' chunk before its 'fmt ' chunk", name);
+            size = piped_size(info, size, file_bytes - at);
             if (size > file_bytes - at)
                 return fail(E_FORMAT,
                             "%s is a truncated WAV: its header says %zu bytes of audio, the file "

@@ -22,6 +22,7 @@ typedef struct Backend Backend; /* linalg/linalg.h: who computes products and co
 typedef struct Profile Profile; /* profile/profile.h: rates and measured times */
 typedef struct Wire    Wire;    /* profile/wire.h: what moving bytes between ranks costs */
 struct Kernel;                  /* ir/op.h */
+struct QueueApi;                /* comm/queue_api.h */
 
 typedef struct Bandwidth {     /* bytes per second, of memory, not of caches */
     int64_t threads;           /* 0: the whole device */
@@ -80,6 +81,13 @@ typedef struct DeviceQueues {
     Err (*join)(const Device *device, void *event);
 } DeviceQueues;
 
+/* What the host does again and again while it waits for the device; an error ends the wait. */
+typedef struct DeviceMeanwhile {
+    void (*begin)(void *arg); /* of each wait */
+    Err (*turn)(void *arg);
+    void *arg;
+} DeviceMeanwhile;
+
 struct Device {
     DeviceKind     kind;
     const char    *name;         /* "cpu", "cuda" */
@@ -102,14 +110,17 @@ struct Device {
     /* plugins: kernels by operator id, NULL entries for operators that the device cannot run. NULL:
      * the CPU, or a GPU known by its profile only (ops.h: op_kernel) */
     const struct Kernel *const *kernels;
-    const DeviceApi            *api;    /* plugins; NULL on the CPU */
-    const DeviceQueues         *queues; /* NULL: one memory space, or a GPU that is not here */
-    void                       *handle; /* of the plugin */
-    struct Comm                *comm;   /* the ranks of the run (comm/comm.h); NULL: one rank */
+    const DeviceApi            *api;       /* plugins; NULL on the CPU */
+    const DeviceQueues         *queues;    /* NULL: one memory space, or a GPU that is not here */
+    const struct QueueApi      *transfers; /* between ranks; NULL: of host memory only */
+    const DeviceMeanwhile      *meanwhile; /* NULL: the host sleeps until the device is done */
+    void                       *handle;    /* of the plugin */
+    struct Comm                *comm;      /* the ranks of the run (comm/comm.h); NULL: one rank */
     /* several ranks, planned for or running: their number, how many share a node, and what moving
      * bytes between them costs. NULL: nothing is known, and it costs nothing */
     int                         ranks, per_node;
     const Wire                 *wire;
+    int64_t                     wire_bytes; /* of runtime_bytes: held for moving bytes */
 };
 
 /* False: a GPU known by its profile only. Without kernels nothing says how much workspace they
@@ -123,6 +134,7 @@ typedef struct DeviceOptions {
     int         threads; /* 0: all cores */
     const char *backend; /* "onednn", "builtin", or NULL: the faster one */
     bool        tf32;    /* CUDA: fp32 products may round their factors to tf32 */
+    int         place;   /* this rank's number among those of its machine, which share its GPUs */
 } DeviceOptions;
 
 /* From libplimsoll_cuda.so, which is searched for like the oneDNN plugin. Without it, or without a

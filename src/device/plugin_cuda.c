@@ -42,8 +42,55 @@ static Err cuda_fault(const char *doing, cudaError_t err)
             return cuda_fault(doing, gpu_err_);                                                    \
     } while (0)
 
+static bool gave_up; /* cuda_device_give_up */
+
+void cuda_device_give_up(void) { gave_up = true; }
+
+/* With several ranks the queue may stand until this process has moved bytes, or another rank is lost:
+ * the host looks again and again, and does its part meanwhile. */
+static Err cuda_wait_meanwhile(const Device *device, cudaError_t (*ask)(void *), void *arg,
+                               const char *doing)
+{
+    const DeviceMeanwhile *meanwhile = device->meanwhile;
+    cudaError_t            err;
+    meanwhile->begin(meanwhile->arg);
+    while ((err = ask(arg)) == cudaErrorNotReady) {
+        cudaGetLastError(); /* not an error */
+        TRY(meanwhile->turn(meanwhile->arg));
+    }
+    GPU_TRY(doing, err);
+    return OK;
+}
+
+static cudaError_t ask_stream(void *stream) { return cudaStreamQuery(stream); }
+static cudaError_t ask_event(void *event) { return cudaEventQuery(event); }
+
+static Err cuda_done(const Device *device, const char *doing)
+{
+    cudaStream_t stream = handle_of(device)->stream;
+    if (gave_up)
+        return fail(E_DEVICE, "%s: the ranks of this run have ended", doing);
+    if (device->meanwhile)
+        return cuda_wait_meanwhile(device, ask_stream, stream, doing);
+    GPU_TRY(doing, cudaStreamSynchronize(stream));
+    return OK;
+}
+
+/* Some calls wait for the GPU by themselves, and would not let the host do its part. */
+static Err cuda_done_first(const Device *device, const char *doing)
+{
+    return device->meanwhile ? cuda_done(device, doing) : OK;
+}
+
+/* Before something is freed; false: leave it to the end of the process. */
+static bool cuda_may_free(const Device *device)
+{
+    return !gave_up && cuda_done(device, "freeing memory") == OK;
+}
+
 static Err cuda_alloc(const Device *device, int64_t bytes, void **base)
 {
+    TRY(cuda_done_first(device, "allocating the arena"));
     GPU_TRY("allocating the arena", cudaMalloc(base, (size_t)(bytes ? bytes : 1)));
     GPU_TRY("clearing the arena",
             cudaMemsetAsync(*base, 0, (size_t)bytes, handle_of(device)->stream));
@@ -52,13 +99,13 @@ static Err cuda_alloc(const Device *device, int64_t bytes, void **base)
 
 static void cuda_free(const Device *device, void *base)
 {
-    cudaStreamSynchronize(handle_of(device)->stream);
-    cudaFree(base);
+    if (cuda_may_free(device))
+        cudaFree(base);
 }
 
 static Err cuda_alloc_host(const Device *device, int64_t bytes, void **base)
 {
-    (void)device;
+    TRY(cuda_done_first(device, "allocating pinned host memory"));
     cudaError_t err = cudaMallocHost(base, (size_t)(bytes ? bytes : 1));
     if (err == cudaErrorMemoryAllocation) {
         cudaGetLastError();
@@ -75,8 +122,8 @@ static Err cuda_alloc_host(const Device *device, int64_t bytes, void **base)
 
 static void cuda_free_host(const Device *device, void *base)
 {
-    cudaStreamSynchronize(handle_of(device)->stream);
-    cudaFreeHost(base);
+    if (cuda_may_free(device))
+        cudaFreeHost(base);
 }
 
 /* Small writes (step numbers, learning rates) go through pinned slots, so that the host need not
@@ -87,10 +134,11 @@ static struct {
     int   next;
 } small;
 
-static Err cuda_write_small(cudaStream_t stream, void *to, const void *from, size_t bytes)
+static Err cuda_write_small(const Device *device, void *to, const void *from, size_t bytes)
 {
+    cudaStream_t stream = handle_of(device)->stream;
     if (small.next == SLOTS) {
-        GPU_TRY("copying to the GPU", cudaStreamSynchronize(stream));
+        TRY(cuda_done(device, "copying to the GPU"));
         small.next = 0;
     }
     char *slot = small.slots + small.next++ * SLOT_BYTES;
@@ -102,26 +150,22 @@ static Err cuda_write_small(cudaStream_t stream, void *to, const void *from, siz
 static Err cuda_write(const Device *device, void *to, const void *from, size_t bytes)
 {
     if (bytes <= SLOT_BYTES)
-        return cuda_write_small(handle_of(device)->stream, to, from, bytes);
+        return cuda_write_small(device, to, from, bytes);
+    TRY(cuda_done_first(device, "copying to the GPU"));
     GPU_TRY("copying to the GPU",
             cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, handle_of(device)->stream));
-    GPU_TRY("copying to the GPU", cudaStreamSynchronize(handle_of(device)->stream));
-    return OK;
+    return cuda_done(device, "copying to the GPU");
 }
 
 static Err cuda_read(const Device *device, void *to, const void *from, size_t bytes)
 {
+    TRY(cuda_done_first(device, "reading from the GPU"));
     GPU_TRY("reading from the GPU",
             cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, handle_of(device)->stream));
-    GPU_TRY("reading from the GPU", cudaStreamSynchronize(handle_of(device)->stream));
-    return OK;
+    return cuda_done(device, "reading from the GPU");
 }
 
-static Err cuda_wait(const Device *device)
-{
-    GPU_TRY("running the step", cudaStreamSynchronize(handle_of(device)->stream));
-    return OK;
-}
+static Err cuda_wait(const Device *device) { return cuda_done(device, "running the step"); }
 
 /* --- host transfers: a branch of the kernels' stream that begins at the copy and ends where it is
  * joined --- */
@@ -173,6 +217,7 @@ static const DeviceQueues queues = {
 
 static Err cuda_capture_begin(const Device *device)
 {
+    TRY(cuda_done_first(device, "capturing the step"));
     GPU_TRY("capturing the step",
             cudaStreamBeginCapture(handle_of(device)->stream, cudaStreamCaptureModeRelaxed));
     return OK;
@@ -247,13 +292,13 @@ static Err cuda_graph_launch(const Device *device, void *cuda_graph)
 
 static void cuda_graph_free(const Device *device, void *cuda_graph)
 {
-    cudaStreamSynchronize(handle_of(device)->stream);
-    cudaGraphExecDestroy(cuda_graph);
+    if (cuda_may_free(device))
+        cudaGraphExecDestroy(cuda_graph);
 }
 
 static Err cuda_used(const Device *device, int64_t *used)
 {
-    GPU_TRY("asking for the memory in use", cudaStreamSynchronize(handle_of(device)->stream));
+    TRY(cuda_done(device, "asking for the memory in use"));
     return gpu_memory_ours(used);
 }
 
@@ -282,7 +327,8 @@ static Err cuda_event(const Device *device, void *event)
 
 static Err cuda_event_wait(const Device *device, void *event)
 {
-    (void)device;
+    if (device->meanwhile)
+        return cuda_wait_meanwhile(device, ask_event, event, "running the step");
     GPU_TRY("running the step", cudaEventSynchronize(event));
     return OK;
 }
@@ -352,11 +398,12 @@ static const DeviceApi api = {
 /* Context and handles live as long as the process; opening them twice would count them twice. */
 static struct {
     bool                  open;
+    int                   number; /* its number among those that this process sees */
     CudaHandle            handle;
     struct cudaDeviceProp gpu;
 } state;
 
-static Err cuda_gpu(void)
+static Err cuda_gpu(int place)
 {
     int         count = 0, driver = 0;
     cudaError_t err = cudaGetDeviceCount(&count);
@@ -373,7 +420,8 @@ static Err cuda_gpu(void)
                     "no CUDA GPU here (%s); use --device cpu, or plan for a GPU by its profile's "
                     "name",
                     err ? cudaGetErrorString(err) : "the driver lists none");
-    CUDA_TRY(cudaGetDeviceProperties(&state.gpu, 0));
+    state.number = place % count;
+    CUDA_TRY(cudaGetDeviceProperties(&state.gpu, state.number));
     if (state.gpu.major < 8)
         return fail(E_DEVICE,
                     "%s has compute capability %d.%d; 8.0 (A100, RTX 30) or newer is needed",
@@ -416,10 +464,10 @@ Err cuda_device_open(Pool *pool, const DeviceOptions *options, const CudaParts *
     int64_t ours;
     if (!state.open) {
         char bus[32];
-        TRY(cuda_gpu());
-        CUDA_TRY(cudaDeviceGetPCIBusId(bus, sizeof bus, 0));
+        TRY(cuda_gpu(options->place));
+        CUDA_TRY(cudaDeviceGetPCIBusId(bus, sizeof bus, state.number));
         gpu_memory_watch(bus);
-        GPU_TRY("opening the GPU", cudaSetDevice(0));
+        GPU_TRY("opening the GPU", cudaSetDevice(state.number));
         GPU_TRY("opening the GPU",
                 cudaStreamCreateWithFlags(&state.handle.stream, cudaStreamNonBlocking));
         for (int direction = 0; direction < 2; direction++)
@@ -449,6 +497,7 @@ Err cuda_device_open(Pool *pool, const DeviceOptions *options, const CudaParts *
                         .tf32 = options->tf32,
                         .api = &api,
                         .queues = &queues,
+                        .transfers = parts->transfers,
                         .handle = handle };
     return OK;
 }

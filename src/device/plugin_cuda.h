@@ -15,11 +15,14 @@ typedef struct CudaParts {
     Err (*libraries_describe)(CudaHandle *handle, const char *json);
     const char *(*versions)(void); /* written into plans */
     const Backend *(*backend)(const CudaHandle *handle);
+    const struct QueueApi *transfers;
 } CudaParts;
 
-Err cuda_device_open(Pool *pool, const DeviceOptions *options, const CudaParts *parts,
-                     Device *device);
-Err cuda_device_describe(Pool *pool, const DeviceOptions *options, const char *json,
-                         const CudaParts *parts, Device *device);
+Err  cuda_device_open(Pool *pool, const DeviceOptions *options, const CudaParts *parts,
+                      Device *device);
+/* From now on the host waits for no work of the GPU, and frees nothing: the process is about to end. */
+void cuda_device_give_up(void);
+Err  cuda_device_describe(Pool *pool, const DeviceOptions *options, const char *json,
+                          const CudaParts *parts, Device *device);
 
 #endif

@@ -11,12 +11,10 @@
 
 #define HOST_OFFSET ((int64_t)1 << 61) /* beyond every arena */
 
-struct CommPart;
-
 /* A load of a value that ranks keep in parts: a transfer between them. */
 typedef struct Gather {
-    int              slot, n; /* n: sends, and receives */
-    struct CommPart *sends, *receives;
+    int                  slot;
+    struct CommTransfer *transfer;
 } Gather;
 
 typedef struct Copy {
@@ -28,7 +26,8 @@ typedef struct Copy {
     void         *event;         /* set when the copy has finished */
     int32_t       begun, joined; /* indices of launches */
     int64_t       host_end;      /* end of its bytes in the host arena */
-    Extent        touches[2];    /* in the arena; in the host arena, from HOST_OFFSET on */
+    /* in the arena; in the host arena, from HOST_OFFSET on, or of a gathered value its own shard */
+    Extent        touches[2];
 } Copy;
 
 typedef struct Copies { /* of one session */

@@ -11,7 +11,7 @@
 
 enum { GUARD_FILL = 0xC5 };
 
-static void *session_at(const Session *session, int32_t value)
+void *session_place(const Session *session, int32_t value)
 {
     const Value *v = value_at(session->engine->graph, value);
     int64_t offset = session->engine->offset[v->root], host = session->engine->host_offset[v->root];
@@ -27,38 +27,45 @@ static bool session_is_host_resident(const Session *session, int32_t value)
 void *session_bytes(Session *session, int32_t value)
 {
     REQUIRE(!session->engine->device->api);
-    return session_at(session, value);
+    return session_place(session, value);
+}
+
+Err session_read_at(Session *session, int32_t value, int64_t at, void *to, int64_t bytes)
+{
+    const char *from = (const char *)session_place(session, value) + at;
+    if (!session_is_host_resident(session, value))
+        return device_read(session->engine->device, to, from, (size_t)bytes);
+    TRY(device_wait(session->engine->device));
+    memcpy(to, from, (size_t)bytes);
+    return OK;
+}
+
+Err session_write_at(Session *session, int32_t value, int64_t at, const void *from, int64_t bytes)
+{
+    char *to = (char *)session_place(session, value) + at;
+    if (!session_is_host_resident(session, value))
+        return device_write(session->engine->device, to, from, (size_t)bytes);
+    TRY(device_wait(session->engine->device));
+    memcpy(to, from, (size_t)bytes);
+    return OK;
 }
 
 Err session_read(Session *session, int32_t value, void *to)
 {
-    if (session_is_host_resident(session, value)) {
-        TRY(device_wait(session->engine->device));
-        memcpy(to, session_at(session, value),
-               (size_t)value_at(session->engine->graph, value)->bytes);
-        return OK;
-    }
-    return device_read(session->engine->device, to, session_at(session, value),
-                       (size_t)value_at(session->engine->graph, value)->bytes);
+    return session_read_at(session, value, 0, to, value_at(session->engine->graph, value)->bytes);
 }
 
 Err session_write(Session *session, int32_t value, const void *from)
 {
-    if (session_is_host_resident(session, value)) {
-        TRY(device_wait(session->engine->device));
-        memcpy(session_at(session, value), from,
-               (size_t)value_at(session->engine->graph, value)->bytes);
-        return OK;
-    }
-    return device_write(session->engine->device, session_at(session, value), from,
-                        (size_t)value_at(session->engine->graph, value)->bytes);
+    return session_write_at(session, value, 0, from,
+                            value_at(session->engine->graph, value)->bytes);
 }
 
 bool session_has_host_buffer(const Session *session) { return session->host_buffer != NULL; }
 
 void *session_host_buffer(Session *session, int32_t value)
 {
-    return session->host_buffer ? session->host_buffer : session_at(session, value);
+    return session->host_buffer ? session->host_buffer : session_place(session, value);
 }
 
 static Err session_feed_matching(Session *session, bool all, Phase phase, const char *name,
@@ -156,9 +163,11 @@ int32_t session_group(const Session *session, Phase phase, int32_t i)
 Err session_copy_step(Session *session, Phase phase, const Launch *launch)
 {
     const Gather *gather = launch->copy->gather;
-    if (gather)
-        return launch->joins ? session_gather_join(session, gather)
-                             : session_gather(session, gather);
+    if (gather && !launch->joins)
+        return session_gather(session, gather);
+    if (gather) /* a phase joins what it began, at its end at the latest */
+        return launch->copy->begun < session->from[phase] ? OK
+                                                          : session_gather_join(session, gather);
     return launch->joins ? copies_join(&session->copies, launch->copy, session->from[phase])
                          : copies_begin(&session->copies, launch->copy);
 }
@@ -168,7 +177,8 @@ Err session_join_pending(Session *session, Phase phase)
     for (int32_t i = session->from[phase]; i < session->to[phase]; i++) {
         const Launch *launch = &session->launches[phase][i];
         if (launch->copy && !launch->joins && launch->copy->joined >= session->to[phase])
-            TRY(copies_join(&session->copies, launch->copy, 0));
+            TRY(launch->copy->gather ? session_gather_join(session, launch->copy->gather)
+                                     : copies_join(&session->copies, launch->copy, 0));
     }
     return OK;
 }
@@ -180,6 +190,10 @@ static Err session_capture_copy(Session *session, const Copy *copy)
     return copies_join(&session->copies, copy, 0);
 }
 
+/* The launch is a copy between the arena and the host arena, which has a lane of its own. What comes
+ * from other ranks has a queue of its own instead, which its load forks off and its wait joins. */
+static bool launch_copies(const Launch *launch) { return launch->copy && !launch->copy->gather; }
+
 /* lanes: while a CUDA graph with lanes is captured, else NULL. In lanes a copy has a place as a
  * launch has: whatever touches its bytes next waits for it, so the plan's `wait` does nothing. */
 static Err session_launches(Session *session, Phase phase, LaneCapture *lanes)
@@ -190,7 +204,7 @@ static Err session_launches(Session *session, Phase phase, LaneCapture *lanes)
     for (int32_t i = session->from[phase]; i < session->to[phase]; i += n) {
         Launch *launch = &session->launches[phase][i];
         n = guards || session->n_watches ? 1 : session_group(session, phase, i);
-        if (lanes && launch->joins)
+        if (lanes && launch->joins && launch_copies(launch))
             continue;
         if (lanes)
             TRY(lane_capture_before(lanes, at));
@@ -205,7 +219,7 @@ static Err session_launches(Session *session, Phase phase, LaneCapture *lanes)
                          : launch->run(&launch->call));
         if (i == session->last_feed[phase] && session->read_feeds[phase])
             TRY(session->device->api->event(session->device, session->read_feeds[phase]));
-        if (lanes && launch->copy)
+        if (lanes && launch_copies(launch))
             TRY(session_capture_copy(session, launch->copy));
         if (lanes)
             TRY(lane_capture_after(lanes, at++));
@@ -265,6 +279,10 @@ static Err session_assign_lanes(Session *session, Phase phase, Pool *pool, LaneC
         const Launch *launch = &session->launches[phase][i];
         const Copy   *copy = launch->copy;
         group = session_group(session, phase, i);
+        if (copy && copy->gather) {
+            items[n++] = (LaneItem){ .extents = copy->touches, .n_extents = 2 };
+            continue;
+        }
         if (launch->joins)
             continue;
         if (copy) {

@@ -117,8 +117,11 @@ static Err session_build_gathered(Session *session, ValuePlaces *places, int32_t
                     COMM_SLOTS - RANK_SLOT_GATHERS);
     places->slot_used[gather->slot] = true;
     *copy = (Copy){ .gather = gather, .begun = at };
-    return session_build_gather(session, value_at(session->engine->graph, id),
-                                place_of(session, places, id, true), gather);
+    const Value *whole = value_at(session->engine->graph, id);
+    void        *to = place_of(session, places, id, true);
+    place_of(session, places, whole->gathered->own, false);
+    memcpy(copy->touches, &session->extents[session->n_extents - 2], sizeof copy->touches);
+    return session_build_gather(session, whole, to, gather);
 }
 
 /* A save, a load or a wait; `at` is its launch. */

@@ -69,6 +69,11 @@ struct Session {
  * else the session's one buffer, from and to which session_read and session_write copy. */
 void *session_host_buffer(Session *session, int32_t value);
 bool  session_has_host_buffer(const Session *session);
+/* Where a persistent value lies, on the device or in the host arena. */
+void *session_place(const Session *session, int32_t value);
+/* session_read and session_write of some of its bytes. */
+Err   session_read_at(Session *session, int32_t value, int64_t at, void *to, int64_t bytes);
+Err session_write_at(Session *session, int32_t value, int64_t at, const void *from, int64_t bytes);
 
 /* Points every feed launch of the phase at its bytes. */
 Err     session_stage_feeds(Session *session, Phase phase);

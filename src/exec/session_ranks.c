@@ -3,6 +3,7 @@
 
 #include "base/int_math.h"
 #include "comm/comm.h"
+#include "comm/queue.h"
 #include "device/convert.h"
 #include "exec/session_int.h"
 #include "ops/ranks/exchange.h"
@@ -40,7 +41,8 @@ Err session_open_ranks(Session *session)
     }
     for (int32_t i = 0; i < graph->n_buckets; i++)
         bytes = int_max(bytes, bucket_transfer_bytes(graph->buckets[i]));
-    return comm_prepare(comm, parts, bytes);
+    TRY(comm_prepare(comm, parts, bytes));
+    return comm_queue_prepare(comm, bytes);
 }
 
 /* ---- gathered values ---- */
@@ -53,27 +55,25 @@ Err session_build_gather(Session *session, const Value *whole, void *to, Gather 
     int64_t       element = type_bytes(whole->type);
     if (!comm || comm_ranks(comm) != b->ranks)
         return fail(E_PLAN, "the plan is for %d ranks", b->ranks);
-    gather->n = b->ranks;
-    gather->sends = NEWN(session->pool, CommPart, b->ranks);
-    gather->receives = NEWN(session->pool, CommPart, b->ranks);
+    CommTransfer *t = gather->transfer = comm_transfer_new(session->pool, gather->slot, b->ranks);
+    t->n_sends = t->n_receives = b->ranks;
     for (int r = 0; r < b->ranks; r++) {
-        gather->sends[r] = (CommPart){ r, session_bytes(session, b->own),
-                                       (b->border[me + 1] - b->border[me]) * element };
-        gather->receives[r] = (CommPart){ r, (char *)to + b->border[r] * element,
-                                          (b->border[r + 1] - b->border[r]) * element };
+        t->sends[r] = (CommPart){ r, session_place(session, b->own),
+                                  (b->border[me + 1] - b->border[me]) * element };
+        t->receives[r] = (CommPart){ r, (char *)to + b->border[r] * element,
+                                     (b->border[r + 1] - b->border[r]) * element };
     }
-    return OK;
+    return comm_transfer_ready(session->pool, comm, t);
 }
 
 Err session_gather(Session *session, const Gather *gather)
 {
-    return comm_start(session->device->comm, gather->slot, gather->sends, gather->n,
-                      gather->receives, gather->n);
+    return comm_transfer_start(session->device->comm, gather->transfer);
 }
 
 Err session_gather_join(Session *session, const Gather *gather)
 {
-    return comm_wait(session->device->comm, gather->slot);
+    return comm_transfer_join(session->device->comm, gather->slot);
 }
 
 /* ---- parameters and state that are divided ---- */
@@ -106,10 +106,13 @@ Err session_put_shard(Session *session, const Param *param, int32_t value, const
     ShardPart     own = shard_part(b, param, comm_rank(session->device->comm));
     int32_t       id = shard_value(b, param, value);
     Type          type = value_at(graph, id)->type;
-    if (own.n)
-        convert_rows(type, (char *)session_bytes(session, id) + own.at * type_bytes(type), F32,
-                     all + own.from, (size_t)own.n);
-    return OK;
+    int64_t       at = own.at * type_bytes(type), bytes = own.n * type_bytes(type);
+    if (!own.n)
+        return OK;
+    char *to = (char *)session_host_buffer(session, id) +
+               (session_has_host_buffer(session) ? 0 : at);
+    convert_rows(type, to, F32, all + own.from, (size_t)own.n);
+    return session_has_host_buffer(session) ? session_write_at(session, id, at, to, bytes) : OK;
 }
 
 static int collect_sends(const Comm *comm, int to, CommPart part, CommPart *sends)
@@ -123,6 +126,17 @@ static int collect_sends(const Comm *comm, int to, CommPart part, CommPart *send
     return n;
 }
 
+/* Bytes of a shard where the host can send them from. */
+static Err shard_host_bytes(Session *session, int32_t id, int64_t at, int64_t bytes, void **host)
+{
+    if (session_has_host_buffer(session)) {
+        *host = session_host_buffer(session, id);
+        return bytes ? session_read_at(session, id, at, *host, bytes) : OK;
+    }
+    *host = (char *)session_bytes(session, id) + at;
+    return OK;
+}
+
 Err session_collect(Session *session, const Param *param, int32_t value, int to, const void **all)
 {
     const Graph  *graph = session->engine->graph;
@@ -133,8 +147,9 @@ Err session_collect(Session *session, const Param *param, int32_t value, int to,
     int           me = comm_rank(comm), ranks = comm_ranks(comm), n = 0;
     ShardPart     own = shard_part(b, param, me);
     CommPart      sends[ranks], receives[ranks];
-    CommPart mine = { 0, (char *)session_bytes(session, id) + own.at * element, own.n * element };
-    int      n_sends = collect_sends(comm, to, mine, sends);
+    CommPart      mine = { 0, NULL, own.n * element };
+    TRY(shard_host_bytes(session, id, own.at * element, mine.bytes, &mine.data));
+    int n_sends = collect_sends(comm, to, mine, sends);
     *all = to < 0 || to == me ? session->whole : NULL;
     for (int r = 0; r < ranks && *all; r++) {
         ShardPart part = shard_part(b, param, r);

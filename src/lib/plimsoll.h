@@ -9,7 +9,7 @@
  * answers are those of `plimsoll layout` and `plimsoll plan`: the same input, seed and effort give
  * the same answer, and each has passed a checker that shares no code with the search. Several
  * threads may call at the same time, but only one may change a given graph. Sizes are in bytes. If
- * host memory runs out, the program ends.
+ * host memory runs out, a call returns PLIMSOLL_FAILED.
  */
 #ifndef LIB_PLIMSOLL_H
 #define LIB_PLIMSOLL_H

@@ -1,4 +1,5 @@
 /* plugin_cuda_kernels.c -- the CUDA plugin's entry points and its table of kernels. */
+#include "comm/plugin_cuda_queue.h"
 #include "device/plugin_cuda.h"
 #include "linalg/plugin_cuda_linalg.h"
 #include "ops/ops.h"
@@ -16,7 +17,8 @@ static const CudaParts parts = { .kernels = kernels,
                                  .libraries_open = cuda_libraries_open,
                                  .libraries_describe = cuda_libraries_describe,
                                  .versions = cuda_libraries_versions,
-                                 .backend = cuda_backend };
+                                 .backend = cuda_backend,
+                                 .transfers = &cuda_queue_api };
 
 /* The plugin and the program are built from one list of operators: kernels are found by their place
  * in it. A plugin that was built from another list would run the wrong ones. */

@@ -44,6 +44,8 @@ static Err answer_plan(Pool *pool, const PlanSolve *s, const RunList *list, Plan
     Err err = plan_from_runs(pool, s->graph, runs, n, plan);
     pool_free(temp);
     TRY(err);
+    if (s->graph->to_host == 0 && (*plan)->bound_bytes < s->proved_bytes)
+        (*plan)->bound_bytes = s->proved_bytes;
     (*plan)->cut = s->cut;
     (*plan)->budget_bytes = s->options.budget_bytes;
     return plan_check(s->graph, *plan, 0);

@@ -296,6 +296,9 @@ static Err pgraph_check_order(const PGraph *graph, int32_t *writer, int32_t *tak
                             "over",
                             node->name, graph->values[v].name, graph->values[root].name,
                             graph->nodes[taker[root]].name);
+            if (graph->values[v].persistent && taker[v] >= 0) /* the taker lies there */
+                return fail(E_FORMAT, "node %s: outputs %s, whose bytes node %s has taken over",
+                            node->name, graph->values[v].name, graph->nodes[taker[v]].name);
             if (writer[v] < 0 && graph->values[v].producer != n)
                 return fail(E_FORMAT,
                             "value %s: its producer must be %s, the first node that outputs "

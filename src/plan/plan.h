@@ -49,7 +49,7 @@ typedef struct Plan {
     int64_t host_budget_bytes; /* 0: none */
     int64_t host_bytes;        /* largest sum of host slots */
     double  cost, base_cost;   /* of all runs and waits; of running each node once */
-    int64_t bound_bytes;       /* structural lower bound: no plan needs less */
+    int64_t bound_bytes;       /* lower bound: no plan needs less */
     bool    cut;               /* a time limit ended the search */
 } Plan;
 

@@ -276,6 +276,7 @@ static void solve_minimum(PlanSolve *s, double until)
         if (best.node)
             solve_one(s, solve_exact, &args, best.peak_bytes, &s->min_peak);
         s->exact = s->min_peak.node;
+        s->proved_bytes = s->exact ? s->min_peak.peak_bytes : 0;
         if (s->exact)
             return;
     }

@@ -39,8 +39,9 @@ typedef struct PlanSolve {
     int32_t       n_rung;           /* solved so far */
     AskedBudget   asked[ASKED_MAX]; /* budgets between rungs: a larger one is never slower */
     int32_t       n_asked;
-    bool          irregular; /* a huge graph in which the quick solvers find little */
-    bool          exact;     /* so far solve_exact has found everything */
+    bool          irregular;    /* a huge graph in which the quick solvers find little */
+    bool          exact;        /* so far solve_exact has found everything */
+    int64_t       proved_bytes; /* the smallest peak of all lists, if solve_exact found it; or 0 */
     bool          cut;
 } PlanSolve;
 

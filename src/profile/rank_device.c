@@ -68,7 +68,8 @@ Err device_join_ranks(Pool *pool, Device *device, Ranks ranks, const char *name)
     device->wire = wire;
     if (device->kind != DEVICE_CUDA)
         return OK;
-    device->runtime_bytes += wire_held_bytes(wire, ranks);
-    device->memory_bytes -= wire_held_bytes(wire, ranks);
+    device->wire_bytes = wire_held_bytes(wire, ranks);
+    device->runtime_bytes += device->wire_bytes;
+    device->memory_bytes -= device->wire_bytes;
     return OK;
 }

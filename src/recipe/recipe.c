@@ -379,8 +379,8 @@ static Err recipe_wrong_file(const char *name)
         { ".pt", "holds weights and no model: name a recipe, and the weights with --init" },
         { ".pth", "holds weights and no model: name a recipe, and the weights with --init" },
         { ".ckpt", "holds weights and no model: name a recipe, and the weights with --init" },
-        { ".bin", "holds weights and no model: name a recipe, and convert the weights to "
-                  ".safetensors for --init" },
+        { ".bin", "holds weights and no model: name a recipe, and the weights with --init" },
+        { ".msgpack", "holds weights and no model: name a recipe, and the weights with --init" },
         { ".safetensors",
           "holds weights and no model: name a recipe, and the weights with --init" },
         { ".onnx",
@@ -406,6 +406,11 @@ static Err recipe_text(Pool *pool, const char *name, const char **path, const Js
         return yaml_parse(pool, name, text.at, text.n, map);
     }
     TRY(recipe_wrong_file(name));
+    if (file_exists(pool_print(pool, "%s/recipe.yaml", name)))
+        return fail(E_USAGE,
+                    "%s is a run: its recipe is %s/recipe.yaml, and plimsoll train --resume %s "
+                    "goes on with it",
+                    name, name, name);
     TRY(shipped_find(pool, "recipes", ".yaml", "recipe", name, path));
     return yaml_read(pool, *path, map);
 }

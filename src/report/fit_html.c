@@ -15,8 +15,8 @@ enum {
     PLOT_H = 320,
     LEFT = 66,
     RIGHT = 20,
-    TOP = 16,
-    BOTTOM = 36,
+    TOP = 26,
+    BOTTOM = 44,
     LABEL = 110
 };
 
@@ -101,7 +101,7 @@ static void page_changes(const FitPage *p)
 /* ---- bytes against time ---- */
 
 typedef struct PlotRange {
-    int    width, lines; /* lines of the grid */
+    int    width, lines; /* about so many in the grid */
     double max_bytes, low_ns, high_ns;
 } PlotRange;
 
@@ -133,22 +133,50 @@ static PlotRange plot_range(const FitPage *p, int width)
     return range;
 }
 
-static void plot_grid(const FitPage *p, const PlotRange *range)
+/* The step of 1, 2 or 5 times a power of ten that divides a span into about n. */
+static double round_step(double span, int n)
 {
-    for (int i = 0; i <= range->lines; i++) {
-        double bytes = range->max_bytes * i / range->lines,
-               ns = range->low_ns + (range->high_ns - range->low_ns) * i / range->lines;
-        double x = plot_x(range, bytes), y = plot_y(range, ns);
+    double rough = span / n, power = pow(10, floor(log10(rough)));
+    double steps = rough / power;
+    return power * (steps <= 1 ? 1 : steps <= 2 ? 2 : steps <= 5 ? 5 : 10);
+}
+
+static void plot_bytes_axis(const FitPage *p, const PlotRange *range)
+{
+    double unit = pow(1024, floor(log2(range->max_bytes) / 10));
+    double step = unit * round_step(range->max_bytes / unit, range->lines);
+    for (double bytes = 0; bytes <= range->max_bytes; bytes += step)
         file_out_print(p->out,
                        "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/><text "
-                       "x=\"%.1f\" y=\"%d\" text-anchor=\"%s\">%s</text>\n",
-                       x, x, TOP, PLOT_H - BOTTOM, x, PLOT_H - BOTTOM + 20,
-                       i < range->lines ? "middle" : "end", bytes_text((int64_t)bytes));
+                       "x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n",
+                       plot_x(range, bytes), plot_x(range, bytes), TOP, PLOT_H - BOTTOM,
+                       plot_x(range, bytes), PLOT_H - BOTTOM + 18, bytes_text((int64_t)bytes));
+    file_out_print(p->out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">arena</text>\n",
+                   (LEFT + range->width - RIGHT) / 2, PLOT_H - 6);
+}
+
+/* In percent of the time with everything kept. */
+static void plot_time_axis(const FitPage *p, const PlotRange *range)
+{
+    double low = more_than_kept(p, range->low_ns), high = more_than_kept(p, range->high_ns);
+    if (!(high > low))
+        return;
+    double step = round_step(high - low, 5);
+    int    digits = step < 1 ? (int)ceil(-log10(step) - 1e-9) : 0;
+    for (int k = (int)ceil(low / step); k * step <= high; k++) {
+        double y = plot_y(range, p->fit->default_ns * (1 + k * step / 100));
         file_out_print(p->out,
                        "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text "
-                       "x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%+.0f %%</text>\n",
-                       LEFT, range->width - RIGHT, y, y, LEFT - 8, y + 4, more_than_kept(p, ns));
+                       "x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s%.*f %%</text>\n",
+                       LEFT, range->width - RIGHT, y, y, LEFT - 8, y + 4, k > 0 ? "+" : "",
+                       k ? digits : 0, k * step);
     }
+    file_out_print(p->out, "<text x=\"4\" y=\"14\">time of a step, against everything kept</text>\n");
+}
+
+static bool is_chosen(const FitPage *p, const FitPoint *point)
+{
+    return point->peak_bytes == p->fit->engine->arena_bytes;
 }
 
 static void plot_points(const FitPage *p, const PlotRange *range)
@@ -171,7 +199,7 @@ static void plot_points(const FitPage *p, const PlotRange *range)
     file_out_print(p->out, "\"/>\n");
     for (int i = 0; i < p->n_points; i++) {
         const FitPoint *point = &p->points[i];
-        bool            chosen = point->peak_bytes == p->fit->engine->arena_bytes;
+        bool            chosen = is_chosen(p, point);
         file_out_print(p->out,
                        "<circle class=\"point%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"%s\"><title>%s, time "
                        "%+.1f %%, micro-batch %lld × %lld, %d nodes recomputed</title></circle>\n",
@@ -189,9 +217,9 @@ static void page_table(const FitPage *p)
     for (int i = 0; i < p->n_points; i++) {
         const FitPoint *point = &p->points[i];
         file_out_print(p->out,
-                       "<tr><td>%s</td><td>%s</td><td>%+.1f %%</td><td>%lld × %lld</td><td>%d</td>"
+                       "<tr%s><td>%s</td><td>%s</td><td>%+.1f %%</td><td>%lld × %lld</td><td>%d</td>"
                        "</tr>\n",
-                       bytes_text(point->peak_bytes), step_text(p->pool, point->step_ns),
+                       is_chosen(p, point) ? " class=\"chosen\"" : "", bytes_text(point->peak_bytes), step_text(p->pool, point->step_ns),
                        more_than_kept(p, point->step_ns), (long long)point->batch,
                        (long long)point->accumulate, point->recomputed);
     }
@@ -206,7 +234,8 @@ static void page_plot(const FitPage *p, int width)
                    "<svg class=\"plot %s\" viewBox=\"0 0 %d %d\" role=\"img\" "
                    "aria-label=\"Arena against time of a step\">\n",
                    width == WIDE ? "wide" : "narrow", width, PLOT_H);
-    plot_grid(p, &range);
+    plot_bytes_axis(p, &range);
+    plot_time_axis(p, &range);
     plot_points(p, &range);
     file_out_print(p->out, "</svg>\n");
 }

@@ -28,9 +28,9 @@ const char *device_text(Pool *pool, const Device *device)
                           device->profile_note ? device->profile_note : "no workspaces counted");
     if (device->kind == DEVICE_CUDA)
         return pool_print(pool, "%s (%s, %s)", device->name, device->model, device->library);
-    return pool_print(pool, "%s (%s%s%s, %d threads)", device->name,
+    return pool_print(pool, "%s (%s%s%s, %d thread%s)", device->name,
                       device->described ? device->model : "", device->described ? ", " : "",
-                      device->library, device->threads);
+                      device->library, device->threads, device->threads == 1 ? "" : "s");
 }
 
 const char *md_name(Pool *pool, const char *name)

@@ -12,6 +12,7 @@
 #include "train/checkpoint_state.h"
 #include "train/lengths.h"
 #include "train/weights.h"
+#include "train/weights_parts.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -569,7 +570,7 @@ Err checkpoint_given(Pool *pool, const char *init, const char **path)
                     "flax.serialization.to_bytes(tree) makes the bytes of a file that can",
                     init);
     if (!file_exists(pool_print(pool, "%s/recipe.yaml", init)))
-        return fail(E_USAGE, "%s is a folder, but not a run; name the weights file in it", init);
+        return weights_in_folder(pool, init, path);
     TRY(checkpoint_newest(pool, init, &step));
     return checkpoint_file(pool, init, &step, path);
 }

@@ -163,7 +163,7 @@ Err tensor_f32(Pool *pool, const char *path, const SafeTensor *t, float **out)
     else if (t->type == SAFE_BF16 || t->type == SAFE_F16)
         convert_rows(F32, data, map[t->type], t->data, (size_t)n);
     else
-        return fail(E_FORMAT, "%s: %s holds %s, not floating-point numbers", path, t->name,
+        return fail(E_FORMAT, "%s: %s holds %s; save it as F32, BF16 or F16", path, t->name,
                     safe_type_name(t->type));
     *out = data;
     return OK;

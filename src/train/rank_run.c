@@ -97,6 +97,14 @@ int rank_per_node(const Comm *comm)
     return most;
 }
 
+int rank_place(const Comm *comm)
+{
+    int place = 0, me = comm_rank(comm);
+    for (int r = 0; r < me; r++)
+        place += !strcmp(comm_host(comm, r), comm_host(comm, me));
+    return place;
+}
+
 int rank_threads(const Comm *comm)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);

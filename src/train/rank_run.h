@@ -34,6 +34,9 @@ Err rank_collect(Comm *comm, const void *mine, int64_t bytes, void *all);
 /* Ranks of the run on the machine that has most of them. */
 int rank_per_node(const Comm *comm);
 
+/* This rank's number among those of its machine. */
+int rank_place(const Comm *comm);
+
 /* Threads of each rank that shares this machine with others of the run. */
 int rank_threads(const Comm *comm);
 

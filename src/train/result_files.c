@@ -4,6 +4,7 @@
 #include "base/npy.h"
 #include "base/text.h"
 #include "data/gif.h"
+#include "data/media.h"
 #include "data/raster.h"
 #include "data/wav.h"
 
@@ -156,6 +157,10 @@ Err formats_read(const char *list, ResultKind kind, const char *system, int *for
         if (!row)
             return format_refused(at, n, kind, system);
         *formats |= (int)row->format;
+    }
+    if (*formats & (FORMAT_MP4 | FORMAT_WEBM)) { /* found missing now, not once all is drawn */
+        const VideoPlugin *unused;
+        TRY(media_video_out(*formats & FORMAT_MP4 ? "--format mp4" : "--format webm", &unused));
     }
     return OK;
 }

@@ -15,6 +15,7 @@
 #include "train/lengths.h"
 #include "train/weights.h"
 #include "train/weights_file.h"
+#include "train/weights_parts.h"
 #include "train/weights_hash.h"
 
 enum { TOWER_TOKENS = 77, HEAD_WIDTH = 64 };
@@ -34,20 +35,10 @@ typedef struct TowerFile {
 static const char clip_table[] = "token_embedding.weight",
                   bert_table[] = "embeddings.word_embeddings.weight";
 
-/* The file of a folder in Hugging Face's layout, or the file itself. */
 static Err weights_path(Pool *pool, const char *given, const char **path)
 {
-    static const char *const names[] = { "model.safetensors", "pytorch_model.bin" };
     *path = given;
-    if (!folder_exists(given))
-        return OK;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        *path = pool_print(pool, "%s/%s", given, names[i]);
-        if (file_exists(*path))
-            return OK;
-    }
-    return fail(E_USAGE, "%s holds neither %s nor %s; name the file with the tower's weights",
-                given, names[0], names[1]);
+    return folder_exists(given) ? weights_in_folder(pool, given, path) : OK;
 }
 
 static Err tower_size(const TowerFile *in, const char *name, int rank, int64_t *sizes)

@@ -142,6 +142,9 @@ static Err train_open_data(Pool *pool, Trainer *t)
         train_say_data(pool, t);
     if (t->feeds.source && t->feeds.source->unread && !o->quiet)
         fprintf(stderr, "data: %s\n", t->feeds.source->unread);
+    if (t->feeds.source && t->feeds.source->alpha && !o->quiet)
+        fprintf(stderr, "data: some images have transparency, which is ignored: colours are taken "
+                        "as stored\n");
     return OK;
 }
 
@@ -287,6 +290,19 @@ Err train_prefetch(Pool *pool, Trainer *t)
     return feeds_prefetch(pool, &t->feeds);
 }
 
+/* The plan of the resumed run. Where it does not suit, another option is the reason. */
+static Err train_own_plan(Pool *pool, Trainer *t, const char *path, const Device *device)
+{
+    Err err = fit_read(pool, path, t->asked, device, t->options->given != NULL, &t->fit);
+    if (err != E_PLAN)
+        return err;
+    const char *why = pool_text(pool, err_text()), *end = strstr(why, "; ");
+    return fail(E_PLAN,
+                "%.*s; --resume needs no option again: leave out those that differ, or plan again "
+                "with --budget 100%%",
+                (int)(end ? end - why : (ptrdiff_t)strlen(why)), why);
+}
+
 /* Uses the given plan, else that of the resumed run, else makes a new one. A run that was planned for
  * another number of ranks is planned again for these. */
 static Err train_make_plan(Pool *pool, Trainer *t, const Device *device)
@@ -306,7 +322,8 @@ static Err train_make_plan(Pool *pool, Trainer *t, const Device *device)
                        &t->fit);
     if (!o->plan && fit_ranks(pool, path) != t->ranks)
         return fit_again(pool, path, t->asked, device, given, &t->fit);
-    return fit_read(pool, path, t->asked, device, given, &t->fit);
+    return o->plan ? fit_read(pool, path, t->asked, device, given, &t->fit)
+                   : train_own_plan(pool, t, path, device);
 }
 
 static Err train_plan(Pool *pool, Trainer *t, const Device *device)

@@ -5,6 +5,7 @@
 #include "ops/ops.h"
 #include "train/lengths.h"
 #include "train/weights_file.h"
+#include "train/weights_parts.h"
 
 #include <math.h>
 #include <string.h>
@@ -27,12 +28,17 @@ bool tensor_fits(const SafeTensor *t, Shape shape)
     return true;
 }
 
-Err tensor_misfit(const char *path, const SafeTensor *t, Shape shape)
+static const char *tensor_shape_text(const SafeTensor *t)
 {
     Shape found = { .rank = t->rank < MAX_RANK ? t->rank : MAX_RANK };
     for (int i = 0; i < found.rank; i++)
         found.dim[i] = t->shape[i];
-    return fail(E_FORMAT, "%s: %s is %s, the model has %s", path, t->name, shape_text(found),
+    return shape_text(found);
+}
+
+Err tensor_misfit(const char *path, const SafeTensor *t, Shape shape)
+{
+    return fail(E_FORMAT, "%s: %s is %s, the model has %s", path, t->name, tensor_shape_text(t),
                 shape_text(shape));
 }
 
@@ -187,7 +193,8 @@ typedef struct NameList {
 static void names_add(NameList *names, const char *name)
 {
     if (names->n++ < MAX_NAMED)
-        text_add(&names->text, "%s%s", names->n > 1 ? ", " : "", name);
+        text_add(&names->text, "%s%s", names->n > 1 ? ", " : "",
+                 *name ? name : "a tensor without a name");
 }
 
 static const char *names_text(Pool *pool, const NameList *names) /* " (a, b and 3 more)" */
@@ -268,7 +275,10 @@ static Err params_match(Matching *m, const SafeFile *file, const WeightsFrom *fr
         const SafeTensor *t = safetensors_find(file, p->name);
         bool              fits = tensor_for(file, p) != NULL;
         if (t && !fits && !from->partial)
-            return tensor_misfit(from->path, t, p->disk);
+            return fail(E_FORMAT,
+                        "%s: %s is %s, the model has %s; change the recipe's sizes to those of "
+                        "the file, or leave such tensors out with --init-partial",
+                        from->path, t->name, tensor_shape_text(t), shape_text(p->disk));
         m->frozen += !fits && p->frozen;
         if (!fits)
             names_add(&m->missing,
@@ -327,8 +337,10 @@ static Err weights_match(Pool *pool, const Graph *graph, const SafeFile *file,
                     from->path, m.missing.n, graph->n_params, names_text(pool, &m.missing));
     if (strange && !from->partial)
         return fail(E_USAGE,
-                    "%s does not match the model: %s; --init-partial takes the tensors that match",
-                    from->path, *note);
+                    "%s does not match the model: %s; %s", from->path, *note,
+                    weights_is_part(from->path)
+                        ? "it is one of several files: name their folder instead"
+                        : "--init-partial takes the tensors that match");
     if (m.left_out.n)
         *note = pool_print(pool,
                            "%s%s%d tensors of the original that this model does not have are "

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "base/torch_file.h"
 #include "train/lengths.h"
+#include "train/weights_parts.h"
 
 enum { PREFIXES_MAX = 64, REPEATED_MAX = 1 << 30 };
 
@@ -122,6 +123,7 @@ typedef struct WeightsIn {
     int32_t      n;
     bool         nested; /* one tree: beside the beginning that is taken off is something else */
     bool         own;    /* a checkpoint of this program */
+    bool         part;   /* one of several files */
 } WeightsIn;
 
 static void group_safe(WeightsIn *in, const SafeFile *file)
@@ -443,6 +445,29 @@ static bool own_checkpoint(const SafeFile *file)
     return format && format->kind == JSON_TEXT && begins(format->text, "plimsoll-checkpoint");
 }
 
+static Err groups_read(WeightsIn *in, SafeFile *out);
+
+/* The tensors of all the files that an index names, as one group. */
+static Err groups_of_parts(WeightsIn *in, const MapFile *index, SafeFile *out)
+{
+    const char **files;
+    int          n;
+    int32_t      cap = 0;
+    TRY(weights_index_parse(in->pool, in->path, index->bytes, index->n, &files, &n));
+    in->groups = NEW(in->pool, WeightGroup);
+    in->n = 1;
+    *in->groups = (WeightGroup){ .path = "" };
+    for (int i = 0; i < n; i++) {
+        WeightsIn part = { .pool = in->pool, .path = files[i], .part = true };
+        TRY(groups_read(&part, out));
+        for (int32_t g = 0; g < part.n; g++)
+            for (int32_t k = 0; k < part.groups[g].n; k++)
+                VEC_ADD(in->pool, in->groups->weights, in->groups->n, cap,
+                        part.groups[g].weights[k]);
+    }
+    return OK;
+}
+
 static Err groups_read(WeightsIn *in, SafeFile *out)
 {
     MapFile   map;
@@ -452,6 +477,8 @@ static Err groups_read(WeightsIn *in, SafeFile *out)
     /* a safetensors file has its header's '{' behind 8 bytes that may look like anything */
     bool safe = map.n > 8 && map.bytes[8] == '{';
     *out = (SafeFile){ .path = pool_text(in->pool, in->path) };
+    if (!in->part && weights_index_likely(map.bytes, map.n))
+        return groups_of_parts(in, &map, out);
     if (!safe && flax_likely(map.bytes, map.n)) {
         TRY(flax_parse(in->pool, in->path, map.bytes, map.n, &flax));
         group_flax(in, &flax);

@@ -15,11 +15,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { CONNECTIONS = 32, TIMEOUT_S = 20, WAIT_MS = 250, BACKLOG = 32 };
+enum {
+    CONNECTIONS = 32,
+    TIMEOUT_S = 20, /* for a whole request; and for a client that takes nothing of the answer */
+    SPARED_S = 1,   /* where all are in use, the one that waits longest is ended; none younger */
+    WAIT_MS = 250,
+    BACKLOG = 32
+};
 
 typedef struct Connection {
-    int      fd; /* -1: free */
-    double   touched;
+    int      fd;      /* -1: free */
+    double   touched; /* when it began, or last took a part of its answer */
     char     in[HTTP_HEAD_MAX];
     size_t   n_in;
     bool     answering;
@@ -98,12 +104,12 @@ static void connection_read(Server *server, Connection *c)
         return;
     }
     c->n_in += (size_t)got;
-    c->touched = clock_now();
     int status = http_parse(c->in, c->n_in, &request);
     if (!status)
         return;
     response_make(&c->answer, server->runs, server->token, status, &request);
     c->answering = true;
+    c->touched = clock_now();
 }
 
 static void connection_write(Connection *c)
@@ -128,6 +134,21 @@ static void connection_write(Connection *c)
     }
 }
 
+/* Where the next connection goes: a free one, or that of who has waited longest; NULL: neither. Ends
+ * those that take too long. */
+static Connection *server_room(Connection all[CONNECTIONS])
+{
+    double      now = clock_now();
+    Connection *unused = NULL, *oldest = &all[0];
+    for (int i = 0; i < CONNECTIONS; i++) {
+        if (all[i].fd >= 0 && now - all[i].touched > TIMEOUT_S)
+            connection_end(&all[i]);
+        unused = all[i].fd < 0 ? &all[i] : unused;
+        oldest = all[i].touched < oldest->touched ? &all[i] : oldest;
+    }
+    return unused ? unused : now - oldest->touched > SPARED_S ? oldest : NULL;
+}
+
 Err server_run(Server *server)
 {
     Pool       *pool = pool_new(NULL, "connections");
@@ -136,17 +157,12 @@ Err server_run(Server *server)
         all[i].fd = -1;
     while (!stop_asked()) {
         struct pollfd on[CONNECTIONS + 1];
-        int           free_one = -1;
-        for (int i = 0; i < CONNECTIONS; i++) {
-            if (all[i].fd >= 0 && clock_now() - all[i].touched > TIMEOUT_S)
-                connection_end(&all[i]);
-            free_one = all[i].fd < 0 ? i : free_one;
+        bool          room = server_room(all) != NULL;
+        for (int i = 0; i < CONNECTIONS; i++)
             on[i] = (struct pollfd){ .fd = all[i].fd,
                                      .events = all[i].answering ? POLLOUT : POLLIN };
-        }
-        /* while all are in use, others wait in the system's queue */
-        on[CONNECTIONS] = (struct pollfd){ .fd = free_one < 0 ? -1 : server->listener,
-                                           .events = POLLIN };
+        /* without room, others wait in the system's queue */
+        on[CONNECTIONS] = (struct pollfd){ .fd = room ? server->listener : -1, .events = POLLIN };
         if (poll(on, CONNECTIONS + 1, WAIT_MS) <= 0)
             continue;
         for (int i = 0; i < CONNECTIONS; i++) {
@@ -157,8 +173,11 @@ Err server_run(Server *server)
             else
                 connection_read(server, &all[i]);
         }
-        if (on[CONNECTIONS].revents)
-            connection_accept(server, &all[free_one]);
+        Connection *next = on[CONNECTIONS].revents ? server_room(all) : NULL;
+        if (next) {
+            connection_end(next);
+            connection_accept(server, next);
+        }
     }
     for (int i = 0; i < CONNECTIONS; i++)
         connection_end(&all[i]);

@@ -101,6 +101,12 @@ static void maps(void)
     CHECK(map.n == 0 && map.bytes != NULL);
     CHECK_INT(file_map(pool, "/dev/null", &map), E_IO);
     says("it is a device or pipe");
+    CHECK_OK(file_write(path, "version https://git-lfs.github.com/spec/v1\noid", 46));
+    CHECK_INT(file_map(pool, path, &map), E_FORMAT);
+    says("is a pointer of Git LFS");
+    CHECK_OK(file_write(path, "<!DOCTYPE html><html>", 21));
+    CHECK_INT(file_map(pool, path, &map), E_FORMAT);
+    says("is a web page");
     CHECK_OK(file_remove(path));
 }
 

@@ -31,6 +31,22 @@ static double length(const float *x)
     return sum;
 }
 
+/* The deviation is about that of a text tower's embedding, however many words: at four times as much DiT3D's
+ * text embedder died in training. */
+static void size(void)
+{
+    enum { WIDE = 768 };
+    static const char *const texts[] = { "disc", "red disc", "one red disc on that black table" };
+    for (int t = 0; t < 3; t++) {
+        float  x[WIDE];
+        double sum = 0;
+        prompt_embed(texts[t], x, WIDE);
+        for (int i = 0; i < WIDE; i++)
+            sum += (double)x[i] * (double)x[i];
+        CHECK_NEAR(sqrt(sum / WIDE), 0.5, 0.05);
+    }
+}
+
 static void edges(void)
 {
     float one[WIDTH], many[WIDTH], cut[WIDTH];
@@ -61,6 +77,7 @@ static void edges(void)
 int main(void)
 {
     RUN(means);
+    RUN(size);
     RUN(edges);
     return test_end();
 }

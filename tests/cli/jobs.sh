@@ -44,6 +44,17 @@ expect 1 "not finite" train $unet --steps 40 --set optimizer.kind=sgd --set opti
 expect 2 "is more than the" train $unet --steps 1 --budget 90000GiB
 is "a refused run leaves no folder" test ! -e runs/unet-small-3
 
+# What is named in place of a run or a recipe, and what does not suit a resumed run.
+expect 2 "is a run: its recipe is runs/unet-small-1/recipe.yaml" train runs/unet-small-1
+expect 2 "is a file of a run; name the run itself: runs/unet-small-1" sample runs/unet-small-1/step-000003.safetensors
+cp runs/unet-small-1/step-000003.safetensors weights.safetensors
+expect 2 "is a file, not a run; plimsoll train RECIPE --init FILE --steps 0" sample weights.safetensors
+expect 2 "is a run of unet-small, not of lag-small; leave out the recipe" train "$root/recipes/lag-small.yaml" --resume runs/unet-small-1
+expect 0 "1 steps" train $unet --resume runs/unet-small-1 --steps 4
+expect 1 "leave out those that differ, or plan again with --budget 100%" train --resume runs/unet-small-1 --set model.widths=[12] --steps 5
+expect 1 "was made for 1 threads, not 2; --resume needs no option again" train --resume runs/unet-small-1 --threads 2 --steps 5
+expect 0 "1 steps" train --resume runs/unet-small-1 --threads 2 --budget 100% --steps 5
+
 # The best checkpoint by validation loss stays beside the newest ones. The rate makes later losses worse.
 expect 0 "6 steps" train $unet --steps 6 --set save.keep=1 --set validate.every=2 --set optimizer.lr=0.9 --set ema.rule=none \
     --set optimizer.clip=0 --out best --quiet
@@ -71,6 +82,35 @@ expect 0 "3 classes of 7 to 8 images" train $lag --data "$work/sets"
 is "a class without a set is mentioned" grep -q "1 with fewer images than a set" "$work/err"
 mkdir "$work/parts" && cp -r "$work/sets" "$work/parts/train" && cp -r "$work/sets" "$work/parts/test"
 expect 2 "--data $work/parts/train --set data.holdout_path=$work/parts/test" train $lag --data "$work/parts"
+
+# Transparency is ignored, and that is said.
+mkdir "$work/clear"
+python3 - "$work/clear/1.png" <<'P'
+import struct, sys, zlib
+chunk = lambda name, body: struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+rows = b"".join(b"\0" + b"\xff\0\0\x80" * 8 for _ in range(8))
+open(sys.argv[1], "wb").write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 6, 0, 0, 0)) +
+                              chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+P
+expect 0 "some images have transparency, which is ignored" train $unet --steps 1 --data "$work/clear" --out none
+expect 0 "1 samples" train $unet --steps 1 --data "$work/sets/a" --set 'data.pattern="1.png"' --out none
+is "opaque images are not mentioned" sh -c "! grep -q transparency '$work/err'"
+
+# Range images and images are not mistaken for each other.
+python3 - "$work" <<'P'
+import array, struct, sys
+head = "{'descr': '<f4', 'fortran_order': False, 'shape': (6, 8, 32), }"
+head += " " * (117 - len(head)) + "\n"
+ranges = array.array("f", [2 + i % 50 for i in range(6 * 8 * 32)]).tobytes()
+open(sys.argv[1] + "/scans.npy", "wb").write(b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) + head.encode() + ranges)
+P
+stdiff="stdiff-small --set model.image=[8,16] --set model.channels=[32,32] --batch 1 --set accumulate=1 --steps 1 --set validate.every=0"
+expect 0 "range images of 8 x 32" train $stdiff --data "$work/scans.npy" --out "$work/scanned"
+expect 2 "holds images, and data.range_low" sample "$work/scanned" -n 1 --steps 1 --input "$work/sets/a"
+expect 2 "holds images, and data.range_low" evaluate "$work/scanned" --data "$work/sets/a" --timesteps 2
+expect 0 "1 drawn" sample "$work/scanned" -n 1 --steps 1 --input "$work/scans.npy" -o "$work/scanned/drawn"
+expect 0 "frames" train $stdiff --data "$work/sets/a" --out "$work/filmed"
+expect 2 "the run was trained on images or videos" sample "$work/filmed" -n 1 --steps 1 --input "$work/scans.npy"
 
 # Clips of which only some have embeddings; a prompt where texts were embedded elsewhere.
 dit="dit3d-small --steps 1"

@@ -84,6 +84,17 @@ ffmpeg -v error -f lavfi -i "sine=frequency=900:sample_rate=8000:duration=1" "$w
     --set validate.every=0 --out "$work/tones" > "$work/out" 2> "$work/err"
 is "a run trains on audio" [ $? = 0 ]
 is "what is converted is said" says "2 files, 3.0 s of audio, 1 decoded, 1 of them converted from 44100 to 8000 samples"
+# Without the plugins: what to install is said, before anything is drawn or a run begun.
+mkdir "$work/bare" && cp -r "$program" "$folder"/glibc-hwcaps "$work/bare"
+"$work/bare/plimsoll" train $tiny $data --steps 1 --out "$work/never" > "$work/out" 2> "$work/err"
+is "videos need their plugin" [ $? = 2 ] && says "install libavformat-dev libavcodec-dev libswscale-dev"
+"$work/bare/plimsoll" train sashimi-small --data "$work/audio" --steps 1 --out "$work/never" > "$work/out" 2> "$work/err"
+is "and so does FLAC" [ $? = 2 ] && says "install libsndfile1-dev libsamplerate0-dev"
+is "no run is begun" [ ! -e "$work/never" ]
+"$work/bare/plimsoll" sample "$work/run" -n 1 --prompt "bars" --format gif,mp4 -o "$work/no-mp4" > "$work/out" 2> "$work/err"
+is "and .mp4" [ $? = 2 ] && says "--format mp4 is written with FFmpeg's libav" && ! says "sampling"
+"$work/bare/plimsoll" sample "$work/run" -n 1 --prompt "bars" --format gif -o "$work/no-mp4" > "$work/out" 2>&1
+is "a .gif needs none" [ $? = 0 ]
 # A file of a terabyte that is no video is refused by its head, not after all of it was read.
 mkdir "$work/large" && truncate -s 1T "$work/large/a.mp4" && echo a > "$work/large/a.txt"
 timeout 60 "$program" train $tiny --data "$work/large" --steps 1 --out none --quiet > "$work/out" 2> "$work/err"

@@ -185,6 +185,14 @@ static void refuses(void)
     says(codec_compress(pool, recipe, tiny_device(pool, 2), &to, &r), E_USAGE, "--block");
     to.block_steps = 0;
     CHECK_OK(codec_compress(pool, recipe, tiny_device(pool, 2), &to, &r));
+    CodecOptions over = to;
+    over.out = over.in;
+    says(codec_compress(pool, recipe, tiny_device(pool, 2), &over, &r), E_USAGE,
+         "is the file that is read");
+    over = back;
+    over.out = over.in;
+    says(codec_decompress(pool, recipe, tiny_device(pool, 2), &over, &r), E_USAGE,
+         "is the file that is read");
     says(codec_decompress(pool, recipe, tiny_device(pool, 1), &back, &r), E_USAGE, "--threads 2");
     recipe->seed = 9; /* other weights */
     tiny_train(pool, recipe, RUN_FOLDER);

@@ -701,6 +701,47 @@ static void sets_of_a_class(void)
             "not a multiple of a CIFAR record");
 }
 
+/* How strongly a frequency is in the first `n` values, at 8,000 a second. */
+static double strength(const int32_t *x, int n, double hertz)
+{
+    double re = 0, im = 0, mean = 0, turn = 2 * acos(-1) * hertz / 8000;
+    for (int i = 0; i < n; i++)
+        mean += (double)x[i] / n;
+    for (int i = 0; i < n; i++) {
+        re += (x[i] - mean) * cos(turn * i);
+        im += (x[i] - mean) * sin(turn * i);
+    }
+    return hypot(re, im);
+}
+
+/* Melodies: the strongest frequency of a note is one of the scale's, and every note occurs. */
+static void tones_have_pitch(void)
+{
+    enum { NOTE = 500, LONG = 4 * NOTE, NOTES = 5, SAMPLES = 30 };
+    static const double scale[NOTES] = { 400, 450, 500, 600, 2000 / 3.0 };
+    Opened   o = { .feeds = { { "tokens", I32, SHAPE(LONG) }, { "target", I32, SHAPE(LONG) } },
+                   .n = 2 };
+    DataSpec spec = { .kind = "tones", .samples = SAMPLES, .levels = 256, .rate = 8000 };
+    bool     heard[NOTES] = { false };
+    CHECK_OK(open_spec(&o, spec));
+    for (int id = 0; id < SAMPLES; id++) {
+        double found = 0, most = 0;
+        CHECK_OK(load(&o, id, 0));
+        for (double hertz = 300; hertz < 1500; hertz += 5) {
+            double now = strength(o.to[1], NOTE, hertz);
+            found = now > most ? hertz : found;
+            most = fmax(most, now);
+        }
+        int note = 0;
+        for (int k = 1; k < NOTES; k++)
+            note = fabs(scale[k] - found) < fabs(scale[note] - found) ? k : note;
+        CHECK_NEAR(found, scale[note], 6);
+        heard[note] = true;
+    }
+    for (int k = 0; k < NOTES; k++)
+        CHECK(heard[k]);
+}
+
 static void audio_as_tokens(void)
 {
     Opened o = { .feeds = { { "tokens", I32, SHAPE(64) }, { "target", I32, SHAPE(64) } }, .n = 2 };
@@ -937,6 +978,7 @@ int main(void)
     RUN(clips_of_frames);
     RUN(pairs_of_images);
     RUN(sets_of_a_class);
+    RUN(tones_have_pitch);
     RUN(audio_as_tokens);
     RUN(clips_with_captions);
     RUN(replaced_images);

@@ -154,6 +154,26 @@ static void lies_are_named(void)
     CHECK_INT(wav_parse("x", bytes, n, n, &info), E_FORMAT);
 }
 
+/* Written to a pipe: the audio goes on to the end of the file. */
+static void piped(void)
+{
+    WavInfo       info;
+    const int16_t s[] = { 1, 2, 3, 4 };
+    size_t        n = make(1, 2, 8000, 16, 4, s, 8);
+    little(n - 12, UINT32_MAX, 4); /* ffmpeg */
+    CHECK_OK(wav_parse("x", bytes, n, n, &info));
+    CHECK_INT(info.frames, 2);
+    CHECK_OK(wav_parse("x", bytes, n - 1, n - 1, &info));
+    CHECK_INT(info.frames, 1);
+    little(n - 12, 0x7ffff000, 4); /* SoX */
+    CHECK_OK(wav_parse("x", bytes, n, n, &info));
+    CHECK_INT(info.frames, 2);
+    little(n - 12, 0x7ffff004, 4); /* a size, and untrue */
+    CHECK_INT(wav_parse("x", bytes, n, n, &info), E_FORMAT);
+    CHECK_INT(wav_parse("x", (const unsigned char *)"fLaC and so on", 14, 14, &info), E_FORMAT);
+    CHECK(strstr(err_text(), "it is FLAC; name it .flac") != NULL);
+}
+
 static void written_and_read(void)
 {
     const char   *path = "wav_test.wav";
@@ -218,6 +238,7 @@ int main(void)
     RUN(every_sample_type);
     RUN(telephone_codes);
     RUN(lies_are_named);
+    RUN(piped);
     RUN(written_and_read);
     RUN(levels_go_round);
     return test_end();

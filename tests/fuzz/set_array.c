@@ -77,7 +77,7 @@ static void fuzz_file(const unsigned char *bytes, size_t n)
     for (int form = 0; form < 3; form++) {
         Pool *pool = pool_new(NULL, "fuzz");
         Seen  seen = { .n = n };
-        (void)(form == 0   ? set_npz_parse(pool, "fuzz", bytes, n, MEMORY, take, &seen)
+        (void)(form == 0   ? set_npz_parse(pool, "fuzz", bytes, n, NULL, MEMORY, take, &seen)
                : form == 1 ? set_npy_parse(pool, "fuzz", bytes, n, take, &seen)
                            : set_pickle_parse(pool, "fuzz", bytes, n, take, &seen));
         pool_free(pool);

@@ -128,6 +128,12 @@ static const Bad graphs[] = {
                          "\"cost\": 1, \"inputs\": [\"v\"], "
                          "\"outputs\": [\"u\"], \"inplace\": [[\"u\", \"v\"]]}, {\"id\": \"c\", "
                          "\"cost\": 1, \"inputs\": [\"v\"]}]}" },
+    /* u lies in the bytes of p and is read after p was written: one of the two would be lost */
+    { "outputs p, whose bytes node a has taken over",
+      HEAD "\"values\": [{\"id\": \"p\", \"bytes\": 2, \"persistent\": true}, {\"id\": \"u\", "
+           "\"bytes\": 2}], \"nodes\": [{\"id\": \"a\", \"cost\": 1, \"inputs\": [\"p\"], "
+           "\"outputs\": [\"u\"], \"inplace\": [[\"u\", \"p\"]]}, {\"id\": \"b\", \"cost\": 1, "
+           "\"outputs\": [\"p\"]}, {\"id\": \"c\", \"cost\": 1, \"inputs\": [\"u\"]}]}" },
     /* a view of bytes that are gone, or are going */
     { "taken over", HEAD "\"values\": [{\"id\": \"v\", \"bytes\": 2}, {\"id\": \"u\", \"bytes\": "
                          "2}, {\"id\": \"w\", \"bytes\": 0, \"view_of\": \"v\"}], \"nodes\": "

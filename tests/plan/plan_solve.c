@@ -44,6 +44,49 @@ static void annealer_is_close(void)
     printf("annealer: %d of %d small graphs at the optimum\n", equal, all_seeds);
 }
 
+/* A step of four layers with views and places taken over, 14 nodes and 25 values: more states than
+ * a search by the cost of all runs could hold. The optimum is that of a brute force outside this
+ * tree. */
+static const char four_layers[] =
+    "{'format':'plimsoll-graph-1','finals':[20,23,24],'values':[{'id':0,'bytes':4,"
+    "'persistent':true},{'id':1,'bytes':1,'persistent':true},{'id':2,'bytes':3,"
+    "'persistent':true},{'id':3,'bytes':19,'persistent':true},{'id':4,'bytes':40},"
+    "{'id':5,'bytes':0,'view_of':4},{'id':6,'bytes':21},{'id':7,'bytes':10},{'id':8,"
+    "'bytes':0,'view_of':6},{'id':9,'bytes':21},{'id':10,'bytes':7},{'id':11,'bytes':0,"
+    "'view_of':9},{'id':12,'bytes':34},{'id':13,'bytes':3},{'id':14,'bytes':0,"
+    "'view_of':12},{'id':15,'bytes':38},{'id':16,'bytes':16},{'id':17,'bytes':16},"
+    "{'id':18,'bytes':19},{'id':19,'bytes':16},{'id':20,'bytes':3},{'id':21,'bytes':31},"
+    "{'id':22,'bytes':1},{'id':23,'bytes':28},{'id':24,'bytes':4}],'nodes':[{'id':0,"
+    "'cost':3,'outputs':[4]},{'id':1,'cost':3,'inputs':[3,4],'outputs':[5],"
+    "'workspace':28},{'id':2,'cost':3,'inputs':[0,5],'outputs':[6,7,8],'workspace':7},"
+    "{'id':3,'cost':7,'inputs':[1,6],'outputs':[9,10,11]},{'id':4,'cost':3,'inputs':[2,"
+    "9],'outputs':[12,13]},{'id':5,'cost':0,'inputs':[12],'outputs':[14],'workspace':9},"
+    "{'id':6,'cost':7,'inputs':[3,14],'outputs':[15]},{'id':7,'cost':5,'inputs':[15],"
+    "'outputs':[16]},{'id':8,'cost':5,'inputs':[3,12,16],'outputs':[17,18],"
+    "'inplace':[[17,16]]},{'id':9,'cost':1,'inputs':[3,18],'outputs':[3],'once':true},"
+    "{'id':10,'cost':23,'inputs':[2,9,13,17],'outputs':[19,20],'inplace':[[19,17]]},"
+    "{'id':11,'cost':7,'inputs':[1,6,10,19],'outputs':[21,22],'workspace':9},{'id':12,"
+    "'cost':3,'inputs':[1,22],'outputs':[1],'once':true},{'id':13,'cost':14,'inputs':[0,"
+    "4,7,21],'outputs':[23,24],'workspace':26}]}";
+
+static void more_states_are_searched(void)
+{
+    Pool       *pool = pool_new(NULL, "test");
+    PGraph     *g;
+    Plan       *plan;
+    PlanOptions options = { .budget_bytes = 166 };
+    char        text[sizeof four_layers];
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = four_layers[i] == '\'' ? '"' : four_layers[i];
+    if (CHECK_INT(pgraph_parse(pool, "four layers", text, sizeof text - 1, &g), OK) &&
+        CHECK_INT(plan_solve(pool, g, &options, &plan), OK))
+        CHECK_NEAR(plan->cost, 169, 1e-9);
+    options.budget_bytes = 165;
+    CHECK_INT(plan_solve(pool, g, &options, &plan), E_BUDGET);
+    CHECK_INT(plan->bound_bytes, 166);
+    pool_free(pool);
+}
+
 static void brute_force_agrees(void)
 {
     int compared = 0;
@@ -503,6 +546,7 @@ int main(void)
     RUN(odd_views_are_planned);
     RUN(edges);
     RUN(brute_force_agrees);
+    RUN(more_states_are_searched);
     RUN(annealer_is_close);
     RUN(odd_graphs_are_planned);
     RUN(more_memory_is_never_slower);

@@ -142,12 +142,54 @@ check(got == first_loss(saved("own.pt", {k: everything.get("ema/" + k, v) for k,
 empty = os.path.join(work, "empty")
 os.makedirs(empty)
 got, said, code = first_loss(empty)
-check(code == 2 and "is a folder, but not a run; name the weights file in it" in said, "folder", said, code)
+check(code == 2 and "is neither a run nor a folder with weights" in said, "folder", said, code)
 open(os.path.join(empty, "_METADATA"), "w").close()
 got, said, code = first_loss(empty)
 check(code == 2 and "is an Orbax checkpoint" in said and "flax.serialization.to_bytes" in said, "orbax", said, code)
 done = train("--steps", "1", "--ema")
 check(done.returncode == 2 and "--ema takes the averaged weights of the file of --init" in done.stderr, "ema alone", done.stderr)
+
+# Folders of Hugging Face's libraries: one file among others, and parts with an index.
+names = list(state)
+parts = [{k: state[k] for k in names[i::3]} for i in range(3)]
+
+
+def index(folder, stem, write, ending=".safetensors"):
+    os.makedirs(os.path.join(work, folder))
+    files = [f"{stem}-{i + 1:05d}-of-00003{ending}" for i in range(3)]
+    for part, file in zip(parts, files):
+        write(part, os.path.join(work, folder, file))
+    path = os.path.join(work, folder, f"{stem}{ending}.index.json")
+    with open(path, "w") as f:
+        json.dump({"metadata": {"total_size": 1}, "weight_map": {k: files[i % 3] for i, k in enumerate(names)}}, f, indent=2)
+    return path
+
+
+same(index("parts", "model", save_file), "")
+same(os.path.join(work, "parts"), "")
+same(index("bins", "pytorch_model", torch.save, ".bin"), "")
+one = os.path.join(work, "parts", "model-00001-of-00003.safetensors")
+got, said, code = first_loss(one)
+check(code == 2 and "it is one of several files: name their folder instead" in said, "part", said, code)
+os.remove(one)
+got, said, code = first_loss(os.path.join(work, "parts"))
+check(code == 1 and "one of 3 files; download it too" in said, "a part that is missing", said, code)
+open(os.path.join(work, "parts", "config.json"), "w").write('{"architectures": ["UNet"]}')
+got, said, code = first_loss(os.path.join(work, "parts", "config.json"))
+check(code == 2 and "no index of weights" in said, "config.json", said, code)
+diffusers = os.path.join(work, "diffusers")
+os.makedirs(diffusers)
+for file, tensors in ("diffusion_pytorch_model.safetensors", state), ("optimizer.safetensors", parts[0]):
+    save_file(tensors, os.path.join(diffusers, file))
+same(diffusers, "")
+os.rename(os.path.join(diffusers, "diffusion_pytorch_model.safetensors"), os.path.join(diffusers, "last.safetensors"))
+got, said, code = first_loss(diffusers)
+check(code == 2 and "several files with weights (last.safetensors, optimizer.safetensors)" in said, "two files", said, code)
+
+got, said, code = first_loss(saved("bare.pt", torch.zeros(3)))
+check(code == 2 and "for example a tensor without a name" in said, "a bare tensor", said, code)
+got, said, code = first_loss(saved("shape.pt", dict(state, **{names[0]: torch.zeros(7, 7)})))
+check(code == 1 and "is (7,7), the model has" in said and "--init-partial" in said, "shape", said, code)
 
 more = dict(state, **{"first_stage_model.a": torch.ones(3), "b": torch.ones(2)})
 loss, said, code = first_loss(saved("more.pt", more))

@@ -108,6 +108,9 @@ for columns in (80, 40):
     check("every step is shown, in order", steps == sorted(steps) and len(set(steps)) == 20, steps)
     if columns == 80:
         check("with loss, pace, time left and memory", all(re.search(r"loss \S+ .*ms/step.* left .*[KM]iB of", s) for s in drawn if s.startswith("step") and "validation" not in s), drawn)
+    end = next(i for i, l in enumerate(screen.lines) if l.startswith("unet-small: "))
+    said = [l for l in screen.lines[end:] if not l.startswith("next: ")]
+    check(f"sentences are broken where the terminal ends, at {columns} columns", len(said) > 2 and all(len(l) <= columns for l in said), said)
     drawn, screen = narrow("fit", ["fit", "unet-small", "--budget", "14MiB", "--effort", "20000", *SMALL], columns)
     check("fit never goes backwards", not falls(drawn), falls(drawn))
     check("fit shows the first plan early", any(l.startswith("  found: ") for l in screen.lines))

@@ -60,6 +60,7 @@ def main():
         themes(b)
         speed(b)
         planned(b)
+        phone(b, page)
         check("no errors or warnings in the console", not b.complaints, b.complaints)
     finally:
         b.close()
@@ -231,14 +232,31 @@ def planned(b):
         time.sleep(0.05)
     e = b.run("plimsoll.data.explain")
     check("the plan is shown", b.run("!document.getElementById('plan').hidden"))
-    plan = b.run("(() => { const t = plimsoll.timeline, q = t.plan; return q && { max: Math.max(...q.live), total: q.time[q.runs], kept: t.p.total, budget: plimsoll.data.budgetBytes, top: t.top, y: t.yOf(plimsoll.data.budgetBytes) }; })()")
+    plan = b.run("(() => { const t = plimsoll.timeline, q = t.plan; return q && { max: q.most, total: q.total, batch: q.batch * q.many, whole: t.whole, kept: t.p.total, budget: plimsoll.data.budgetBytes, top: t.top, y: t.yOf(plimsoll.data.budgetBytes) }; })()")
     check("the plan's curve is there and stays below the budget", plan and plan["max"] <= plan["budget"] == 14 * 2**20, plan)
+    check("the plan's curve is over as many samples as everything kept", plan and plan["batch"] == e["recipe"]["batch"], plan)
+    check("a slower plan ends within the axis", plan and plan["whole"] == max(plan["total"], plan["kept"]), plan)
+    x, height = b.run("(() => { const t = plimsoll.timeline; return [t.xOf(t.plan.total) - 2, t.plannedAt(t.xOf(t.plan.total) - 2)]; })()")
+    check("its last bytes are on it", 60 < x < 1440 and height > 0, x, height)
+    check("nothing of everything kept is drawn behind its end", b.run("(() => { const t = plimsoll.timeline; t.show('arena'); const x = t.W - 1, free = t.whole <= t.p.total || t.ids[x] === -1; t.show('live'); return free; })()"))
     check("the budget's line is within the plot", plan and plan["budget"] < plan["top"] and plan["y"] > 0, plan)
     drawn = b.run("(() => { const t = plimsoll.timeline, g = t.over.getContext('2d'), y = Math.round(t.yOf(plimsoll.data.budgetBytes)), d = g.getImageData(0, y - 1, t.over.width, 3).data; let n = 0; for (let i = 3; i < d.length; i += 4) n += d[i] > 60; return n; })()")
     check("and drawn", drawn > 300, drawn)
     foot = b.run("document.querySelector('#plantable tfoot').textContent")
     check("its classes end with both peaks", f"{e['peak_bytes']:,}" in foot and f"{e['plan']['peak_bytes']:,}" in foot, foot)
     check("and add up", sum(e["plan"]["classes"].values()) == e["plan"]["peak_bytes"])
+
+
+def phone(b, page):
+    """390 pixels wide: nothing is wider than the page, with a name that has no place to break."""
+    b.send("Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=False)
+    for path in (page, os.path.join(folder, "budget.html")):
+        b.open(path)
+        b.run("document.getElementById('model').textContent += '_'.repeat(200); document.getElementById('about').textContent += 'x'.repeat(200)")
+        time.sleep(0.3)
+        wide = b.run("document.documentElement.scrollWidth - innerWidth")
+        check("nothing leaves a phone's screen", wide <= 0, path, wide)
+    b.send("Emulation.setDeviceMetricsOverride", width=1440, height=1000, deviceScaleFactor=1, mobile=False)
 
 
 def themes(b):

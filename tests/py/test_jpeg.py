@@ -14,7 +14,7 @@ import time
 try:
     import numpy as np
     import PIL
-    from PIL import Image, ImageFile
+    from PIL import Image, ImageFile, ImageOps
 except ImportError as error:
     print(f"skipped: {error.name} is not installed here (scripts/setup_torch.sh makes .venv with it)")
     sys.exit(77)
@@ -135,8 +135,15 @@ def plain_files(rng):
         for kind in ("smooth", "edges", "noise"):
             yield "quality", coded(image_array(rng, 61, 47, kind), quality=quality, subsampling=int(rng.integers(0, 3)),
                                    progressive=bool(rng.integers(0, 2)))
-    for name, options in (("exif", {"exif": b"Exif\0\0MM\0*\0\0\0\x08\0\1\1\x12\0\3\0\0\0\1\0\6\0\0\0\0\0\0"}),
-                          ("comment", {"comment": b"\xff\xd9" * 9}), ("profile", {"icc_profile": b"\xff\xd8" * 70000})):
+    for way in range(1, 9):                                 # how the camera was held, in both byte orders
+        big = b"Exif\0\0MM\0*\0\0\0\x08\0\1\1\x12\0\3\0\0\0\1\0%c\0\0\0\0\0\0" % way
+        little = b"Exif\0\0II*\0\x08\0\0\0\1\0\x12\1\3\0\1\0\0\0%c\0\0\0\0\0\0\0" % way
+        for exif in big, little:
+            yield "exif", coded(image_array(rng, 40, 30, "smooth"), exif=exif, progressive=bool(way & 1))
+            yield "exif", coded(image_array(rng, 13, 30, "smooth")[..., 0], exif=exif)
+    for exif in (b"", b"Exif\0\0", big[:-8], big[:16] + b"\xff" * 8, little[:10] + b"\xff\xff\xff\xff", big.replace(b"\0\x08\0\0", b"\0\x09\0\0")):
+        yield "exif without an orientation", coded(image_array(rng, 40, 30, "smooth"))[:2] + segment(0xE1, exif) + coded(image_array(rng, 9, 8, "noise"))[2:]
+    for name, options in (("comment", {"comment": b"\xff\xd9" * 9}), ("profile", {"icc_profile": b"\xff\xd8" * 70000})):
         yield name, coded(image_array(rng, 40, 30, "smooth"), **options)
 
 
@@ -198,7 +205,7 @@ class Decoder:
 
 def theirs(path):
     with Image.open(path) as image:
-        array = np.asarray(image)
+        array = np.asarray(ImageOps.exif_transpose(image) if image.getexif().get(0x0112, 1) != 1 else image)
     return array if array.ndim == 3 else array[..., None]
 
 

@@ -93,7 +93,21 @@ def arrays():
     np.savez(at("bad.npz"), images=images[..., :2])
     refused(at("bad.npz"), "with 1 or 3 channels")
     np.savez(at("bad.npz"), images=images.astype(np.float32))
-    refused(at("bad.npz"), "must be within -1..1")
+    refused(at("bad.npz"), "divide them by 255, or save array.astype('uint8')")
+    # Which arrays are images and labels is never guessed: by name, by data.array, or not at all.
+    other = rng.integers(0, 2, len(labels))
+    np.savez(at("named.npz"), split=other, images=images, labels=labels, mean=np.zeros(3, np.float32))
+    holds(at("named.npz"))
+    np.savez(at("keras.npz"), x_test=images[:6], x_train=images, y_test=labels[:6, None], y_train=labels[:, None])
+    refused(at("keras.npz"), "holds several sets of images (x_test, x_train); say which")
+    holds(at("keras.npz"), array="x_train")
+    refused(at("keras.npz"), "has no array x_val", array="x_val")
+    np.savez(at("bad.npz"), a=other, images=images, b=labels)
+    refused(at("bad.npz"), "2 arrays may be the labels of images (a is the first)")
+    np.savez(at("bad.npz"), images=images, labels=np.eye(CLASSES)[labels])
+    refused(at("bad.npz"), "numpy.argmax(labels, 1)")
+    np.savez(at("bad.npz"), images=images, labels=np.array(["a", "b", "c"])[labels])
+    refused(at("bad.npz"), "it holds texts (<U1), not numbers")
     np.savez(at("bad.npz"), images=images.astype(np.int32))
     refused(at("bad.npz"), "images are uint8")
     refused(at("packed.npz"), "--loader-memory", memory=4000)
@@ -122,7 +136,7 @@ def pickles():
     for value, says in ((Attack(), "not a dict of classes"), ({"a": Attack()}, "no array of numpy"),
                         ({"data": images, "labels": Attack()}, "labels are no list"), ({"data": images, "labels": [1]}, "no list of 18"),
                         ({"data": images, "labels": [1.5] * 18}, "neither a number nor a text"), ([1], "not a dict of classes"), ({}, "not a dict"),
-                        ({"a": images.T}, "C order"), ({"a": (images / 255).astype(">f4")}, "little-endian"),
+                        ({"a": list(images)}, "is a list of 18; save one array, numpy.stack(x)"), ({"a": images.T}, "C order"), ({"a": (images / 255).astype(">f4")}, "little-endian"),
                         ({"image_data": images, "class_dict": {"a": [18]}}, "beyond the 18"), ({(1, 2): images}, "neither a text nor")):
         pickle.dump(value, open(at("bad.pkl"), "wb"))
         refused(at("bad.pkl"), says)

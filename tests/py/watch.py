@@ -108,7 +108,9 @@ def over_http(port, token):
     idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(25)]
     start = time.monotonic()
     check("beside 25 idle connections it answers", get(port, at)[0] == 200 and time.monotonic() - start < 5)
-    more = [socket.create_connection(("127.0.0.1", port)) for _ in range(15)]      # more than it holds: they wait
+    more = [socket.create_connection(("127.0.0.1", port)) for _ in range(35)]      # more than it holds: the oldest go
+    start = time.monotonic()
+    check("beside more idle connections than it holds it answers", get(port, at)[0] == 200 and time.monotonic() - start < 10)
     for s in idle:
         s.close()
     check("and after they are gone too", get(port, at)[0] == 200)
@@ -163,6 +165,16 @@ def page_follows(b, port, token):
     want = [json.loads(l)["step"] for l in open("runs/killed/log.jsonl")]
     check("a resumed run is read again: no gap, no repeat", settle(b, f"plimsoll.runs[{killed}].last + 1 === {len(want)}") and
           b.run(f"plimsoll.runs[{killed}].step") == want)
+    check("what is computed as lines come is what all of them give", b.run("""plimsoll.runs.every(r => {
+        const all = Object.assign(new Run(0, ""), { loss: r.loss, ms: r.ms });
+        return JSON.stringify([r.smooth("loss", plimsoll.smooth), r.medianMs()]) === JSON.stringify([all.smooth("loss", plimsoll.smooth), all.medianMs()]); })"""))
+    others = "plimsoll.charts.loss.series.filter(s => s.other).length"
+    check("losses of one model share the chart", b.run(others) == 2, b.run(others))
+    b.run("document.querySelector('[data-others=one]').click()")
+    check("or this run is alone", b.run(others) == 0, b.run(others))
+    check("another model's loss is not among them", b.run(f"(() => {{ delete plimsoll.others; plimsoll.runs[({live} + 1) % 3].about.model = 'other'; redraw(); return {others}; }})()") == 1)
+    marks = b.run("[tickText(0.002, 0.0005), tickText(4, 2), tickText(0, 1), tickTime(1500, 500), tickTime(20, 10)]")
+    check("marks of an axis have its digits", marks == ["0.0020", "4", "0", "1.5 s", "20 ms"], marks)
     check("samples are shown", settle(b, "document.querySelectorAll('#sheet img').length > 0 && [...document.querySelectorAll('#sheet img')].every(i => i.naturalWidth > 0)"))
     b.mouse("mouseMoved", 600, b.run("document.getElementById('loss').getBoundingClientRect().top + 100"))
     check("pointing says the step", "step " in (b.run("document.querySelector('#loss .tip').textContent") or ""))
@@ -222,6 +234,13 @@ def pages(b):
         text = open(name + ".html").read()
         check(f"{name} needs nothing from elsewhere", not re.search(r"(src|href)=[\"'](https?:)?//|@import|url\(", text))
         looks(b, name, os.path.abspath(name + ".html"))
+        if name == "compare":                               # looks() leaves it as wide as a phone
+            said = b.run("[...document.querySelectorAll('td[colspan]')].map(e => [e.offsetWidth, e.textContent])")
+            check("a variant that cannot be built says why, on a phone too", len(said) == 2 and all(w > 50 and "3 heads" in t for w, t in said), said)
+        if name == "fit":
+            marks = b.run("[...document.querySelectorAll('.plot.narrow text')].map(e => e.textContent)")
+            check("its axes have round marks and names", "0 B" in marks and "10.0 MiB" in marks and "0 %" in marks and "arena" in marks, marks)
+            check("the row of the plan stands out", b.run("document.querySelector('tr.chosen').textContent.startsWith('14.0 MiB')"))
 
 
 main()

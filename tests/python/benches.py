@@ -22,8 +22,8 @@ def run(script, *words):
 
 
 calls = run("torch_workspaces.py", "--models", "mixed", "--list").splitlines()
-check("convolutions in both precisions", sum("float32" in c for c in calls)
-      == sum("bfloat16" in c for c in calls) > 2)
+check("convolutions in both precisions", sum(" float32 " in c for c in calls)
+      == sum(" bfloat16 " in c for c in calls) > 2)
 with tempfile.TemporaryDirectory() as folder:
     path = os.path.join(folder, "rows.json")
     run("torch_fit.py", "--models", "perceptron", "--precision", "fp32", "--shares", "0.8",

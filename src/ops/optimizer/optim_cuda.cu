@@ -2,11 +2,7 @@
  *
  * An update is bound by memory: each of p, grad, m, v, EMA is read and written once, in one pass.
  * What changes from step to step is read from device memory, so a captured step stays valid. */
-#include "ops/reduce/reduce_cuda.h"
-
-extern "C" {
-#include "ops/optimizer/optim.h"
-}
+#include "ops/optimizer/optim_cuda.h"
 
 __global__ void seed_fill(float *seed, const float *progress, int64_t count)
 {
@@ -23,20 +19,6 @@ extern "C" Err grad_seed_cuda(const Call *call)
                 (float *)call->out[0], (const float *)call->in[0], count);
     CUDA_LAUNCHED();
     return OK;
-}
-
-/* The tensor that this thread block works on: the last of n whose first block is not after it. */
-__device__ __forceinline__ int job_of(const int32_t *first, int n)
-{
-    int low = 0, high = n;
-    while (high - low > 1) {
-        int middle = (low + high) / 2;
-        if (first[middle] <= (int32_t)blockIdx.x)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
 }
 
 /* Sums over micro-batches: as many tensors per launch as its arguments hold. The sum is read from
@@ -117,12 +99,13 @@ extern "C" Err accumulate_cuda(const Call *call) { return accumulate_all_cuda(&c
 
 /* Norm: a thread block sums NORM_BLOCK elements in double; as many tensors per launch as its
  * arguments hold. One block then adds the partial sums in a fixed order. */
-enum { NORM_BLOCK = 1 << 14, NORM_MAX = 160, NORM_THREADS = 256 };
+enum { NORM_MAX = 160, NORM_THREADS = 256 };
 
 typedef struct NormJob {
     const float *grad[NORM_MAX];
     int64_t      count[NORM_MAX];
     int32_t      first[NORM_MAX + 1]; /* its first block in this launch */
+    int32_t      to[NORM_MAX];        /* where that block's sum goes */
     int32_t      n;
     double      *partial;
 } NormJob;
@@ -150,7 +133,7 @@ __global__ void __launch_bounds__(NORM_THREADS) norm_blocks(const __grid_constan
         sum += (double)g[i] * g[i];
     sum = block_sum_double(sum, sums);
     if (threadIdx.x == 0)
-        job.partial[blockIdx.x] = sum;
+        job.partial[job.to[at] + (int32_t)blockIdx.x - job.first[at]] = sum;
 }
 
 __global__ void __launch_bounds__(1024)
@@ -164,6 +147,34 @@ __global__ void __launch_bounds__(1024)
     sum = block_sum_double(sum, sums);
     if (threadIdx.x == 0)
         *norm = (float)sqrt(sum);
+}
+
+Err norm_parts_cuda(const Call *call, const NormSpan *spans, int n, double *partial)
+{
+    for (int from = 0; from < n; from += NORM_MAX) {
+        NormJob job = {};
+        job.n = n - from < NORM_MAX ? n - from : NORM_MAX;
+        job.partial = partial;
+        for (int i = 0; i < job.n; i++) {
+            job.grad[i] = spans[from + i].grad;
+            job.count[i] = spans[from + i].count;
+            job.to[i] = (int32_t)spans[from + i].at;
+            job.first[i + 1] = job.first[i] + (int32_t)ceil_div(job.count[i], NORM_BLOCK);
+        }
+        if (!job.first[job.n])
+            continue;
+        cuda_launch(cuda_stream(call), norm_blocks, (unsigned)job.first[job.n], NORM_THREADS, 0,
+                    job);
+        CUDA_LAUNCHED();
+    }
+    return OK;
+}
+
+Err norm_finish_cuda(const Call *call, float *norm, const double *partial, int64_t n)
+{
+    cuda_launch(cuda_stream(call), norm_finish, 1, 1024, 0, norm, partial, n);
+    CUDA_LAUNCHED();
+    return OK;
 }
 
 static int64_t norm_blocks_of(const Node *n, int i)
@@ -186,24 +197,16 @@ extern "C" Err grad_norm_cuda(const Call *call)
     double     *partial = (double *)call->workspace;
     int64_t     done = 0;
     for (int from = 0; from < n->n_in; from += NORM_MAX) {
-        NormJob job = {};
-        job.n = n->n_in - from < NORM_MAX ? n->n_in - from : NORM_MAX;
-        job.partial = partial + done;
-        for (int i = 0; i < job.n; i++) {
-            job.grad[i] = (const float *)call->in[from + i];
-            job.count[i] = shape_count(in_shape(n, from + i));
-            job.first[i + 1] = job.first[i] + (int32_t)norm_blocks_of(n, from + i);
+        NormSpan spans[NORM_MAX];
+        int      few = n->n_in - from < NORM_MAX ? n->n_in - from : NORM_MAX;
+        for (int i = 0; i < few; i++) {
+            spans[i] = { (const float *)call->in[from + i], shape_count(in_shape(n, from + i)),
+                         done };
+            done += norm_blocks_of(n, from + i);
         }
-        if (job.first[job.n]) {
-            cuda_launch(cuda_stream(call), norm_blocks, (unsigned)job.first[job.n], NORM_THREADS, 0,
-                        job);
-            CUDA_LAUNCHED();
-        }
-        done += job.first[job.n];
+        TRY(norm_parts_cuda(call, spans, few, partial));
     }
-    cuda_launch(cuda_stream(call), norm_finish, 1, 1024, 0, (float *)call->out[0], partial, done);
-    CUDA_LAUNCHED();
-    return OK;
+    return norm_finish_cuda(call, (float *)call->out[0], partial, done);
 }
 
 __global__ void tick_once(float *progress, const float *norm_in, const float *loss, TickAttr attr)
@@ -244,7 +247,8 @@ extern "C" Err tick_cuda(const Call *call)
     return OK;
 }
 
-typedef struct Update { /* all fp32 but p, NULL where absent */
+typedef struct Update { /* all fp32 but old and p, NULL where absent */
+    const void  *old;   /* the parameters; p itself, or elsewhere */
     void        *p;
     const float *grad, *progress, *rates;
     float       *m, *v, *ema, *master;
@@ -311,7 +315,7 @@ __device__ __forceinline__ void update_pack(const Update &u, const Rule &rule, b
     if (u.master)
         get_pack<N>((const float *)u.master, i, p);
     else
-        any_get<N>({ u.p, u.type }, i, p);
+        any_get<N>({ u.old, u.type }, i, p);
     floats_get<N>(u.grad, i, g);
     floats_get<N>(u.m, i, m);
     floats_get<N>(u.v, i, v);
@@ -365,11 +369,21 @@ __global__ void __launch_bounds__(ROW_THREADS) update_all(const __grid_constant_
         update_pack<1>(u, rule, finite, lag, i);
 }
 
+static bool update_aligned(const Update &u)
+{
+    const void *all[] = { u.old, u.p, u.grad, u.m, u.v, u.ema, u.master };
+    bool        aligned = true;
+    for (const void *p : all)
+        aligned = aligned && pack_aligned(p);
+    return aligned;
+}
+
 /* in: p grad m v ema master progress rates; out: p m v ema master */
-static Update update_of(const Call *call, bool second, int32_t first)
+static Update update_of(const Call *call, bool second)
 {
     const Node *n = call->node;
-    Update      u = { call->out[0],
+    Update      u = { call->in[0],
+                      call->out[0],
                       (const float *)call->in[1],
                       (const float *)call->in[6],
                       (const float *)call->in[7],
@@ -379,29 +393,53 @@ static Update update_of(const Call *call, bool second, int32_t first)
                       (float *)call->out[4],
                       shape_count(in_shape(n, 0)),
                       *ATTR(n, UpdateAttr),
-                      in_type(n, 0),
-                      first,
-                      true };
-    const void *all[] = { u.p, u.grad, u.m, u.v, u.ema, u.master };
-    for (const void *p : all)
-        u.aligned = u.aligned && pack_aligned(p);
+                      in_type(n, 0) };
+    u.aligned = update_aligned(u);
     return u;
+}
+
+static Update update_of_span(const UpdateSpan &span, int64_t count)
+{
+    Update u = { span.in, span.out, span.grad,   span.progress, span.rates, span.m,
+                 span.v,  span.ema, span.master, count,         *span.attr, span.type };
+    u.aligned = update_aligned(u);
+    return u;
+}
+
+static void update_add(UpdateJob *job, Update u)
+{
+    u.first = job->first[job->n];
+    job->of[job->n++] = u;
+    job->first[job->n] = u.first + (int32_t)ceil_div(u.count, UPDATE_BLOCK);
+}
+
+template <class Rule> static Err update_launch(const Call *call, const UpdateJob *job)
+{
+    if (job->first[job->n])
+        cuda_launch(cuda_stream(call), update_all<Rule>, (unsigned)job->first[job->n], ROW_THREADS,
+                    0, *job);
+    CUDA_LAUNCHED();
+    return OK;
 }
 
 template <class Rule> static Err update_cuda(const Call *const *calls, int n, bool second)
 {
     for (int from = 0; from < n; from += UPDATE_MAX) {
         UpdateJob job = {};
-        job.n = n - from < UPDATE_MAX ? n - from : UPDATE_MAX;
-        for (int i = 0; i < job.n; i++) {
-            job.of[i] = update_of(calls[from + i], second, job.first[i]);
-            job.first[i + 1] = job.first[i] + (int32_t)ceil_div(job.of[i].count, UPDATE_BLOCK);
-        }
-        if (!job.first[job.n])
-            continue;
-        cuda_launch(cuda_stream(calls[0]), update_all<Rule>, (unsigned)job.first[job.n],
-                    ROW_THREADS, 0, job);
-        CUDA_LAUNCHED();
+        for (int i = from; i < n && i < from + UPDATE_MAX; i++)
+            update_add(&job, update_of(calls[i], second));
+        TRY(update_launch<Rule>(calls[0], &job));
+    }
+    return OK;
+}
+
+Err update_spans_cuda(const Call *call, const UpdateSpan *spans, const int64_t *counts, int n)
+{
+    for (int from = 0; from < n; from += UPDATE_MAX) {
+        UpdateJob job = {};
+        for (int i = from; i < n && i < from + UPDATE_MAX; i++)
+            update_add(&job, update_of_span(spans[i], counts[i]));
+        TRY(spans->sgd ? update_launch<Sgd>(call, &job) : update_launch<Adam>(call, &job));
     }
     return OK;
 }

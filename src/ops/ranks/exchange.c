@@ -3,6 +3,9 @@
 
 #include "ops/operator.h"
 #include "ops/optimizer/optim.h"
+#include "ops/ranks/rounds.h"
+#include "ops/ranks/shard.h"
+#include "ops/ranks/transfers.h"
 
 static const Bucket *bucket_of(const Node *n) { return ATTR(n, RankAttr)->bucket; }
 
@@ -32,7 +35,7 @@ static int64_t shard_gives(const Node *n)
 OPERATOR_INTERNAL(exchange, .doc = "packs gradients and starts sending each rank its shard",
                   .attr_bytes = sizeof(RankAttr), .n_in = -1, .n_out = 2, .once = true,
                   .sends = true, .gives = shard_gives, .shape = exchange_shape, .cost = copy_cost,
-                  .cpu = { .prepare = exchange_prepare_cpu, .run = exchange_cpu })
+                  .cpu = { .prepare = exchange_prepare, .run = exchange_cpu })
 
 Exchanged exchange(const Bucket *bucket, int slot, const Tensor *grads, Tensor after)
 {
@@ -84,7 +87,7 @@ static Cost gather_cost(const Node *n) { return (Cost){ .bytes = 2 * in_bytes(n,
 OPERATOR_INTERNAL(gather_shards, .doc = "starts gathering the shards of all ranks",
                   .attr_bytes = sizeof(RankAttr), .n_in = 2, .n_out = 1, .once = true,
                   .sends = true, .gives = shard_gives, .shape = gather_shape, .cost = gather_cost,
-                  .cpu = { .prepare = gather_prepare_cpu, .run = gather_shards_cpu })
+                  .cpu = { .prepare = gather_prepare, .run = gather_shards_cpu })
 
 Tensor gather_shards(const Bucket *bucket, int slot, Tensor shard, Tensor after)
 {
@@ -193,11 +196,20 @@ int64_t bucket_transfer_bytes(const Bucket *b)
 
 Transfer node_transfer(const Node *n)
 {
-    if (n->op != &op_exchange && n->op != &op_gather_shards)
+    int64_t ranks, bytes;
+    if (n->op == &op_exchange || n->op == &op_gather_shards) {
+        const Bucket *b = bucket_of(n);
+        ranks = b->ranks;
+        bytes = (b->total + ranks * b->shard) * type_bytes(out_type(n, 0));
+    } else if (n->op == &op_shard_norm) {
+        ranks = ATTR(n, ShardNormAttr)->buckets[0]->ranks;
+        bytes = 2 * ranks * n->op->gives(n);
+    } else if (n->op == &op_round_gather) {
+        ranks = ATTR(n, RoundAttr)->ranks;
+        bytes = 2 * ranks * n->op->gives(n);
+    } else {
         return (Transfer){ 0 };
-    const Bucket *b = bucket_of(n);
-    int64_t       element = type_bytes(out_type(n, 0));
+    }
     /* a rank sends the whole bucket or its shard to all, and receives the other way round */
-    return (Transfer){ .bytes = (b->total + (int64_t)b->ranks * b->shard) * element,
-                       .parts = 2 * b->ranks };
+    return (Transfer){ .bytes = bytes, .parts = (int)(2 * ranks) };
 }

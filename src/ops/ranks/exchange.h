@@ -9,8 +9,8 @@
 
 #include "ir/op.h"
 
-/* Transfers of nodes under way at once; comm has one more slot for checkpoints, and the rest for
- * gathered values. */
+/* Transfers of nodes under way at once; comm has one more slot for checkpoints and for records of a
+ * GPU, and the rest for gathered values. */
 enum { RANK_SLOTS = 15, RANK_SLOT_FILES = RANK_SLOTS, RANK_SLOT_GATHERS };
 
 typedef struct RankAttr {
@@ -46,10 +46,8 @@ typedef struct Transfer {
 Transfer node_transfer(const Node *node);
 int64_t  bucket_transfer_bytes(const Bucket *bucket); /* of gathering its parameters */
 
-Err exchange_prepare_cpu(Pool *pool, Call *call);
 Err exchange_cpu(const Call *call);
 Err fold_cpu(const Call *call);
-Err gather_prepare_cpu(Pool *pool, Call *call);
 Err gather_shards_cpu(const Call *call);
 Err landed_cpu(const Call *call);
 Err put_params_cpu(const Call *call);

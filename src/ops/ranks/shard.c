@@ -53,6 +53,40 @@ Tensor shard_update(const ShardUpdateAttr *attr, Tensor progress, Tensor rates)
     return node_add(graph, &op_shard_update, attr, in, n + 7, NULL);
 }
 
+bool shard_range(const Bucket *b, int rank, int i, int64_t count, int64_t *from, int64_t *to)
+{
+    *from = int_max(b->border[rank] - b->first[i], 0);
+    *to = int_min(b->border[rank + 1] - b->first[i], count);
+    return *from < *to;
+}
+
+int64_t shard_span(const Call *call, int rank, int i, UpdateSpan *span)
+{
+    const ShardUpdateAttr *attr = ATTR(call->node, ShardUpdateAttr);
+    const Bucket          *b = attr->bucket;
+    int64_t count = shape_count(call->node->graph->params[b->params[i]].disk), from, to;
+    if (!shard_range(b, rank, i, count, &from, &to))
+        return 0;
+    int64_t at = b->first[i] + from - b->border[rank], element = type_bytes(b->type);
+    float  *state[5];
+    for (int s = 1; s < 5; s++)
+        state[s] = call->out[s] ? (float *)call->out[s] + at : NULL;
+    *span = (UpdateSpan){ .type = b->type,
+                          .in = b->own >= 0 ? (const char *)call->in[7] + at * element
+                                            : (const char *)call->in[i + 7] + from * element,
+                          .out = (char *)call->out[0] + at * element,
+                          .grad = (const float *)call->in[0] + at,
+                          .m = state[1],
+                          .v = state[2],
+                          .ema = state[3],
+                          .master = state[4],
+                          .progress = call->in[5],
+                          .rates = call->in[6],
+                          .attr = &attr->update[i],
+                          .sgd = attr->sgd };
+    return to - from;
+}
+
 /* in: the sums of all buckets */
 static Err shard_norm_shape(Node *n)
 {
@@ -126,4 +160,28 @@ Tensor shard_norm(Graph *graph)
     for (int32_t i = 0; i < graph->n_buckets; i++)
         sums[i] = (Tensor){ graph, graph->buckets[i]->sum };
     return node_add(graph, &op_shard_norm, &attr, sums, graph->n_buckets, NULL);
+}
+
+NormRun *shard_norm_runs(Pool *pool, const Node *n, int64_t part, int32_t *n_runs, int64_t *n_parts)
+{
+    const ShardNormAttr *attr = ATTR(n, ShardNormAttr);
+    const Graph         *graph = n->graph;
+    int32_t              each = (int32_t)(BLOCK_ELEMENTS / part), block = 0, runs = 0, to = 0;
+    NormRun             *all = NEWN(pool, NormRun, attr->n_blocks);
+    for (int32_t i = 0; i < graph->n_params; i++) {
+        int64_t left = graph->params[i].bucket >= 0 ? shape_count(graph->params[i].disk) : 0;
+        for (; left > 0; left -= BLOCK_ELEMENTS) {
+            int32_t  parts = (int32_t)ceil_div(int_min(left, BLOCK_ELEMENTS), part);
+            int32_t  from = attr->order[block++] * each;
+            NormRun *last = runs ? &all[runs - 1] : NULL;
+            if (last && last->from + last->n == from)
+                last->n += parts;
+            else
+                all[runs++] = (NormRun){ from, to, parts };
+            to += parts;
+        }
+    }
+    *n_runs = runs;
+    *n_parts = to;
+    return all;
 }

@@ -26,6 +26,21 @@ typedef struct ShardNormAttr {
 
 Tensor shard_norm(Graph *graph);
 
+/* The elements of parameter i of a bucket that lie in the shard of `rank`; false: none. */
+bool    shard_range(const Bucket *b, int rank, int i, int64_t count, int64_t *from, int64_t *to);
+/* What shard_update does with parameter i; returns how many elements, 0: none. */
+int64_t shard_span(const Call *call, int rank, int i, UpdateSpan *span);
+
+/* For a norm whose kernel sums parts smaller than a block: where the sums of all parts, as the ranks
+ * gather them, go in the order of one process. */
+typedef struct NormRun {
+    int32_t from, to, n;
+} NormRun;
+
+/* At most one run for each block. `part` divides BLOCK_ELEMENTS; *n_parts: of all parameters. */
+NormRun *shard_norm_runs(Pool *pool, const Node *n, int64_t part, int32_t *n_runs,
+                         int64_t *n_parts);
+
 Err shard_update_cpu(const Call *call);
 Err shard_norm_choose_cpu(const Node *n, const Device *device, Choice *choice);
 Err shard_norm_cpu(const Call *call);

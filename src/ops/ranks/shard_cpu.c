@@ -6,53 +6,15 @@
 
 #include <math.h>
 
-/* The elements of parameter i that lie in the shard of `rank`: from, to in the parameter. */
-static bool shard_range(const Bucket *b, int rank, int i, int64_t count, int64_t *from, int64_t *to)
-{
-    *from = int_max(b->border[rank] - b->first[i], 0);
-    *to = int_min(b->border[rank + 1] - b->first[i], count);
-    return *from < *to;
-}
-
-static int64_t param_count(const Call *call, int i)
-{
-    const Bucket *b = ATTR(call->node, ShardUpdateAttr)->bucket;
-    return shape_count(call->node->graph->params[b->params[i]].disk);
-}
-
-static void shard_update_param(const Call *call, int rank, int i, int64_t from, int64_t to)
-{
-    const ShardUpdateAttr *attr = ATTR(call->node, ShardUpdateAttr);
-    const Bucket          *b = attr->bucket;
-    int64_t                at = b->first[i] + from - b->border[rank], element = type_bytes(b->type);
-    float                 *state[5];
-    for (int s = 1; s < 5; s++)
-        state[s] = call->out[s] ? (float *)call->out[s] + at : NULL;
-    const char *old = b->own >= 0 ? (const char *)call->in[7] + at * element
-                                  : (const char *)call->in[i + 7] + from * element;
-    update_span(&(UpdateSpan){ .type = b->type,
-                               .in = old,
-                               .out = (char *)call->out[0] + at * element,
-                               .grad = (const float *)call->in[0] + at,
-                               .m = state[1],
-                               .v = state[2],
-                               .ema = state[3],
-                               .master = state[4],
-                               .progress = call->in[5],
-                               .rates = call->in[6],
-                               .attr = &attr->update[i],
-                               .sgd = attr->sgd },
-                to - from, call->device->threads);
-}
-
 Err shard_update_cpu(const Call *call)
 {
     const Bucket *b = ATTR(call->node, ShardUpdateAttr)->bucket;
     int           rank = comm_rank(call->device->comm);
     for (int i = 0; i < b->n; i++) {
-        int64_t from, to;
-        if (shard_range(b, rank, i, param_count(call, i), &from, &to))
-            shard_update_param(call, rank, i, from, to);
+        UpdateSpan span;
+        int64_t    count = shard_span(call, rank, i, &span);
+        if (count)
+            update_span(&span, count, call->device->threads);
     }
     return OK;
 }

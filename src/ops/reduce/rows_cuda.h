@@ -255,4 +255,19 @@ template <class Fn> struct Each : Fn {
     }
 };
 
+/* The tensor that this thread block of a launch over many works on: the last of n whose first block
+ * is not after it. */
+__device__ __forceinline__ int job_of(const int32_t *first, int n)
+{
+    int low = 0, high = n;
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        if (first[middle] <= (int32_t)blockIdx.x)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 #endif

@@ -1,7 +1,7 @@
 // curve.js -- bytes against time: the plans that no other plan found beats in both, and every lever that keeps the model.
 "use strict";
 
-const CURVE = { w: 1000, h: 300, left: 68, right: 16, top: 14, bottom: 34 };
+const CURVE = { w: 1000, h: 300, left: 68, right: 16, top: 24, bottom: 46 };
 
 function svg(tag, attributes, ...children) {
   const e = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -38,6 +38,8 @@ function curveChart(data) {
   const pad = .06 * (high - low); low -= pad; high += pad;
   const x = bytes => left + bytes / most * (w - left - right), y = by => h - bottom - (by - low) / (high - low) * (h - top - bottom);
   const chart = svg("svg", { viewBox: `0 0 ${w} ${h}`, role: "group", "aria-label": "Peak bytes against time of a step" });
+  chart.append(svg("text", { x: (left + w - right) / 2, y: h - 8, "text-anchor": "middle" }, "peak of the step"),
+               svg("text", { x: 4, y: 12 }, "time of the step against everything kept"));
   const xStep = niceStep(most / unit, 8, 10), yStep = niceStep(high - low, 5, 10);
   for (let v = 0; v * unit <= most; v += xStep)
     chart.append(svg("line", { class: "grid", x1: x(v * unit), x2: x(v * unit), y1: top, y2: h - bottom }),

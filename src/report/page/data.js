@@ -32,6 +32,13 @@ function runTimes(ns) {
   return time;
 }
 
+// The run in progress at a time.
+function runAtTime(p, time) {
+  let lo = 0, hi = p.runs - 1;
+  while (lo < hi) { const mid = (lo + hi + 1) >> 1; if (p.time[mid] <= time) lo = mid; else hi = mid - 1; }
+  return lo;
+}
+
 // Modules as a few groups: the largest is divided into its children while there is room for them.
 const MODULE_COLOURS = ["#4a7fc1", "#e4694b", "#2fa394", "#e6c24f", "#9a86d1", "#c43d63", "#7fb069", "#f2a65e", "#4fb3c9", "#b07aa1", "#bd9468"];
 function moduleGroups(data, program) {
@@ -89,12 +96,7 @@ class Program {
     this.nState = state.n;
     this.grp = this.cls;
   }
-  // The run in progress at a time.
-  at(time) {
-    let lo = 0, hi = this.runs - 1;
-    while (lo < hi) { const mid = (lo + hi + 1) >> 1; if (this.time[mid] <= time) lo = mid; else hi = mid - 1; }
-    return lo;
-  }
+  at(time) { return runAtTime(this, time); }
   middle(t) { return (this.time[t] + this.time[t + 1]) / 2; }
   // Stacks buffers by class (groupOf null) or by group of modules.
   stackBy(groupOf) {

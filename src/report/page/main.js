@@ -27,7 +27,7 @@ function header(data) {
                    b.largest_batch_replanned > Math.max(0, b.largest_batch ?? 0) ? `up to ${countText(b.largest_batch_replanned)} re-planned` : ""].filter(Boolean).join(", ");
     chips.append(element("span", { class: "chip " + kind, title: batch },
                          element("b", {}, bytesText(b.budget_bytes)), " " + words,
-                         batch ? element("small", {}, ` ${batch.replace(" with everything kept", "")}`) : null));
+                         batch ? element("small", {}, `, ${batch.replace(" with everything kept", "")}`) : null));
   }
   document.getElementById("foot").textContent = `Every number here was computed by plimsoll without running the model. Threads ${e.device.threads}. Numbers of a table add up to the peak, gaps (alignment and fragmentation) included.`;
 }
@@ -48,7 +48,7 @@ function legend(data, timeline) {
       patch(groups.colours[c]), name, element("span", { class: "bytes" }, bytesText(bytes))));
   });
   if (timeline.plan && timeline.view === "live")
-    box.append(element("span", { class: "key" }, element("i", { class: "planline" }), `the plan${timeline.plan.batch !== data.explain.recipe.batch ? `, micro-batch of ${countText(timeline.plan.batch)}` : ""}`));
+    box.append(element("span", { class: "key" }, element("i", { class: "planline" }), timeline.plan.many > 1 ? `the plan, ${countText(timeline.plan.many)} micro-batches of ${countText(timeline.plan.batch)}` : "the plan"));
 }
 
 function detail(data, timeline) {

@@ -3,7 +3,10 @@
 
 const FIRST_ROWS = 200;
 
-// columns: [{ title, get(row), text?(row), node?(row), num?, bar?, path? }]; options: sort, bar, colour, foot.
+// The words of a command, none of which is divided at its hyphens.
+const wordsOf = text => text.split(" ").flatMap((w, i) => [i ? " " : "", element("span", { class: "word" }, w)]);
+
+// columns: [{ title, get(row), text?(row), node?(row), num?, bar?, path?, words? }]; options: sort, bar, colour, foot.
 function showTable(box, columns, rows, options = {}) {
   let sorted = options.sort ?? -1, down = true, all = false;
   const draw = () => {
@@ -21,7 +24,7 @@ function showTable(box, columns, rows, options = {}) {
     }), options.bar ? element("th", {}) : null);
     const body = shown.map(r => element("tr", {}, ...columns.map(col => {
       const content = col.node ? col.node(r) : col.text ? col.text(r) : col.num ? countText(col.get(r)) : String(col.get(r) ?? "");
-      return element("td", { class: [col.num ? "num" : "", col.path ? "path" : ""].join(" ").trim() || null }, content);
+      return element("td", { class: [col.num ? "num" : "", col.path ? "path" : ""].join(" ").trim() || null }, ...(col.words ? wordsOf(content) : [content]));
     }), options.bar ? element("td", { class: "barcell" }, element("div",
                                                                   { class: "hbar", style: `width:${most ? Math.max(0, 100 * options.bar(r) / most) : 0}%;` + (options.colour ? `background:${options.colour(r)}` : "") })) : null));
     const table = element("table", {}, element("thead", {}, head), element("tbody", {}, ...body));
@@ -126,7 +129,7 @@ function whatIfTable(data) {
   showTable(list, [
     { title: "change", get: r => r.name,
       node: r => element("span", {}, r.name, r.note ? element("span", { class: "sub" }, (r.cut ? "" : r.failed ? "not here: " : "") + r.note) : null) },
-    { title: "how", get: r => r.how, path: true },
+    { title: "how", get: r => r.how, path: true, words: true },
     { title: "saves", num: true, get: r => r.failed ? -Infinity : r.saved_bytes, text: r => none(r) ?? bytesText(r.saved_bytes) },
     { title: "peak then", num: true, get: r => r.failed ? Infinity : r.peak_bytes, text: r => none(r) ?? bytesText(r.peak_bytes) },
     { title: "time", num: true, get: r => r.failed ? Infinity : r.slowdown, text: r => none(r) ?? timeChange(r.slowdown) },

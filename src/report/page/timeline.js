@@ -13,6 +13,21 @@ function axisTime(ms, step) {
   return v === 0 ? "0" : v.toFixed(Math.max(0, -Math.floor(Math.log10(s) + 1e-9))) + (seconds ? " s" : " ms");
 }
 
+// The plan over the samples of one pass of everything kept: where its micro-batches are smaller, several of them. null: no plan.
+function plannedFor(data, program) {
+  const { planned } = data, micro = planned.find(q => q.name.startsWith("micro")), inMicro = program.name.startsWith("micro");
+  const update = planned.find(q => q.name === "update"), own = planned.find(q => q.name === program.name);
+  let passes = own ? [own] : [], many = 1;
+  if (inMicro && micro) {
+    many = Math.max(1, Math.round(data.explain.recipe.batch / micro.batch));
+    passes = Array(many).fill(micro);
+    if (program.name.includes("update") && micro.name === "micro" && update) passes.push(update);
+  }
+  if (!passes.length) return null;
+  const total = passes.reduce((sum, q) => sum + q.time[q.runs], 0);
+  return { passes, many, batch: passes[0].batch, total, most: passes.reduce((most, q) => q.live.reduce((a, b) => Math.max(a, b), most), 0) };
+}
+
 class Timeline {
   constructor(data) {
     this.data = data;
@@ -35,9 +50,10 @@ class Timeline {
   use(program) {
     this.p = program;
     this.hover = this.pinned = -1;
-    this.plan = this.data.planned.find(q => q.name === program.name);
+    this.plan = plannedFor(this.data, program);
     if (this.groups.of || program.grp !== program.cls) program.stackBy(this.groups.of);
-    this.t0 = 0; this.t1 = program.total;
+    this.whole = Math.max(program.total, this.plan ? this.plan.total : 0); // a slower plan ends later
+    this.t0 = 0; this.t1 = this.whole;
     this.y0 = 0; this.y1 = 0;                        // y1 0: as high as needed
     this.search(this.query || "");
   }
@@ -72,12 +88,13 @@ class Timeline {
     }
   }
 
-  // For every column the run with the most live bytes in it.
+  // For every column the run with the most live bytes in it; behind the last one p.runs.
   sample() {
     const { W, t0, t1, p } = this, span = t1 - t0;
     this.column = new Int32Array(W);
     this.highest = 0;
     for (let x = 0; x < W; x++) {
+      if (t0 + x * span / W >= p.total) { this.column[x] = p.runs; continue; }
       const a = p.at(t0 + x * span / W), b = Math.max(a + 1, p.at(t0 + (x + 1) * span / W) + (x + 1 === W ? 1 : 0));
       let best = a;
       for (let t = a + 1; t < b; t++) if (p.live[t] > p.live[best]) best = t;
@@ -113,6 +130,7 @@ class Timeline {
     g.clearRect(0, 0, this.base.width, this.base.height);
     g.putImageData(this.image, Math.round(MARGIN.left * this.dpr), Math.round(MARGIN.top * this.dpr));
     this.axes(g);
+    this.path = this.plan && this.view === "live" ? this.planPath() : null;
     this.drawOver();
     this.drawOverview();
     this.drawMs = performance.now() - start;
@@ -199,7 +217,7 @@ class Timeline {
     // which pass runs, as a band above the plot
     const words = ["forward", "backward", "update"], tints = [c.accent, c.soft, c.bad];
     let from = 0;
-    for (let x = 1; x <= this.W; x++)
+    for (let x = 1; x <= this.W && this.column[from] < this.p.runs; x++)
       if (x === this.W || this.p.runKind[this.column[x]] !== this.p.runKind[this.column[from]]) {
         const kind = this.p.runKind[this.column[from]], a = MARGIN.left + from / dpr, w = (x - from) / dpr;
         g.globalAlpha = .8; g.fillStyle = tints[kind]; g.fillRect(a, MARGIN.top - 4, Math.max(1, w - (x < this.W ? 1 : 0)), 3);
@@ -215,7 +233,39 @@ class Timeline {
   yOf(v) { return this.cssH - MARGIN.bottom - (v - this.y0) / (this.top - this.y0) * (this.cssH - MARGIN.top - MARGIN.bottom); }
   runAt(x) {
     const column = Math.max(0, Math.min(this.W - 1, Math.floor((x - MARGIN.left) * this.dpr)));
-    return this.column[column];
+    return Math.min(this.column[column], this.p.runs - 1);
+  }
+  // Live bytes of the plan at a place of the axis; null: it has ended.
+  plannedAt(x) {
+    let time = this.t0 + (x - MARGIN.left) / (this.cssW - MARGIN.left - MARGIN.right) * (this.t1 - this.t0);
+    for (const q of this.plan.passes) {
+      if (time < q.time[q.runs]) return q.live[runAtTime(q, time)];
+      time -= q.time[q.runs];
+    }
+    return null;
+  }
+
+  // The plan's live bytes as one path: for every pixel of the axis the least and the most within it, however many runs that are.
+  planPath() {
+    const { W, dpr, t0, t1 } = this, scale = W / (t1 - t0), low = new Float64Array(W).fill(Infinity), high = new Float64Array(W), path = new Path2D();
+    let begin = 0;
+    for (const q of this.plan.passes) {
+      if (begin < t1 && begin + q.time[q.runs] > t0)
+        for (let t = 0; t < q.runs; t++) {
+          const from = Math.max(0, Math.floor((begin + q.time[t] - t0) * scale)), to = Math.min(W, Math.ceil((begin + q.time[t + 1] - t0) * scale)), v = q.live[t];
+          for (let x = from; x < to; x++) { if (v < low[x]) low[x] = v; if (v > high[x]) high[x] = v; }
+        }
+      begin += q.time[q.runs];
+    }
+    let before = 0;
+    for (let x = 0; x < W && high[x]; x++) {
+      const up = Math.abs(before - low[x]) < Math.abs(before - high[x]), first = this.yOf(up ? low[x] : high[x]), last = this.yOf(up ? high[x] : low[x]);
+      path.lineTo(MARGIN.left + x / dpr, first);
+      if (first !== last) path.lineTo(MARGIN.left + x / dpr, last);
+      path.lineTo(MARGIN.left + (x + 1) / dpr, last);
+      before = up ? high[x] : low[x];
+    }
+    return path;
   }
   bufferAt(x, y) {
     const px = Math.floor((x - MARGIN.left) * this.dpr), py = Math.floor((y - MARGIN.top) * this.dpr);
@@ -252,18 +302,9 @@ class Timeline {
       g.strokeText(text, x, y); g.fillStyle = colour; g.fillText(text, x, y);
     };
     if (plan) {
-      const trace = () => {
-        g.beginPath();
-        for (let t = 0; t < plan.runs; t++) {
-          const y = this.yOf(plan.live[t]);
-          if (t) g.lineTo(this.xOf(plan.time[t]), y); else g.moveTo(this.xOf(0), y);
-          g.lineTo(this.xOf(plan.time[t + 1]), y);
-        }
-        g.stroke();
-      };
       g.lineJoin = "round";
-      g.strokeStyle = c.surface; g.lineWidth = 4; g.globalAlpha = .8; trace();
-      g.strokeStyle = c.ink; g.lineWidth = 1.8; g.globalAlpha = 1; trace();
+      g.strokeStyle = c.surface; g.lineWidth = 4; g.globalAlpha = .8; g.stroke(this.path);
+      g.strokeStyle = c.ink; g.lineWidth = 1.8; g.globalAlpha = 1; g.stroke(this.path);
     }
     if (budget && budget < this.top && budget > this.y0) {
       const y = this.yOf(budget), right = this.cssW - MARGIN.right - 6;
@@ -301,13 +342,13 @@ class Timeline {
     g.fillStyle = COLOURS.activations; g.globalAlpha = .75;
     g.beginPath(); g.moveTo(left, h);
     for (let x = 0; x <= span; x++) {
-      const a = p.at(x / span * p.total), b = Math.max(a + 1, p.at((x + 1) / span * p.total));
+      const from = x / span * this.whole, a = p.at(from), b = Math.max(a + 1, p.at((x + 1) / span * this.whole));
       let most = 0;
-      for (let t = a; t < b && t < p.runs; t++) if (p.live[t] > most) most = p.live[t];
+      for (let t = a; from < p.total && t < b && t < p.runs; t++) if (p.live[t] > most) most = p.live[t];
       g.lineTo(left + x, h - most / p.liveBytes * (h - 6));
     }
     g.lineTo(left + span, h); g.fill(); g.globalAlpha = 1;
-    const a = left + this.t0 / p.total * span, b = left + this.t1 / p.total * span;
+    const a = left + this.t0 / this.whole * span, b = left + this.t1 / this.whole * span;
     g.fillStyle = c.ink; g.globalAlpha = .12; g.fillRect(left, 0, a - left, h); g.fillRect(b, 0, left + span - b, h);
         g.globalAlpha = 1;
     g.strokeStyle = c.accent; g.lineWidth = 2; g.strokeRect(a + 1, 1, Math.max(3, b - a - 2), h - 2);
@@ -315,7 +356,7 @@ class Timeline {
 
   // ---- moving and zooming ----
   setRange(t0, t1) {
-    const whole = this.p.total, minSpan = whole * Math.min(1, 2 / this.p.runs), span = Math.max(minSpan, Math.min(whole, t1 - t0));
+    const { whole } = this, minSpan = whole * Math.min(1, 2 / this.p.runs), span = Math.max(minSpan, Math.min(whole, t1 - t0));
     t0 = Math.max(0, Math.min(whole - span, t0));
     this.t0 = t0; this.t1 = t0 + span;
     this.redraw();
@@ -328,7 +369,7 @@ class Timeline {
     this.y0 = y0; this.y1 = y1;
     this.redraw();
   }
-  showAll() { this.y0 = this.y1 = 0; this.setRange(0, this.p.total); }
+  showAll() { this.y0 = this.y1 = 0; this.setRange(0, this.whole); }
   redraw() { if (!this.waiting) { this.waiting = true; requestAnimationFrame(() => { this.waiting = false; this.draw(); }); } }
   goToPeak() { const { p } = this, span = p.total * Math.min(1, 240 / p.runs), at = p.middle(p.peakRun); this.y0 = this.y1 = 0;
                this.setRange(at - span / 2, at + span / 2); }
@@ -411,7 +452,7 @@ class Timeline {
                      ArrowRight: () => this.setRange(this.t0 + span * .15, this.t1 + span * .15),
         "+": () => this.zoom(.7, middle), "=": () => this.zoom(.7, middle), "-": () => this.zoom(1 / .7, middle),
             "0": () => this.showAll(), Home: () => this.setRange(0, span),
-                End: () => this.setRange(this.p.total - span, this.p.total),
+                End: () => this.setRange(this.whole - span, this.whole),
         ArrowUp: () => this.next(1), ArrowDown: () => this.next(-1), Enter: () => { if (this.hover >= 0) this.pick(this.hover,
             true); }, Escape: () => { this.pinned = -1; this.pick(-1, false); } };
       if (keys[e.key] && !e.ctrlKey && !e.metaKey) { e.preventDefault(); keys[e.key](); }
@@ -419,7 +460,7 @@ class Timeline {
     let sliding = false;
     const slide = e => {
       const b = this.overview.getBoundingClientRect(),
-          t = (e.clientX - b.left - MARGIN.left) / (b.width - MARGIN.left - MARGIN.right) * this.p.total, span = this.t1 - this.t0;
+          t = (e.clientX - b.left - MARGIN.left) / (b.width - MARGIN.left - MARGIN.right) * this.whole, span = this.t1 - this.t0;
       this.setRange(t - span / 2, t + span / 2);
     };
     this.overview.addEventListener("pointerdown", e => { sliding = true; this.overview.setPointerCapture(e.pointerId); slide(e);
@@ -439,6 +480,7 @@ class Timeline {
                                      ` small buffers of ${this.groups.of ? "module" : "class"} ${this.groups.names[-2 - i]}; shift and wheel tell them apart`,
                                          element("br"));
     this.tip.append(element("span", { class: "note" }, `run ${countText(t)}: ${p.runText(t)}, ${bytesText(p.live[t])} live`));
+    if (this.plan && this.view === "live") this.tip.append(element("br"), element("span", { class: "note" }, this.plannedAt(at.x) === null ? "the plan has ended" : `the plan then: ${bytesText(this.plannedAt(at.x))} live`));
     this.tip.hidden = false;
     const w = this.tip.offsetWidth, h = this.tip.offsetHeight;
     this.tip.style.left = (at.x + 16 + w > this.cssW ? Math.max(4, at.x - w - 14) : at.x + 16) + "px";

@@ -2,7 +2,7 @@
 "use strict";
 
 const COLOURS = ["#1f77d0", "#e4694b", "#2fa394", "#9a6ad1", "#c79a1e", "#c43d63", "#5f8f3e", "#7a8798"];
-const POLL_MS = 1000, PACE_STEPS = 50;
+const POLL_MS = 1000, PACE_STEPS = 50, MAX_SORTED = 4000;
 
 const $ = id => document.getElementById(id);
 function element(tag, attributes, ...children) {
@@ -25,6 +25,9 @@ function numberText(v) {                                // about four digits, as
   return a === 0 ? "0" : a >= 1e5 || a < 1e-3 ? v.toExponential(2) : a >= 100 ? v.toFixed(1) : a >= 1 ? v.toFixed(3) : v.toFixed(4);
 }
 function timeText(ms) { return ms >= 120000 ? (ms / 60000).toFixed(1) + " min" : ms >= 1000 ? (ms / 1000).toFixed(2) + " s" : ms.toFixed(ms >= 100 ? 0 : ms >= 10 ? 1 : 2) + " ms"; }
+// On an axis all marks have the same digits and the same unit.
+function tickText(v, step) { const a = Math.abs(v); return a > 0 && (a >= 1e5 || step < 1e-5) ? v.toExponential(1) : v.toFixed(Math.max(0, -Math.floor(Math.log10(step) + 1e-9))); }
+function tickTime(ms, step) { const seconds = step >= 500; return tickText(seconds ? ms / 1000 : ms, seconds ? step / 1000 : step) + (seconds ? " s" : " ms"); }
 function spanText(s) {
   s = Math.max(0, Math.round(s));
   const d = Math.floor(s / 86400), h = Math.floor(s / 3600) % 24, m = Math.floor(s / 60) % 60;
@@ -42,7 +45,7 @@ class Run {
     Object.assign(this, { index, name, samples: [], about: {} });
     this.forget();
   }
-  forget() { Object.assign(this, { id: 0, at: 0, step: [], loss: [], lr: [], norm: [], ms: [], time: [], val: [], valStep: [], memory: 0 }); }
+  forget() { Object.assign(this, { id: 0, at: 0, step: [], loss: [], lr: [], norm: [], ms: [], time: [], val: [], valStep: [], memory: 0, means: {}, middles: [] }); }
   add(line) {
     let e;
     try { e = JSON.parse(line); } catch { return; }
@@ -77,6 +80,27 @@ class Run {
     const wall = n > k ? (this.time[n] - this.time[k]) / (this.step[n] - this.step[k]) : NaN;
     return isFinite(wall) && wall > 0 && wall < 3600 * 6 ? wall : this.ms[n] / 1000;
   }
+  // A mean that forgets by `keep` a step, corrected for its beginning (as Adam's moments are). Logs get long: only what is new is computed.
+  smooth(key, keep) {
+    const y = this[key];
+    if (this.means[key]?.keep !== keep) this.means[key] = { keep, out: [], sum: 0, weight: 0 };
+    const c = this.means[key];
+    for (let i = c.out.length; i < y.length; i++) {
+      if (isFinite(y[i])) { c.sum = keep * c.sum + (1 - keep) * y[i]; c.weight = keep * c.weight + 1 - keep; }
+      c.out.push(c.weight ? c.sum / c.weight : NaN);
+    }
+    return c.out;
+  }
+  // Step times, each the median of 21 around it.
+  medianMs() {
+    const half = 10, out = this.middles, y = this.ms;
+    out.length = Math.max(0, out.length - half);           // their later neighbours were not known yet
+    for (let i = out.length; i < y.length; i++) {
+      const near = y.slice(Math.max(0, i - half), i + half + 1).filter(isFinite).sort((a, b) => a - b);
+      out.push(near[near.length >> 1] ?? NaN);
+    }
+    return out;
+  }
   stepMs() {
     const recent = this.ms.slice(-PACE_STEPS).filter(isFinite).sort((a, b) => a - b);
     return recent.length ? recent[recent.length >> 1] : NaN;
@@ -93,9 +117,10 @@ function niceTicks(low, high, n) {
 }
 
 class Chart {
-  constructor(id, text) {
+  constructor(id, text, tick) {
     this.box = $(id);
-    this.text = text;
+    this.text = text;                                   // a value in words
+    this.tick = tick;                                   // the same on the axis, whose marks are `step` apart
     this.canvas = element("canvas", { role: "img" });
     this.tip = element("div", { class: "tip", hidden: true });
     this.empty = element("div", { class: "empty" }, "No step yet");
@@ -108,7 +133,7 @@ class Chart {
   }
 
   // series: { name, colour, x, y, faint, dots, hidden }; hidden from the tip
-  show(series) { this.series = series.filter(s => s.x.length); this.draw(); }
+  show(series) { this.series = series.filter(s => s.x.length); this.range = this.bounds(); this.draw(); }
 
   value(v) { return this.log ? Math.log10(v) : v; }
   bounds() {
@@ -119,7 +144,8 @@ class Chart {
       for (const y of s.y) if (isFinite(y) && (!this.log || y > 0)) { y0 = Math.min(y0, y); y1 = Math.max(y1, y); }
     }
     for (const s of this.series) if (s.faint) {         // most of the raw numbers too
-      const sorted = s.y.filter(y => isFinite(y) && (!this.log || y > 0)).sort((a, b) => a - b), k = Math.floor(sorted.length * .02);
+      const every = Math.ceil(s.y.length / MAX_SORTED);
+      const sorted = s.y.filter((y, i) => i % every === 0 && isFinite(y) && (!this.log || y > 0)).sort((a, b) => a - b), k = Math.floor(sorted.length * .02);
       if (sorted.length) { y0 = Math.min(y0, sorted[k]); y1 = Math.max(y1, sorted[sorted.length - 1 - k]); }
     }
     if (!isFinite(y0)) { y0 = 0; y1 = 1; }
@@ -141,19 +167,22 @@ class Chart {
     g.scale(dpr, dpr);
     this.tip.hidden = true;
     if (!this.series.length) return;
-    const { x0, x1, a, b } = this.bounds(), left = 58, right = 10, top = 8, bottom = 24;
+    const { x0, x1, a, b } = this.range, left = 58, right = 10, top = 8, bottom = 24;
     const X = v => left + (v - x0) / (x1 - x0) * (w - left - right), Y = v => h - bottom - (this.value(v) - a) / (b - a) * (h - top - bottom);
     g.font = "11px system-ui, sans-serif"; g.strokeStyle = line; g.fillStyle = soft; g.lineWidth = 1;
     g.textAlign = "right"; g.textBaseline = "middle";
-    const few = Math.max(2, Math.floor(h / 55));
+    const few = Math.max(2, Math.floor(h / 42));
     let ticks = niceTicks(a, b, few).map(t => this.log ? 10 ** t : t);
     if (this.log && b - a > 1) ticks = niceTicks(a, b, few).filter(t => Math.abs(t - Math.round(t)) < 1e-6).map(t => 10 ** t);
+    const step = ticks.length > 1 ? ticks[1] - ticks[0] : Math.abs(ticks[0]) || 1;
     for (const t of ticks) {
       const y = Math.round(Y(t)) + .5;
       g.beginPath(); g.moveTo(left, y); g.lineTo(w - right, y); g.stroke();
-      g.fillText(this.text(t), left - 7, y);
+      g.fillText(this.log ? this.text(t) : this.tick(t, step), left - 7, y);
     }
-    g.textAlign = "center"; g.textBaseline = "top";
+    g.textAlign = "right"; g.textBaseline = "top";
+    g.fillText("step", left - 7, h - bottom + 7);
+    g.textAlign = "center";
     for (const t of niceTicks(x0, x1, Math.max(2, Math.floor(w / 110)))) if (t === Math.round(t)) {
       const label = countText(t), half = g.measureText(label).width / 2;
       g.fillText(label, Math.min(w - half, Math.max(half, X(t))), h - bottom + 7);
@@ -219,17 +248,6 @@ class Chart {
   }
 }
 
-// A mean that forgets by `keep` a step, corrected for its beginning (as Adam's moments are).
-function smoothed(y, keep) {
-  const out = new Array(y.length);
-  let sum = 0, weight = 0;
-  for (let i = 0; i < y.length; i++) {
-    if (isFinite(y[i])) { sum = keep * sum + (1 - keep) * y[i]; weight = keep * weight + 1 - keep; }
-    out[i] = weight ? sum / weight : NaN;
-  }
-  return out;
-}
-
 // ---- the page ----
 
 const page = { runs: [], selected: 0, smooth: .9, charts: {}, folder: "", failed: 0 };
@@ -245,7 +263,7 @@ function meter(...shares) {
 function tiles(run) {
   const { about, last } = run, out = [], steps = about.steps, step = last >= 0 ? run.step[last] : 0, [state] = run.state;
   out.push(tile("Step", countText(step), steps ? `of ${countText(steps)}, ${(100 * step / steps).toFixed(step < steps ? 1 : 0)} %` : "", true, steps ? meter([step / steps, ""]) : null));
-  const mean = smoothed(run.loss, page.smooth), val = run.val.length - 1, best = Math.min(...run.val.filter(isFinite));
+  const mean = run.smooth("loss", page.smooth), val = run.val.length - 1, best = Math.min(...run.val.filter(isFinite));
   out.push(tile("Loss, smoothed", last >= 0 ? numberText(mean[last]) : "–", last >= 0 ? `first ${numberText(run.loss[0])}, last ${numberText(run.loss[last])}` : "no step yet"));
   if (val >= 0) out.push(tile("Validation loss", numberText(run.val[val]), `best ${numberText(best)} at step ${countText(run.valStep[run.val.indexOf(best)] ?? 0)}`));
   out.push(tile("Step time", last >= 0 ? timeText(run.stepMs()) : "–", `median of the last ${Math.min(PACE_STEPS, last + 1)} steps`));
@@ -272,27 +290,28 @@ function header(run) {
     element("i", { class: "swatch", style: `background:${COLOURS[i % COLOURS.length]}` }), r.name, element("span", { class: "note" }, r.state[0]))));
 }
 
+// Losses of one model compare; those of another say nothing beside them, unless all runs are asked for.
+const together = (a, b) => page.others ?? a.about.model === b.about.model;
+
 function charts(run) {
-  const colour = COLOURS[page.selected % COLOURS.length], { loss, lr, ms, norm } = page.charts, series = [], several = page.runs.length > 1;
+  const some = page.runs.some(r => r !== run && together(r, run));
+  $("others").hidden = page.runs.length < 2;
+  for (const b of $("others").children) b.setAttribute("aria-pressed", String((b.dataset.others === "all") === some));
+  const colour = COLOURS[page.selected % COLOURS.length], { loss, lr, ms, norm } = page.charts, series = [];
   page.runs.forEach((r, i) => {
-    if (i !== page.selected) series.push({ name: r.name, colour: COLOURS[i % COLOURS.length], x: r.step, y: smoothed(r.loss, page.smooth), other: true });
+    if (i !== page.selected && together(r, run)) series.push({ name: r.name, colour: COLOURS[i % COLOURS.length], x: r.step, y: r.smooth("loss", page.smooth), other: true });
   });
-  series.push({ name: "loss, smoothed", colour, x: run.step, y: smoothed(run.loss, page.smooth) });
+  series.push({ name: "loss, smoothed", colour, x: run.step, y: run.smooth("loss", page.smooth) });
   if (page.smooth > 0) series.push({ name: "each step", colour, x: run.step, y: run.loss, faint: true });
   if (run.val.length) series.push({ name: "validation", colour: "#d0661b", x: run.valStep, y: run.val, dots: true });
-  const own = series.splice(several ? page.runs.length - 1 : 0);
+  const own = series.splice(series.findIndex(s => !s.other));
   loss.show([...own, ...series]);
   $("losslegend").replaceChildren(...own.map(s => element("span", {}, element("i", { class: s.dots ? "dot" : "", style: `background:${s.colour};opacity:${s.faint ? .4 : 1}` }), s.name)));
   lr.show([{ name: "learning rate", colour, x: run.step, y: run.lr }]);
-  ms.show([{ name: "median of 21", colour, x: run.step, y: medians(run.ms) }, { name: "step", colour, x: run.step, y: run.ms, faint: true }]);
+  ms.show([{ name: "median of 21", colour, x: run.step, y: run.medianMs() }, { name: "step", colour, x: run.step, y: run.ms, faint: true }]);
   const norms = run.norm.some(isFinite);
   $("norms").hidden = !norms;
-  if (norms) norm.show([{ name: "smoothed", colour, x: run.step, y: smoothed(run.norm, page.smooth) }, { name: "each step", colour, x: run.step, y: run.norm, faint: true }]);
-}
-
-function medians(y) {
-  const half = 10;
-  return y.map((_, i) => { const near = y.slice(Math.max(0, i - half), i + half + 1).filter(isFinite).sort((a, b) => a - b); return near[near.length >> 1] ?? NaN; });
+  if (norms) norm.show([{ name: "smoothed", colour, x: run.step, y: run.smooth("norm", page.smooth) }, { name: "each step", colour, x: run.step, y: run.norm, faint: true }]);
 }
 
 function samples(run) {
@@ -339,12 +358,16 @@ async function json(url) {
 async function look() {
   if (page.looking) return;
   page.looking = true;
+  let news = page.failed > 0;
   try {
     const told = await json("runs.json");
     told.runs.forEach((about, i) => { page.runs[i] ??= new Run(i, about.name); page.runs[i].about = about; });
-    for (const run of page.runs) await run.read();
+    for (const run of page.runs) news = await run.read() || news;
     const run = page.runs[page.selected];
     run.samples = await json(`samples.json?run=${run.index}`);
+    const now = JSON.stringify([told, page.selected, run.samples]);
+    news = news || now !== page.told;
+    page.told = now;
     page.failed = 0;
     $("foot").textContent = `${told.folder}, read every second. plimsoll ${told.version}`;
   } catch (e) {
@@ -352,18 +375,19 @@ async function look() {
     $("foot").textContent = "plimsoll watch no longer answers: what is shown is what was read last. Start it again and open its new address.";
   }
   page.looking = false;
-  redraw();
+  if (news || page.failed) redraw();
 }
 
 function begin() {
   const root = document.documentElement;
   root.dataset.theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
-  page.charts = { loss: new Chart("loss", numberText), lr: new Chart("lr", numberText), ms: new Chart("ms", timeText), norm: new Chart("norm", numberText) };
+  page.charts = { loss: new Chart("loss", numberText, tickText), lr: new Chart("lr", numberText, tickText), ms: new Chart("ms", timeText, tickTime), norm: new Chart("norm", numberText, tickText) };
   const theme = () => { root.dataset.theme = root.dataset.theme === "dark" ? "light" : "dark"; redraw(); };
   $("theme").addEventListener("click", theme);
   document.addEventListener("keydown", e => { if (e.key === "t" && !e.ctrlKey && !e.metaKey && !/INPUT/.test(document.activeElement.tagName)) theme(); });
   $("smooth").addEventListener("input", e => { page.smooth = e.target.value >= 99 ? .995 : e.target.value / 100; redraw(); });
   $("samplestep").addEventListener("input", e => { page.runs[page.selected].shown = Number(e.target.value); samples(page.runs[page.selected]); });
+  for (const b of $("others").children) b.addEventListener("click", () => { page.others = b.dataset.others === "all"; redraw(); });
   for (const b of document.querySelectorAll("[data-scale]")) b.addEventListener("click", () => {
     for (const other of document.querySelectorAll("[data-scale]")) other.setAttribute("aria-pressed", String(other === b));
     page.charts.loss.log = b.dataset.scale === "log";

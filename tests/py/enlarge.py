@@ -195,7 +195,7 @@ def refusals():
     check(not [f for f in os.listdir(os.path.join(work, "out")) if not f.startswith(".")], "no half of an image is left")
     says(("--input", "large.png", "--loader-memory", "1MiB"), "--loader-memory", 3)
     says(("--input", "interlaced.png", "--loader-memory", "1KiB"), "--loader-memory", 3)
-    says(("--input", "large.png", "--budget", "1MiB", "--batch", "2"), "take a smaller --batch", 3)
+    says(("--input", "large.png", "--budget", "1MiB", "--batch", "2"), "use a smaller --batch", 3)
     says(("--input", "nothing.png"), "nothing.png", 1)
     says(("--input", "folder", "-n", "3"), "holds 2 images", 2)
     says(("--input", "small.png", "--scale", "17"), "--scale takes 1 to 16", 2)

@@ -19,12 +19,15 @@ static bool expand_has_room(const CachingBlock *b, int64_t bytes)
     return room >= bytes;
 }
 
+/* NULL: the request is larger than any range, and so than the GPU. */
 static CachingBlock *expand_new_range(CachingAllocator *a, const CachingRequest *r)
 {
     int64_t         total = a->machine.total_bytes ? a->machine.total_bytes
                                                    : (int64_t)1 << UNKNOWN_TOTAL_LOG2;
     int64_t         page = r->pool->small ? CACHING_PAGE : a->conf.large_segment_bytes;
     int64_t         bytes = (total + total / 8 + page - 1) / page * page;
+    if (r->bytes > bytes)
+        return NULL;
     CachingSegment *segment = caching_segment_new(a, caching_base(a, bytes), bytes, r->stream,
                                                   r->pool->small, page);
     CachingBlock   *block = caching_block_new(a, segment, segment->address, bytes);
@@ -79,7 +82,9 @@ static bool expand_map(CachingAllocator *a, CachingBlock *b, int64_t bytes)
 CachingBlock *caching_expand(CachingAllocator *a, const CachingRequest *r)
 {
     CachingBlock *b = expand_place(a, r);
-    int64_t       first = b->bytes < r->bytes ? b->bytes : r->bytes;
+    if (!b)
+        return NULL;
+    int64_t first = b->bytes < r->bytes ? b->bytes : r->bytes;
     if (!b->mapped && !expand_map(a, b, first))
         return NULL;
     while (b->bytes < r->bytes) { /* free, then unmapped: the two become one */

@@ -228,6 +228,20 @@ static void expandable(void)
     CHECK(!caching_segments(a)); /* ranges without a page are returned */
 }
 
+/* A request above the GPU's memory, known or not, leaves nothing behind. */
+static void larger_than_a_range(void)
+{
+    int64_t total[] = { 1000 * MIB, 0 };
+    for (int i = 0; i < 2; i++) {
+        CachingAllocator *a = with("expandable_segments:True", 0, total[i]);
+        CHECK(!caching_alloc(a, (int64_t)1 << 49, 0));
+        CHECK_TEXT(actions(a), "O");
+        CHECK(!caching_segments(a));
+        CHECK(caching_alloc(a, 30 * MIB, 0));
+        CHECK_OK(caching_check(a));
+    }
+}
+
 static void settings(void)
 {
     static const struct {
@@ -342,6 +356,7 @@ int main(void)
     RUN(out_of_memory);
     RUN(garbage);
     RUN(expandable);
+    RUN(larger_than_a_range);
     RUN(settings);
     RUN(random_requests);
     pool_free(pool);

@@ -66,6 +66,10 @@ endif()
 # NCCL is opened by name where several ranks run, so only its folder counts; without it they send through host memory.
 find_library(NCCL_LIBRARY NAMES libnccl.so.2 nccl HINTS ${PLIMSOLL_CUDA_WHEELS}/nccl $ENV{CUDA_HOME} /usr/local/cuda
   PATH_SUFFIXES lib lib64)
+find_path(NCCL_INCLUDE nccl.h HINTS ${PLIMSOLL_CUDA_WHEELS}/nccl $ENV{CUDA_HOME} /usr/local/cuda PATH_SUFFIXES include)
+if(NCCL_INCLUDE)
+  target_include_directories(plimsoll_cuda SYSTEM PRIVATE ${NCCL_INCLUDE})
+endif()
 # In a build tree the libraries are found where they were at build time; installed ones by the loader. The path is written
 # out and removed by a command of its own, because CMake would end one that it is to remove with ':' (the current folder).
 set(cuda_rpath "")

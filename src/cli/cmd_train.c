@@ -6,7 +6,6 @@
 #include "base/json_out.h"
 #include "base/text.h"
 #include "comm/agree.h"
-#include "comm/queue.h"
 #include "fit/fit.h"
 #include "train/rank_messages.h"
 #include "train/rank_run.h"
@@ -98,8 +97,25 @@ static void ranks_json(JsonOut *o, const TrainResult *r)
     json_out_int(o, "sent_bytes", r->moving.bytes);
     json_out_number(o, "moving_ms", r->moving.moving_ns * 1e-6);
     json_out_number(o, "waiting_ms", r->moving.waits_ns * 1e-6);
-    json_out_number(o, "waited_ms", r->waited_ms);
+    if (*r->by)
+        json_out_string(o, "by", r->by);
+    else
+        json_out_number(o, "waited_ms", r->waited_ms);
     json_out_end(o);
+}
+
+/* A GPU waits by itself, beside the host: how long, only its own clock could tell. */
+static void ranks_print(const TrainResult *r)
+{
+    char waited[512];
+    snprintf(waited, sizeof waited, "rank 0 waited %.1f ms per step for others", r->waited_ms);
+    if (*r->by)
+        snprintf(waited, sizeof waited, "bytes travel by %s", r->by);
+    print_sentence(stdout,
+                   "each of %lld ranks sends %s per step, predicted to take %.1f ms, of which %.1f "
+                   "are waited for; %s",
+                   (long long)r->ranks, bytes_text(r->moving.bytes), r->moving.moving_ns * 1e-6,
+                   r->moving.waits_ns * 1e-6, waited);
 }
 
 static Err train_json(const Recipe *recipe, const TrainResult *r)
@@ -172,11 +188,7 @@ static void train_print(Pool *pool, const Recipe *recipe, const TrainResult *r, 
         print_sentence(stdout, "that is %s more than was reserved: lower --budget by that much",
                        bytes_text(r->runtime_bytes - r->stated_bytes));
     if (r->ranks > 1)
-        print_sentence(stdout,
-                       "each of %lld ranks sends %s per step, predicted to take %.1f ms, of which "
-                       "%.1f are waited for; rank 0 waited %.1f ms per step for others",
-                       (long long)r->ranks, bytes_text(r->moving.bytes), r->moving.moving_ns * 1e-6,
-                       r->moving.waits_ns * 1e-6, r->waited_ms);
+        ranks_print(r);
     if (r->batch != recipe->batch)
         printf("each step was run as %lld micro-batches of %lld instead of %lld of %lld\n",
                (long long)r->accumulate, (long long)r->batch, (long long)recipe->accumulate,
@@ -361,7 +373,6 @@ static Err train_open(Pool *pool, Comm *comm, int n_args, char **args, TrainAske
     TRY(model_open(pool, &model, name, sets, n, &asked->recipe, &asked->device, &asked->budget));
     if (opt.resume && n_args && !file)
         TRY(resume_recipe(pool, asked->recipe));
-    asked->device->comm = comm_ranks(comm) > 1 ? comm : NULL;
     schedule_keep(asked->recipe);
     return OK;
 }
@@ -389,8 +400,9 @@ static Err train_command(Pool *pool, Comm *comm, int n_args, char **args)
     TrainAsked  asked = { 0 };
     TrainResult result;
 
-    TRY(comm_agree(comm, train_open(pool, comm, n_args, args, &asked)));
-    TRY(comm_queue_open(comm, asked.device));
+    Comm *shared;
+    Err   opened = train_open(pool, comm, n_args, args, &asked);
+    TRY(rank_command_share(pool, comm, asked.recipe, asked.device, opened, &shared));
     Recipe     *recipe = asked.recipe;
     RunFile     started = run_started();
     const char *out = opt.resume ? opt.resume : opt.out;

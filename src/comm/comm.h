@@ -77,7 +77,8 @@ Err comm_end(Comm *comm, Err err);
 
 /* Ends all ranks with this exit code, whatever they are doing. */
 void    comm_abort(Comm *comm, int code) __attribute__((noreturn));
-double  comm_waited(const Comm *comm); /* seconds so far in waits for transfers and records */
+/* Seconds so far in waits for transfers and records; without those of a GPU, which waits by itself. */
+double  comm_waited(const Comm *comm);
 int64_t comm_held(const Comm *comm); /* growth of this process, code included: part of `runtime` */
 
 #endif

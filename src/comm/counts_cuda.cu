@@ -3,8 +3,7 @@
 #include <cuda_runtime.h>
 
 extern "C" {
-#include "device/cuda.h"
-Err cuda_queue_count(cudaStream_t stream, unsigned *count);
+#include "comm/plugin_cuda_queue.h"
 }
 
 __global__ void queue_count(volatile unsigned *count)

@@ -2,19 +2,29 @@
  * of its reductions' additions depends on sizes, algorithms and topology. */
 #include "comm/plugin_cuda_queue.h"
 
+#include <assert.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* NCCL's types, declared here so that its header is not needed. tests/comm/nccl_header.c compares
- * them with it. */
+/* NCCL's types, declared here so that its header is not needed; where it is, they are compared. */
 enum { NCCL_SUCCESS = 0, NCCL_IN_PROGRESS = 7, NCCL_INT8 = 0, NCCL_OLDEST = 21000 };
 
 typedef struct NcclId {
     char bytes[QUEUE_ID];
 } NcclId;
+
+#if __has_include(<nccl.h>)
+#include <nccl.h>
+static_assert(sizeof(NcclId) == sizeof(ncclUniqueId), "passed by value");
+static_assert((int)ncclSuccess == NCCL_SUCCESS && (int)ncclInProgress == NCCL_IN_PROGRESS &&
+                  (int)ncclInt8 == NCCL_INT8,
+              "NCCL's numbers");
+static_assert(sizeof(ncclResult_t) == sizeof(int) && sizeof(ncclDataType_t) == sizeof(int),
+              "passed as int");
+#endif
 
 static struct {
     void *library, *comm;

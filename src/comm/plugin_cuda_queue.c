@@ -17,8 +17,6 @@ static struct {
     unsigned    *counts; /* pinned */
 } queue;
 
-Err cuda_queue_count(cudaStream_t stream, unsigned *count); /* counts_cuda.cu */
-
 static cudaStream_t kernels_of(const Device *device)
 {
     return ((const CudaHandle *)device->handle)->stream;

@@ -13,6 +13,8 @@ extern const struct QueueApi cuda_queue_api;
 /* In host memory that the GPU writes: transfers that have begun, and those that have ended. */
 enum { COUNT_BEGUN, COUNT_ENDED, COUNTS };
 
+Err cuda_queue_count(cudaStream_t stream, unsigned *count); /* adds one, in the stream's order */
+
 int  nccl_find(char why[QUEUE_WHY]);
 Err  nccl_id(void *id);
 Err  nccl_open(const void *id, int rank, int ranks);

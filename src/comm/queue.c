@@ -179,10 +179,7 @@ static Err queue_idle_turn(CommQueue *q)
 static Err queue_idle(void *arg)
 {
     CommQueue *q = arg;
-    double     before = clock_now();
     Err        err = queue_idle_turn(q);
-    if (q->comm->waits)
-        q->comm->waited += clock_now() - before;
     if (err)
         queue_give_up(q->comm);
     return err;

@@ -18,7 +18,7 @@ enum {
     QUEUE_WHY = 256   /* of a reason, with its end */
 };
 
-struct QueueApi {
+typedef struct QueueApi {
     Err (*open)(const Device *device, int slots); /* the queue; again: does nothing */
     void (*place)(const Device *device, char place[QUEUE_PLACE]);
     Err (*begin)(const Device *device);
@@ -40,6 +40,6 @@ struct QueueApi {
                   const CommPart *receives, int n_receives);
     /* its own errors, and whether a transfer waits for other ranks; *ended counts transfers */
     Err (*direct_look)(bool *under_way, unsigned *ended);
-};
+} QueueApi;
 
 #endif

@@ -6,6 +6,7 @@
 #include "base/terminal.h"
 #include "base/text.h"
 #include "comm/agree.h"
+#include "comm/queue.h"
 #include "train/signals.h"
 
 #include <errno.h>
@@ -314,6 +315,7 @@ static void train_result(Trainer *t, const Device *device, TrainResult *result)
     result->time_source = engine_time_source(engine);
     result->ranks = t->ranks;
     result->moving = engine_moving(engine, recipe_rounds(recipe));
+    result->by = comm_queue_text(t->comm);
     result->waited_ms = result->steps > 1 ? t->waited_ms / (double)(result->steps - 1) : 0;
     result->runtime_bytes = device_runtime_bytes(device, engine->arena_bytes);
     result->stated_bytes = device->runtime_bytes;

@@ -59,6 +59,7 @@ typedef struct TrainResult {
     int64_t      ranks;
     EngineMoving moving;      /* predicted: what a rank moves in a step */
     double       waited_ms;   /* measured: for other ranks in a step, the mean without the first */
+    const char  *by;          /* how bytes travel between the ranks' GPUs; "": they have none */
     const char  *time_source; /* of that prediction: plan/engine.h */
     int64_t      runtime_bytes; /* memory outside the arena, measured at the end */
     int64_t      stated_bytes;  /* GPU: the same as predicted; CPU: 0 */

@@ -1,11 +1,11 @@
 """bits.py -- sha256 of the final checkpoint is that of one process, for any number of ranks.
 
-    bits.py PLIMSOLL WORK_FOLDER [--all] [RECIPE...]
+    bits.py PLIMSOLL WORK_FOLDER [--all] [--device cuda] [RECIPE...]
 
 Without --all: every small recipe with two or four ranks, the levels and libraries spread over them, and one
 plan that recomputes. --all: every recipe with every level, 2 and 4 ranks (two rounds and one), Open MPI and
 MPICH, everything kept and 90 % of that, or the minimum if it is more (half an hour). Where neither MPI is
-installed, it is skipped (77).
+installed, it is skipped (77). --device cuda: the ranks have GPUs, or share one.
 """
 import argparse
 import itertools
@@ -19,7 +19,8 @@ from rank_runs import SKIPPED, TINY, Checks, checkpoint, digest, mpis, result, s
 
 STEPS, ACCUMULATE = 2, 4
 LEVELS = (0, 1, 2, 3)
-COMMON = ["--allow", "none", "--threads", "1", "--backend", "builtin", "--steps", str(STEPS), "--quiet", "--json"]
+COMMON = ["--allow", "none", "--steps", str(STEPS), "--quiet", "--json"]
+CPU = ["--threads", "1", "--backend", "builtin"]
 # recipe: what a short test runs: (library, ranks, level, small budget)
 SHORT = {
     "unet-small": [("openmpi", 2, 0, False), ("mpich", 4, 3, False)],
@@ -37,10 +38,11 @@ checks = Checks()
 class Recipe:
     """One recipe: its options, and the bits that one process gives."""
 
-    def __init__(self, program, work, name):
+    def __init__(self, program, work, name, device):
         self.program, self.work, self.name, self.budgets = program, work, name, {}
         self.options = [name] + sets("batch=1", f"accumulate={ACCUMULATE}", *TINY[name]) + COMMON
-        self.bits = self.train("1", [])[0]
+        self.options += ["--device", device] if device else CPU
+        self.bits, self.by = self.train("1", [])[0], ""
 
     def train(self, run, options, launch=()):
         """The digest of its last checkpoint, and the result."""
@@ -71,6 +73,7 @@ class Recipe:
         bits, got = self.train(run, options, launch)
         checks(bits == self.bits, f"{self.name} {run}: not the bits of one process")
         checks(got.get("planned_bytes") == got.get("measured_bytes"), f"{self.name} {run}: planned and measured differ")
+        self.by = got.get("ranks", {}).get("by", "")
         return got.get("recomputed_nodes", 0)
 
 
@@ -79,6 +82,7 @@ def main():
     parser.add_argument("program")
     parser.add_argument("work")
     parser.add_argument("--all", action="store_true")
+    parser.add_argument("--device")
     parser.add_argument("recipes", nargs="*")
     o = parser.parse_args()
     program, work = os.path.abspath(o.program), os.path.abspath(o.work)
@@ -91,13 +95,13 @@ def main():
     shutil.rmtree(work, ignore_errors=True)
     os.makedirs(work)
     for name in o.recipes or TINY:
-        recipe = Recipe(program, work, name)
+        recipe = Recipe(program, work, name, o.device)
         runs = itertools.product(here, (2, 4), LEVELS, (False, True)) if o.all else SHORT[name]
         for library, ranks, level, small in runs:
             if library in here:
                 recomputed += recipe.same(library, ranks, level, small) > 0
                 n += 1
-        print(f"{name}: {recipe.bits[:16]}", flush=True)
+        print(f"{name}: {recipe.bits[:16]}" + (f", by {recipe.by}" if recipe.by else ""), flush=True)
     checks(recomputed or o.recipes, "no plan recomputed anything: the budgets were too large")
     print(f"{n} runs of several ranks over {', '.join(here)}, {recomputed} that recompute: {checks.failed} failed")
     return 1 if checks.failed else 0

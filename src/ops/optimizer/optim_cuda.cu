@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(1024)
         *norm = (float)sqrt(sum);
 }
 
-Err norm_parts_cuda(const Call *call, const NormSpan *spans, int n, double *partial)
+Err norm_parts_cuda(const Call *call, const GradSpan *spans, int n, double *partial)
 {
     for (int from = 0; from < n; from += NORM_MAX) {
         NormJob job = {};
@@ -197,7 +197,7 @@ extern "C" Err grad_norm_cuda(const Call *call)
     double     *partial = (double *)call->workspace;
     int64_t     done = 0;
     for (int from = 0; from < n->n_in; from += NORM_MAX) {
-        NormSpan spans[NORM_MAX];
+        GradSpan spans[NORM_MAX];
         int      few = n->n_in - from < NORM_MAX ? n->n_in - from : NORM_MAX;
         for (int i = 0; i < few; i++) {
             spans[i] = { (const float *)call->in[from + i], shape_count(in_shape(n, from + i)),

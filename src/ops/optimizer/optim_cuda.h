@@ -11,13 +11,13 @@ extern "C" {
 
 enum { NORM_BLOCK = 1 << 14 }; /* elements that one thread block sums */
 
-typedef struct NormSpan {
+typedef struct GradSpan {
     const float *grad;
     int64_t      count;
     int64_t      at; /* where its first partial sum goes */
-} NormSpan;
+} GradSpan;
 
-Err norm_parts_cuda(const Call *call, const NormSpan *spans, int n, double *partial);
+Err norm_parts_cuda(const Call *call, const GradSpan *spans, int n, double *partial);
 Err norm_finish_cuda(const Call *call, float *norm, const double *partial, int64_t n);
 Err update_spans_cuda(const Call *call, const UpdateSpan *spans, const int64_t *counts, int n);
 

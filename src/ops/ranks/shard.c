@@ -162,22 +162,22 @@ Tensor shard_norm(Graph *graph)
     return node_add(graph, &op_shard_norm, &attr, sums, graph->n_buckets, NULL);
 }
 
-NormRun *shard_norm_runs(Pool *pool, const Node *n, int64_t part, int32_t *n_runs, int64_t *n_parts)
+SumsRun *shard_norm_runs(Pool *pool, const Node *n, int64_t part, int32_t *n_runs, int64_t *n_parts)
 {
     const ShardNormAttr *attr = ATTR(n, ShardNormAttr);
     const Graph         *graph = n->graph;
     int32_t              each = (int32_t)(BLOCK_ELEMENTS / part), block = 0, runs = 0, to = 0;
-    NormRun             *all = NEWN(pool, NormRun, attr->n_blocks);
+    SumsRun             *all = NEWN(pool, SumsRun, attr->n_blocks);
     for (int32_t i = 0; i < graph->n_params; i++) {
         int64_t left = graph->params[i].bucket >= 0 ? shape_count(graph->params[i].disk) : 0;
         for (; left > 0; left -= BLOCK_ELEMENTS) {
             int32_t  parts = (int32_t)ceil_div(int_min(left, BLOCK_ELEMENTS), part);
             int32_t  from = attr->order[block++] * each;
-            NormRun *last = runs ? &all[runs - 1] : NULL;
+            SumsRun *last = runs ? &all[runs - 1] : NULL;
             if (last && last->from + last->n == from)
                 last->n += parts;
             else
-                all[runs++] = (NormRun){ from, to, parts };
+                all[runs++] = (SumsRun){ from, to, parts };
             to += parts;
         }
     }

@@ -33,12 +33,12 @@ int64_t shard_span(const Call *call, int rank, int i, UpdateSpan *span);
 
 /* For a norm whose kernel sums parts smaller than a block: where the sums of all parts, as the ranks
  * gather them, go in the order of one process. */
-typedef struct NormRun {
+typedef struct SumsRun {
     int32_t from, to, n;
-} NormRun;
+} SumsRun;
 
 /* At most one run for each block. `part` divides BLOCK_ELEMENTS; *n_parts: of all parameters. */
-NormRun *shard_norm_runs(Pool *pool, const Node *n, int64_t part, int32_t *n_runs,
+SumsRun *shard_norm_runs(Pool *pool, const Node *n, int64_t part, int32_t *n_runs,
                          int64_t *n_parts);
 
 Err shard_update_cpu(const Call *call);

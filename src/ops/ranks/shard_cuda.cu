@@ -31,7 +31,7 @@ extern "C" Err shard_update_cuda(const Call *call)
 enum { RUNS_MAX = 2600, RUN_THREADS = 128, PARTS = BLOCK_ELEMENTS / NORM_BLOCK };
 
 typedef struct RunJob {
-    NormRun       of[RUNS_MAX];
+    SumsRun       of[RUNS_MAX];
     const double *from;
     double       *to;
 } RunJob;
@@ -42,7 +42,7 @@ static_assert(BLOCK_ELEMENTS % NORM_BLOCK == 0, "shards begin where a part of th
 __global__ void __launch_bounds__(RUN_THREADS) runs_all(const __grid_constant__ RunJob job)
 {
     cuda_begin();
-    NormRun run = job.of[blockIdx.x];
+    SumsRun run = job.of[blockIdx.x];
     for (int32_t i = threadIdx.x; i < run.n; i += RUN_THREADS)
         job.to[run.to + i] = job.from[run.from + i];
 }
@@ -75,7 +75,7 @@ extern "C" Err shard_norm_choose_cuda(const Node *n, const Device *, Choice *cho
 
 typedef struct NormPrepared {
     void    *transfer;
-    NormRun *runs;
+    SumsRun *runs;
     int32_t  n_runs;
     int64_t  n_parts;
 } NormPrepared;
@@ -97,7 +97,7 @@ static Err norm_own(const Call *call, int rank, double *own)
 {
     const ShardNormAttr *attr = ATTR(call->node, ShardNormAttr);
     const Graph         *graph = call->node->graph;
-    NormSpan             spans[SPANS];
+    GradSpan             spans[SPANS];
     int64_t              blocks = 0;
     int                  n = 0;
     for (int32_t k = 0; k < attr->n_buckets; k++) {

@@ -42,8 +42,8 @@ typedef struct Jpeg {
     int                  n_components, h_max, v_max; /* n_parts 0: no frame yet */
     bool                 progressive, jfif;
     int                  orientation; /* 1 to 8, as Exif counts; 1: as stored */
-    int                  adobe;   /* Adobe marker's transform; -1: no such marker */
-    int64_t              restart; /* MCUs between restart markers; 0: none */
+    int                  adobe;       /* Adobe marker's transform; -1: no such marker */
+    int64_t              restart;     /* MCUs between restart markers; 0: none */
     bool                 has_quant[JPEG_TABLES];
     uint16_t             quant[JPEG_TABLES][64];
     Huffman              dc[JPEG_TABLES], ac[JPEG_TABLES];

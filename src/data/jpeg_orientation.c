@@ -32,8 +32,7 @@ int jpeg_orientation(const unsigned char *segment, size_t n)
         return 1;
     uint32_t entries = tiff_number(&t, at, 2);
     for (at += 2; entries && t.n - at >= ENTRY; entries--, at += ENTRY)
-        if (tiff_number(&t, at, 2) == TAG_ORIENTATION &&
-            tiff_number(&t, at + 2, 2) == TYPE_SHORT) {
+        if (tiff_number(&t, at, 2) == TAG_ORIENTATION && tiff_number(&t, at + 2, 2) == TYPE_SHORT) {
             uint32_t way = tiff_number(&t, at + 8, 2);
             return way >= 1 && way <= 8 ? (int)way : 1;
         }

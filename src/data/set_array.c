@@ -45,8 +45,7 @@ static bool cifar_axes(const Npy *a, SetArray *s)
     return true;
 }
 
-static Err array_values(Pool *pool, const char *path, const char *name, const Npy *a,
-                        SetArray *s)
+static Err array_values(Pool *pool, const char *path, const char *name, const Npy *a, SetArray *s)
 {
     if (a->type == NPY_U1 || a->type == NPY_B1)
         return OK;

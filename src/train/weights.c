@@ -336,8 +336,7 @@ static Err weights_match(Pool *pool, const Graph *graph, const SafeFile *file,
                     "file",
                     from->path, m.missing.n, graph->n_params, names_text(pool, &m.missing));
     if (strange && !from->partial)
-        return fail(E_USAGE,
-                    "%s does not match the model: %s; %s", from->path, *note,
+        return fail(E_USAGE, "%s does not match the model: %s; %s", from->path, *note,
                     weights_is_part(from->path)
                         ? "it is one of several files: name their folder instead"
                         : "--init-partial takes the tensors that match");

@@ -69,8 +69,7 @@ Err weights_in_folder(Pool *pool, const char *folder, const char **path)
                     ".ckpt, .msgpack); name the file with the weights",
                     folder);
     if (other)
-        return fail(E_USAGE,
-                    "%s holds several files with weights (%s, %s); name one of them",
+        return fail(E_USAGE, "%s holds several files with weights (%s, %s); name one of them",
                     folder, other, found);
     *path = pool_print(pool, "%s/%s", folder, found);
     return OK;

@@ -372,7 +372,8 @@ static void needs(void)
               E_FORMAT);
     CHECK_TEXT(err_text(), "t.json:2: unknown key 'bacth', did you mean 'batch'?");
     CHECK_INT(json_check_keys(parse("{\"zzzzzz\": 2}"), keys, 9), E_FORMAT);
-    CHECK_TEXT(err_text(), "t.json:1: unknown key 'zzzzzz'; the keys here are i, x, e, t, b, a, o, big, n");
+    CHECK_TEXT(err_text(),
+               "t.json:1: unknown key 'zzzzzz'; the keys here are i, x, e, t, b, a, o, big, n");
 }
 
 static void writer(void)

@@ -18,7 +18,7 @@ TYPES = {"float32": 0, "float16": 2, "bfloat16": 9}
 OPERATIONS = {      # descriptor, and its attributes: convolution, x, w, y, alpha, beta
     "forward": (10, 702, 704, 703, 705, 700, 701), "data": (12, 708, 710, 709, 711, 706, 707),
     "weights": (11, 714, 716, 715, 717, 712, 713)}
-MOST = 24
+MAX_ENGINES = 24
 """engines that are looked at"""
 ROUNDS_INPUTS = 1
 """an engine of this note is not taken"""
@@ -92,8 +92,8 @@ class Cudnn:
         heuristics = self.new(HEURISTICS, [
             (201, T_DESCRIPTOR, ctypes.c_void_p, [graph]), (200, T_HEURISTICS, ctypes.c_int, [mode]),
             (204, T_DESCRIPTOR, ctypes.c_void_p, [self.gpu])])
-        configs = [self.new(CONFIG, [], finish=False) for _ in range(MOST)]
-        found = (ctypes.c_void_p * MOST)(*(c.value for c in configs))
+        configs = [self.new(CONFIG, [], finish=False) for _ in range(MAX_ENGINES)]
+        found = (ctypes.c_void_p * MAX_ENGINES)(*(c.value for c in configs))
         return [ctypes.c_void_p(c) for c in self.get(heuristics, 202, T_DESCRIPTOR, found)]
 
     def notes(self, config):

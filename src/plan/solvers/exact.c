@@ -8,7 +8,8 @@
  * reached is found by bisection; a failed search names the next budget that reaches more.
  *
  * Only states that are reached are held, at most EXACT_STATES of them: their number depends on the
- * graph's shape more than on its size. A search that would need more finds nothing.
+ * graph's shape more than on its size. A search that would need more, or look at 16 times as many
+ * sets to make room, finds nothing.
  *
  * Values without bytes are never dropped, except those in the way of a taking over. Views go with
  * their root.
@@ -22,9 +23,9 @@
 enum {
     EXACT_BITS = 60,
     EXACT_STATES = 1 << 18,
+    EXACT_FEW_BITS = 40, /* larger graphs rarely suffice with as many: they get a quarter */
     EXACT_SLOTS = 2 * EXACT_STATES,
-    EXACT_TRIES = 1 << 24, /* sets of values looked at to make room, in one search */
-    EXACT_AHEAD = 1000     /* any end: one more node run outweighs this many recomputations */
+    EXACT_AHEAD = 1000 /* any end: one more node run outweighs this many recomputations */
 };
 
 typedef struct ExactState {
@@ -42,6 +43,7 @@ typedef struct Exact {
     bool        any;  /* any end will do, not only the cheapest */
     int64_t     over; /* the fewest bytes beyond the budget with which some run can be made: the
                        * next budget that reaches more */
+    int32_t     max_states;
     int64_t     tries;
     double      deadline_s;
     bool        cut;
@@ -67,7 +69,7 @@ static int32_t exact_find(Exact *e, uint64_t set)
         slot = (slot + 1) % EXACT_SLOTS;
     if (e->slots[slot])
         return e->slots[slot] - 1;
-    if (e->n_states == EXACT_STATES) {
+    if (e->n_states == e->max_states) {
         e->full = true;
         return -1;
     }
@@ -217,7 +219,7 @@ static void exact_make_room(Exact *e, const ExactStep *step, int32_t k, uint64_t
     exact_note_over(e, e->budget + excess);
     for (; k < step->n && !e->full; k++) {
         int32_t v = step->value[k];
-        e->full |= ++e->tries > EXACT_TRIES;
+        e->full |= ++e->tries > 16 * (int64_t)e->max_states;
         exact_make_room(e, step, k + 1, exact_without(e->task, live, v),
                         excess - e->task->values[v].bytes);
     }
@@ -346,6 +348,9 @@ void solve_exact(Pool *pool, const SolverArgs *args, RunList *out)
     Exact e = { .task = args->task,
                 .pool = temp,
                 .slots = NEWN(temp, int32_t, EXACT_SLOTS),
+                .max_states = args->task->n_nodes + args->task->n_values > EXACT_FEW_BITS
+                                  ? EXACT_STATES / 4
+                                  : EXACT_STATES,
                 .budget = args->budget_bytes,
                 .deadline_s = args->deadline_s };
     if (args->budget_bytes == LOWEST)

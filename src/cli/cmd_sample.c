@@ -16,9 +16,9 @@ static SamplerOptions sampler = SAMPLER_OPTIONS_NONE;
 enum { RESULTS_USUAL = 4, RESULTS_MAX = 4096, N_UNSAID = INT32_MIN };
 static struct {
     const char *out, *input, *prompt, *tower, *vocabulary, *given, *format, *loader_memory,
-        *checkpoint, *weights, *cache, *mpi;
+        *checkpoint, *cache, *mpi;
     int64_t n, seed, hold_back, scale;
-    bool    beside, quiet, json;
+    bool    no_ema, beside, quiet, json;
 } opt = { .n = N_UNSAID, .seed = -1, .loader_memory = LOADER_MEMORY };
 
 static const Option options[] = {
@@ -41,7 +41,7 @@ static const Option options[] = {
     { "seed", OPT_NATURAL, &opt.seed, "N", "seed of the random numbers; default: the run's" },
     SAMPLER_OPTIONS(sampler),
     { "checkpoint", OPT_TEXT, &opt.checkpoint, "STEP", CHECKPOINT_HELP },
-    WEIGHTS_OPTION(opt.weights),
+    { "no-ema", OPT_FLAG, &opt.no_ema, NULL, "use the weights themselves, not their average" },
     { "beside", OPT_FLAG, &opt.beside, NULL, "also write samples of the data, to compare with" },
     LOADER_OPTIONS(opt, "the run's"),
     MODEL_OPTIONS(model),
@@ -136,9 +136,9 @@ static Err sample_command(Pool *pool, Comm *comm, int n_args, char **args)
                         .hold_back = opt.hold_back,
                         .seed = opt.seed,
                         .beside = opt.beside,
+                        .weights = opt.no_ema ? WEIGHTS_RAW : WEIGHTS_USUAL,
                         .cache = opt.cache };
     TRY(sample_usage(n_args));
-    TRY(weights_option(opt.weights, &o.weights));
     TRY(loader_memory_read(opt.loader_memory, &o.loader_bytes));
     rank_command_threads(comm, &model);
     Err opened = sample_model_open(pool, args[0], &recipe, &device, &o.budget_bytes);

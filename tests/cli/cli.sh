@@ -421,7 +421,7 @@ is "half an image should not stay" [ ! -e "$work/again/.plimsoll-1-7.tmp" ]
 is "the same seed should give the same image" cmp -s "$work/drawn/samples.png" "$work/again/samples.png"
 "$program" sample "$work/half" -n 3 --steps 4 --seed 9 -o "$work/other" --quiet > /dev/null 2>&1
 is "another seed should give another" sh -c "! cmp -s $work/drawn/samples.png $work/other/samples.png"
-expect 0 "raw weights" sample "$work/half" -n 1 --steps 2 --weights raw -o "$work/raw" --quiet
+expect 0 "raw weights" sample "$work/half" -n 1 --steps 2 --no-ema -o "$work/raw" --quiet
 expect 0 '"planned_bytes"' sample "$work/half" -n 1 --steps 2 -o "$work/raw" --json
 sashimi="sashimi-small --set model.length=64 --set model.width=8 --set model.layers=1 --set batch=1"
 expect 0 "1 steps" train $sashimi --steps 1 --out "$work/audio"

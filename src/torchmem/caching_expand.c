@@ -22,10 +22,10 @@ static bool expand_has_room(const CachingBlock *b, int64_t bytes)
 /* NULL: the request is larger than any range, and so than the GPU. */
 static CachingBlock *expand_new_range(CachingAllocator *a, const CachingRequest *r)
 {
-    int64_t         total = a->machine.total_bytes ? a->machine.total_bytes
-                                                   : (int64_t)1 << UNKNOWN_TOTAL_LOG2;
-    int64_t         page = r->pool->small ? CACHING_PAGE : a->conf.large_segment_bytes;
-    int64_t         bytes = (total + total / 8 + page - 1) / page * page;
+    int64_t total = a->machine.total_bytes ? a->machine.total_bytes
+                                           : (int64_t)1 << UNKNOWN_TOTAL_LOG2;
+    int64_t page = r->pool->small ? CACHING_PAGE : a->conf.large_segment_bytes;
+    int64_t bytes = (total + total / 8 + page - 1) / page * page;
     if (r->bytes > bytes)
         return NULL;
     CachingSegment *segment = caching_segment_new(a, caching_base(a, bytes), bytes, r->stream,

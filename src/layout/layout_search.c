@@ -124,16 +124,8 @@ static bool search_fits(LayoutSearch *s, int64_t need)
     return false;
 }
 
-/* Most of the time goes to this function, and wide vectors of 64-bit integers make it several times
- * faster. The program is built for the oldest processors, so it is compiled once for each width. */
-#if defined __GNUC__ && !defined __clang__ && defined __x86_64__ && !defined __SANITIZE_THREAD__
-#define EACH_WIDTH __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define EACH_WIDTH
-#endif
-
 /* Rule 3 for all sections of a range; nothing more will be placed below `at`. */
-EACH_WIDTH static bool search_stacks(LayoutSearch *s, SearchRange range, int64_t at)
+static bool search_stacks(LayoutSearch *s, SearchRange range, int64_t at)
 {
     int64_t *restrict top = s->top;
     const int64_t *slack = s->component->slack;

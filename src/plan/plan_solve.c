@@ -122,17 +122,21 @@ static bool solve_guarded(SolveFn *solver, Pool *pool, const SolverArgs *args, R
     return enough;
 }
 
-/* Runs one solver with several arguments, two at a time; found lives in s->pool. */
-static void solve_many(PlanSolve *s, SolveFn *solver, const SolverArgs *args, int32_t n,
-                       RunList *found)
+typedef struct SolveJob {
+    SolveFn   *solver;
+    SolverArgs args;
+} SolveJob;
+
+/* Runs solvers two at a time, in the order of the jobs; found lives in `pool`. */
+static void solve_many(PlanSolve *s, Pool *pool, const SolveJob *jobs, int32_t n, RunList *found)
 {
     Pool *pools[TOURNAMENT_RUNS];
     bool  enough[TOURNAMENT_RUNS];
     for (int32_t i = 0; i < n; i++)
-        pools[i] = pool_new(s->pool, "solver");
+        pools[i] = pool_new(pool, "solver");
 #pragma omp parallel for num_threads(SOLVE_THREADS) schedule(dynamic, 1)
     for (int32_t i = 0; i < n; i++)
-        enough[i] = solve_guarded(solver, pools[i], &args[i], &found[i]);
+        enough[i] = solve_guarded(jobs[i].solver, pools[i], &jobs[i].args, &found[i]);
     for (int32_t i = 0; i < n; i++)
         if (!enough[i])
             pool_out_of_memory(0);
@@ -215,20 +219,22 @@ static void solve_tournament(PlanSolve *s, SolveFn *solver, int64_t budget, int6
     while (rounds > 1 && effort / (rounds * runs) < MIN_EDITS_PER_NODE * (int64_t)s->task->n_nodes)
         runs = 1 << --rounds;
     for (int32_t left = rounds; left > 0; left--, runs /= 2) {
-        SolverArgs args[TOURNAMENT_RUNS];
-        RunList    found[TOURNAMENT_RUNS];
+        SolveJob jobs[TOURNAMENT_RUNS];
+        RunList  found[TOURNAMENT_RUNS];
         if (best->node && (lowest ? best->peak_bytes <= s->bound_bytes : best->cost <= enough))
             break;
         for (int32_t i = 0; i < runs; i++) {
-            args[i] = solve_args(s, budget, effort / (rounds * runs),
-                                 (uint64_t)(31 + TOURNAMENT_RUNS * left + i));
-            args[i].heat = lowest ? 1 : heat[left - 1];
-            args[i].start = n_all == 0 ? seeds[i % TOURNAMENT_SEEDS] : all[i % n_all].list;
-            args[i].careful = i % 2 && args[i].start.node;
+            SolverArgs *args = &jobs[i].args;
+            jobs[i].solver = solver;
+            *args = solve_args(s, budget, effort / (rounds * runs),
+                               (uint64_t)(31 + TOURNAMENT_RUNS * left + i));
+            args->heat = lowest ? 1 : heat[left - 1];
+            args->start = n_all == 0 ? seeds[i % TOURNAMENT_SEEDS] : all[i % n_all].list;
+            args->careful = i % 2 && args->start.node;
             line[i] = n_all == 0 ? i : all[i % n_all].line;
-            args[i].groups = solve_moves_groups(s, line[i]);
+            args->groups = solve_moves_groups(s, line[i]);
         }
-        solve_many(s, solver, args, runs, found);
+        solve_many(s, s->pool, jobs, runs, found);
         for (int32_t i = 0; i < runs; i++) {
             run_list_keep(s->pool, best, &found[i], budget);
             if (found[i].node) {
@@ -355,16 +361,24 @@ static void solve_fill(const PlanSolve *s, int64_t budget, RunList seeds[TOURNAM
     }
 }
 
-/* The solvers that do not search. */
+/* The solvers that do not search; `blocks`, which takes longest, begins. */
 static void solve_quick(PlanSolve *s, int64_t budget, RunList *next_use, RunList *blocks,
                         RunList *segments)
 {
-    SolverArgs seed = solve_args(s, budget, solve_large(s) ? 3 : 15, 0);
-    *next_use = *blocks = *segments = (RunList){ 0 };
-    solve_one(s, solve_next_use, &seed, budget, next_use);
-    seed.effort = solve_large(s) ? 500 : 1500;
-    solve_one(s, solve_blocks, &seed, budget, blocks);
-    solve_one(s, solve_segments, &seed, budget, segments);
+    enum { QUICK = 3 };
+    SolveJob jobs[QUICK] = {
+        { solve_blocks, solve_args(s, budget, solve_large(s) ? 500 : 1500, 0) },
+        { solve_next_use, solve_args(s, budget, solve_large(s) ? 3 : 15, 0) },
+        { solve_segments, solve_args(s, budget, solve_large(s) ? 500 : 1500, 0) },
+    };
+    RunList found[QUICK] = { 0 }, *const kept[QUICK] = { blocks, next_use, segments };
+    Pool *temp = pool_new(NULL, "solve_quick");
+    solve_many(s, temp, jobs, QUICK, found);
+    for (int i = 0; i < QUICK; i++) {
+        *kept[i] = (RunList){ 0 };
+        run_list_keep(s->pool, kept[i], &found[i], budget);
+    }
+    pool_free(temp);
 }
 
 void solve_seed(PlanSolve *s, int64_t budget, RunList *best)

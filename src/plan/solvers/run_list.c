@@ -1,6 +1,8 @@
 /* run_list.c -- edits of a list of runs, with exact bytes (run_list.h). */
 #include "plan/solvers/run_list.h"
 
+#include "base/int_math.h"
+
 #include <string.h>
 
 static int32_t productions_before(const Schedule *s, const Productions *m, int32_t position)
@@ -154,12 +156,65 @@ static bool schedule_add(Schedule *s, int32_t value)
     return valid;
 }
 
-/* Subtracts all that the node reads and produces; after an edit schedule_add_all adds it again. */
+/* What one edit does to a value that the node reads. Bytes that the node takes over, and roots with
+ * views, whose productions depend on each other, are counted again as a whole, and so are the
+ * outputs. Of any other input only the end of one production can change. */
+static bool schedule_recounts(const Schedule *s, const TaskNode *t, int32_t i)
+{
+    return i < t->n_takes || s->task->values[t->in[i]].n_views > 0;
+}
+
+/* A run that was just opened reads a value. False, with nothing changed: nothing has produced it by
+ * then, or its bytes were taken over. */
+static bool schedule_read(Schedule *s, int32_t value, int32_t slot)
+{
+    const Productions *m = &s->productions[s->task->values[value].producer];
+    int64_t            bytes = s->task->values[value].bytes;
+    int32_t            p = s->position[slot], k = productions_before(s, m, p);
+    if (k < 0)
+        return false;
+    int32_t end = s->ends[value].slot[k];
+    if (end < 0)
+        return end == ENDS_NEVER || s->position[~end] > p;
+    if (s->position[end] < p) {
+        schedule_end(s, s->position[end], -bytes);
+        schedule_end(s, p, bytes);
+        s->ends[value].slot[k] = slot;
+    }
+    return true;
+}
+
+/* A run that will be closed no longer reads a value. */
+static void schedule_unread(Schedule *s, int32_t value, int32_t slot)
+{
+    const TaskValue   *v = &s->task->values[value];
+    const Productions *m = &s->productions[v->producer];
+    int32_t            p = s->position[slot], k = productions_before(s, m, p);
+    if (k < 0 || s->ends[value].slot[k] != slot)
+        return;
+    int32_t end = m->slot[k], last = s->position[end];
+    for (int32_t r = 0; r < v->n_readers; r++) {
+        const Productions *uses = &s->productions[v->readers[r]];
+        for (int32_t u = 0; u < uses->n && s->position[uses->slot[u]] < p; u++) {
+            if (s->position[uses->slot[u]] > last) {
+                end = uses->slot[u];
+                last = s->position[end];
+            }
+        }
+    }
+    schedule_end(s, p, -v->bytes);
+    schedule_end(s, last, v->bytes);
+    s->ends[value].slot[k] = end;
+}
+
+/* Subtracts what is counted again as a whole; after an edit schedule_add_all adds it. */
 static void schedule_take_back(Schedule *s, int32_t node)
 {
     const TaskNode *t = &s->task->nodes[node];
-    for (int32_t i = 0; i < t->n_in; i++)
-        schedule_count(s, t->in[i], -s->task->values[t->in[i]].bytes);
+    for (int32_t i = 0; i < t->n_in; i++) {
+        if (schedule_recounts(s, t, i))
+            schedule_count(s, t->in[i], -s->task->values[t->in[i]].bytes);
+    }
     for (int32_t i = 0; i < t->n_out; i++)
         schedule_count(s, t->out[i], -s->task->values[t->out[i]].bytes);
 }
@@ -168,8 +223,10 @@ static bool schedule_add_all(Schedule *s, int32_t node)
 {
     const TaskNode *t = &s->task->nodes[node];
     bool            valid = true;
-    for (int32_t i = 0; i < t->n_in; i++)
-        valid &= schedule_add(s, t->in[i]);
+    for (int32_t i = 0; i < t->n_in; i++) {
+        if (schedule_recounts(s, t, i))
+            valid &= schedule_add(s, t->in[i]);
+    }
     for (int32_t i = 0; i < t->n_out; i++)
         valid &= schedule_add(s, t->out[i]);
     return valid;
@@ -188,6 +245,7 @@ static void schedule_grow(Schedule *s, int32_t n_chunks, int32_t n_slots)
         GROW(node_at, old, new);
         GROW(begin, old, new);
         GROW(end, old, new);
+        GROW(load, old, new);
         s->cap_chunks = cap;
     }
     if (n_slots > s->cap_slots) {
@@ -223,6 +281,8 @@ static void schedule_split(Schedule *s, int32_t c)
     schedule_grow(s, s->n_chunks + 1, 0);
     int32_t later = s->n_chunks - c - 1, next = (c + 1) * SCHEDULE_CHUNK;
     schedule_move(s, next, next + SCHEDULE_CHUNK, later * SCHEDULE_CHUNK);
+    memmove(&s->load[next + SCHEDULE_CHUNK], &s->load[next],
+            sizeof *s->load * (size_t)(later * SCHEDULE_CHUNK));
     memmove(&s->chunks[c + 2], &s->chunks[c + 1], sizeof *s->chunks * (size_t)later);
     schedule_move(s, next - HALF, next, HALF);
     s->chunks[c] = (RunChunk){ .n = SCHEDULE_CHUNK - HALF, .stale = true };
@@ -289,6 +349,35 @@ static void schedule_close(Schedule *s, int32_t slot)
     s->n--;
 }
 
+/* A run of the node before a slot, with its bytes. *slot: its own. False: the list is not valid with
+ * it, and schedule_take_out must follow. */
+static bool schedule_put_in(Schedule *s, int32_t node, int32_t before, int32_t *slot)
+{
+    const TaskNode *t = &s->task->nodes[node];
+    schedule_take_back(s, node);
+    *slot = schedule_open(s, node, before);
+    bool valid = schedule_add_all(s, node);
+    for (int32_t i = 0; i < t->n_in; i++) {
+        if (!schedule_recounts(s, t, i))
+            valid &= schedule_read(s, t->in[i], *slot);
+    }
+    return valid;
+}
+
+/* The reverse. False: the list is not valid without the run, and schedule_put_in must follow. */
+static bool schedule_take_out(Schedule *s, int32_t slot)
+{
+    int32_t         node = s->node_at[s->position[slot]];
+    const TaskNode *t = &s->task->nodes[node];
+    for (int32_t i = 0; i < t->n_in; i++) {
+        if (!schedule_recounts(s, t, i))
+            schedule_unread(s, t->in[i], slot);
+    }
+    schedule_take_back(s, node);
+    schedule_close(s, slot);
+    return schedule_add_all(s, node);
+}
+
 /* The order that data does not show: every run of x before every run of y. */
 static bool schedule_pairs_hold(const Schedule *s, int32_t node, int32_t p)
 {
@@ -336,18 +425,14 @@ int32_t schedule_previous(const Schedule *s, int32_t position)
 
 bool schedule_insert(Schedule *s, int32_t node, int32_t before)
 {
-    int32_t p = before >= 0 ? s->position[before] : s->after;
+    int32_t p = before >= 0 ? s->position[before] : s->after, slot;
     if (s->productions[node].n == SCHEDULE_MAX_RUNS || !schedule_pairs_hold(s, node, p))
         return false;
-    schedule_take_back(s, node);
-    int32_t slot = schedule_open(s, node, before);
-    if (schedule_add_all(s, node)) {
+    if (schedule_put_in(s, node, before, &slot)) {
         schedule_note(s, node, slot, true);
         return true;
     }
-    schedule_take_back(s, node);
-    schedule_close(s, slot);
-    schedule_add_all(s, node);
+    schedule_take_out(s, slot);
     return false;
 }
 
@@ -355,15 +440,11 @@ bool schedule_remove(Schedule *s, int32_t slot)
 {
     int32_t p = s->position[slot], node = s->node_at[p], next = schedule_next(s, p);
     int32_t before = next < s->after ? s->slot_at[next] : -1;
-    schedule_take_back(s, node);
-    schedule_close(s, slot);
-    if (schedule_add_all(s, node)) {
+    if (schedule_take_out(s, slot)) {
         schedule_note(s, node, before, false);
         return true;
     }
-    schedule_take_back(s, node);
-    schedule_open(s, node, before);
-    schedule_add_all(s, node);
+    schedule_put_in(s, node, before, &slot);
     return false;
 }
 
@@ -376,13 +457,12 @@ void schedule_commit(Schedule *s) { s->n_journal = 0; }
 void schedule_undo(Schedule *s, int32_t mark)
 {
     while (s->n_journal > mark) {
-        Edit e = s->journal[--s->n_journal];
-        schedule_take_back(s, e.node);
+        Edit    e = s->journal[--s->n_journal];
+        int32_t slot;
         if (e.inserted)
-            schedule_close(s, e.slot);
+            schedule_take_out(s, e.slot);
         else
-            schedule_open(s, e.node, e.slot);
-        schedule_add_all(s, e.node);
+            schedule_put_in(s, e.node, e.slot, &slot);
     }
 }
 
@@ -393,6 +473,9 @@ Schedule *schedule_new(Pool *pool, const Task *task)
     s->pool = pool;
     s->productions = NEWN(pool, Productions, task->n_nodes + 1);
     s->ends = NEWN(pool, Ends, task->n_values + 1);
+    s->workspace = NEWN(pool, int64_t, task->n_nodes + 1);
+    for (int32_t t = 0; t < task->n_nodes; t++)
+        s->workspace[t] = task->nodes[t].workspace;
     Pool    *temp = pool_new(NULL, "schedule_new");
     int32_t *list = NEWN(temp, int32_t, task->n_nodes + 1);
     for (int32_t t = 0; t < task->n_nodes; t++)
@@ -444,60 +527,76 @@ void schedule_list(const Schedule *s, int32_t *list)
     }
 }
 
+/* Brings a chunk up to date after edits. */
 static void chunk_sum(Schedule *s, int32_t c)
 {
     RunChunk *chunk = &s->chunks[c];
-    int64_t   live = 0;
-    chunk->high = INT64_MIN / 2;
+    int64_t   live = 0, high = INT64_MIN / 2;
     for (int32_t p = c * SCHEDULE_CHUNK; p < c * SCHEDULE_CHUNK + chunk->n; p++) {
         live += s->begin[p];
-        int64_t now = live + s->task->nodes[s->node_at[p]].workspace;
-        chunk->high = now > chunk->high ? now : chunk->high;
+        s->load[p] = live + s->workspace[s->node_at[p]];
+        high = s->load[p] > high ? s->load[p] : high;
         live -= s->end[p];
     }
-    chunk->net = live;
-    chunk->stale = false;
+    *chunk = (RunChunk){ .n = chunk->n, .net = live, .high = high, .over_room = INT64_MAX };
 }
 
-/* Sum of bytes above the budget over the runs of a chunk; *where: its first highest run. */
-static int64_t chunk_over(const Schedule *s, int32_t c, int64_t live, int64_t budget,
-                          int32_t *where)
+/* The sum over the runs of a chunk of their bytes beyond `room`, which is what the budget leaves
+ * above the bytes live before the chunk. Most edits leave most chunks as they were, and their room
+ * too. */
+static int64_t chunk_over(const Schedule *s, int32_t c, int64_t room)
 {
-    int64_t over = 0, high = INT64_MIN;
-    for (int32_t p = c * SCHEDULE_CHUNK; p < c * SCHEDULE_CHUNK + s->chunks[c].n; p++) {
-        live += s->begin[p];
-        int64_t now = live + s->task->nodes[s->node_at[p]].workspace;
-        over += now > budget ? now - budget : 0;
-        if (now > high) {
-            high = now;
-            *where = p;
-        }
-        live -= s->end[p];
-    }
+    RunChunk      *chunk = &s->chunks[c];
+    const int64_t *load = &s->load[c * SCHEDULE_CHUNK];
+    if (chunk->over_room == room)
+        return chunk->over;
+    int64_t over = 0;
+    for (int32_t i = 0; i < chunk->n; i++)
+        over += load[i] > room ? load[i] - room : 0;
+    chunk->over = over;
+    chunk->over_room = room;
     return over;
+}
+
+static int32_t chunk_highest(const Schedule *s, int32_t c)
+{
+    int32_t p = c * SCHEDULE_CHUNK;
+    while (s->load[p] != s->chunks[c].high)
+        p++;
+    return p;
+}
+
+/* The sum over all runs of bytes above the budget. */
+static double schedule_excess(const Schedule *s, int64_t budget)
+{
+    int64_t room = budget - s->task->fixed_bytes, over = 0;
+    for (int32_t c = 0; c < s->n_chunks; c++) {
+        if (s->chunks[c].high > room)
+            over += chunk_over(s, c, room);
+        room -= s->chunks[c].net;
+    }
+    return (double)over;
 }
 
 Load schedule_load(Schedule *s, int64_t budget)
 {
-    int64_t live = s->task->fixed_bytes, over = 0, before_peak = live;
-    int32_t peak = -1, where = 0;
-    Load    load = { .peak_bytes = live };
+    int64_t live = s->task->fixed_bytes, peak = live;
+    int32_t highest = -1;
+    Load    load = { 0 };
     for (int32_t c = 0; c < s->n_chunks; c++) {
         if (s->chunks[c].stale)
             chunk_sum(s, c);
-        int64_t high = live + s->chunks[c].high;
-        if (high > load.peak_bytes) {
-            load.peak_bytes = high;
-            peak = c;
-            before_peak = live;
-        }
-        if (high > budget)
-            over += chunk_over(s, c, live, budget, &where);
+    }
+    for (int32_t c = 0; c < s->n_chunks; c++) {
+        highest = live + s->chunks[c].high > peak ? c : highest;
+        peak = int_max(peak, live + s->chunks[c].high);
         live += s->chunks[c].net;
     }
-    if (peak >= 0)
-        chunk_over(s, peak, before_peak, budget, &load.peak_position);
-    load.excess = (double)over;
+    load.peak_bytes = peak;
+    if (highest >= 0)
+        load.peak_position = chunk_highest(s, highest);
+    if (peak > budget)
+        load.excess = schedule_excess(s, budget);
     return load;
 }
 

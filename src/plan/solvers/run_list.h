@@ -56,21 +56,26 @@ typedef struct Edit {
 
 typedef struct RunChunk {
     int32_t n;     /* runs in it */
-    bool    stale; /* net and high are out of date */
+    bool    stale; /* all that follows, and `load` of its runs, are out of date */
     int64_t net;   /* bytes that begin less bytes that end */
     int64_t high;  /* the most bytes at a run, above those live before the chunk */
+    int64_t over;  /* the last answer of chunk_over, and the room that it was asked for */
+    int64_t over_room;
 } RunChunk;
 
 typedef struct Schedule {
     const Task  *task;
     Pool        *pool;
     RunChunk    *chunks;
-    int32_t     *slot_at;  /* [position] slot of the run */
-    int32_t     *node_at;  /* [position] */
-    int64_t     *begin;    /* [position] bytes that become live with this run, less those taken
+    int32_t     *slot_at; /* [position] slot of the run */
+    int32_t     *node_at; /* [position] */
+    int64_t     *begin;   /* [position] bytes that become live with this run, less those taken
                               * over */
-    int64_t     *end;      /* [position] bytes that this run is the last to read */
-    int32_t     *position; /* [slot] */
+    int64_t     *end;     /* [position] bytes that this run is the last to read */
+    int64_t     *load;    /* [position] bytes at this run above those live before its chunk, unless
+                              * that is stale */
+    int64_t     *workspace; /* [node] */
+    int32_t     *position;  /* [slot] */
     int32_t     *free_slots;
     int32_t      n; /* runs */
     int32_t      n_chunks, cap_chunks;

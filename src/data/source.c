@@ -160,6 +160,14 @@ static bool is_run(const char *folder)
     return n < (int)sizeof path && file_exists(path);
 }
 
+/* The folder of a run that is being started has nothing in it yet. */
+static bool is_new(Pool *pool, const char *folder)
+{
+    char **names;
+    int    n;
+    return folder_exists(folder) && !folder_list(pool, folder, &names, &n) && !n;
+}
+
 bool folder_of_runs(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -170,8 +178,10 @@ bool folder_of_runs(const char *path)
         return some;
     Pool *pool = pool_new(NULL, "runs");
     if (!folder_list(pool, path, &names, &n))
-        for (int i = 0; i < n && !some; i++)
-            some = is_run(pool_print(pool, "%s/%s", path, names[i]));
+        for (int i = 0; i < n && !some; i++) {
+            const char *run = pool_print(pool, "%s/%s", path, names[i]);
+            some = is_run(run) || is_new(pool, run);
+        }
     pool_free(pool);
     return some;
 }

@@ -72,6 +72,7 @@ Err file_remove(const char *path); /* absent is fine */
 
 bool file_exists(const char *path); /* a file, a folder, anything */
 bool folder_exists(const char *path);
+bool file_same(const char *a, const char *b); /* are both there, and the same file or folder? */
 /* is path a folder, and not a link to a folder that contains it? */
 bool folder_within(const char *folder, const char *path);
 Err  folder_make(const char *path); /* with its parents; fine if it is there */

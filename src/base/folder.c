@@ -18,6 +18,12 @@ bool folder_exists(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+bool file_same(const char *a, const char *b)
+{
+    struct stat one, two;
+    return !stat(a, &one) && !stat(b, &two) && one.st_dev == two.st_dev && one.st_ino == two.st_ino;
+}
+
 bool folder_within(const char *folder, const char *path)
 {
     char up[FILE_PATH_MAX], down[FILE_PATH_MAX];

@@ -270,8 +270,9 @@ static Err resume_options(Pool *pool, const char *run)
 static Err resume_recipe(Pool *pool, const Recipe *named)
 {
     Recipe     *own;
-    const char *path;
-    TRY(run_recipe(pool, opt.resume, &path));
+    const char *path = pool_print(pool, "%s/recipe.yaml", opt.resume);
+    if (!file_exists(path)) /* lost: then the recipe that is named takes its place */
+        return OK;
     TRY(recipe_read(pool, path, NULL, 0, &own));
     if (strcmp(own->name, named->name) == 0 && own->model == named->model)
         return OK;

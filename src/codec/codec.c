@@ -20,7 +20,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum {
     BLOCK_SHARE = 16, /* lengths of the model: a shorter block would lose what the state knows */
@@ -328,12 +327,10 @@ static Err block_steps_choose(const Codec *c, int64_t *steps)
 /* The file that is written takes the place of the other at its path. */
 static Err out_is_new(const CodecOptions *o)
 {
-    struct stat in, out;
-    if (stat(o->in, &in) || stat(o->out, &out) || in.st_dev != out.st_dev ||
-        in.st_ino != out.st_ino)
-        return OK;
-    return fail(E_USAGE, "-o %s is the file that is read, which would be lost; name another",
-                o->out);
+    return file_same(o->in, o->out)
+               ? fail(E_USAGE, "-o %s is the file that is read, which would be lost; name another",
+                      o->out)
+               : OK;
 }
 
 static Err wav_open(Codec *c, MapFile *map, WavInfo *info)

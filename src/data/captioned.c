@@ -309,7 +309,8 @@ Err captioned_open(Pool *pool, const DataSpec *spec, DataSource **out)
     TRY(folder_needed(spec->path));
     TRY(folder_list(pool, spec->path, &names, &n));
     for (int i = 0; i < n; i++)
-        TRY(captioned_add(pool, c, spec->path, names[i]));
+        if (!folder_of_runs(pool_print(pool, "%s/%s", spec->path, names[i])))
+            TRY(captioned_add(pool, c, spec->path, names[i]));
     if (!c->n)
         return files_none(pool, spec->path, c->pick,
                           "clips: videos NAME.mp4, folders NAME of frames (.png, .jpg) or files "

@@ -229,7 +229,7 @@ static Err clips_walk(Pool *pool, Clips *c, const char *folder, int depth)
             const char *path = pool_print(pool, "%s/%s", folder, names[i]);
             int         deeper = depth;
             bool        below = folder_within(folder, path);
-            if (below && pass) {
+            if (below && pass && !folder_of_runs(path)) {
                 TRY(folder_deeper(&deeper, path));
                 TRY(clips_walk(pool, c, path, deeper));
             }

@@ -3,8 +3,8 @@
  *
  * jpeg_parse reads all tables and headers before the first scan and looks for the end marker, so
  * that unsupported and truncated files are reported before a run starts. jpeg_decode works in
- * memory that the caller gives. Pixels equal libjpeg-turbo's defaults to the last bit, turned as the
- * camera's orientation (Exif) says. Colour profiles are ignored. Damaged scans are not
+ * memory that the caller gives. Pixels equal libjpeg-turbo's defaults to the last bit, rotated as
+ * the camera's orientation (Exif) says. Colour profiles are ignored. Damaged scans are not
  * repaired: a file whose coded data contradict themselves is refused. */
 #ifndef DATA_JPEG_H
 #define DATA_JPEG_H

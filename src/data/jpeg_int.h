@@ -1,6 +1,6 @@
 /* jpeg_int.h -- shared by the JPEG reader's files: jpeg.c reads markers into a Jpeg, jpeg_scan.c
  * decodes scans into its planes, jpeg_pixels.c turns the planes into pixels, and jpeg_orientation.c
- * turns those upright. */
+ * rotates those. */
 #ifndef DATA_JPEG_INT_H
 #define DATA_JPEG_INT_H
 

@@ -1,5 +1,5 @@
 /* jpeg_orientation.c -- how a camera was held: the orientation in a JPEG's Exif segment (CIPA DC-008,
- * tag 0x0112), and pixels turned upright by it. */
+ * tag 0x0112), and pixels rotated by it. */
 #include "data/jpeg_int.h"
 
 #include <string.h>

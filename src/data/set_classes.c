@@ -231,6 +231,8 @@ static Err folder_classes(SetClasses *s, const DataSpec *spec, const char *path)
     TRY(parts_refuse(s->pool, path, names, n));
     for (int i = 0; i < n; i++) {
         const char *sub = pool_print(s->pool, "%s/%s", path, names[i]);
+        if (folder_of_runs(sub))
+            continue;
         if (folder_exists(sub))
             TRY(class_folder_take(s, pick, names[i], sub));
         else if (!file_picked(pick, sub))

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "data/pattern.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
@@ -152,6 +153,39 @@ bool file_picked(FilePick pick, const char *path)
     return pattern_matches(pick.pattern, path);
 }
 
+static bool is_run(const char *folder)
+{
+    char path[FILE_PATH_MAX];
+    int  n = snprintf(path, sizeof path, "%s/recipe.yaml", folder);
+    return n < (int)sizeof path && file_exists(path);
+}
+
+/* The folder of a run that is being started has nothing in it yet. */
+static bool is_new(Pool *pool, const char *folder)
+{
+    char **names;
+    int    n;
+    return folder_exists(folder) && !folder_list(pool, folder, &names, &n) && !n;
+}
+
+bool folder_of_runs(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char      **names;
+    int         n;
+    bool        some = is_run(path);
+    if (some || strcmp(slash ? slash + 1 : path, "runs") != 0)
+        return some;
+    Pool *pool = pool_new(NULL, "runs");
+    if (!folder_list(pool, path, &names, &n))
+        for (int i = 0; i < n && !some; i++) {
+            const char *run = pool_print(pool, "%s/%s", path, names[i]);
+            some = is_run(run) || is_new(pool, run);
+        }
+    pool_free(pool);
+    return some;
+}
+
 /* Adds the files with one of these endings; the last ending is NULL. */
 static Err files_walk(Pool *pool, const char *folder, FilePick pick, const char *const *endings,
                       int depth, PathList *list)
@@ -163,6 +197,8 @@ static Err files_walk(Pool *pool, const char *folder, FilePick pick, const char 
         const char *path = pool_print(pool, "%s/%s", folder, names[i]);
         int         deeper = depth;
         if (folder_within(folder, path)) {
+            if (folder_of_runs(path))
+                continue;
             TRY(folder_deeper(&deeper, path));
             TRY(files_walk(pool, path, pick, endings, deeper, list));
             continue;

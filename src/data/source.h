@@ -133,6 +133,9 @@ Err work_file(Work *work, const char *path, const unsigned char **bytes, size_t 
  * in the order of file_name_order. It is an error if there are none. */
 enum { FOLDERS_DEEP = 32 }; /* deeper nesting is an error */
 
+/* Is it the folder of a run, or runs/ with some in it? Their samples and caches are no data. */
+bool folder_of_runs(const char *path);
+
 typedef struct PathList {
     const char **paths;
     int32_t      n, cap;

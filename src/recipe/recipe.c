@@ -368,6 +368,22 @@ bool recipe_is_model(const char *name)
     return (n > 4 && !strcmp(name + n - 4, ".pt2")) || hlo_is_file(name);
 }
 
+static Err recipe_wrong_data(const char *name)
+{
+    static const char *const endings[] = { ".npy",  ".npz", ".csv",  ".png",  ".jpg", ".jpeg",
+                                           ".wav",  ".mp3", ".flac", ".ogg",  ".mp4", ".mov",
+                                           ".avi",  ".gif", ".webm", ".mkv",  ".pkl", ".zip",
+                                           NULL };
+    for (size_t i = 0, n = strlen(name); endings[i]; i++) {
+        size_t m = strlen(endings[i]);
+        if (n > m && !strcmp(name + n - m, endings[i]))
+            return fail(E_USAGE,
+                        "%s holds data and no model: name a recipe, and the data with --data",
+                        name);
+    }
+    return OK;
+}
+
 /* Files that users take for a model, and what to do with each instead. */
 static Err recipe_wrong_file(const char *name)
 {
@@ -392,7 +408,7 @@ static Err recipe_wrong_file(const char *name)
         if (n > m && !strcmp(name + n - m, known[i].ending))
             return fail(E_USAGE, "%s %s", name, known[i].answer);
     }
-    return OK;
+    return recipe_wrong_data(name);
 }
 
 /* A model's file stands for the recipe that names it and leaves the rest at its defaults. */
@@ -412,7 +428,13 @@ static Err recipe_text(Pool *pool, const char *name, const char **path, const Js
                     "goes on with it",
                     name, name, name);
     TRY(shipped_find(pool, "recipes", ".yaml", "recipe", name, path));
-    return yaml_read(pool, *path, map);
+    TRY(yaml_read(pool, *path, map));
+    const Json *format = json_get(*map, "format"); /* files of this program, not recipes, have it */
+    return !format || format->kind != JSON_TEXT
+               ? OK
+               : fail(E_USAGE, "%s is a file of the format %s, not a recipe%s", name, format->text,
+                      strcmp(format->text, "plimsoll-plan-1") ? ""
+                                                              : "; a plan is named with --plan");
 }
 
 Err recipe_read(Pool *pool, const char *name, const char *const *sets, int n, Recipe **out)

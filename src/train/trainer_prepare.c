@@ -27,6 +27,7 @@ static Err train_check_new(Pool *pool, const char *out)
 static Err train_check_out(Pool *pool, const Trainer *t)
 {
     const TrainOptions *o = t->options;
+    const DataConfig   *data = &t->asked->data;
     int64_t             step;
     if (!o->out)
         return OK;
@@ -35,6 +36,12 @@ static Err train_check_out(Pool *pool, const Trainer *t)
     if (t->rank)
         return OK; /* rank 0 writes */
     TRY(folder_try(o->out));
+    if ((data->path && file_same(o->out, data->path)) ||
+        (data->holdout_path && file_same(o->out, data->holdout_path)))
+        return fail(E_USAGE,
+                    "%s is the folder of the data, and results in it would be read as data; name "
+                    "another folder with --out",
+                    o->out);
     return train_check_new(pool, o->out);
 }
 

@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "base/torch_file.h"
+#include "data/frames.h"
 #include "train/lengths.h"
 #include "train/weights_parts.h"
 
@@ -485,7 +486,12 @@ static Err groups_read(WeightsIn *in, SafeFile *out)
     } else if (!safe && torch_likely(map.bytes, map.n)) {
         TRY(torch_parse(in->pool, in->path, map.bytes, map.n, &torch));
         groups_torch(in, &torch);
-    } else {
+    } else if (!safe && map.n > 8 && !name_ends(in->path, ".safetensors"))
+        return fail(E_FORMAT,
+                    "%s holds no weights: it is neither safetensors nor a file of torch.save or of "
+                    "flax.serialization",
+                    in->path);
+    else {
         TRY(safetensors_parse(in->pool, in->path, map.bytes, map.n, out));
         group_safe(in, out);
         in->own = own_checkpoint(out);

@@ -182,6 +182,26 @@ expect 2 "list takes recipes" list everything
 expect 0 "plimsoll 0." -V
 expect 2 "export its model by torch.export" explain model.py
 expect 2 "the weights with --init" explain model.ckpt
+expect 2 "the data with --data" explain clip.mp4
+expect 2 "a plan is named with --plan" explain "$work/runs/unet-small-1/plan.json"
+expect 1 "is not a plan of a training step" train unet-small --steps 1 --out none --plan "$work/weights.safetensors"
+expect 1 "is not a plan of a training step" train unet-small --steps 1 --out none --plan "$work/runs/unet-small-1/run.json"
+expect 1 "holds no weights: it is neither safetensors" train unet-small --steps 1 --out none --init "$work/sets/a/1.png"
+
+# A run in the folder of its data: its results are no data.
+mkdir -p "$work/photos/runs" && cp "$work/sets/a/1.png" "$work/sets/a/2.png" "$work/photos"
+cd "$work/photos" || exit 1
+expect 2 "is the folder of the data" train $unet --steps 1 --data . --out .
+is "nothing is written there" test ! -e recipe.yaml
+expect 0 "images, 2 samples from ." train $unet --steps 2 --data . --set sample.every=1 --set sampler.steps=2 --set validate.every=0
+is "a run begins below the data" test -f runs/unet-small-1/samples/000001/sample-000.png
+expect 0 "images, 2 samples from ." train --resume runs/unet-small-1 --steps 3
+expect 0 "images, 2 samples from ." train $unet --steps 1 --data . --out here --set sample.every=1 --set sampler.steps=2 --set validate.every=0
+expect 0 "images, 2 samples from ." train $unet --steps 1 --data . --out none
+mkdir classes && cp -r "$work/sets/a" classes && cd classes || exit 1
+expect 0 "1 class of" train "$root/recipes/lag-small.yaml" --steps 1 --data . --set validate.every=0
+expect 0 "1 class of" train "$root/recipes/lag-small.yaml" --steps 1 --data . --set validate.every=0 --out none
+cd "$root" || exit 1
 
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

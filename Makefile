@@ -59,7 +59,7 @@ zoo: build                      ## every public model of ../shared/zoo and tests
 demo: build                     ## the main job, on this machine, in about two minutes
 	@scripts/demo.sh $(BUILD)
 
-gallery: build                  ## trains every small recipe, about ten minutes; images to docs/user/gallery
+gallery: build                  ## trains every small recipe, about half an hour; images to docs/user/gallery
 	@rm -rf $(BUILD)/gallery
 	@scripts/gallery.sh $(BUILD)
 

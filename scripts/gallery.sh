@@ -1,13 +1,14 @@
 #!/bin/sh
 # Trains every small recipe as a user would, samples from it, puts a contact sheet of each into docs/user/gallery and the figures into
-# bench/results. About a quarter of an hour on two cores; runs that exist already are kept.
+# bench/results. About half an hour on two cores; runs that exist already are kept.
 #   gallery.sh [BUILD [RECIPE...]]
-# Control: the mean loss of the same weights left untrained (learning rate 0) over 20 steps.
+# Control: the mean loss of the same weights left untrained (learning rate 0) over 20 steps. What the page promises of the results is
+# measured by gallery_judge.py, which needs NumPy and PIL (scripts/setup_torch.sh).
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}
 [ $# -gt 0 ] && shift
-recipes=${*:-unet-small stdiff-small stablesr-vae-small stablesr-small stablesr-small-concat lag-small sashimi-small dit3d-small dit3d-wrap-small}
+recipes=${*:-unet-small stdiff-small stablesr-vae-small stablesr-small lag-small sashimi-small dit3d-small dit3d-wrap-small}
 runs=$build/gallery
 out=docs/user/gallery
 mkdir -p "$runs" "$out"
@@ -18,8 +19,8 @@ mean_loss() { tail -n "$1" "$2/log.jsonl" | sed 's/.*"loss": \([^,]*\),.*/\1/' |
 # CPU seconds of all programs so far, from a file that `times` wrote: a pipe would have a count of its own.
 cpu_seconds() { tail -n 1 "$1" | sed 's/[ms]/ /g' | awk '{ print $1 * 60 + $2 + $3 * 60 + $4 }'; }
 
-train() {                        # recipe or recipe-concat, further options
-    run=$runs/$1 of=${1%-concat}
+train() {                        # recipe, further options
+    run=$runs/$1 of=$1
     shift
     [ -d "$run" ] && return
     rm -rf "$run-control"
@@ -31,12 +32,10 @@ train() {                        # recipe or recipe-concat, further options
     echo "$(cpu_seconds "$runs/after") $(cpu_seconds "$runs/before")" | awk '{ printf "%.0f\n", $1 - $2 }' > "$run/seconds"
 }
 
-autoencoder() { ls "$runs"/stablesr-vae-small/step-*.safetensors | tail -n 1; }
-
 figures() {                      # recipe -> its row of the results
     run=$runs/$1
-    printf '    {"work": "%s", "steps": %s, "cpu_s": %s, "untrained_loss": %s, "loss": %s}' "$1" "$(wc -l < "$run/log.jsonl")" "$(cat "$run/seconds")" \
-        "$(mean_loss 20 "$run-control")" "$(mean_loss 100 "$run")"
+    printf '    {"work": "%s", "steps": %s, "cpu_s": %s, "untrained_loss": %s, "loss": %s, "judged": "%s"}' "$1" "$(wc -l < "$run/log.jsonl")" "$(cat "$run/seconds")" \
+        "$(mean_loss 20 "$run-control")" "$(mean_loss 100 "$run")" "$(cat "$run/judged")"
 }
 
 draw() {                         # recipe, files to keep, further options
@@ -51,23 +50,48 @@ draw() {                         # recipe, files to keep, further options
     done
 }
 
+judge() {                        # recipe, options of the samples that are judged: more than the page shows
+    recipe=$1 at=$runs/$1/judge
+    shift
+    rm -rf "$at"
+    mkdir "$at"
+    if [ $recipe = stablesr-small ]; then
+        "$build/plimsoll" evaluate "$runs/$recipe" --quiet -n 16 --timesteps 10 -o "$at/evaluation.json"
+    elif [ $# -gt 0 ]; then
+        "$build/plimsoll" sample "$runs/$recipe" --quiet "$@" -o "$at" > "$at/about.txt"
+    fi
+    "$python" scripts/gallery_judge.py $recipe "$runs/$recipe" > "$runs/$recipe/judged"
+}
+
+python=.venv/bin/python
+[ -x $python ] || python=python3
+
 for recipe in $recipes; do
     echo "== $recipe"
     case $recipe in
-    unet-small)         train $recipe --steps 1200; draw $recipe "samples.png" -n 16 ;;
-    stdiff-small)       train $recipe; draw $recipe "input-observed.png clips.png" -n 6 ;;
-    stablesr-vae-small)
+    unet-small)         train $recipe; draw $recipe "samples.png data.png" -n 16 --beside; judge $recipe ;;
+    stdiff-small)
         train $recipe
-        draw $recipe "input-image.png samples.png" -n 4 --set model.image=128 --set model.latent=16 ;;
+        draw $recipe "input-observed.png clips.png truth.png" -n 6
+        judge $recipe -n 16 --format npy ;;
+    stablesr-vae-small) train $recipe; draw $recipe "input-image.png samples.png" -n 8; judge $recipe ;;
     stablesr-small)
-        train $recipe --init "$(autoencoder)" --init-partial
-        draw $recipe "input-image_lq.png samples.png" -n 4 ;;
-    stablesr-small-concat)
-        train $recipe --init "$(autoencoder)" --init-partial --set model.fusion=concat
-        draw $recipe "samples.png" -n 4 ;;
-    lag-small)          train $recipe; draw $recipe "input-support.png samples.png" -n 4 ;;
-    sashimi-small)      train $recipe; draw $recipe "audio.png audio-000.wav" -n 2 ;;
-    dit3d-small|dit3d-wrap-small) train $recipe; draw $recipe "clips.png" -n 8 ;;
+        train $recipe --init "$runs/stablesr-vae-small" --init-partial
+        draw $recipe "input-image_lq.png samples.png truth.png" -n 8
+        judge $recipe ;;
+    lag-small)          train $recipe; draw $recipe "input-support.png samples.png" -n 4; judge $recipe -n 12 --format npy ;;
+    sashimi-small)
+        train $recipe
+        draw $recipe "audio-000.wav" -n 1
+        mv "$out/sashimi-small-audio-000.wav" "$out/sashimi-small-second.wav"
+        draw $recipe "audio.png data.png" -n 3 --beside --length 2048    # as long as the data's
+        mv "$out/sashimi-small-second.wav" "$out/sashimi-small-audio-000.wav"
+        judge $recipe -n 4 ;;
+    dit3d-small)
+        train $recipe
+        draw $recipe "clips.png data.png" -n 13 --beside
+        judge $recipe -n 26 --format npy ;;
+    dit3d-wrap-small)   train $recipe; draw $recipe "clips.png data.png" -n 8 --beside; judge $recipe ;;
     *) echo "gallery.sh: $recipe is none of the small recipes" >&2; exit 2 ;;
     esac
 done

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { GAP = 2, BACKDROP = 40, CELL_MIN = 64, SHEET_MAX = 4096 };
+enum { GAP = 2, BACKDROP = 40, CELL_MIN = 96, SHEET_MAX = 4096 };
 
 unsigned char result_level(float x)
 {

@@ -25,7 +25,7 @@ is() {                           # what, command...
 
 "$program" train unet-small --set model.height=8 --set model.width=8 --set model.widths=[8,16] --steps 1 --out "$work/images" --quiet > /dev/null || exit 1
 "$program" train sashimi-small --set model.length=64 --set model.width=8 --set model.layers=1 --set batch=1 --steps 1 --out "$work/audio" --quiet > /dev/null || exit 1
-"$program" train stablesr-vae-small --set model.image=64 --set model.latent=8 --batch 1 --steps 1 --out "$work/vae" --quiet > /dev/null || exit 1
+"$program" train stablesr-vae-small --set model.image=32 --set model.latent=8 --batch 1 --steps 1 --out "$work/vae" --quiet > /dev/null || exit 1
 images="sample $work/images -n 1 --steps 2 --quiet" audio="sample $work/audio -n 1 --length 64 --quiet"
 
 # which system takes which option

@@ -24,7 +24,7 @@ static const System systems[] = {
       { "model.image=[8, 16]", "model.channels=[16]", "model.layers=1", "model.groups=4",
         "model.head_width=16", "sampler.steps=2", "batch=2", "accumulate=1" } },
     { "stablesr-small",
-      { "model.image=32", "model.latent=4", "model.channels=16", "model.mult=[1]",
+      { "model.image=32", "model.latent=8", "model.channels=16", "model.mult=[1]",
         "model.struct_mult=[1]", "model.groups=4", "model.spade_hidden=8",
         "model.struct_channels=16", "model.struct_out=16", "model.edge_ladder=[8, 4]",
         "sampler.steps=2", "batch=2" } },

@@ -20,7 +20,7 @@ static const struct {
 } smalls[] = {
     { "unet-small", { "batch=4" } },
     { "unet-small", { "batch=4", "accumulate=1", "optimizer.clip=0" } },
-    { "stablesr-small", { "model.image=64", "model.latent=8" } },
+    { "stablesr-small", { "model.image=32", "model.latent=8" } },
     { "sashimi-small", { "model.length=256" } },
     { "dit3d-small", { "batch=2" } },
     { "dit3d-wrap-small", { "batch=2" } },

@@ -26,7 +26,7 @@ static const Small smalls[] = {
     { "stdiff-small",
       { "model.image=[16, 16]", "model.channels=[16, 16, 32]", "model.groups=4",
         "model.head_width=16", "model.sde_dt=0.5", "accumulate=1" } },
-    { "stablesr-small", { "model.image=64", "model.latent=8" } },
+    { "stablesr-small", { "model.image=32", "model.latent=8" } },
     { "lag-small", { "batch=4" } },
     { "sashimi-small", { "model.length=256" } },
     { "dit3d-small", { "batch=4" } },

@@ -109,11 +109,11 @@ static void small(void)
 {
     TrainingGraph train;
     CHECK_OK(sizes_build(pool, "stablesr-small", NULL, 0, false, &train));
-    CHECK_INT(sizes_count(train.graph, "", ""), 2825391);
+    CHECK_INT(sizes_count(train.graph, "", ""), 2708483);
     CHECK_INT(forward_nodes(train.graph, &op_random_normal), 3);
     CHECK_OK(sizes_build(pool, "stablesr-small", (const char *[]){ "model.latents=given" }, 1, true,
                          &train));
-    CHECK_INT(sizes_count(train.graph, "", ""), 2825391);
+    CHECK_INT(sizes_count(train.graph, "", ""), 2708483);
     CHECK_INT(forward_nodes(train.graph, &op_feed), 6); /* edge, two latents, context, t, eps */
     CHECK_INT(forward_nodes(train.graph, &op_random_normal), 0);
 }
@@ -148,7 +148,7 @@ static void odd_sizes(void)
         { "model.mult=[1]", "model.struct_mult=[2]", "model.attention_levels=0" },
         { "model.mult=[1, 3, 2]", "model.struct_mult=[2, 1, 1]", "model.attention_levels=12" },
         { "model.image=16", "model.vae_mult=[1]", "model.edge_ladder=[4]", "batch=1" },
-        { "model.layers=1", "model.edge_ladder=[4, 4, 4, 4, 4, 4]" },
+        { "model.layers=1", "model.edge_ladder=[4, 4, 4, 4, 4]" },
         { "model.edge_ladder=[8, 4]", "model.edge_stem=0" }, /* larger than the latent: pooled */
         { "model.noise_schedule=cosine", "model.timesteps=1", "model.layers=8" },
     };
@@ -158,7 +158,7 @@ static void odd_sizes(void)
 static void wrong_sizes(void)
 {
     static const WrongSize wrong[] = {
-        { "model.image=120", "must be 8 times model.latent" },
+        { "model.image=60", "must be 4 times model.latent" },
         { "model.mult=[1, 2, 4]", "every UNet level needs a map" },
         { "model.mult=[]", "at least one level" },
         { "model.channels=36", "36 channels are not divisible by model.groups, 8" },

@@ -21,6 +21,7 @@ except ImportError as error:
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "ref"))
 import systems  # noqa: E402
+from common import merged  # noqa: E402
 from stablesr_vae import SCALE  # noqa: E402
 
 torch.set_num_threads(2)
@@ -123,7 +124,8 @@ plimsoll("encode", "lag-small", "--init", at("bert"), "--data", at("clips"), cod
 
 # ---- latents and context by a checkpoint of StableSR ----
 
-cfg = systems.RECIPES["stablesr-small"]
+cfg = merged(systems.RECIPES["stablesr-small"], {"model": {          # the sizes of the recipe of this name
+    "image": 64, "latent": 16, "vae_mult": [1, 2, 4], "edge_ladder": [4], "fusion": "concat"}})
 reference = systems.MODULES["stablesr"].build(cfg)
 vae = reference.first_stage_model if hasattr(reference, "first_stage_model") else None
 state = reference.state_dict()
@@ -140,7 +142,7 @@ rng = np.random.default_rng(3)
 for part in "gt", "lq":
     os.makedirs(at("pairs", part, "deep"))
     for name in "a", "deep/b":
-        image = Image.fromarray(rng.integers(0, 256, (8, 8, 3), np.uint8)).resize((128, 128), Image.NEAREST)
+        image = Image.fromarray(rng.integers(0, 256, (8, 8, 3), np.uint8)).resize((64, 64), Image.NEAREST)
         image.save(at("pairs", part, name + ".png"))
 out = at("latents")
 said = json.loads(plimsoll("encode", "stablesr-small", "--init", at("sr.ckpt"), "--data", at("pairs"), "-o", out, "--batch", 2, "--json"))
@@ -169,7 +171,7 @@ off = away(np.load(out + "/context.npy"), context)
 assert off < TOLERANCE, f"the context is {off} away"
 print(f"latents: largest distance {worst:.1e}; context {off:.1e}")
 edges = np.asarray(Image.open(os.path.join(out, "edge", "a.png")))
-assert edges.shape == (128, 128) and set(np.unique(edges)) <= {0, 255} and edges.any()
+assert edges.shape == (64, 64) and set(np.unique(edges)) <= {0, 255} and edges.any()
 init = ["--init", at("sr.ckpt"), "--init-partial"]
 plimsoll("train", "stablesr-small", "--set", "model.latents=given", "--data", out, "--set", f"model.context={out}/context.npy", *init, "--steps", 1,
          "--batch", 2, "--out", "none", expect="pairs, 2 samples")

@@ -205,7 +205,7 @@ def refusals():
 
 shutil.rmtree(work, ignore_errors=True)
 os.makedirs(work)
-plimsoll("train", "stablesr-small", "--set", "model.image=64", "--set", "model.latent=8", "--batch", "1", "--steps", "4", "--out", "run", "--quiet")
+plimsoll("train", "stablesr-small", "--set", "model.image=64", "--set", "model.latent=8", "--set", "model.vae_mult=[1, 2, 4, 4]", "--batch", "1", "--steps", "4", "--out", "run", "--quiet")
 for part in (sizes, kinds, seams, refusals):
     part()
 print(f"{passed} passed")

@@ -72,7 +72,7 @@ def quality(a, b):
 
 
 def images():
-    train("sr", "stablesr-small", "model.image=64", "model.latent=8", "model.mult=[1, 2]", "model.struct_mult=[1, 2]",
+    train("sr", "stablesr-small", "model.image=64", "model.latent=8", "model.vae_mult=[1, 2, 4, 4]", "model.mult=[1, 2]", "model.struct_mult=[1, 2]",
           "steps=1", "batch=1", "sampler.steps=2", "data.samples=4")
     test = os.path.join(work, "photos")
     os.makedirs(test)

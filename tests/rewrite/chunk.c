@@ -29,7 +29,7 @@ static const Small smalls[] = {
         "model.head_width=16", "model.sde_dt=0.5", "accumulate=1", "batch=2" },
       0,
       true },
-    { "stablesr-small", { "model.image=64", "model.latent=8", "batch=4" }, 0, false },
+    { "stablesr-small", { "model.image=32", "model.latent=8", "batch=4" }, 0, false },
     { "lag-small", { "batch=4" }, 4, true },
     { "sashimi-small", { "model.length=256", "batch=2" }, 2, true },
     { "sashimi-small", { "model.length=256", "batch=1" }, 4, false },

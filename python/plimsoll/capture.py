@@ -17,7 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import (DataDependentOutputException,
+                                           DynamicOutputShapeException, FakeTensorMode,
+                                           UnsupportedFakeTensorException)
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -98,6 +101,9 @@ class Recorder(TorchDispatchMode):
     def hold(self, tensor: torch.Tensor, kind: str, op: str = "",
              at: tuple[str, str] = ("", ""), least: int = 0) -> None:
         """A request for the tensor's storage of at least so many bytes, unless it is known."""
+        if tensor.layout is not torch.strided:
+            raise ValueError("a sparse tensor cannot be counted: use sparse=False in embeddings, "
+                             "and dense inputs")
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key in self._live or storage.nbytes() == 0:
@@ -214,6 +220,37 @@ def _fake(mode: FakeTensorMode, x: torch.Tensor) -> torch.Tensor:
     return made.requires_grad_(x.requires_grad)
 
 
+def _line_of(error: BaseException) -> str:
+    """The innermost line of the user's program that an exception came through."""
+    found = ""
+    trace = error.__traceback__
+    while trace is not None:
+        path = trace.tb_frame.f_code.co_filename
+        if not path.startswith(_NOT_THE_USERS):
+            found = f" at {path}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return found
+
+
+@contextmanager
+def captured() -> Iterator[None]:
+    """Says what stands in the way of a capture where PyTorch's exception is for its developers."""
+    try:
+        yield
+    except (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode,
+            UnsupportedFakeTensorException) as error:
+        raise ValueError(
+            f"the step cannot be captured: it needs the values of a tensor{_line_of(error)}, and "
+            "while it is captured tensors have shapes only. Use operators that keep shapes, such "
+            "as torch.where in place of a branch, .item() or a mask as an index") from error
+    except RuntimeError as error:
+        if "use_reentrant=True" not in str(error):
+            raise
+        raise ValueError("the step cannot be captured while torch.utils.checkpoint runs with "
+                         "use_reentrant=True: switch the model's gradient checkpointing off, or "
+                         "use use_reentrant=False") from error
+
+
 @contextmanager
 def unpacked_sequences() -> Iterator[None]:
     """transformers asks the values of position ids whether several sequences share a row. Tensors
@@ -299,7 +336,7 @@ def capture(model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any, for
     recorder = recorder or Recorder(rules)
     recorder.out.notes.extend(rules.notes)
     fake_batch = tree_map(lambda x: _fake(mode, x) if isinstance(x, torch.Tensor) else x, batch)
-    with _faked(model, mode), as_cuda(rules), unpacked_sequences(), mode:
+    with captured(), _faked(model, mode), as_cuda(rules), unpacked_sequences(), mode:
         found = record(recorder, model, loss_fn, fake_batch, form, steps)
     guessed = sum(n for call, n in recorder.convolutions.items()
                   if not convolutions.is_measured(rules, call))

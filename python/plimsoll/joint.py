@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
-from .capture import unpacked_sequences
+from .capture import captured, unpacked_sequences
+from .training import loss_of
 
 aten = torch.ops.aten
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -91,11 +93,8 @@ class _Wrapped(torch.nn.Module):
         with swapped, autocast(precision, device):
             result = loss_fn(model, batch)
         flat, self.out_spec = tree_flatten(result)
-        if not flat or not isinstance(flat[0], torch.Tensor) or flat[0].numel() != 1:
-            raise TypeError("loss_fn(model, batch) must return a loss of one element, or a tuple "
-                            "that begins with it")
         others = [x.detach().clone() for x in flat[1:]]
-        loss = flat[0].reshape(()).clone()      # some losses keep the unreduced one's storage
+        loss = loss_of(result).reshape(()).clone()      # some losses keep the unreduced one's storage
         return (loss * inputs[-1], loss.detach().clone(), *others) if scaled else (loss, *others)
 
 
@@ -111,20 +110,57 @@ def capture(model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any,
     if scaled:
         inputs.append(torch.ones((), device=device))
     wrapped = _Wrapped(model, loss_fn, leaves, spec, precision, device.type, scaled)
-    with warnings.catch_warnings(), torch.enable_grad(), unpacked_sequences():
+    with captured(), warnings.catch_warnings(), torch.enable_grad(), unpacked_sequences(), \
+            _without_gradients(_unreached(model, loss_fn, batch, precision, device.type)):
         warnings.simplefilter("ignore")
         traced, signature = aot_export_module(wrapped, tuple(inputs), trace_joint=True,
                                              output_loss_index=0)
+        trained = [p.requires_grad for p in wrapped.parameters()]
     assert wrapped.out_spec is not None and isinstance(traced, fx.GraphModule)
     graph = traced
     _write_back(graph, signature)
-    joint = _described(graph, signature, wrapped, scaled)
+    joint = _described(graph, signature, wrapped, trained)
     _clean(joint.graph)
     _own_gradients(joint)
     if accumulates:
         _accumulate(joint)
     joint.graph.graph.lint()
     return joint
+
+
+def _unreached(model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any,
+               precision: str | None, device: str) -> list[torch.nn.Parameter]:
+    """Parameters that require a gradient and get none: no path leads from them to the loss. A
+    backward pass without numbers tells; PyTorch's tracing gives up."""
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    own = dict(model.named_parameters())
+    fake_batch = tree_map(lambda x: mode.from_tensor(x) if isinstance(x, torch.Tensor) else x,
+                          batch)
+    fakes = {name: mode.from_tensor(x.detach()) for name, x in unique(
+        [*own.items(), *model.named_buffers()]).items()}
+    fakes = {n: x.requires_grad_(n in own and own[n].requires_grad) for n, x in fakes.items()}
+    swapped = torch.nn.utils.stateless._reparametrize_module(model, fakes, tie_weights=True)
+    with mode, swapped, autocast(precision, device):
+        loss = loss_of(loss_fn(model, fake_batch))
+    wanted = [n for n, x in fakes.items() if x.requires_grad]
+    if not loss.requires_grad:
+        raise ValueError("no parameter leads to the loss: look for torch.no_grad() or detach() in "
+                         "the model and in loss_fn")
+    with mode:
+        found = torch.autograd.grad(loss, [fakes[n] for n in wanted], allow_unused=True)
+    return [own[n] for n, g in zip(wanted, found, strict=True) if g is None]
+
+
+@contextmanager
+def _without_gradients(parameters: list[torch.nn.Parameter]) -> Iterator[None]:
+    """They require no gradient for a while."""
+    for p in parameters:
+        p.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for p in parameters:
+            p.requires_grad_(True)
 
 
 def _placeholders(graph: fx.GraphModule) -> list[fx.Node]:
@@ -158,19 +194,19 @@ def _write_back(graph: fx.GraphModule, signature: Any) -> None:
     _set_results(graph, results[count:])
 
 
-def _described(graph: fx.GraphModule, signature: Any, wrapped: _Wrapped, scaled: bool) -> Joint:
+def _described(graph: fx.GraphModule, signature: Any, wrapped: _Wrapped,
+               trained: list[bool]) -> Joint:
     n_user = len(signature.user_outputs)
     results = _results(graph)
-    backward = signature.backward_signature
-    assert backward is not None and wrapped.out_spec is not None
-    trained = [i for i in range(len(wrapped.names[0])) if getattr(wrapped, f"p{i}").requires_grad]
+    assert signature.backward_signature is not None and wrapped.out_spec is not None
     gradients: list[int | None] = [None] * len(wrapped.names[0])
-    for at, i in zip(range(n_user, len(results)), trained, strict=False):
+    reached = [i for i, wanted in enumerate(trained) if wanted]
+    for at, i in zip(range(n_user, len(results)), reached, strict=False):
         if results[at] is not None:
             gradients[i] = at
-    skip = 1 if scaled else 0
-    return Joint(graph, *wrapped.names, gradients, list(range(skip, n_user)), wrapped.out_spec,
-                 scaled)
+    scaled = wrapped.how[2]
+    return Joint(graph, *wrapped.names, gradients, list(range(1 if scaled else 0, n_user)),
+                 wrapped.out_spec, scaled)
 
 
 def _is_assert(node: fx.Node) -> bool:

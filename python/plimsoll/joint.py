@@ -94,7 +94,8 @@ class _Wrapped(torch.nn.Module):
             result = loss_fn(model, batch)
         flat, self.out_spec = tree_flatten(result)
         others = [x.detach().clone() for x in flat[1:]]
-        loss = loss_of(result).reshape(()).clone()      # some losses keep the unreduced one's storage
+        # A copy: some losses keep the storage of the unreduced one.
+        loss = loss_of(result).reshape(()).clone()
         return (loss * inputs[-1], loss.detach().clone(), *others) if scaled else (loss, *others)
 
 

@@ -268,28 +268,41 @@ def unpacked_sequences() -> Iterator[None]:
         masking.find_packed_sequence_indices = before
 
 
-@contextmanager
-def _faked(model: torch.nn.Module, mode: FakeTensorMode) -> Iterator[None]:
-    """The model with fake parameters and buffers; its own come back at the end."""
-    made: dict[int, Any] = {}
-    before: list[tuple[dict[str, Any], str, Any]] = []
+def _renew_flat_weights(model: torch.nn.Module) -> None:
+    """Recurrent layers have a list of their weights beside the weights themselves."""
     for module in model.modules():
-        for table in (module._parameters, module._buffers):
-            for name, x in table.items():
-                if x is None:
-                    continue
-                if id(x) not in made:
-                    fake = _fake(mode, x.detach())
-                    made[id(x)] = (torch.nn.Parameter(fake, x.requires_grad)
-                                   if isinstance(x, torch.nn.Parameter) else fake)
-                before.append((table, name, x))
+        if isinstance(module, torch.nn.RNNBase):
+            module._flat_weights = [getattr(module, name, None)
+                                    for name in module._flat_weights_names]
+
+
+@contextmanager
+def swapped(model: torch.nn.Module, made: dict[int, Any]) -> Iterator[None]:
+    """The model with other parameters and buffers, given by the id of its own, which come back at
+    the end. A module that stands in several places is changed once."""
+    before: list[tuple[dict[str, Any], str, Any]] = [
+        (table, name, x) for module in model.modules()
+        for table in (module._parameters, module._buffers)
+        for name, x in table.items() if x is not None and id(x) in made]
     try:
         for table, name, x in before:
             table[name] = made[id(x)]
+        _renew_flat_weights(model)
         yield
     finally:
         for table, name, x in before:
             table[name] = x
+        _renew_flat_weights(model)
+
+
+@contextmanager
+def _faked(model: torch.nn.Module, mode: FakeTensorMode) -> Iterator[None]:
+    """The model with fake parameters and buffers."""
+    made: dict[int, Any] = {id(b): _fake(mode, b.detach()) for b in model.buffers()}
+    for p in model.parameters():
+        made[id(p)] = torch.nn.Parameter(_fake(mode, p.detach()), p.requires_grad)
+    with swapped(model, made):
+        yield
 
 
 def record(recorder: Recorder, model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any,

@@ -159,7 +159,10 @@ class Step:
 
     def _plan(self, batch: Any) -> _Ready:
         o = self.options
-        trained(self._model)
+        hooked = any(p._backward_hooks for p in trained(self._model))
+        if o.accumulate and hooked:
+            raise ValueError("a parameter has a hook that changes its gradient: fit without "
+                             "accumulate=True, which adds gradients inside of the graph")
         found = joint.capture(self._model, self._loss_fn, batch, o.precision,
                               o.grad_scaler is not None, o.accumulate)
         search, rules = _search(self._model, found, o)
@@ -209,15 +212,24 @@ class Step:
         return given
 
     def _keep(self, of: joint.Joint, parameters: list[torch.nn.Parameter], results: Any) -> None:
-        if of.accumulates:
-            return
         for p, at in zip(parameters, of.gradients, strict=True):
             if at is None:
                 continue
-            if p.grad is None:
-                p.grad = results[at]
-            else:
-                p.grad.add_(results[at])
+            if not of.accumulates:
+                _give_gradient(p, results[at])
+            for hook in (p._post_accumulate_grad_hooks or {}).values():
+                hook(p)
+
+
+def _give_gradient(p: torch.nn.Parameter, gradient: torch.Tensor) -> None:
+    """As autograd does, with the hooks that the user registered on the parameter."""
+    for hook in (p._backward_hooks or {}).values():
+        changed = hook(gradient)
+        gradient = gradient if changed is None else changed
+    if p.grad is None:
+        p.grad = gradient
+    else:
+        p.grad.add_(gradient)
 
 
 def _held_gradient(p: torch.nn.Parameter) -> torch.Tensor:

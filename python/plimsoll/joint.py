@@ -18,7 +18,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
-from .capture import captured, unpacked_sequences
+from .capture import captured, swapped, unpacked_sequences
 from .training import loss_of
 
 aten = torch.ops.aten
@@ -76,10 +76,21 @@ class _Wrapped(torch.nn.Module):
         self.how = (precision, device, scaled)
         self.names = (list(unique(model.named_parameters())), list(unique(model.named_buffers())))
         self.out_spec: TreeSpec | None = None
+        self.apart = False
+        """Does each parameter get a gradient of its own? PyTorch's tracing stops where two share
+        one, as the two biases of an LSTM do."""
+        self.places: dict[int, str] = {}
+        """id of the model's own tensor -> name of what stands for it here"""
         for i, name in enumerate(self.names[0]):
             self.register_parameter(f"p{i}", model.get_parameter(name))
+            self.places[id(model.get_parameter(name))] = f"p{i}"
         for i, name in enumerate(self.names[1]):
             self.register_buffer(f"b{i}", model.get_buffer(name))
+            self.places[id(model.get_buffer(name))] = f"b{i}"
+
+    def _stand_in(self, place: str) -> torch.Tensor:
+        x: torch.Tensor = getattr(self, place)
+        return x.view_as(x) if self.apart and x.requires_grad else x
 
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         model, loss_fn, leaves, spec = self.parts
@@ -87,10 +98,8 @@ class _Wrapped(torch.nn.Module):
         given = iter(inputs)
         batch = tree_unflatten([next(given) if isinstance(x, torch.Tensor) else x for x in leaves],
                                spec)
-        tensors = {n: getattr(self, f"p{i}") for i, n in enumerate(self.names[0])}
-        tensors |= {n: getattr(self, f"b{i}") for i, n in enumerate(self.names[1])}
-        swapped = torch.nn.utils.stateless._reparametrize_module(model, tensors, tie_weights=True)
-        with swapped, autocast(precision, device):
+        given_here = {own: self._stand_in(place) for own, place in self.places.items()}
+        with swapped(model, given_here), autocast(precision, device):
             result = loss_fn(model, batch)
         flat, self.out_spec = tree_flatten(result)
         others = [x.detach().clone() for x in flat[1:]]
@@ -112,10 +121,16 @@ def capture(model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any,
         inputs.append(torch.ones((), device=device))
     wrapped = _Wrapped(model, loss_fn, leaves, spec, precision, device.type, scaled)
     with captured(), warnings.catch_warnings(), torch.enable_grad(), unpacked_sequences(), \
+            _steps_of_recurrent_layers(model), \
             _without_gradients(_unreached(model, loss_fn, batch, precision, device.type)):
         warnings.simplefilter("ignore")
-        traced, signature = aot_export_module(wrapped, tuple(inputs), trace_joint=True,
-                                             output_loss_index=0)
+        try:
+            traced, signature = aot_export_module(wrapped, tuple(inputs), trace_joint=True,
+                                                 output_loss_index=0)
+        except AssertionError:
+            wrapped.apart = True
+            traced, signature = aot_export_module(wrapped, tuple(inputs), trace_joint=True,
+                                                 output_loss_index=0)
         trained = [p.requires_grad for p in wrapped.parameters()]
     assert wrapped.out_spec is not None and isinstance(traced, fx.GraphModule)
     graph = traced
@@ -134,22 +149,28 @@ def _unreached(model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any,
     """Parameters that require a gradient and get none: no path leads from them to the loss. A
     backward pass without numbers tells; PyTorch's tracing gives up."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    own = dict(model.named_parameters())
     fake_batch = tree_map(lambda x: mode.from_tensor(x) if isinstance(x, torch.Tensor) else x,
                           batch)
-    fakes = {name: mode.from_tensor(x.detach()) for name, x in unique(
-        [*own.items(), *model.named_buffers()]).items()}
-    fakes = {n: x.requires_grad_(n in own and own[n].requires_grad) for n, x in fakes.items()}
-    swapped = torch.nn.utils.stateless._reparametrize_module(model, fakes, tie_weights=True)
-    with mode, swapped, autocast(precision, device):
+    fakes = {id(x): mode.from_tensor(x.detach()) for x in [*model.parameters(), *model.buffers()]}
+    wanted = [p for p in model.parameters() if p.requires_grad]
+    for p in wanted:
+        fakes[id(p)].requires_grad_()
+    with mode, swapped(model, fakes), autocast(precision, device):
         loss = loss_of(loss_fn(model, fake_batch))
-    wanted = [n for n, x in fakes.items() if x.requires_grad]
     if not loss.requires_grad:
         raise ValueError("no parameter leads to the loss: look for torch.no_grad() or detach() in "
                          "the model and in loss_fn")
     with mode:
-        found = torch.autograd.grad(loss, [fakes[n] for n in wanted], allow_unused=True)
-    return [own[n] for n, g in zip(wanted, found, strict=True) if g is None]
+        found = torch.autograd.grad(loss, [fakes[id(p)] for p in wanted], allow_unused=True)
+    return [p for p, g in zip(wanted, found, strict=True) if g is None]
+
+
+def _steps_of_recurrent_layers(model: torch.nn.Module) -> Any:
+    """Traced without numbers, the CPU's own kernel for a recurrent layer has no workspace, and its
+    gradient then fails. Step by step it has none."""
+    if not any(isinstance(m, torch.nn.RNNBase) for m in model.modules()):
+        return nullcontext()
+    return torch.backends.mkldnn.flags(enabled=False)
 
 
 @contextmanager

@@ -131,6 +131,15 @@ for wrong in ({"device": "no-gpu"}, {"precision": "fp8"}, {"optimizer": "lion"},
     except ValueError as err:
         check("refused: %s" % err, "use" in str(err))
 
+lstm = torch.nn.LSTM(8, 16, 2)
+flat = list(lstm._flat_weights)
+told = plimsoll.explain(lstm, lambda m, x: m(x)[0].sum(), torch.randn(5, 3, 8), precision="fp32")
+weights = 4 * sum(p.numel() for p in lstm.parameters())
+held = {s.name: s.bytes for s in told.by_class}
+check("the weights of a recurrent layer are trained", held["optimizer state"] >= 2 * weights
+      and held["parameters"] >= weights)
+check("and are its own again", all(a is b for a, b in zip(flat, lstm._flat_weights)))
+
 
 def refused(what, model, loss_fn, batch, words):
     try:

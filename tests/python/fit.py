@@ -211,6 +211,18 @@ by_eager, _ = eager(model, lambda m, x: m(x).square().mean(), batch)
 fitted, step, _ = one_step(model, lambda m, x: m(x).square().mean(), batch, None)
 check("parameters without a gradient stay without one, and trainable", near(
     gradients(by_eager), gradients(fitted)) and all(p.requires_grad for p in fitted.parameters()))
+shared = torch.nn.Linear(8, 8)
+shared.weight.register_hook(lambda g: 2 * g)
+model = torch.nn.Sequential(shared, torch.nn.Tanh(), shared)
+weights = list(model.parameters())
+model(batch).square().mean().backward()
+by_eager = {n: g.clone() for n, g in gradients(model).items()}
+model.zero_grad()
+step = plimsoll.fit(model, lambda m, x: m(x).square().mean(), batch, effort=EFFORT)
+step(batch)
+check("a module in two places, with a hook on its weight", near(by_eager, gradients(model)))
+check("and its own weights afterwards", all(a is b for a, b in zip(weights, model.parameters())))
+model = Unreached()
 for what, loss_fn, words in (
         ("no way to the loss", lambda m, x: m(x).detach().square().mean(), "detach()"),
         ("a branch on values", lambda m, x: m(x).sum() * (2 if x.sum() > 0 else 1), "torch.where"),

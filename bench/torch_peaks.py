@@ -32,14 +32,13 @@ def table_of(path):
 
 # ---- on the GPU ----
 
-def measure(path, name, precision, optimizer):
-    """What the first step and later ones take here."""
+def training_step(path, name, precision, optimizer):
+    """A function that runs one step on the GPU; everything is there before the first."""
     import torch
     from plimsoll.training import make_optimizer
 
     model, loss_fn, batch = torch_models.made(path, name, "cuda")
     adamw = make_optimizer(optimizer, [p for p in model.parameters() if p.requires_grad])
-    found = []
 
     def step():
         with torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16"):
@@ -47,6 +46,15 @@ def measure(path, name, precision, optimizer):
         loss.backward()
         adamw.step()
         adamw.zero_grad(set_to_none=True)
+    return step
+
+
+def measure(path, name, precision, optimizer):
+    """What the first step and later ones take here."""
+    import torch
+
+    step = training_step(path, name, precision, optimizer)
+    found = []
 
     def peaks(steps):
         for _ in range(steps):

@@ -17,7 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import (DataDependentOutputException,
+                                           DynamicOutputShapeException, FakeTensorMode,
+                                           UnsupportedFakeTensorException)
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -98,6 +101,9 @@ class Recorder(TorchDispatchMode):
     def hold(self, tensor: torch.Tensor, kind: str, op: str = "",
              at: tuple[str, str] = ("", ""), least: int = 0) -> None:
         """A request for the tensor's storage of at least so many bytes, unless it is known."""
+        if tensor.layout is not torch.strided:
+            raise ValueError("a sparse tensor cannot be counted: use sparse=False in embeddings, "
+                             "and dense inputs")
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key in self._live or storage.nbytes() == 0:
@@ -214,6 +220,37 @@ def _fake(mode: FakeTensorMode, x: torch.Tensor) -> torch.Tensor:
     return made.requires_grad_(x.requires_grad)
 
 
+def _line_of(error: BaseException) -> str:
+    """The innermost line of the user's program that an exception came through."""
+    found = ""
+    trace = error.__traceback__
+    while trace is not None:
+        path = trace.tb_frame.f_code.co_filename
+        if not path.startswith(_NOT_THE_USERS):
+            found = f" at {path}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return found
+
+
+@contextmanager
+def captured() -> Iterator[None]:
+    """Says what stands in the way of a capture where PyTorch's exception is for its developers."""
+    try:
+        yield
+    except (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode,
+            UnsupportedFakeTensorException) as error:
+        raise ValueError(
+            f"the step cannot be captured: it needs the values of a tensor{_line_of(error)}, and "
+            "while it is captured tensors have shapes only. Use operators that keep shapes, such "
+            "as torch.where in place of a branch, .item() or a mask as an index") from error
+    except RuntimeError as error:
+        if "use_reentrant=True" not in str(error):
+            raise
+        raise ValueError("the step cannot be captured while torch.utils.checkpoint runs with "
+                         "use_reentrant=True: switch the model's gradient checkpointing off, or "
+                         "use use_reentrant=False") from error
+
+
 @contextmanager
 def unpacked_sequences() -> Iterator[None]:
     """transformers asks the values of position ids whether several sequences share a row. Tensors
@@ -231,28 +268,41 @@ def unpacked_sequences() -> Iterator[None]:
         masking.find_packed_sequence_indices = before
 
 
-@contextmanager
-def _faked(model: torch.nn.Module, mode: FakeTensorMode) -> Iterator[None]:
-    """The model with fake parameters and buffers; its own come back at the end."""
-    made: dict[int, Any] = {}
-    before: list[tuple[dict[str, Any], str, Any]] = []
+def _renew_flat_weights(model: torch.nn.Module) -> None:
+    """Recurrent layers have a list of their weights beside the weights themselves."""
     for module in model.modules():
-        for table in (module._parameters, module._buffers):
-            for name, x in table.items():
-                if x is None:
-                    continue
-                if id(x) not in made:
-                    fake = _fake(mode, x.detach())
-                    made[id(x)] = (torch.nn.Parameter(fake, x.requires_grad)
-                                   if isinstance(x, torch.nn.Parameter) else fake)
-                before.append((table, name, x))
+        if isinstance(module, torch.nn.RNNBase):
+            module._flat_weights = [getattr(module, name, None)
+                                    for name in module._flat_weights_names]
+
+
+@contextmanager
+def swapped(model: torch.nn.Module, made: dict[int, Any]) -> Iterator[None]:
+    """The model with other parameters and buffers, given by the id of its own, which come back at
+    the end. A module that stands in several places is changed once."""
+    before: list[tuple[dict[str, Any], str, Any]] = [
+        (table, name, x) for module in model.modules()
+        for table in (module._parameters, module._buffers)
+        for name, x in table.items() if x is not None and id(x) in made]
     try:
         for table, name, x in before:
             table[name] = made[id(x)]
+        _renew_flat_weights(model)
         yield
     finally:
         for table, name, x in before:
             table[name] = x
+        _renew_flat_weights(model)
+
+
+@contextmanager
+def _faked(model: torch.nn.Module, mode: FakeTensorMode) -> Iterator[None]:
+    """The model with fake parameters and buffers."""
+    made: dict[int, Any] = {id(b): _fake(mode, b.detach()) for b in model.buffers()}
+    for p in model.parameters():
+        made[id(p)] = torch.nn.Parameter(_fake(mode, p.detach()), p.requires_grad)
+    with swapped(model, made):
+        yield
 
 
 def record(recorder: Recorder, model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any,
@@ -299,7 +349,7 @@ def capture(model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any, for
     recorder = recorder or Recorder(rules)
     recorder.out.notes.extend(rules.notes)
     fake_batch = tree_map(lambda x: _fake(mode, x) if isinstance(x, torch.Tensor) else x, batch)
-    with _faked(model, mode), as_cuda(rules), unpacked_sequences(), mode:
+    with captured(), _faked(model, mode), as_cuda(rules), unpacked_sequences(), mode:
         found = record(recorder, model, loss_fn, fake_batch, form, steps)
     guessed = sum(n for call, n in recorder.convolutions.items()
                   if not convolutions.is_measured(rules, call))

@@ -68,9 +68,9 @@ def calls(name: str, args: Sequence[Any]) -> list[Call | None]:
         kinds = tuple({FORWARD: DATA, DATA: FORWARD}.get(k or "", k) for k in kinds)
     if _depthwise(shapes[0], shapes[1], groups):
         return []
-    how = (x.dtype, tuple(stride), tuple(padding), tuple(dilation), groups, _last(x) or _last(w))
-    return [Call(k, *shapes, *how) if k and asked else None
-            for k, asked in zip(kinds, mask, strict=True)]
+    last = _last(x) or _last(w)
+    return [Call(k, *shapes, x.dtype, tuple(stride), tuple(padding), tuple(dilation), groups, last)
+            if k and asked else None for k, asked in zip(kinds, mask, strict=True)]
 
 
 def _output(x: torch.Tensor, w: torch.Tensor, args: Sequence[Any]) -> tuple[int, ...]:

@@ -168,7 +168,8 @@ def explain(model: torch.nn.Module, loss_fn: Callable[[Any, Any], Any], batch: A
 
     Args:
         model: the module, on the CPU or on meta.
-        loss_fn: loss_fn(model, batch) returns the loss. It runs on fake tensors.
+        loss_fn: loss_fn(model, batch) returns the loss, or a tuple or dict that begins with it. It
+            runs on fake tensors.
         batch: an example batch; only its shapes and types matter.
         optimizer: adamw, adam or sgd, also with -fused or -loop; or a function of the parameters.
         precision: fp32, or bf16 or fp16 with autocast.
@@ -184,6 +185,7 @@ def explain(model: torch.nn.Module, loss_fn: Callable[[Any, Any], Any], batch: A
     from .capture import capture
     from .training import StepForm
 
+    _native.version()           # without the library nothing is worth capturing
     rules = find_rules(device, torch_version)
     form = StepForm(optimizer, precision, accumulate, clip, ema,
                     precision == "fp16" if grad_scaler is None else grad_scaler)

@@ -17,10 +17,11 @@ from torch import fx
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from . import costs, joint, planning, randomness, storages
-from ._native import DoesNotFit
+from ._native import DoesNotFit, version
 from .explaining import find_rules
 from .report import size
 from .rules import GPUS, Rules
+from .training import trained
 
 _UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -158,8 +159,10 @@ class Step:
 
     def _plan(self, batch: Any) -> _Ready:
         o = self.options
-        if not any(p.requires_grad for p in self._model.parameters()):
-            raise ValueError("no parameter of the model requires a gradient")
+        hooked = any(p._backward_hooks for p in trained(self._model))
+        if o.accumulate and hooked:
+            raise ValueError("a parameter has a hook that changes its gradient: fit without "
+                             "accumulate=True, which adds gradients inside of the graph")
         found = joint.capture(self._model, self._loss_fn, batch, o.precision,
                               o.grad_scaler is not None, o.accumulate)
         search, rules = _search(self._model, found, o)
@@ -209,15 +212,24 @@ class Step:
         return given
 
     def _keep(self, of: joint.Joint, parameters: list[torch.nn.Parameter], results: Any) -> None:
-        if of.accumulates:
-            return
         for p, at in zip(parameters, of.gradients, strict=True):
             if at is None:
                 continue
-            if p.grad is None:
-                p.grad = results[at]
-            else:
-                p.grad.add_(results[at])
+            if not of.accumulates:
+                _give_gradient(p, results[at])
+            for hook in (p._post_accumulate_grad_hooks or {}).values():
+                hook(p)
+
+
+def _give_gradient(p: torch.nn.Parameter, gradient: torch.Tensor) -> None:
+    """As autograd does, with the hooks that the user registered on the parameter."""
+    for hook in (p._backward_hooks or {}).values():
+        changed = hook(gradient)
+        gradient = gradient if changed is None else changed
+    if p.grad is None:
+        p.grad = gradient
+    else:
+        p.grad.add_(gradient)
 
 
 def _held_gradient(p: torch.nn.Parameter) -> torch.Tensor:
@@ -247,9 +259,9 @@ def _search(model: torch.nn.Module, found: joint.Joint,
     rules, machine = _rules(device), costs.machine(device)
     estimate = costs.Estimate(machine, rules)
     program = storages.trace(found.graph, estimate.cost, estimate.workspace)
-    trained = [model.get_parameter(n) for n, at in zip(found.parameters, found.gradients,
+    reached = [model.get_parameter(n) for n, at in zip(found.parameters, found.gradients,
                                                        strict=True) if at is not None]
-    update = planning.update_of(o.optimizer, list(trained))
+    update = planning.update_of(o.optimizer, list(reached))
     workspace = rules.cublas_workspace_bytes() if rules else 0
     return planning.Search(program, machine, update, workspace, device.type == "cuda", o.effort,
                            o.host_budget_bytes if o.offload else None), rules
@@ -299,6 +311,7 @@ def fit(model: torch.nn.Module, loss_fn: Callable[[Any, Any], Any], example_batc
     """
     options = Options(None if budget is None else parse_bytes(budget), optimizer, precision,
                       accumulate, grad_scaler, offload, parse_bytes(host_budget), effort)
+    version()                   # without the library nothing is worth capturing
     step = Step(model, loss_fn, options)
     step.prepare(example_batch)
     return step

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
-from .capture import unpacked_sequences
+from .capture import captured, swapped, unpacked_sequences
+from .training import loss_of
 
 aten = torch.ops.aten
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -74,10 +76,21 @@ class _Wrapped(torch.nn.Module):
         self.how = (precision, device, scaled)
         self.names = (list(unique(model.named_parameters())), list(unique(model.named_buffers())))
         self.out_spec: TreeSpec | None = None
+        self.apart = False
+        """Does each parameter get a gradient of its own? PyTorch's tracing stops where two share
+        one, as the two biases of an LSTM do."""
+        self.places: dict[int, str] = {}
+        """id of the model's own tensor -> name of what stands for it here"""
         for i, name in enumerate(self.names[0]):
             self.register_parameter(f"p{i}", model.get_parameter(name))
+            self.places[id(model.get_parameter(name))] = f"p{i}"
         for i, name in enumerate(self.names[1]):
             self.register_buffer(f"b{i}", model.get_buffer(name))
+            self.places[id(model.get_buffer(name))] = f"b{i}"
+
+    def _stand_in(self, place: str) -> torch.Tensor:
+        x: torch.Tensor = getattr(self, place)
+        return x.view_as(x) if self.apart and x.requires_grad else x
 
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         model, loss_fn, leaves, spec = self.parts
@@ -85,17 +98,13 @@ class _Wrapped(torch.nn.Module):
         given = iter(inputs)
         batch = tree_unflatten([next(given) if isinstance(x, torch.Tensor) else x for x in leaves],
                                spec)
-        tensors = {n: getattr(self, f"p{i}") for i, n in enumerate(self.names[0])}
-        tensors |= {n: getattr(self, f"b{i}") for i, n in enumerate(self.names[1])}
-        swapped = torch.nn.utils.stateless._reparametrize_module(model, tensors, tie_weights=True)
-        with swapped, autocast(precision, device):
+        given_here = {own: self._stand_in(place) for own, place in self.places.items()}
+        with swapped(model, given_here), autocast(precision, device):
             result = loss_fn(model, batch)
         flat, self.out_spec = tree_flatten(result)
-        if not flat or not isinstance(flat[0], torch.Tensor) or flat[0].numel() != 1:
-            raise TypeError("loss_fn(model, batch) must return a loss of one element, or a tuple "
-                            "that begins with it")
         others = [x.detach().clone() for x in flat[1:]]
-        loss = flat[0].reshape(()).clone()      # some losses keep the unreduced one's storage
+        # A copy: some losses keep the storage of the unreduced one.
+        loss = loss_of(result).reshape(()).clone()
         return (loss * inputs[-1], loss.detach().clone(), *others) if scaled else (loss, *others)
 
 
@@ -111,20 +120,69 @@ def capture(model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any,
     if scaled:
         inputs.append(torch.ones((), device=device))
     wrapped = _Wrapped(model, loss_fn, leaves, spec, precision, device.type, scaled)
-    with warnings.catch_warnings(), torch.enable_grad(), unpacked_sequences():
+    with captured(), warnings.catch_warnings(), torch.enable_grad(), unpacked_sequences(), \
+            _steps_of_recurrent_layers(model), \
+            _without_gradients(_unreached(model, loss_fn, batch, precision, device.type)):
         warnings.simplefilter("ignore")
-        traced, signature = aot_export_module(wrapped, tuple(inputs), trace_joint=True,
-                                             output_loss_index=0)
+        try:
+            traced, signature = aot_export_module(wrapped, tuple(inputs), trace_joint=True,
+                                                 output_loss_index=0)
+        except AssertionError:
+            wrapped.apart = True
+            traced, signature = aot_export_module(wrapped, tuple(inputs), trace_joint=True,
+                                                 output_loss_index=0)
+        trained = [p.requires_grad for p in wrapped.parameters()]
     assert wrapped.out_spec is not None and isinstance(traced, fx.GraphModule)
     graph = traced
     _write_back(graph, signature)
-    joint = _described(graph, signature, wrapped, scaled)
+    joint = _described(graph, signature, wrapped, trained)
     _clean(joint.graph)
     _own_gradients(joint)
     if accumulates:
         _accumulate(joint)
     joint.graph.graph.lint()
     return joint
+
+
+def _unreached(model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any,
+               precision: str | None, device: str) -> list[torch.nn.Parameter]:
+    """Parameters that require a gradient and get none: no path leads from them to the loss. A
+    backward pass without numbers tells; PyTorch's tracing gives up."""
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    fake_batch = tree_map(lambda x: mode.from_tensor(x) if isinstance(x, torch.Tensor) else x,
+                          batch)
+    fakes = {id(x): mode.from_tensor(x.detach()) for x in [*model.parameters(), *model.buffers()]}
+    wanted = [p for p in model.parameters() if p.requires_grad]
+    for p in wanted:
+        fakes[id(p)].requires_grad_()
+    with mode, swapped(model, fakes), autocast(precision, device):
+        loss = loss_of(loss_fn(model, fake_batch))
+    if not loss.requires_grad:
+        raise ValueError("no parameter leads to the loss: look for torch.no_grad() or detach() in "
+                         "the model and in loss_fn")
+    with mode:
+        found = torch.autograd.grad(loss, [fakes[id(p)] for p in wanted], allow_unused=True)
+    return [p for p, g in zip(wanted, found, strict=True) if g is None]
+
+
+def _steps_of_recurrent_layers(model: torch.nn.Module) -> Any:
+    """Traced without numbers, the CPU's own kernel for a recurrent layer has no workspace, and its
+    gradient then fails. Step by step it has none."""
+    if not any(isinstance(m, torch.nn.RNNBase) for m in model.modules()):
+        return nullcontext()
+    return torch.backends.mkldnn.flags(enabled=False)
+
+
+@contextmanager
+def _without_gradients(parameters: list[torch.nn.Parameter]) -> Iterator[None]:
+    """They require no gradient for a while."""
+    for p in parameters:
+        p.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for p in parameters:
+            p.requires_grad_(True)
 
 
 def _placeholders(graph: fx.GraphModule) -> list[fx.Node]:
@@ -158,19 +216,19 @@ def _write_back(graph: fx.GraphModule, signature: Any) -> None:
     _set_results(graph, results[count:])
 
 
-def _described(graph: fx.GraphModule, signature: Any, wrapped: _Wrapped, scaled: bool) -> Joint:
+def _described(graph: fx.GraphModule, signature: Any, wrapped: _Wrapped,
+               trained: list[bool]) -> Joint:
     n_user = len(signature.user_outputs)
     results = _results(graph)
-    backward = signature.backward_signature
-    assert backward is not None and wrapped.out_spec is not None
-    trained = [i for i in range(len(wrapped.names[0])) if getattr(wrapped, f"p{i}").requires_grad]
+    assert signature.backward_signature is not None and wrapped.out_spec is not None
     gradients: list[int | None] = [None] * len(wrapped.names[0])
-    for at, i in zip(range(n_user, len(results)), trained, strict=False):
+    reached = [i for i, wanted in enumerate(trained) if wanted]
+    for at, i in zip(range(n_user, len(results)), reached, strict=False):
         if results[at] is not None:
             gradients[i] = at
-    skip = 1 if scaled else 0
-    return Joint(graph, *wrapped.names, gradients, list(range(skip, n_user)), wrapped.out_spec,
-                 scaled)
+    scaled = wrapped.how[2]
+    return Joint(graph, *wrapped.names, gradients, list(range(1 if scaled else 0, n_user)),
+                 wrapped.out_spec, scaled)
 
 
 def _is_assert(node: fx.Node) -> bool:

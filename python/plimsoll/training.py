@@ -81,6 +81,24 @@ def counts_on_host(optimizer: Any) -> bool:
     return not any(g.get("fused") or g.get("capturable") for g in optimizer.param_groups)
 
 
+def loss_of(result: Any) -> torch.Tensor:
+    """The loss in what loss_fn returned: it comes first."""
+    first = next(iter(tree_leaves(result)), None)
+    if not isinstance(first, torch.Tensor) or first.numel() != 1:
+        raise TypeError("loss_fn(model, batch) must return a loss of one element, or a tuple or "
+                        "dict that begins with it")
+    return first
+
+
+def trained(model: torch.nn.Module) -> list[torch.nn.Parameter]:
+    """Parameters that require a gradient; there must be one."""
+    found = [p for p in model.parameters() if p.requires_grad]
+    if not found:
+        raise ValueError("no parameter of the model requires a gradient: call requires_grad_() on "
+                         "those that are to be trained")
+    return found
+
+
 class Loop:
     """A model in training. `phase` is called as forward, backward, clipping, update and averaging
     begin; all gradients are there when clipping does."""
@@ -89,7 +107,7 @@ class Loop:
                  form: StepForm, phase: Callable[[str], None]) -> None:
         self._model, self._loss_fn, self._batch, self._form = model, loss_fn, batch, form
         self._phase = phase
-        self._trained = [p for p in model.parameters() if p.requires_grad]
+        self._trained = trained(model)
         self._averaged = [p.detach() for p in model.parameters()]
         self._scaler = torch.amp.GradScaler("cpu", enabled=form.grad_scaler)
         self.averages: list[torch.Tensor] = []
@@ -103,7 +121,8 @@ class Loop:
         """One step, from the first micro-batch to gradients that are freed."""
         for _ in range(self._form.accumulate):
             self._phase("forward")
-            loss = self._loss()
+            result = self._result()     # all of it lives until the next one
+            loss = self._scaled(result)
             self._phase("backward")
             loss.backward()
         self._phase("clipping")
@@ -125,12 +144,13 @@ class Loop:
         """What the optimizer holds."""
         return tree_leaves(dict(self.optimizer.state)) if self.optimizer is not None else []
 
-    def _loss(self) -> torch.Tensor:
+    def _result(self) -> Any:
         dtype = PRECISIONS[self._form.precision]
         with torch.autocast("cpu", dtype) if dtype else nullcontext():
-            loss = self._loss_fn(self._model, self._batch)
-        if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
-            raise TypeError("loss_fn(model, batch) must return a tensor of one element")
+            return self._loss_fn(self._model, self._batch)
+
+    def _scaled(self, result: Any) -> torch.Tensor:
+        loss = loss_of(result)
         if self._form.accumulate > 1:
             loss = loss / self._form.accumulate
         scaled: torch.Tensor = self._scaler.scale(loss)

@@ -33,4 +33,16 @@ with tempfile.TemporaryDirectory() as folder:
     check("the plain step was measured", rows["plain"]["measured_bytes"] > 0)
     check("fit kept its budget", rows["fit"]["measured_bytes"] <= rows["fit"]["budget_bytes"])
     check("what a model cannot do is told", "gradient_checkpointing" in rows["checkpoint"]["error"])
+
+sys.path.insert(0, os.path.join(ROOT, "bench"))
+os.environ["PLIMSOLL_LIBRARY"] = environment["PLIMSOLL_LIBRARY"]
+import torch_live
+
+steps = list(torch_live.predicted_events("small", "perceptron", "fp32", "2.11"))
+bytes_, live = torch_live.live_at_peak(steps[1])
+more, other = torch_live.live_at_peak([("a", 12345, "user.py:3"), *steps[1]])
+check("torch_live: two steps, the same beside itself", len(steps) == 2
+      and not torch_live.differences(live, live, 9))
+check("torch_live: a tensor more is told", more == bytes_ + 12345
+      and "recorded 1; 1 of user.py:3" in torch_live.differences(live, other, 9)[0])
 done()

@@ -130,4 +130,36 @@ for wrong in ({"device": "no-gpu"}, {"precision": "fp8"}, {"optimizer": "lion"},
         check("refused: %s" % wrong, False)
     except ValueError as err:
         check("refused: %s" % err, "use" in str(err))
+
+lstm = torch.nn.LSTM(8, 16, 2)
+flat = list(lstm._flat_weights)
+told = plimsoll.explain(lstm, lambda m, x: m(x)[0].sum(), torch.randn(5, 3, 8), precision="fp32")
+weights = 4 * sum(p.numel() for p in lstm.parameters())
+held = {s.name: s.bytes for s in told.by_class}
+check("the weights of a recurrent layer are trained", held["optimizer state"] >= 2 * weights
+      and held["parameters"] >= weights)
+check("and are its own again", all(a is b for a, b in zip(flat, lstm._flat_weights)))
+
+
+def refused(what, model, loss_fn, batch, words):
+    try:
+        plimsoll.explain(model, loss_fn, batch)
+        check("refused: " + what, False)
+    except ValueError as err:
+        check("%s: %s" % (what, err), words in str(err) and "\n" not in str(err))
+
+
+linear = torch.nn.Linear(4, 4)
+rows = torch.randn(3, 4)
+HERE = os.path.basename(__file__) + ":"
+refused("a branch on values", linear, lambda m, x: m(x).sum() if x.sum() > 0 else m(-x).sum(),
+        rows, HERE)
+refused("a mask as an index", linear, lambda m, x: m(x[x[:, 0] > 0]).sum(), rows, HERE)
+refused("sparse gradients", torch.nn.Embedding(9, 4, sparse=True), lambda m, x: m(x).sum(),
+        torch.tensor([1, 2]), "sparse=False")
+refused("nothing to train", torch.nn.Linear(4, 4).requires_grad_(False), lambda m, x: m(x).sum(),
+        rows, "requires_grad_()")
+named = plimsoll.explain(linear, lambda m, x: {"loss": m(x).sum(), "out": m(x)}, rows)
+check("a dict that begins with the loss", named.later.allocated_bytes
+      >= plimsoll.explain(linear, lambda m, x: m(x).sum(), rows).later.allocated_bytes)
 sys.exit(failed > 0)

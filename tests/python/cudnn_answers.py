@@ -90,7 +90,8 @@ class Cudnn:
 
     def engines(self, graph, mode):
         heuristics = self.new(HEURISTICS, [
-            (201, T_DESCRIPTOR, ctypes.c_void_p, [graph]), (200, T_HEURISTICS, ctypes.c_int, [mode]),
+            (201, T_DESCRIPTOR, ctypes.c_void_p, [graph]),
+            (200, T_HEURISTICS, ctypes.c_int, [mode]),
             (204, T_DESCRIPTOR, ctypes.c_void_p, [self.gpu])])
         configs = [self.new(CONFIG, [], finish=False) for _ in range(MAX_ENGINES)]
         found = (ctypes.c_void_p * MAX_ENGINES)(*(c.value for c in configs))

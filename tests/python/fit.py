@@ -189,6 +189,50 @@ try:
     check("refused: no scalar", False)
 except TypeError as error:
     check("refused: %s" % error, "one element" in str(error))
+
+
+class Unreached(torch.nn.Module):
+    """A part under no_grad and a part that is not used: both require gradients and get none."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.unused = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+        self.head = torch.nn.Linear(8, 4)
+
+    def forward(self, x):
+        with torch.no_grad():
+            h = self.body(x)
+        return self.head(torch.tanh(h))
+
+
+torch.manual_seed(0)
+model, batch = Unreached(), torch.randn(5, 8)
+by_eager, _ = eager(model, lambda m, x: m(x).square().mean(), batch)
+fitted, step, _ = one_step(model, lambda m, x: m(x).square().mean(), batch, None)
+check("parameters without a gradient stay without one, and trainable", near(
+    gradients(by_eager), gradients(fitted)) and all(p.requires_grad for p in fitted.parameters()))
+shared = torch.nn.Linear(8, 8)
+shared.weight.register_hook(lambda g: 2 * g)
+model = torch.nn.Sequential(shared, torch.nn.Tanh(), shared)
+weights = list(model.parameters())
+model(batch).square().mean().backward()
+by_eager = {n: g.clone() for n, g in gradients(model).items()}
+model.zero_grad()
+step = plimsoll.fit(model, lambda m, x: m(x).square().mean(), batch, effort=EFFORT)
+step(batch)
+check("a module in two places, with a hook on its weight", near(by_eager, gradients(model)))
+check("and its own weights afterwards", all(a is b for a, b in zip(weights, model.parameters())))
+model = Unreached()
+for what, loss_fn, words in (
+        ("no way to the loss", lambda m, x: m(x).detach().square().mean(), "detach()"),
+        ("a branch on values", lambda m, x: m(x).sum() * (2 if x.sum() > 0 else 1), "torch.where"),
+        ("reentrant checkpointing", lambda m, x: torch.utils.checkpoint.checkpoint(
+            m.head, m.unused(x), use_reentrant=True).sum(), "use_reentrant=False")):
+    try:
+        plimsoll.fit(model, loss_fn, batch, effort=EFFORT)
+        check("refused: " + what, False)
+    except ValueError as error:
+        check("%s: %s" % (what, error), words in str(error))
 check("bytes", [plimsoll.parse_bytes(x) for x in ("16GiB", "2 MB", "1.5K", "7", 9)]
       == [16 << 30, 2_000_000, 1536, 7, 9])
 done()

@@ -64,9 +64,9 @@ print("%-24s step %7.2f ms, predicted %7.2f; planned %d, measured %d; runtime %d
 fault() {
     local began ended
     mpirun -n 2 "$plimsoll" train dit3d-small --device "$device" --set accumulate=4 --steps 100000 --patience 5 --out none --quiet 2> "$out/fault.txt" &
-    local launcher=$! rank
-    sleep 20
-    rank=$(pgrep -P "$launcher" -x plimsoll | tail -1)
+    local launcher=$! rank=""
+    for _ in $(seq 20); do sleep 1; rank=$(pgrep -P "$launcher" | tail -1); [ -z "$rank" ] || break; done
+    sleep "${WARM:-10}" # until steps run
     kill "-$1" "$rank"
     began=$(date +%s.%N)
     wait "$launcher" || true

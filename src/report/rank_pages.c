@@ -2,7 +2,6 @@
 #include "report/rank_pages.h"
 
 #include "base/text.h"
-#include "ops/ops.h"
 #include "profile/rank_device.h"
 #include "report/machine.h"
 
@@ -16,17 +15,6 @@ static const char *wire_text(Pool *pool, const Device *device)
                : pool_print(pool, "by the wire profile %s", device->wire->name);
 }
 
-/* GPUs are planned for before the program can run several of them. */
-static bool rank_runs(const Engine *engine)
-{
-    const Graph *graph = engine->graph;
-    for (int32_t i = 0; i < graph->n_nodes; i++)
-        if (graph->nodes[i].op->sends && engine->device->kind == DEVICE_CUDA &&
-            !op_kernel(graph->nodes[i].op, engine->device)->run)
-            return false;
-    return true;
-}
-
 const char *rank_text(Pool *pool, const Engine *engine, const Recipe *recipe)
 {
     const Device *device = engine->device;
@@ -35,12 +23,11 @@ const char *rank_text(Pool *pool, const Engine *engine, const Recipe *recipe)
     return pool_print(pool,
                       "One rank of %d, %d on each machine, runs %lld of the %lld micro-batches of "
                       "a step and sends %s a step: that takes %s, of which it waits %s (%s); the "
-                      "library that moves them holds about %s more outside the arena%s",
+                      "library that moves them holds about %s more outside the arena",
                       device->ranks, device->per_node, (long long)rounds,
                       (long long)recipe->accumulate, bytes_text(m.bytes),
                       step_text(pool, m.moving_ns), step_text(pool, m.waits_ns),
-                      wire_text(pool, device), bytes_text(held),
-                      rank_runs(engine) ? "" : "; this version plans several GPUs, but runs one");
+                      wire_text(pool, device), bytes_text(held));
 }
 
 static int64_t row_state(const RankRow *row)
@@ -107,7 +94,6 @@ void rank_json(JsonOut *o, const Engine *engine, const Recipe *recipe, const Ran
     json_out_string(o, "wire", device->wire->name);
     json_out_bool(o, "wire_assumed", device->wire->assumed);
     json_out_int(o, "held_bytes", wire_held_bytes(device->wire, ranks_of(device)));
-    json_out_bool(o, "runs", rank_runs(engine));
     moving_json(o, engine_moving(engine, rounds));
     if (rows) {
         json_out_array(o, "levels");

@@ -47,7 +47,7 @@ def planned():
     levels = {row["shard"]: row for row in ranks.get("levels", [])}
     check("one process has no ranks", "ranks" not in one)
     check(f"ranks of explain: {ranks}", ranks.get("rounds") == 2 and ranks.get("wire") == "loopback" and
-          ranks.get("wire_assumed") is True and len(levels) >= 3 and ranks.get("runs") is True)
+          ranks.get("wire_assumed") is True and len(levels) >= 3)
     state = [levels[level]["state"]["optimizer"] for level in (0, 1)]
     check(f"level 1 does not halve the moments: {state}", 0.45 < state[1] / state[0] < 0.6)
     check("the table's level is not the sheet's", levels[1]["peak_bytes"] == two["peak_bytes"])

@@ -89,6 +89,10 @@ def refusals(launch):
     base = BASE + ["--steps", "1", "--out", "none"]
     done = train("ranks do not divide", base + sets("accumulate=3"), launch + ["2"], expect=2)
     checks("--set accumulate=4" in done.stderr, f"ranks that do not divide accumulate: {done.stderr}")
+    last = '[ "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}" = 1 ] && set -- "$@" %s; exec "$@"'      # more options at rank 1
+    for more, says in (("--threads 2", "the same number of threads"), ("--device cuda", "rank 1 on ")):
+        done = train(f"rank 1 with {more}", base, launch + ["2", "sh", "-c", last % more, "sh"], expect=2)
+        checks(done.stderr.count("plimsoll: ") == 1 and says in done.stderr, f"rank 1 with {more}: {done.stderr}")
     done = train("level 7", base + ["--shard", "7"], expect=2)
     checks("--shard is" in done.stderr, f"--shard 7: {done.stderr}")
 

@@ -52,7 +52,7 @@ typedef struct LowerDef {
 extern const LowerDef lower_pointwise[], lower_views[], lower_create[], lower_products[],
     lower_norms[], lower_attention[], lower_reduces[], lower_indices[], lower_randoms[],
     lower_samples[], lower_shifts[], lower_specials[], lower_rnns[], lower_experts[],
-    lower_losses[], lower_stablehlo[];
+    lower_losses[], lower_matrices[], lower_orders[], lower_bags[], lower_stablehlo[];
 
 typedef enum PairMode {
     PAIR_SAME,  /* each part of the result follows from the same part of the operands */
@@ -121,7 +121,7 @@ Err          give_tensor(Lower *l, int i, Tensor t, const int *order);
 Err          refuse(const Lower *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* A value's sizes under the present symbols: at most VIEW_RANK, and DIMS_MAX elements. */
-Err          dims_eval(Lower *l, const ExportedValue *value, Dims *dims);
+Err dims_eval(Lower *l, const ExportedValue *value, Dims *dims);
 
 /* ---- items ---- */
 Operand item_none(const Lower *l); /* not set: an argument that is not given */

@@ -132,18 +132,30 @@ static void look(Following *f, const ExportedCall *call, int32_t value, int64_t 
                                         "lift_fresh_copy",
                                         "_unsafe_view",
                                         "unflatten",
+                                        "repeat_interleave",
+                                        "tile",
+                                        "view_as",
+                                        "reshape_as",
+                                        "broadcast_to",
+                                        "movedim",
+                                        "clamp",
+                                        "clamp_min",
                                         "pad",
                                         "constant_pad_nd",
                                         NULL };
-    static const char *const axis[] = { "gather", "index_select", "scatter", "scatter_add", NULL };
-    if (called(call, "embedding") && reads(call_arg(call, "indices"), value))
+    static const char *const axis[] = { "gather",      "index_select",   "scatter",
+                                        "scatter_add", "scatter_reduce", NULL };
+    if ((called(call, "embedding") || called(call, "embedding_bag")) &&
+        reads(call_arg(call, "indices"), value))
         bound(f, extent(f, call, "weight", 0), plus);
     else if (called(call, "cross_entropy_loss") || called(call, "nll_loss") ||
              called(call, "nll_loss_forward") || called(call, "nll_loss_nd"))
         look_loss(f, call, value, plus);
-    else if (called(call, "index"))
+    else if (called(call, "index") || called(call, "index_put"))
         look_index(f, call, value, plus);
     else if (called_any(call, axis) && reads(call_arg(call, "index"), value))
+        bound(f, extent(f, call, "self", plain(call, "dim", 0)), plus);
+    else if (called(call, "take_along_dim") && reads(call_arg(call, "indices"), value))
         bound(f, extent(f, call, "self", plain(call, "dim", 0)), plus);
     else if (called(call, "one_hot"))
         bound(f, plain(call, "num_classes", 0), plus);

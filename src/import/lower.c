@@ -377,9 +377,10 @@ Err refuse(const Lower *l, const char *fmt, ...)
 /* ---- the walk ---- */
 
 static const LowerDef *const tables[] = {
-    lower_pointwise, lower_views,   lower_create,  lower_products, lower_norms,  lower_attention,
-    lower_reduces,   lower_indices, lower_randoms, lower_samples,  lower_shifts, lower_specials,
-    lower_rnns,      lower_experts, lower_losses,  lower_stablehlo
+    lower_pointwise, lower_views,    lower_create,  lower_products, lower_norms,
+    lower_attention, lower_reduces,  lower_indices, lower_randoms,  lower_samples,
+    lower_shifts,    lower_specials, lower_rnns,    lower_experts,  lower_losses,
+    lower_matrices,  lower_orders,   lower_bags,    lower_stablehlo
 };
 
 static int by_target(const void *a, const void *b)
@@ -433,10 +434,32 @@ static const LowerDef *functional_of(const char *target, bool complex)
     return complex ? complex_find(name) : lower_find(name);
 }
 
+/* "aten.div.out" writes what "aten.div.Tensor" gives to its argument `out`. */
+static const LowerDef *given_out_of(const char *target)
+{
+    static const char *const overloads[] = { "default", "Tensor" };
+    char                     name[128];
+    size_t                   n = strlen(target);
+    const LowerDef          *def = NULL;
+    if (n < 4 || n >= sizeof name - 8 || strcmp(target + n - 4, ".out") != 0)
+        return NULL;
+    for (int i = 0; i < 2 && !def; i++) {
+        snprintf(name, sizeof name, "%.*s.%s", (int)(n - 4), target, overloads[i]);
+        def = lower_find(name);
+    }
+    return def;
+}
+
+static const LowerDef *writing_of(const char *target, bool complex)
+{
+    const LowerDef *def = functional_of(target, complex);
+    return def || complex ? def : given_out_of(target);
+}
+
 static const LowerDef *lower_any(const char *target)
 {
     const LowerDef *def = lower_find(target);
-    def = def ? def : functional_of(target, false);
+    def = def ? def : writing_of(target, false);
     return def ? def : complex_find(target);
 }
 
@@ -521,7 +544,7 @@ static Err write_value(Lower *l, int32_t value, Operand item)
 
 static Err written_in_place(Lower *l, const ExportedCall *call)
 {
-    const ExportedArg *self = &call->args[0];
+    const ExportedArg *to = arg(l, "out"), *self = to ? to : &call->args[0];
     if (self->kind != ARG_VALUE || call->n_out != 1 || call->out[0] < 0)
         return refuse(l, "this use of an operator that writes in place is not supported");
     bool complex = type_complex(l->program->values[call->out[0]].type);
@@ -532,6 +555,82 @@ static Err written_in_place(Lower *l, const ExportedCall *call)
         TRY(err);
     }
     l->alias[call->out[0]].same = self->values[0];
+    return OK;
+}
+
+/* ---- no_grad ---- */
+
+static bool without_gradients(const Lower *l, const ExportedCall *call)
+{
+    return l->program->regions[call->region].no_grad;
+}
+
+/* Is the value read outside of no_grad? */
+static bool read_with_gradients(const Lower *l, int32_t value)
+{
+    const Exported *p = l->program;
+    for (int32_t u = l->first_use[value]; u < l->first_use[value + 1]; u++)
+        if (!without_gradients(l, &p->calls[l->uses[u]]))
+            return true;
+    for (int32_t i = 0; i < p->n_outputs; i++)
+        if (p->outputs[i].arg.kind == ARG_VALUE && p->outputs[i].arg.values[0] == value)
+            return true;
+    return false;
+}
+
+/* The same numbers, through which no gradient passes. `old`: what they are written over, whose
+ * gradient passes unchanged, as in PyTorch; NULL: nothing. */
+static Err detached(Lower *l, Operand *item, const Operand *old)
+{
+    ExportedType type = item->type;
+    if (!item->set || item->host || !(type_floats(type) || type_complex(type)))
+        return OK;
+    Formula f = formula(l);
+    Operand part = *item;
+    part.type = type_part(type);
+    int y = F1(&f, DETACH, formula_input(&f, part));
+    if (old) {
+        int x = formula_input(&f, *old);
+        y = F2(&f, ADD, y, F2(&f, SUB, x, F1(&f, DETACH, x)));
+    }
+    TRY(formula_item(&f, y, part.type, &part));
+    item->view = part.view;
+    return OK;
+}
+
+/* May a gradient reach the value that is written to? Not a buffer nor an input. */
+static bool takes_gradients(const Lower *l, int32_t value)
+{
+    int32_t root = l->alias[value].root;
+    if (l->program->values[root].producer >= 0)
+        return true;
+    for (int32_t i = 0; i < l->program->n_inputs; i++)
+        if (l->program->inputs[i].value == root)
+            return l->program->inputs[i].kind == EX_PARAMETER;
+    return false;
+}
+
+static Err detach_results(Lower *l, const ExportedCall *call, bool writes)
+{
+    const Operand *old = NULL;
+    Operand        before;
+    if (writes && call->args[0].kind == ARG_VALUE && !arg(l, "out")) {
+        int32_t self = call->args[0].values[0];
+        while (l->alias[self].same >= 0)
+            self = l->alias[self].same;
+        if (takes_gradients(l, self) && type_floats(l->program->values[self].type)) {
+            TRY(item_at(l, self, &before));
+            old = before.host ? NULL : &before;
+        }
+    }
+    for (int i = 0; i < call->n_out; i++) {
+        int32_t value = call->out[i];
+        if (value < 0 || (!writes && !read_with_gradients(l, value)))
+            continue;
+        TRY(detached(l, &l->items[value], old));
+        if (type_complex(l->program->values[value].type))
+            TRY(detached(l, &l->imag[value], NULL));
+    }
     return OK;
 }
 
@@ -549,7 +648,7 @@ static Err lower_call(Lower *l, const ExportedCall *call)
     l->def = complex ? complex_find(call->target) : lower_find(call->target);
     bool writes = !l->def;
     if (writes)
-        l->def = functional_of(call->target, complex);
+        l->def = writing_of(call->target, complex);
     if (!l->def)
         return asserts_only(call->target) ? OK
                : complex ? refuse(l, "this operator is not supported for complex numbers")
@@ -561,6 +660,8 @@ static Err lower_call(Lower *l, const ExportedCall *call)
     l->numbers = HASH_EMPTY;
     TRY(l->def->lower(l));
     TRY(graph_check(l->graph));
+    if (without_gradients(l, call))
+        TRY(detach_results(l, call, writes));
     note_numbers(l, l->numbers);
     return writes ? written_in_place(l, call) : OK;
 }

@@ -52,7 +52,7 @@ typedef struct LowerDef {
 extern const LowerDef lower_pointwise[], lower_views[], lower_create[], lower_products[],
     lower_norms[], lower_attention[], lower_reduces[], lower_indices[], lower_randoms[],
     lower_samples[], lower_shifts[], lower_specials[], lower_rnns[], lower_experts[],
-    lower_losses[], lower_stablehlo[];
+    lower_losses[], lower_matrices[], lower_orders[], lower_bags[], lower_stablehlo[];
 
 typedef enum PairMode {
     PAIR_SAME,  /* each part of the result follows from the same part of the operands */

@@ -13,6 +13,7 @@
 #include "ops/arrange/pad_mode.h"
 #include "ops/elementwise/basic.h"
 #include "ops/fft/rfft.h"
+#include "ops/index/gather.h"
 
 #include <math.h>
 #include <string.h>
@@ -432,6 +433,89 @@ static Err short_time(Lower *l)
     return give_spectra(l, &f, x, alone);
 }
 
+/* ---- a signal of its frames ---- */
+
+/* (B, frames, n) -> (B, samples): what frames share is added. */
+static Err overlap_added(Lower *l, const Frames *f, Operand frames, Operand *signal)
+{
+    View       v, ids, nothing;
+    HostArray *at, *zero;
+    TRY(item_view(l, &frames, &v));
+    int64_t batch = v.dim[0], count = v.dim[1], length = f->n + f->hop * (count - 1);
+    Operand places = item_host(l, EX_I64, (Dims){ 1, { count * f->n } }, &at);
+    for (int64_t i = 0; i < at->n; i++)
+        at->i[i] = i / f->n * f->hop + i % f->n;
+    Operand none = item_host(l, EX_F32, (Dims){ 0 }, &zero);
+    none.view = view_expanded(none.view, (Dims){ 2, { length, batch } });
+    TRY(item_view(l, &places, &ids));
+    TRY(item_view(l, &none, &nothing));
+    Tensor values = view_tensor_as(v, (int[]){ 1, 2, 0 }, SHAPE(count * f->n, batch));
+    Tensor sum = index_put(view_tensor(nothing, NULL), (Tensor[]){ view_tensor(ids, NULL) }, 1,
+                           cast(values, F32), true);
+    TRY(graph_check(l->graph));
+    *signal = item_of(l, view_make(sum, (Dims){ 2, { batch, length } }, (int[]){ 1, 0 }), EX_F32);
+    return OK;
+}
+
+/* The windows' squares, added in the same way: by what each sample was multiplied. */
+static Err window_weight(Lower *l, const Frames *f, int64_t count, Operand *weight)
+{
+    HostArray *array;
+    Operand    ones = item_host(l, EX_F32, (Dims){ 3, { 1, count, f->n } }, &array);
+    for (int64_t i = 0; i < array->n; i++)
+        array->f[i] = 1;
+    for (int i = 0; i < 2; i++)
+        TRY(windowed(l, f, &ones));
+    return overlap_added(l, f, ones, weight);
+}
+
+/* Samples from .. from + n, zeros beyond the last. */
+static Err samples_of(Lower *l, Operand *x, int64_t from, int64_t n)
+{
+    int64_t have = x->view.dim[1] - from;
+    if (have < 1)
+        return refuse(l, "a signal of %lld samples", (long long)x->view.dim[1]);
+    x->view = view_sliced(x->view, 1, from, have < n ? have : n, 1);
+    return resized(l, x, 1, n);
+}
+
+static Err frames_joined(Lower *l)
+{
+    Frames       f;
+    ComplexParts x;
+    Operand      y, weight;
+    Err          err;
+    TRY(frames_read(l, &f));
+    TRY(complex_arg(l, "self", &x));
+    Dims dims = out_dims(l, 0, &err);
+    TRY(err);
+    Operand *parts[] = { &x.re, &x.im };
+    int      rank = x.re.view.rank;
+    if (rank < 2 || rank > 3 || dims.rank != rank - 1 || type_complex(out_type_of(l, 0)))
+        return refuse(l, "a spectrum with %d axes", rank);
+    for (int i = 0; i < 2; i++) { /* (B, frames, frequencies) */
+        if (rank == 2)
+            parts[i]->view = view_inserted(parts[i]->view, 0, 1);
+        parts[i]->view = view_permuted(parts[i]->view, (int[]){ 0, 2, 1 });
+    }
+    double scale = 1 / (arg_bool(l, "normalized", false) ? sqrt((double)f.n) : (double)f.n);
+    if (x.re.view.dim[2] != f.n)
+        TRY(from_spectrum(l, &x, 2, f.n, scale));
+    else
+        TRY(complex_signal(l, &x, 2, f.n, true, scale));
+    TRY(windowed(l, &f, &x.re));
+    TRY(overlap_added(l, &f, x.re, &y));
+    TRY(window_weight(l, &f, x.re.view.dim[1], &weight));
+    int64_t from = arg_bool(l, "center", true) ? f.n / 2 : 0, n = dims.at[dims.rank - 1];
+    TRY(samples_of(l, &y, from, n));
+    TRY(samples_of(l, &weight, from, n));
+    Formula g = formula(l);
+    int     a = formula_input(&g, y), b = formula_input(&g, weight);
+    int     some = F2(&g, GT, b, formula_number(&g, 0)), one = formula_number(&g, 1);
+    TRY(formula_item(&g, F2(&g, DIV, a, F3(&g, SELECT, some, b, one)), EX_F32, &y));
+    return give(l, 0, rank == 2 ? item_with(y, view_dropped(y.view, 0)) : y);
+}
+
 /* Hann and Hamming: a - (1 - a) cos(2 pi i / n). */
 static Err cosine_window(Lower *l)
 {
@@ -508,6 +592,7 @@ const LowerDef lower_ffts[] = {
     { "aten.fft_rfftn.default", fourier, FFT_AXES | FFT_OF_REAL, false },
     { "aten.fft_irfftn.default", fourier, FFT_AXES | FFT_OF_REAL | FFT_INVERSE, false },
     { "aten.stft.default", short_time, 0, false }, { "aten.stft.center", short_time, 0, false },
+    { "aten.istft.default", frames_joined, 0, false },
     { 0 }
 };
 

@@ -159,28 +159,29 @@ static Err batch_norm(Lower *l)
     return give_tensor(l, 0, y, order);
 }
 
+/* g v / |v|: the norm over all axes but one, or over all of them where `dim` is -1. */
 static Err weight_norm_of(Lower *l)
 {
-    View v, g;
-    int  axis;
+    View    v, g;
+    int64_t axis;
     TRY(arg_view(l, "v", &v));
     TRY(arg_view(l, "g", &g));
-    TRY(arg_axis(l, "dim", v.rank, 0, &axis));
-    if (axis) { /* g v / |v|, the norm over all axes but this one */
-        Operand  sum, x = item_of(l, v, EX_F32);
-        uint32_t axes = ((1u << v.rank) - 1) & ~(1u << axis);
-        Formula  f = formula(l);
-        TRY(formula_reduce(&f, F1(&f, SQUARE, formula_input(&f, x)), POINT_SUM, axes, 1, EX_F32,
-                           &sum));
-        for (int i = 0; i < v.rank; i++)
-            if (axes >> i & 1)
-                sum.view = view_inserted(sum.view, i, 1);
-        Formula h = formula(l);
-        int     scale = F2(&h, MUL, formula_input(&h, item_of(l, g, EX_F32)),
-                           F1(&h, RSQRT, formula_input(&h, sum)));
-        return formula_give(&h, F2(&h, MUL, formula_input(&h, x), scale), 0);
-    }
-    return give_tensor(l, 0, weight_norm(view_tensor(g, NULL), view_tensor(v, NULL)), NULL);
+    TRY(arg_int(l, "dim", 0, &axis));
+    if (axis < -1 || axis >= v.rank)
+        return refuse(l, "axis %lld of %d", (long long)axis, v.rank);
+    if (!axis)
+        return give_tensor(l, 0, weight_norm(view_tensor(g, NULL), view_tensor(v, NULL)), NULL);
+    Operand  sum, x = item_of(l, v, EX_F32);
+    uint32_t axes = ((1u << v.rank) - 1) & ~(axis < 0 ? 0 : 1u << axis);
+    Formula  f = formula(l);
+    TRY(formula_reduce(&f, F1(&f, SQUARE, formula_input(&f, x)), POINT_SUM, axes, 1, EX_F32, &sum));
+    for (int i = 0; i < v.rank; i++)
+        if (axes >> i & 1)
+            sum.view = view_inserted(sum.view, i, 1);
+    Formula h = formula(l);
+    int     scale = F2(&h, MUL, formula_input(&h, item_of(l, g, EX_F32)),
+                       F1(&h, RSQRT, formula_input(&h, sum)));
+    return formula_give(&h, F2(&h, MUL, formula_input(&h, x), scale), 0);
 }
 
 /* clang-format off */

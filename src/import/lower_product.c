@@ -6,6 +6,7 @@
 #include "ops/linear/linear.h"
 #include "ops/matmul/matmul.h"
 
+#include <ctype.h>
 #include <string.h>
 
 /* x W^T + b, the weight (out, in) or, transposed, (in, out). */
@@ -241,12 +242,13 @@ static int letter_at(const Letters *s, char c)
     return -1;
 }
 
-/* The letters up to the next comma or arrow; "..." is so many letters from 'A' on, aligned at the
- * last of `most`. */
-static Err letters_read(Lower *l, const char **text, int rank, int most, Letters *s)
+/* The letters up to the next comma or arrow; "..." is so many from the character 1 on, aligned at
+ * the last of `most`. `item`: a letter that stands twice in an operand leaves one axis, its diagonal;
+ * NULL: the result. */
+static Err letters_read(Lower *l, const char **text, Operand *item, int most, Letters *s)
 {
     *s = (Letters){ 0 };
-    int written = 0;
+    int written = 0, rank = item ? item->view.rank : -1, axis = 0;
     for (const char *c = *text; *c && *c != ',' && *c != '-'; c++)
         written += *c != ' ' && *c != '.';
     int hidden = rank < 0 ? most : rank - written;
@@ -256,12 +258,28 @@ static Err letters_read(Lower *l, const char **text, int rank, int most, Letters
         if (!strncmp(*text, "...", 3)) {
             *text += 2;
             for (int i = most - hidden; i < most && s->n < VIEW_RANK; i++)
-                s->at[s->n++] = (char)('A' + i);
+                s->at[s->n++] = (char)(1 + i);
+            axis += hidden > 0 ? hidden : 0;
             continue;
         }
-        if (**text == '.' || s->n == VIEW_RANK || letter_at(s, **text) >= 0 || **text < 'a')
+        int twin = letter_at(s, **text);
+        if (!isalpha((unsigned char)**text) || s->n == VIEW_RANK ||
+            (twin >= 0 && (!item || !strchr(*text, '>'))))
             return refuse(l, "this form of equation is not supported");
-        s->at[s->n++] = **text;
+        if (axis == rank)
+            return refuse(l, "the equation does not fit its operands");
+        if (twin < 0) {
+            s->at[s->n++] = **text;
+            axis++;
+            continue;
+        }
+        View *v = &item->view;
+        if (v->dim[twin] != v->dim[axis])
+            return refuse(l, "the equation does not fit its operands");
+        v->stride[twin] += v->stride[axis];
+        v->dim[axis] = 1;
+        *v = view_dropped(*v, axis);
+        rank--;
     }
     return rank >= 0 && s->n != rank ? refuse(l, "the equation does not fit its operands") : OK;
 }
@@ -290,11 +308,11 @@ static int hidden_axes(const char *text, const Operand *items, int n)
 static void letters_implied(const Letters *in, int n, Letters *out)
 {
     *out = (Letters){ 0 };
-    for (int c = 'A'; c <= 'z'; c++) {
+    for (int c = 1; c <= 'z'; c++) {
         int found = 0;
         for (int i = 0; i < n; i++)
             found += letter_at(&in[i], (char)c) >= 0;
-        if (found && (found == 1 || c < 'a') && out->n < VIEW_RANK)
+        if (found && (found == 1 || c < 'A') && out->n < VIEW_RANK)
             out->at[out->n++] = (char)c;
     }
 }
@@ -456,13 +474,13 @@ static Err einsum(Lower *l)
     TRY(arg_items(l, "tensors", items, MAX_EINSUM, &n));
     int most = hidden_axes(text, items, n);
     for (int i = 0; i < n; i++) {
-        TRY(letters_read(l, &text, items[i].view.rank, most, &in[i]));
+        TRY(letters_read(l, &text, &items[i], most, &in[i]));
         text += *text == ',';
     }
     letters_implied(in, n, &out);
     if (*text) {
         text += strspn(text, "-> ");
-        TRY(letters_read(l, &text, -1, most, &out));
+        TRY(letters_read(l, &text, NULL, most, &out));
     }
     for (int i = 1; i < n; i++) {
         Letters kept[2], mid = { 0 };

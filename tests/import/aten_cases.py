@@ -681,6 +681,80 @@ case("torch.fft.fftshift(a) + torch.fft.ifftshift(a, dim=(0,))", X(3, 4))
 case("torch.fft.fftfreq(5, 0.5) * a + torch.fft.rfftfreq(9) * a", X(5))
 case("z = torch.view_as_complex(a.reshape(2, 3, 2, 2).contiguous()); f = torch.polar(torch.ones(3, 2), torch.outer(torch.arange(3.0), torch.tensor([1.0, 0.1]))); return torch.view_as_real(z * f).flatten(2)", X(2, 3, 4))
 
+# ---- matrices, order, bags, regions without gradients ----
+
+
+def quiet(f):
+    """Under no_grad."""
+    with torch.no_grad():
+        return f()
+
+
+def loud(f):
+    with torch.enable_grad():
+        return f()
+
+
+def over(a, f):
+    """What f writes over a copy under no_grad: the gradient of the copy passes."""
+    y = a * 2
+    quiet(lambda: f(y))
+    return y * y
+
+
+for text in ("quiet(lambda: a * b) * a", "quiet(lambda: (a.exp(), a[None]))[1].reshape(3, 4) * b", "quiet(lambda: a @ b.T).sum() * a", "quiet(lambda: a.T).T * b + a", "a * quiet(lambda: loud(lambda: b * b) * 2)",
+             "quiet(lambda: (loud(lambda: a * b), a))[0] * a", "over(a, lambda y: y.mul_(b))", "over(a, lambda y: y[1:].clamp_(max=0.1)) * b", "quiet(lambda: F.normalize(a.mv(b[0]), dim=0, out=a.new_zeros(3)))[:, None] * a"):
+    case(text, X(3, 4), X(3, 4))
+case("quiet(lambda: torch.view_as_complex(a.contiguous()) * 2j).real * a[..., 1]", X(3, 4, 2))
+case("A.vdot(a, b) * a", X(5), X(5))
+case("a.mH @ b + A.matrix_H(a) @ b", X(3, 4), X(3, 2))
+case("F.bilinear(a, b, c, d)", X(2, 3, 4), X(2, 3, 5), X(6, 4, 5), X(6))
+case("F.bilinear(a, b, c)", X(3, 4), X(3, 5), X(2, 4, 5))
+case("torch.kron(a.contiguous(), b.contiguous())", X(2, 3), X(3, 2))
+case("torch.kron(a.contiguous(), b.contiguous())", X(3), X(2, 2))
+case("torch.trace(a)", X(3, 5))
+case("torch.linalg.matrix_norm(a)", X(2, 3, 4))
+case("torch.linalg.matrix_norm(a, 'fro', dim=(0, 2), keepdim=True)", X(2, 3, 4))
+case("torch.linalg.cross(a, b)", X(2, 4, 3), X(2, 4, 3))
+case("torch.cross(a, b, dim=0)", X(3, 4), X(3, 4))
+case("F.affine_grid(a, (2, 3, 4, 5), align_corners=False)", X(2, 2, 3))
+case("F.affine_grid(a, (2, 3, 4, 5), align_corners=True)", X(2, 2, 3))
+case("F.affine_grid(a, (1, 3, 4, 5, 2), align_corners=False)", X(1, 3, 4))
+for text in ("torch.einsum('bHHi->bi', a)", "torch.einsum('...BB->...B', a)", "torch.einsum('BHWC,BHDC->BWD', a, a)"):
+    case(text, X(2, 3, 3, 4) if "BB" not in text else X(2, 4, 3, 3))
+case("a.kthvalue(2, 1)[0]", APART(3, 5))
+case("a.kthvalue(4, 0, keepdim=True)[0] * a", APART(5, 3))
+case("a.median() * a", APART(3, 4))
+case("a.median(1)[0]", APART(3, 4))
+case("a.median(0, keepdim=True)[0] * a", APART(5, 3))
+for text in ("a.cummax(1)[0]", "a.cummin(0)[0]", "a.cummax(0)[1] * a", "a.logcumsumexp(1)", "(30 * a).logcumsumexp(0)"):
+    case(text, APART(4, 5))
+case("torch.bucketize(b, torch.tensor([-1.0, -0.5, 0.1, 0.8])) * a", X(3, 4), IN(3, 4))
+case("torch.bucketize(b, torch.tensor([1, 3, 3, 5]), right=True) * a", X(3, 4), IDS(7, 3, 4))
+case("torch.searchsorted(b.sort(-1)[0], c) * a", X(3, 4), IN(3, 6), IN(3, 4))
+case("torch.searchsorted(b.sort()[0], c, right=True, out_int32=True) * a", X(3, 4), IN(6), IN(3, 4))
+case("a.masked_scatter(c, b)", X(3, 4), X(12), TRUTH(3, 4))
+case("a.masked_scatter(c[:, None], b)", X(3, 4), X(4, 4), TRUTH(3))
+for how in ("sum", "mean", "amax", "amin"):
+    case("a.scatter_reduce(0, b, c, '%s')" % how, X(3, 4), IDS(3, 6, 4), APART(6, 4))
+    case("a.scatter_reduce(1, b, c, '%s', include_self=False)" % how, X(3, 7), IDS(6, 3, 4), APART(3, 4))
+case("torch.take_along_dim(a, b, 1)", X(3, 5), IDS(5, 1, 2))
+case("torch.take_along_dim(a.contiguous(), b)", X(3, 5), IDS(15, 4))
+for text in ("torch.diag_embed(a)", "torch.diag_embed(a, 1)", "torch.diag_embed(a, -2)", "torch.diag(a[0])", "torch.diag(a)", "torch.diag(a, 1)"):
+    case(text, X(3, 4))
+for mode in ("sum", "mean", "max"):
+    case("F.embedding_bag(b, a, mode='%s')" % mode, X(7, 3), IDS(7, 4, 2))
+    case("F.embedding_bag(b, a, c, mode='%s')" % mode, X(7, 3), IDS(7, 9), LIST(0, 2, 2, 5))
+    case("F.embedding_bag(b, a, c, mode='%s', include_last_offset=True, padding_idx=2)" % mode, X(7, 3), IDS(7, 9), LIST(0, 2, 2, 5, 9))
+    case("F.embedding_bag(b, a, mode='%s', padding_idx=-1)" % mode, X(4, 3), IDS(4, 4, 5))
+case("F.embedding_bag(b, a, mode='sum', per_sample_weights=c)", X(7, 3), IDS(7, 4, 2), X(4, 2))
+case("F.embedding_bag(b, a, c, mode='sum', per_sample_weights=d)", X(7, 3), IDS(7, 9), LIST(0, 2, 5), X(9))
+for more in ("", ", length=30", ", length=40", ", center=False, window=torch.ones(8)", ", normalized=True", ", window=torch.hann_window(8) + 0.1", ", win_length=6, window=torch.ones(6)"):
+    case("torch.istft(torch.stft(a, 8, 4, return_complex=True, window=torch.ones(8)), 8, 4%s) ** 2" % more, X(2, 36))
+case("torch.istft(torch.stft(a, 64, 16, return_complex=True, window=torch.ones(64)), 64, 16, window=torch.hann_window(64), length=100) ** 2", X(100))
+for dim in (0, 1, -1):
+    case("torch._weight_norm(a, b, %d)" % dim, X(3, 4), Real(X(3, 4).t.norm(dim=1 - dim, keepdim=True)) if dim >= 0 else POS())
+
 # ---- numbers of sizes: axis 0 of every input is free ----
 
 
@@ -714,4 +788,5 @@ for text in ("A.rand.generator([3, 4], generator=None) * a", "A.randn.generator(
 refused("a[b] * 1", X(3, 4), TRUTH(3, 4), says="depends on the data")
 refused("torch.fft.fft(a).abs()", X(3, 1031), says="1031 samples; up to 1024 are supported")
 refused("torch.view_as_complex(a.contiguous()).sin().real", X(3, 4, 2), says="is not supported for complex numbers")
-refused("torch.linalg.inv(a)", X(3, 3), says="does not support")
+refused("torch.linalg.svdvals(a)", X(3, 3), says="does not support")
+refused("a.scatter_reduce(0, b, a, 'prod')", X(3, 4), IDS(3, 3, 4), says="sum, mean, amax and amin are")

@@ -163,6 +163,9 @@ def compare(build, work, name, bf16, steps):
         said.append(f"{precision} largest error {error.group(1) if error else '?'}" if done.returncode == 0 else
                     f"{precision} FAILED: {lines[0]} ... {lines[-1]}")
         failed += done.returncode != 0
+    drawn = run(program, "train", os.path.join(exported, "config.json"), "--steps", "1", "--seed", "1", "--quiet")
+    failed += drawn.returncode != 0  # inputs drawn by the program, within the bounds that the file implies
+    said += [f"with drawn inputs FAILED: {drawn.stderr.strip()}"] * (drawn.returncode != 0)
     ours, theirs = (peak(program, os.path.join(folder, side)) for side in ("exported", "hand"))
     failed += ours > PEAK * theirs
     said.append(f"peak {ours} against {theirs} ({ours / theirs:.3f}){' FAILED' if ours > PEAK * theirs else ''}")

@@ -19,9 +19,10 @@
 #include "train/weights.h"
 
 static const LowerDef *const tables[] = {
-    lower_pointwise, lower_views,   lower_create,  lower_products,  lower_norms,  lower_attention,
-    lower_reduces,   lower_indices, lower_randoms, lower_samples,   lower_shifts, lower_specials,
-    lower_rnns,      lower_experts, lower_losses,  lower_complexes, lower_ffts
+    lower_pointwise, lower_views,    lower_create,   lower_products, lower_norms,
+    lower_attention, lower_reduces,  lower_indices,  lower_randoms,  lower_samples,
+    lower_shifts,    lower_specials, lower_rnns,     lower_experts,  lower_losses,
+    lower_complexes, lower_ffts,     lower_matrices, lower_orders,   lower_bags
 };
 
 static void print_targets(void)

@@ -370,10 +370,10 @@ bool recipe_is_model(const char *name)
 
 static Err recipe_wrong_data(const char *name)
 {
-    static const char *const endings[] = { ".npy",  ".npz", ".csv",  ".png",  ".jpg", ".jpeg",
-                                           ".wav",  ".mp3", ".flac", ".ogg",  ".mp4", ".mov",
-                                           ".avi",  ".gif", ".webm", ".mkv",  ".pkl", ".zip",
-                                           NULL };
+    static const char *const endings[] = { ".npy",  ".npz", ".csv", ".png",  ".jpg",
+                                           ".jpeg", ".wav", ".mp3", ".flac", ".ogg",
+                                           ".mp4",  ".mov", ".avi", ".gif",  ".webm",
+                                           ".mkv",  ".pkl", ".zip", NULL };
     for (size_t i = 0, n = strlen(name); endings[i]; i++) {
         size_t m = strlen(endings[i]);
         if (n > m && !strcmp(name + n - m, endings[i]))

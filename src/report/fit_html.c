@@ -171,7 +171,8 @@ static void plot_time_axis(const FitPage *p, const PlotRange *range)
                        LEFT, range->width - RIGHT, y, y, LEFT - 8, y + 4, k > 0 ? "+" : "",
                        k ? digits : 0, k * step);
     }
-    file_out_print(p->out, "<text x=\"4\" y=\"14\">time of a step, against everything kept</text>\n");
+    file_out_print(p->out,
+                   "<text x=\"4\" y=\"14\">time of a step, against everything kept</text>\n");
 }
 
 static bool is_chosen(const FitPage *p, const FitPoint *point)
@@ -216,12 +217,13 @@ static void page_table(const FitPage *p)
                            "</th><th>micro-batch</th><th>recomputed</th></tr>\n");
     for (int i = 0; i < p->n_points; i++) {
         const FitPoint *point = &p->points[i];
-        file_out_print(p->out,
-                       "<tr%s><td>%s</td><td>%s</td><td>%+.1f %%</td><td>%lld × %lld</td><td>%d</td>"
-                       "</tr>\n",
-                       is_chosen(p, point) ? " class=\"chosen\"" : "", bytes_text(point->peak_bytes), step_text(p->pool, point->step_ns),
-                       more_than_kept(p, point->step_ns), (long long)point->batch,
-                       (long long)point->accumulate, point->recomputed);
+        file_out_print(
+            p->out,
+            "<tr%s><td>%s</td><td>%s</td><td>%+.1f %%</td><td>%lld × %lld</td><td>%d</td>"
+            "</tr>\n",
+            is_chosen(p, point) ? " class=\"chosen\"" : "", bytes_text(point->peak_bytes),
+            step_text(p->pool, point->step_ns), more_than_kept(p, point->step_ns),
+            (long long)point->batch, (long long)point->accumulate, point->recomputed);
     }
     file_out_print(p->out, "</table></div>\n");
 }

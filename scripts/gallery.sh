@@ -3,7 +3,7 @@
 # bench/results. About half an hour on two cores; runs that exist already are kept.
 #   gallery.sh [BUILD [RECIPE...]]
 # Control: the mean loss of the same weights left untrained (learning rate 0) over 20 steps. What the page promises of the results is
-# measured by gallery_judge.py, which needs NumPy and PIL (scripts/setup_torch.sh).
+# measured by gallery_measure.py, which needs NumPy and PIL (scripts/setup_torch.sh).
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}
@@ -34,8 +34,8 @@ train() {                        # recipe, further options
 
 figures() {                      # recipe -> its row of the results
     run=$runs/$1
-    printf '    {"work": "%s", "steps": %s, "cpu_s": %s, "untrained_loss": %s, "loss": %s, "judged": "%s"}' "$1" "$(wc -l < "$run/log.jsonl")" "$(cat "$run/seconds")" \
-        "$(mean_loss 20 "$run-control")" "$(mean_loss 100 "$run")" "$(cat "$run/judged")"
+    printf '    {"work": "%s", "steps": %s, "cpu_s": %s, "untrained_loss": %s, "loss": %s, "measured": "%s"}' "$1" "$(wc -l < "$run/log.jsonl")" "$(cat "$run/seconds")" \
+        "$(mean_loss 20 "$run-control")" "$(mean_loss 100 "$run")" "$(cat "$run/measured")"
 }
 
 draw() {                         # recipe, files to keep, further options
@@ -50,8 +50,8 @@ draw() {                         # recipe, files to keep, further options
     done
 }
 
-judge() {                        # recipe, options of the samples that are judged: more than the page shows
-    recipe=$1 at=$runs/$1/judge
+measure() {                        # recipe, options of the samples that are measured: more than the page shows
+    recipe=$1 at=$runs/$1/measure
     shift
     rm -rf "$at"
     mkdir "$at"
@@ -60,7 +60,7 @@ judge() {                        # recipe, options of the samples that are judge
     elif [ $# -gt 0 ]; then
         "$build/plimsoll" sample "$runs/$recipe" --quiet "$@" -o "$at" > "$at/about.txt"
     fi
-    "$python" scripts/gallery_judge.py $recipe "$runs/$recipe" > "$runs/$recipe/judged"
+    "$python" scripts/gallery_measure.py $recipe "$runs/$recipe" > "$runs/$recipe/measured"
 }
 
 python=.venv/bin/python
@@ -69,29 +69,29 @@ python=.venv/bin/python
 for recipe in $recipes; do
     echo "== $recipe"
     case $recipe in
-    unet-small)         train $recipe; draw $recipe "samples.png data.png" -n 16 --beside; judge $recipe ;;
+    unet-small)         train $recipe; draw $recipe "samples.png data.png" -n 16 --beside; measure $recipe ;;
     stdiff-small)
         train $recipe
         draw $recipe "input-observed.png clips.png truth.png" -n 6
-        judge $recipe -n 16 --format npy ;;
-    stablesr-vae-small) train $recipe; draw $recipe "input-image.png samples.png" -n 8; judge $recipe ;;
+        measure $recipe -n 16 --format npy ;;
+    stablesr-vae-small) train $recipe; draw $recipe "input-image.png samples.png" -n 8; measure $recipe ;;
     stablesr-small)
         train $recipe --init "$runs/stablesr-vae-small" --init-partial
         draw $recipe "input-image_lq.png samples.png truth.png" -n 8
-        judge $recipe ;;
-    lag-small)          train $recipe; draw $recipe "input-support.png samples.png" -n 4; judge $recipe -n 12 --format npy ;;
+        measure $recipe ;;
+    lag-small)          train $recipe; draw $recipe "input-support.png samples.png" -n 4; measure $recipe -n 12 --format npy ;;
     sashimi-small)
         train $recipe
         draw $recipe "audio-000.wav" -n 1
         mv "$out/sashimi-small-audio-000.wav" "$out/sashimi-small-second.wav"
         draw $recipe "audio.png data.png" -n 3 --beside --length 2048    # as long as the data's
         mv "$out/sashimi-small-second.wav" "$out/sashimi-small-audio-000.wav"
-        judge $recipe -n 4 ;;
+        measure $recipe -n 4 ;;
     dit3d-small)
         train $recipe
         draw $recipe "clips.png data.png" -n 13 --beside
-        judge $recipe -n 26 --format npy ;;
-    dit3d-wrap-small)   train $recipe; draw $recipe "clips.png data.png" -n 8 --beside; judge $recipe ;;
+        measure $recipe -n 26 --format npy ;;
+    dit3d-wrap-small)   train $recipe; draw $recipe "clips.png data.png" -n 8 --beside; measure $recipe ;;
     *) echo "gallery.sh: $recipe is none of the small recipes" >&2; exit 2 ;;
     esac
 done

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Measures what the gallery promises of the small recipes' results: one sentence for a recipe.
 
-    gallery_judge.py RECIPE RUN
+    gallery_measure.py RECIPE RUN
 
-Reads RUN/judge, where gallery.sh drew results as arrays, the captions that `sample` printed (about.txt), and what `evaluate`
+Reads RUN/measure, where gallery.sh drew results as arrays, the captions that `sample` printed (about.txt), and what `evaluate`
 wrote (evaluation.json). Needs NumPy and PIL.
 """
 import colorsys
@@ -112,6 +112,6 @@ def stdiff(folder):
     return f"objects overlap the true ones by {counts[0] / counts[1]:.2f}; if they stood still: {counts[2] / counts[3]:.2f}"
 
 
-judges = {"dit3d-small": dit3d, "lag-small": lag, "stablesr-small": stablesr, "sashimi-small": sashimi, "stdiff-small": stdiff}
+measures = {"dit3d-small": dit3d, "lag-small": lag, "stablesr-small": stablesr, "sashimi-small": sashimi, "stdiff-small": stdiff}
 recipe, run = sys.argv[1:3]
-print(judges[recipe](os.path.join(run, "judge")) if recipe in judges else "")
+print(measures[recipe](os.path.join(run, "measure")) if recipe in measures else "")

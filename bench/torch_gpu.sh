@@ -3,7 +3,7 @@
 #
 #     bench/torch_gpu.sh OUT MODELS_FILE [PART...]
 #
-# Parts, each with a log OUT/PART.txt and its limit in seconds; default: all, in this order:
+# PART is one of these, each with a log OUT/PART.txt and its limit in seconds; default: all, in this order:
 #     build       the library and the program, unless build/ has ones that run here
 #     allocator   the model of PyTorch's allocator against the allocator: random traces and training runs under 7 settings
 #     gradients   fit: gradients bit for bit, budgets held

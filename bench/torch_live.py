@@ -3,7 +3,7 @@
     torch_live.py MODELS_FILE [--models NAME,...] [--precision fp32,bf16] [--rows N]
 
 Every model is a process of its own: two steps with AdamW (foreach) under torch.cuda.memory._record_memory_history. For each step, the
-sizes that are live more often on one side are listed, largest first, with the operator (predicted) or the line (recorded).
+sizes that are live more often on one side are listed, largest first, with the operator (predicted) or the line (measured).
 """
 import argparse
 import collections
@@ -35,14 +35,14 @@ def live_at_peak(events):
     return most, found
 
 
-def differences(predicted, recorded, rows):
+def differences(predicted, measured, rows):
     """Lines about the sizes that are not equally often live."""
     lines = []
-    for size in sorted({*predicted, *recorded}, reverse=True):
-        ours, theirs = predicted.get(size, []), recorded.get(size, [])
+    for size in sorted({*predicted, *measured}, reverse=True):
+        ours, theirs = predicted.get(size, []), measured.get(size, [])
         if len(ours) != len(theirs):
             more = collections.Counter(theirs if len(theirs) > len(ours) else ours).most_common(2)
-            lines.append((abs(len(ours) - len(theirs)) * size, "  %15s bytes: predicted %d, recorded %d; %s" % (
+            lines.append((abs(len(ours) - len(theirs)) * size, "  %15s bytes: predicted %d, measured %d; %s" % (
                 f"{size:,}", len(ours), len(theirs), "; ".join("%d of %s" % (n, label) for label, n in more))))
     return [line for _, line in sorted(lines, reverse=True)[:rows]]
 
@@ -64,7 +64,7 @@ def predicted_events(path, name, precision, version):
 
 
 def steps_of(events):
-    """Parts between the marks (None), each with what was live before it in front."""
+    """What lies between the marks (None), each with what was live before it in front."""
     marks = [i for i, e in enumerate(events) if e is None] + [len(events)]
     for begin, end in zip(marks, marks[1:]):
         live = {}
@@ -76,8 +76,8 @@ def steps_of(events):
         yield [*live.values(), *events[begin + 1:end]]
 
 
-def recorded_events(path, name, precision):
-    """The same of the GPU, with the whole set-up recorded."""
+def measured_events(path, name, precision):
+    """The same of the GPU, with the whole set-up measured."""
     import torch
 
     torch.cuda.memory._record_memory_history(enabled="all", context="alloc", stacks="python")
@@ -108,11 +108,11 @@ def as_event(e):
 def compare(options):
     import torch
 
-    recorded = list(recorded_events(options.models_file, options.models, options.precision))
+    measured = list(measured_events(options.models_file, options.models, options.precision))
     predicted = predicted_events(options.models_file, options.models, options.precision, torch.__version__)
-    for number, (ours, theirs) in enumerate(zip(predicted, recorded), 1):
+    for number, (ours, theirs) in enumerate(zip(predicted, measured), 1):
         (a, live_a), (b, live_b) = live_at_peak(ours), live_at_peak(theirs)
-        print("%s %s, step %d: predicted %d, recorded %d requested bytes at the peak (%+.2f %%)" % (
+        print("%s %s, step %d: predicted %d, measured %d requested bytes at the peak (%+.2f %%)" % (
             options.models, options.precision, number, a, b, torch_peaks.off(a, b)))
         print("\n".join(differences(live_a, live_b, options.rows)), flush=True)
 

@@ -747,6 +747,7 @@ for mode in ("sum", "mean", "max"):
     case("F.embedding_bag(b, a, c, mode='%s')" % mode, X(7, 3), IDS(7, 9), LIST(0, 2, 2, 5))
     case("F.embedding_bag(b, a, c, mode='%s', include_last_offset=True, padding_idx=2)" % mode, X(7, 3), IDS(7, 9), LIST(0, 2, 2, 5, 9))
     case("F.embedding_bag(b, a, mode='%s', padding_idx=-1)" % mode, X(4, 3), IDS(4, 4, 5))
+case("torch.embedding_bag(a, b, c)[0]", X(7, 3), IDS(7, 9), LIST(0, 2, 5))  # without padding_idx
 case("F.embedding_bag(b, a, mode='sum', per_sample_weights=c)", X(7, 3), IDS(7, 4, 2), X(4, 2))
 case("F.embedding_bag(b, a, c, mode='sum', per_sample_weights=d)", X(7, 3), IDS(7, 9), LIST(0, 2, 5), X(9))
 for more in ("", ", length=30", ", length=40", ", center=False, window=torch.ones(8)", ", normalized=True", ", window=torch.hann_window(8) + 0.1", ", win_length=6, window=torch.ones(6)"):

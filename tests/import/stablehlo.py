@@ -18,12 +18,14 @@ except ImportError as missing:
 
 program, work = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 here = os.path.dirname(os.path.abspath(__file__))
+root = os.path.dirname(os.path.dirname(here))
 names = sys.argv[3:] or ["net", "scan", "lag", "gpt2"]
-setup = subprocess.run(["sh", os.path.join(here, "..", "..", "scripts", "setup_jax.sh")], capture_output=True, text=True)
+setup = subprocess.run(["sh", os.path.join(root, "scripts", "setup_jax.sh")], capture_output=True, text=True)
 if setup.returncode:
     print("skipped: JAX cannot be installed here (scripts/setup_jax.sh):", setup.stderr[-300:])
     sys.exit(77)
-made = subprocess.run([setup.stdout.strip(), os.path.join(here, "jax_models.py"), work, *names], capture_output=True, text=True)
+jax_python = os.path.join(root, setup.stdout.strip())
+made = subprocess.run([jax_python, os.path.join(here, "jax_models.py"), work, *names], capture_output=True, text=True)
 if made.returncode:
     print(made.stdout, made.stderr[-3000:])
     sys.exit(1)

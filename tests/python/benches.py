@@ -44,5 +44,5 @@ more, other = torch_live.live_at_peak([("a", 12345, "user.py:3"), *steps[1]])
 check("torch_live: two steps, the same beside itself", len(steps) == 2
       and not torch_live.differences(live, live, 9))
 check("torch_live: a tensor more is told", more == bytes_ + 12345
-      and "recorded 1; 1 of user.py:3" in torch_live.differences(live, other, 9)[0])
+      and "measured 1; 1 of user.py:3" in torch_live.differences(live, other, 9)[0])
 done()

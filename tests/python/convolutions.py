@@ -19,7 +19,7 @@ MIB = 1 << 20
 
 
 def seen(make, shape, precision="fp32", gpu="h200", last=False):
-    """Calls of a step of one module, with the workspaces that were recorded."""
+    """Calls of a step of one module, with the workspaces that were counted."""
     model, x = make(), torch.randn(shape, requires_grad=True)
     if last:
         model, x = model.to(memory_format=torch.channels_last), \

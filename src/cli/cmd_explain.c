@@ -94,6 +94,25 @@ static Err explain_files(Pool *pool, const Explained *e)
     return file_write(opt.md, text.at, text.n);
 }
 
+/* --budget as a share of everything kept, which the sheet finds; NULL: another budget or none. */
+static const char *budget_share(void)
+{
+    return model.budget && budget_is_of_kept(model.budget) ? model.budget : NULL;
+}
+
+static Err explain_open(Pool *pool, const char *name, Recipe **recipe, Device **device,
+                        ExplainOptions *how)
+{
+    ModelOptions with = model;
+    with.budget = budget_share() ? NULL : model.budget;
+    Err err = model_open(pool, &with, name, NULL, 0, recipe, device, &how->budget_bytes);
+    if (err && err != E_BUDGET) /* E_BUDGET: less than the GPU's runtime, an answer */
+        return err;
+    if (err && !how->budget_bytes)
+        how->budget_bytes = -1; /* 0 would mean: no budget given */
+    return OK;
+}
+
 static Err cmd_explain_run(Pool *pool, int n_args, char **args)
 {
     Recipe        *recipe;
@@ -104,12 +123,10 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
 
     TRY(explain_usage(n_args, &allow));
     how.no_split = !(allow & ALLOW_SPLIT);
-    Err err = model_open(pool, &model, args[0], NULL, 0, &recipe, &device, &how.budget_bytes);
-    if (err && err != E_BUDGET) /* E_BUDGET: less than the GPU's runtime, an answer */
-        return err;
-    if (err && !how.budget_bytes)
-        how.budget_bytes = -1; /* 0 would mean: no budget given */
+    TRY(explain_open(pool, args[0], &recipe, &device, &how));
     TRY(explained_sheet(pool, recipe, device, &how, &e));
+    if (budget_share())
+        TRY(budget_of_kept(budget_share(), e->sheet->peak_bytes, &e->budget_bytes));
     bool early = !opt.json && !opt.plan; /* a plan file may be refused: print later */
     if (early) {
         explain_text_sheet(stdout, e, terminal_colours(stdout));

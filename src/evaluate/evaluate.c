@@ -473,12 +473,16 @@ static Err evaluate_measured(Evaluating *e)
     return OK;
 }
 
-static void evaluate_times(Evaluating *e)
+static Err evaluate_times(Evaluating *e)
 {
     Evaluation *out = e->out;
-    int64_t     all = recipe_number(e->recipe, "timesteps", 0);
-    if (e->given && all > 0 && noise_has_times(&e->noise))
-        out->n_times = int_min(e->o->timesteps, all);
+    int64_t     all = recipe_number(e->recipe, "timesteps", 0), asked = e->o->timesteps;
+    if (e->given && all > 0 && noise_has_times(&e->noise)) {
+        if (asked > all && asked != EVALUATE_TIMESTEPS)
+            return fail(E_USAGE, "--timesteps %lld: %s has only %lld", (long long)asked,
+                        e->recipe->name, (long long)all);
+        out->n_times = int_min(asked, all);
+    }
     int64_t n = int_max(out->n_times, 1);
     out->times = NEWN(e->pool, int64_t, n);
     out->losses = NEWN(e->pool, double, n);
@@ -489,6 +493,7 @@ static void evaluate_times(Evaluating *e)
         out->times[k] = respaced_time(all, n, k);
     if (e->o->batch == 1)
         out->list = NEWN(e->pool, EvaluatedSample, out->samples);
+    return OK;
 }
 
 static void evaluate_means(Evaluating *e)
@@ -545,7 +550,7 @@ Err evaluate_run(Pool *pool, const char *run, const Recipe *recipe, const Device
             &e.drawing));
     if (o.pairs && rank_leads(o.comm))
         TRY(folder_make(o.pairs));
-    evaluate_times(&e);
+    TRY(evaluate_times(&e));
     TRY(evaluate_all(&e));
     if (!rank_leads(o.comm))
         return OK;

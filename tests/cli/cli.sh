@@ -195,6 +195,8 @@ expect 2 "--budget must be more than 0 bytes" plan "$work/g.json" --budget 0
 expect 3 "the smallest peak found is 40" plan "$work/g.json" --budget 39
 expect 2 "write 80%kept" plan "$work/g.json" --budget 80%
 expect 0 '"budget_bytes": 40' plan "$work/g.json" --budget 100%kept --json
+expect 0 "fits re-planned" explain unet-small --budget 80%kept --effort 300 --threads 1
+expect 2 "more than 0 bytes" explain unet-small --budget 0%kept
 expect 0 "all states were searched" plan "$work/g.json" --budget 40 --prove
 expect 0 '"any_order_cost": 3' plan "$work/g.json" --budget 40 --prove --json
 expect 0 '"curve"' plan "$work/g.json" --budget 40 --curve --json
@@ -446,6 +448,7 @@ expect 0 "raw weights" evaluate "$work/half" -n 2 --timesteps 2 --weights raw --
 expect 0 '"fingerprint"' evaluate "$work/half" -n 1 --timesteps 1 --json -o "$work/measured.json"
 is "evaluate should write its JSON" grep -q '"loss"' "$work/measured.json"
 expect 2 "takes ema or raw, not 'best'" evaluate "$work/half" --weights best
+expect 2 "has only" evaluate "$work/half" -n 1 --timesteps 100001
 expect 2 "-n 3 is not a multiple of --batch 2" evaluate "$work/half" -n 3 --batch 2
 expect 2 "there are no images to write" evaluate "$work/half" -n 1 --pairs "$work/never"
 expect 2 "is not a run" evaluate "$work"

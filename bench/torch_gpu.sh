@@ -13,8 +13,8 @@
 #     fit         fit against gradient checkpointing, eager, into OUT/fit.json
 #     compiled    the same compiled, against activation_memory_budget, into OUT/compiled.json
 #     examples    the package installed, and what needs no GPU there, with this machine's PyTorch
-# The limits of all but the last part add up to 29 minutes; `build allocator gradients workspaces live` fit one call of ten minutes, and
-# so does each other part.
+# Calls that each stay within ten minutes: `build allocator gradients workspaces`; `peaks live`; `fit`; `compiled`. The limits of these
+# four add up to more than half an hour, so with less time leave out what is known already.
 # A part that fails or is stopped at its limit leaves its log, and the next one begins. The last lines of each are printed.
 # PYTHON: an interpreter with PyTorch, transformers and diffusers. DEVICE=cpu MODELS_FILE=small tries the lines without a GPU.
 set -u

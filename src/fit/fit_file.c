@@ -278,7 +278,7 @@ Err fit_read(Pool *pool, const char *path, const Recipe *recipe, const Device *d
     Pool       *text = pool_new(NULL, "fit_read");
     const Json *root;
     Err         err = json_read(text, path, 0, &root);
-    if (err == E_FORMAT || (!err && !json_get(root, "levers")))
+    if (err == E_FORMAT || (!err && !json_get(root, "levers") && !json_get(root, "steps")))
         err = fail(E_FORMAT,
                    "%s is not a plan of a training step, as plimsoll fit -o writes it%s%s", path,
                    err ? ": " : "", err ? pool_text(text, err_text()) : "");

@@ -164,12 +164,12 @@ static void plot_time_axis(const FitPage *p, const PlotRange *range)
     double step = round_step(high - low, 5);
     int    digits = step < 1 ? (int)ceil(-log10(step) - 1e-9) : 0;
     for (int k = (int)ceil(low / step); k * step <= high; k++) {
-        double y = plot_y(range, p->fit->default_ns * (1 + k * step / 100));
+        double      y = plot_y(range, p->fit->default_ns * (1 + k * step / 100));
+        const char *mark = k ? pool_print(p->pool, "%+.*f %%", digits, k * step) : "0 %";
         file_out_print(p->out,
                        "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text "
-                       "x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s%.*f %%</text>\n",
-                       LEFT, range->width - RIGHT, y, y, LEFT - 8, y + 4, k > 0 ? "+" : "",
-                       k ? digits : 0, k * step);
+                       "x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
+                       LEFT, range->width - RIGHT, y, y, LEFT - 8, y + 4, mark);
     }
     file_out_print(p->out,
                    "<text x=\"4\" y=\"14\">time of a step, against everything kept</text>\n");

@@ -199,23 +199,23 @@ bad cifar cifar/data.bin "" lag-small
 mkdir "$work/audio"
 rate='\100\037\000\000' long='\000\010\000\000'      # 8000 a second, 2048 bytes
 wav RIFF 1 "$rate" "$long" 2048 > "$work/audio/a.wav"
-good audio sashimi-small
+good audio sashimi-small --set model.length=1024
 wav RIFX 1 "$rate" "$long" 2048 > "$work/audio/b.wav"
-bad audio audio/b.wav "does not begin with RIFF" sashimi-small
+bad audio audio/b.wav "does not begin with RIFF" sashimi-small --set model.length=1024
 wav RIFF 1 "$rate" "$long" 2000 > "$work/audio/b.wav"
-bad audio audio/b.wav "truncated WAV" sashimi-small
+bad audio audio/b.wav "truncated WAV" sashimi-small --set model.length=1024
 wav RIFF 2 "$rate" "$long" 2048 > "$work/audio/b.wav"
-bad audio audio/b.wav "format 2" sashimi-small
+bad audio audio/b.wav "format 2" sashimi-small --set model.length=1024
 wav RIFF 1 '\000\000\000\000' "$long" 2048 > "$work/audio/b.wav"
-bad audio audio/b.wav "wrong header" sashimi-small
+bad audio audio/b.wav "wrong header" sashimi-small --set model.length=1024
 wav RIFF 1 '\104\254\000\000' "$long" 2048 > "$work/audio/b.wav"
 if [ -e "$(dirname "$program")/libplimsoll_audio.so" ]; then
-    good audio sashimi-small                 # converted from 44100 samples a second
+    good audio sashimi-small --set model.length=1024                 # converted from 44100 samples a second
 else
-    bad audio audio/b.wav "44100 samples a second" sashimi-small
+    bad audio audio/b.wav "44100 samples a second" sashimi-small --set model.length=1024
 fi
 rm "$work/audio/b.wav" && wav RIFF 1 "$rate" '\002\000\000\000' 2 > "$work/audio/a.wav"
-bad audio "$work/audio" "none of its 1 audio files" sashimi-small
+bad audio "$work/audio" "none of its 1 audio files" sashimi-small --set model.length=1024
 
 # DiT3D: clips with captions
 images clips/one

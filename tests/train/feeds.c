@@ -140,11 +140,11 @@ static void targets_are_counted(void)
     float       silence[1500] = { 0 };
     const char *sets[] = {
         "data.kind=audio", "data.path=feeds_test", "data.keep_rest=true", "accumulate=3",
-        "batch=1",         "model.rate=8000",      "validate.every=0"
+        "batch=1",         "model.rate=8000",      "model.length=1024",   "validate.every=0"
     };
     CHECK_OK(wav_write("feeds_test/a.wav", silence, 1500, 1, 8000)); /* 1024 + 476 */
     CHECK_OK(wav_write("feeds_test/b.wav", silence, 100, 1, 8000));
-    CHECK_OK(run_new(&r, "sashimi-small", sets, 7, 1));
+    CHECK_OK(run_new(&r, "sashimi-small", sets, 8, 1));
     CHECK_INT(r.feeds.source->n_samples, 3);
     for (int micro = 0; micro < 6; micro++) {
         CHECK_OK(feeds_fill(&r.feeds, micro, micro));

@@ -200,6 +200,15 @@ bool known_product(KnownSearch *k, int32_t value, Factors *p)
     }
 }
 
+bool known_product_at(KnownSearch *k, const ExportedCall *call, Factors *p)
+{
+    bool over = is_target(call, "div.Tensor");
+    *p = (Factors){ .scale = 1 };
+    return (over || is_target(call, "mul.Tensor")) && call->n_out == 1 &&
+           known_dims(k, call->out[0], &p->dims) && is_fp32(k, call->out[0]) &&
+           multiply_arg(k, call, 0, false, p) && multiply_arg(k, call, 1, over, p);
+}
+
 /* ---- groups ---- */
 
 static bool in_group(const KnownSearch *k, int32_t call, const ExportedCall *root)
@@ -313,14 +322,23 @@ static bool *find_constants(const Lower *l)
     return constant;
 }
 
+static const struct {
+    const char *root;
+    KnownCalls *(*find)(KnownSearch *k, const ExportedCall *root);
+} finders[] = {
+    { "fft_irfft.default", known_s4_kernel },
+    { "slice.Tensor", known_fft_conv },
+    { "mul.Tensor", known_scalar_norm },
+    { "div.Tensor", known_scalar_norm },
+};
+
 static KnownCalls *find_at(KnownSearch *k, const ExportedCall *root)
 {
-    static KnownCalls *(*const finders[])(KnownSearch *, const ExportedCall *) = { known_s4_kernel,
-                                                                                   known_fft_conv };
     KnownCalls *g = NULL;
     for (size_t i = 0; !g && i < sizeof finders / sizeof *finders; i++) {
         k->n = 0;
-        g = finders[i](k, root);
+        if (is_target(root, finders[i].root))
+            g = finders[i].find(k, root);
     }
     return g;
 }
@@ -329,20 +347,13 @@ KnownCalls **known_find(Lower *l)
 {
     const Exported *p = l->program;
     KnownCalls    **of = NEWN(l->pool, KnownCalls *, p->n_calls + 1);
-    KnownSearch     k = { .l = l };
+    KnownSearch     k = { .l = l, .constant = find_constants(l), .idle = find_idle(l) };
     for (int32_t i = p->n_calls - 1; i >= 0; i--) {
-        const ExportedCall *root = &p->calls[i];
-        if (of[i] || (!is_target(root, "fft_irfft.default") && !is_target(root, "slice.Tensor")))
-            continue;
-        if (!k.constant) {
-            k.constant = find_constants(l);
-            k.idle = find_idle(l);
-        }
-        KnownCalls *g = find_at(&k, root);
-        for (int j = 0; g && j < g->n; j++)
-            of[g->calls[j]] = g;
+        KnownCalls *g = of[i] ? NULL : find_at(&k, &p->calls[i]);
         if (g)
             of[i] = g;
+        for (int j = 0; g && j < g->n; j++)
+            of[g->calls[j]] = g;
     }
     return of;
 }

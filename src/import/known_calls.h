@@ -6,6 +6,7 @@
  *
  *   fft_irfft of Cauchy sums      ->  s4_kernel
  *   slice of irfft(rfft * rfft)   ->  fft_conv
+ *   product with 1 / std          ->  scalar_norm
  *
  * Products are compared as sets of factors, so that the order of operands, where a conjugate is
  * taken, and whether something is divided or multiplied by a reciprocal do not matter. A group is
@@ -52,6 +53,7 @@ struct KnownCalls { /* a group that was found */
 /* The groups that can be found at a root; NULL: none. */
 KnownCalls *known_s4_kernel(KnownSearch *k, const ExportedCall *root);
 KnownCalls *known_fft_conv(KnownSearch *k, const ExportedCall *root);
+KnownCalls *known_scalar_norm(KnownSearch *k, const ExportedCall *root);
 
 /* ---- for these ---- */
 
@@ -64,6 +66,8 @@ bool                known_number(const ExportedCall *call, int i, double is);
 bool                known_dims(KnownSearch *k, int32_t value, Dims *dims);
 /* The value as a product, in fp32 or complex64. */
 bool                known_product(KnownSearch *k, int32_t value, Factors *p);
+/* The same of the root's result; the root is none of the others. */
+bool                known_product_at(KnownSearch *k, const ExportedCall *root, Factors *p);
 KnownCalls         *known_group(KnownSearch *k, const ExportedCall *root, void *with,
                                 Err (*build)(Lower *l, void *with, bool *fits));
 /* The value's parts when the root is built; false: it was written to since. */

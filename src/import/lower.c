@@ -1,6 +1,8 @@
 /* lower.c -- the walk over an exported program's calls; arguments, results, constants. */
 #include "import/lower.h"
 
+#include "import/known_calls.h"
+
 #include "base/hash.h"
 #include "base/text.h"
 #include "ops/elementwise/basic.h"
@@ -895,6 +897,25 @@ static Err lower_counts(Lower *l, const ExportedCall *call)
     return OK;
 }
 
+/* The operator that stands for a group. Where it does not fit after all, the calls that were left
+ * out are lowered first. */
+static Err lower_known(Lower *l, const KnownCalls *group)
+{
+    const ExportedCall *root = &l->program->calls[group->root];
+    bool                fits = false;
+    l->call = root;
+    l->def = NULL;
+    lower_place(l, root);
+    note_numbers(l, 0);
+    l->numbers = HASH_EMPTY;
+    TRY(group->build(l, group->with, &fits));
+    TRY(graph_check(l->graph));
+    note_numbers(l, l->numbers);
+    for (int i = 0; !fits && i < group->n; i++)
+        TRY(lower_call(l, &l->program->calls[group->calls[i]]));
+    return fits ? OK : lower_call(l, root);
+}
+
 Err lower_program(Pool *pool, Graph *graph, const ImportConfig *config, Lower **out)
 {
     Exported *program = config->program;
@@ -911,8 +932,11 @@ Err lower_program(Pool *pool, Graph *graph, const ImportConfig *config, Lower **
     index_uses(l);
     TRY(all_known(l));
     TRY(lower_inputs(l, NULL));
+    KnownCalls **known = known_find(l);
     for (int32_t i = 0; i < program->n_calls; i++) {
-        TRY(lower_call(l, &program->calls[i]));
+        if (known[i] && known[i]->root != i)
+            continue;
+        TRY(known[i] ? lower_known(l, known[i]) : lower_call(l, &program->calls[i]));
         TRY(lower_counts(l, &program->calls[i]));
     }
     return OK;

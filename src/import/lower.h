@@ -207,6 +207,8 @@ int             complex_part_read(const Lower *l);
 Operand        *complex_slot(Lower *l, int32_t value); /* where the present part is kept */
 Err             complex_arg(Lower *l, const char *name, ComplexParts *x);
 Err             complex_give(Lower *l, int i, Operand re, Operand im);
+/* (..., 2): a view where both parts lie side by side in one tensor. */
+Err             complex_pairs(Lower *l, const ComplexParts *x, Operand *pairs);
 
 /* ---- random numbers (lower_random.c) ---- */
 uint32_t random_stream_of(const Lower *l); /* of the call: its place in the file */

@@ -366,20 +366,27 @@ static bool pairs_lie(const ComplexParts *x, View *pairs)
     return true;
 }
 
+Err complex_pairs(Lower *l, const ComplexParts *x, Operand *out)
+{
+    View pairs;
+    int  rank = x->re.view.rank;
+    if (pairs_lie(x, &pairs)) {
+        *out = item_with(x->re, pairs);
+        return OK;
+    }
+    if (rank == VIEW_RANK)
+        return refuse(l, "a tensor of %d axes", rank + 1);
+    Operand both[] = { item_with(x->re, view_inserted(x->re.view, rank, 1)),
+                       item_with(x->im, view_inserted(x->im.view, rank, 1)) };
+    return lower_join(l, both, 2, rank, out);
+}
+
 static Err to_pairs(Lower *l)
 {
     ComplexParts x;
     Operand      out;
-    View         pairs;
     TRY(complex_arg(l, "self", &x));
-    int rank = x.re.view.rank;
-    if (pairs_lie(&x, &pairs))
-        return give(l, 0, item_with(x.re, pairs));
-    if (rank == VIEW_RANK)
-        return refuse(l, "a tensor of %d axes", rank + 1);
-    Operand both[] = { item_with(x.re, view_inserted(x.re.view, rank, 1)),
-                       item_with(x.im, view_inserted(x.im.view, rank, 1)) };
-    TRY(lower_join(l, both, 2, rank, &out));
+    TRY(complex_pairs(l, &x, &out));
     return give(l, 0, out);
 }
 

@@ -4,6 +4,7 @@
 #include "ops/arrange/arrange.h"
 #include "ops/arrange/pad_mode.h"
 #include "ops/elementwise/basic.h"
+#include "ops/elementwise/glu.h"
 
 #include <string.h>
 
@@ -601,7 +602,7 @@ static Err im2col(Lower *l)
 }
 
 /* The first half of an axis times the sigmoid of the second. */
-static Err glu(Lower *l)
+static Err gated(Lower *l)
 {
     Operand item;
     int     axis;
@@ -610,6 +611,10 @@ static Err glu(Lower *l)
     if (item.view.dim[axis] % 2)
         return refuse(l, "halves of %lld elements", (long long)item.view.dim[axis]);
     int64_t half = item.view.dim[axis] / 2;
+    int     order[VIEW_RANK];
+    if (!item.host && view_is_dense(&item.view, order) && order[item.view.rank - 1] == axis &&
+        type_is_float(view_type(&item.view)))
+        return give_tensor(l, 0, glu(view_tensor(item.view, order)), order);
     Formula f = formula(l);
     int     a = formula_input(&f, item_with(item, view_sliced(item.view, axis, 0, half, 1)));
     int     b = formula_input(&f, item_with(item, view_sliced(item.view, axis, half, half, 1)));
@@ -815,7 +820,7 @@ const LowerDef lower_views[] = {
     { "aten.broadcast_tensors.default", broadcast_tensors, 0, false },
     { "aten.meshgrid.indexing", meshgrid, 0, false }, { "aten.meshgrid.default", meshgrid, 0, false },
     { "aten.broadcast_tensors.default", broadcast_all, 0, false },
-    { "aten.im2col.default", im2col, 0, false }, { "aten.glu.default", glu, 0, false },
+    { "aten.im2col.default", im2col, 0, false }, { "aten.glu.default", gated, 0, false },
     { "aten.channel_shuffle.default", channel_shuffle, 0, false },
     { "aten.slice_scatter.default", slice_scatter, 0, false },
     { "aten.select_scatter.default", select_scatter, 0, false },

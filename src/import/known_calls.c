@@ -247,6 +247,18 @@ static bool for_group_alone(KnownSearch *k, const ExportedCall *call, const Expo
     return !l->program->regions[call->region].no_grad;
 }
 
+/* Calls that are left out would be lowered, if at all, where the root is: nothing may be written
+ * before that. */
+static bool written_between(const Lower *l, int32_t from, int32_t to)
+{
+    for (int32_t i = from; i < to; i++) {
+        const char *target = l->program->calls[i].target;
+        if (!strstr(target, "_assert") && !lower_find(target) && !complex_find(target))
+            return true;
+    }
+    return false;
+}
+
 static int by_place(const void *a, const void *b)
 {
     int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
@@ -270,7 +282,7 @@ KnownCalls *known_group(KnownSearch *k, const ExportedCall *root, void *with,
                        .build = build };
     memcpy(g->calls, k->calls, (size_t)k->n * sizeof *k->calls);
     qsort(g->calls, (size_t)g->n, sizeof *g->calls, by_place);
-    return g;
+    return g->n && !written_between(l, g->calls[0], g->root) ? g : NULL;
 }
 
 bool known_parts(Lower *l, int32_t value, ComplexParts *parts)

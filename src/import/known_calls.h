@@ -10,7 +10,8 @@
  *
  * Products are compared as sets of factors, so that the order of operands, where a conjugate is
  * taken, and whether something is divided or multiplied by a reciprocal do not matter. A group is
- * left alone if another call reads one of its values, writes into one, or stands in no_grad.
+ * left alone if another call reads one of its values, if anything is written in place between its
+ * calls, or if it stands in no_grad.
  */
 #ifndef IMPORT_KNOWN_CALLS_H
 #define IMPORT_KNOWN_CALLS_H

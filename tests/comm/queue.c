@@ -72,55 +72,56 @@ typedef struct Slots {
     int           wrong;
 } Slots;
 
-static Err slots_open(Pool *pool, Comm *comm, Slots *slots)
+static Slots slots; /* kernels count in it until the process ends, also after an error */
+
+static Err slots_open(Pool *pool, Comm *comm)
 {
     int ranks = comm_ranks(comm);
-    slots->device = test_device(pool);
-    TRY(comm_queue_open(comm, slots->device));
+    slots.device = test_device(pool);
+    TRY(comm_queue_open(comm, slots.device));
     TRY(comm_prepare(comm, 2 * ranks, 2 * ranks * PART * (int64_t)sizeof(int)));
     TRY(comm_queue_prepare(comm, 2 * ranks * PART * (int64_t)sizeof(int)));
     for (int i = 0; i < SLOTS_USED; i++) {
-        slots->of[i] = NEW(pool, Buffers);
-        slots->of[i]->me = comm_rank(comm);
-        slots->of[i]->ranks = ranks;
-        slots->of[i]->wrong = &slots->wrong;
-        slots->transfers[i] = buffers_transfer(pool, comm, slots->of[i], i);
+        slots.of[i] = NEW(pool, Buffers);
+        slots.of[i]->me = comm_rank(comm);
+        slots.of[i]->ranks = ranks;
+        slots.of[i]->wrong = &slots.wrong;
+        slots.transfers[i] = buffers_transfer(pool, comm, slots.of[i], i);
     }
     return OK;
 }
 
 /* Fills all, starts all, then joins and checks them in another order. */
-static Err slots_round(Comm *comm, Slots *slots)
+static Err slots_round(Comm *comm)
 {
     for (int i = 0; i < SLOTS_USED; i++) {
-        stream_add(&kernels, (Work){ .call = kernel_fill, .arg = slots->of[i] });
-        TRY(comm_transfer_start(comm, slots->transfers[i]));
+        stream_add(&kernels, (Work){ .call = kernel_fill, .arg = slots.of[i] });
+        TRY(comm_transfer_start(comm, slots.transfers[i]));
     }
     for (int i = SLOTS_USED; i-- > 0;) {
         TRY(comm_transfer_join(comm, i));
-        stream_add(&kernels, (Work){ .call = kernel_check, .arg = slots->of[i] });
+        stream_add(&kernels, (Work){ .call = kernel_check, .arg = slots.of[i] });
     }
     return OK;
 }
 
-static Err slots_result(const Slots *slots)
+static Err slots_result(void)
 {
     for (int i = 0; i < SLOTS_USED; i++)
-        if (slots->of[i]->checked != ROUNDS)
-            return fail(E_PLAN, "slot %d: %d rounds", i, slots->of[i]->checked);
-    return slots->wrong ? fail(E_PLAN, "%d numbers are wrong", slots->wrong) : OK;
+        if (slots.of[i]->checked != ROUNDS)
+            return fail(E_PLAN, "slot %d: %d rounds", i, slots.of[i]->checked);
+    return slots.wrong ? fail(E_PLAN, "%d numbers are wrong", slots.wrong) : OK;
 }
 
 static Err work_moves(Pool *pool, Comm *comm)
 {
-    Slots    slots = { .wrong = 0 };
     unsigned any;
-    TRY(slots_open(pool, comm, &slots));
+    TRY(slots_open(pool, comm));
     if (!comm_rank(comm))
         printf("by %s\n", comm_queue_text(comm));
     int64_t before = pool_allocations();
     for (int round = 0; round < ROUNDS; round++) {
-        TRY(slots_round(comm, &slots));
+        TRY(slots_round(comm));
         if (round % 3 == 0) /* records move while a device's transfers do, and wait for them */
             TRY(comm_any(comm, 1u << comm_rank(comm), &any));
         if (round % 5 == comm_rank(comm)) /* ranks wait for their devices at different times */
@@ -129,20 +130,19 @@ static Err work_moves(Pool *pool, Comm *comm)
     TRY(device_wait(slots.device));
     if (pool_allocations() != before)
         return fail(E_PLAN, "transfers allocated");
-    return slots_result(&slots);
+    return slots_result();
 }
 
 /* The last rank stops while all devices wait for each other. */
 static Err work_stopped(Pool *pool, Comm *comm)
 {
-    Slots slots = { .wrong = 0 };
     comm_patience(comm, 1);
-    TRY(slots_open(pool, comm, &slots));
+    TRY(slots_open(pool, comm));
     for (int round = 1; round <= 5; round++) {
         comm_step(comm, round);
         if (round == 3 && comm_rank(comm) == comm_ranks(comm) - 1)
             kill(getpid(), SIGSTOP);
-        TRY(slots_round(comm, &slots));
+        TRY(slots_round(comm));
         TRY(device_wait(slots.device));
     }
     return OK;
@@ -153,24 +153,22 @@ static void kernel_slow(void *arg) { (void)arg, usleep(2500000); }
 /* A device that computes for longer than the patience: its host answers. */
 static Err work_busy(Pool *pool, Comm *comm)
 {
-    Slots slots = { .wrong = 0 };
     comm_patience(comm, 0.6);
-    TRY(slots_open(pool, comm, &slots));
+    TRY(slots_open(pool, comm));
     if (comm_rank(comm) == 1)
         stream_add(&kernels, (Work){ .call = kernel_slow });
-    TRY(slots_round(comm, &slots));
+    TRY(slots_round(comm));
     return device_wait(slots.device);
 }
 
 /* One rank fails by itself while the devices of the others wait for it. */
 static Err work_failed(Pool *pool, Comm *comm)
 {
-    Slots slots = { .wrong = 0 };
     comm_patience(comm, 20);
-    TRY(slots_open(pool, comm, &slots));
+    TRY(slots_open(pool, comm));
     if (comm_rank(comm) == comm_ranks(comm) - 1)
         return fail(E_IO, "the file of step 2 cannot be read");
-    TRY(slots_round(comm, &slots));
+    TRY(slots_round(comm));
     return device_wait(slots.device);
 }
 

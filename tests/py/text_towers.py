@@ -112,5 +112,5 @@ for tensors, words in ((hugging, "under Hugging Face's names"), ({"a.weight": to
 assert "has 504 entries and the tower" in run(os.path.join(work, "bert"), os.path.join(work, "small.txt"), 2)
 assert "--vocab vocab.txt" in run(os.path.join(work, "bert"), "-", 2)
 assert "leave it out" in run(checkpoint, vocab, 2)
-os.makedirs(os.path.join(work, "empty"))
+os.makedirs(os.path.join(work, "empty"), exist_ok=True)
 assert "nor a folder with weights" in run(os.path.join(work, "empty"), "-", 2)

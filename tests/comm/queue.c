@@ -2,6 +2,7 @@
  *
  * The device is made of threads (threads_device.h). Without arguments this program is the test and
  * starts itself under mpirun; with a name it is one rank. */
+#include "comm/rank_worker.h"
 #include "comm/threads_device.h"
 
 #include "test.h"
@@ -9,7 +10,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 static Device *test_device(Pool *pool)
@@ -192,51 +192,15 @@ static Err work_versions(Pool *pool, Comm *comm)
     return work_moves(pool, comm);
 }
 
-typedef struct Worker {
-    const char *name;
-    Err (*work)(Pool *pool, Comm *comm);
-} Worker;
-
 static const Worker workers[] = {
     { "moves", work_moves },       { "stopped", work_stopped }, { "busy", work_busy },
     { "failed", work_failed },     { "kinds", work_kinds },     { "same-gpu", work_same_gpu },
     { "versions", work_versions },
 };
 
-static Err worker_run(Pool *pool, const Worker *worker)
-{
-    Comm *comm;
-    TRY(comm_open_by(pool, getenv("TEST_MPI"), &comm));
-    return comm_end(comm, worker->work(pool, comm));
-}
-
-static int worker_main(const char *name)
-{
-    Pool *pool = pool_new(NULL, "rank");
-    Err   err = fail(E_USAGE, "there is no worker %s", name);
-    for (size_t i = 0; i < sizeof workers / sizeof *workers; i++)
-        if (!strcmp(workers[i].name, name))
-            err = worker_run(pool, &workers[i]);
-    fflush(stdout);
-    if (err && *err_text())
-        fprintf(stderr, "plimsoll: %s\n", err_text());
-    pool_free(pool);
-    return err_exit_code(err);
-}
-
 /* ---- the test ---- */
 
 static const char *self, *launcher;
-static char        output[1 << 16]; /* of the last launch */
-
-static int shell(const char *command)
-{
-    FILE  *pipe = popen(command, "r");
-    size_t n = pipe ? fread(output, 1, sizeof output - 1, pipe) : 0;
-    int    status = pipe ? pclose(pipe) : -1;
-    output[n] = 0;
-    return WIFEXITED(status) && WEXITSTATUS(status) != 124 ? WEXITSTATUS(status) : -1;
-}
 
 static int launch(int ranks, const char *worker)
 {
@@ -285,7 +249,7 @@ int main(int argc, char **argv)
     static const char *const plugins[] = { "libplimsoll_mpi_openmpi.so",
                                            "libplimsoll_mpi_mpich.so" };
     if (argc > 1)
-        return worker_main(argv[1]);
+        return worker_main(workers, sizeof workers / sizeof *workers, argv[1]);
     self = argv[0];
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);

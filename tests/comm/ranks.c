@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "comm/agree.h"
 #include "comm/comm.h"
+#include "comm/rank_worker.h"
 #include "device/device.h"
 
 #include "test.h"
@@ -14,7 +15,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -286,42 +286,12 @@ static Err work_held(Pool *pool, Comm *comm)
     return grown < 1 << 20 ? OK : fail(E_PLAN, "the library grew by %lld bytes", (long long)grown);
 }
 
-typedef struct Worker {
-    const char *name;
-    Err (*work)(Pool *pool, Comm *comm);
-} Worker;
-
 static const Worker workers[] = {
     { "transfers", work_transfers }, { "records", work_records },   { "stopped", work_stopped },
     { "killed", work_killed },       { "busy", work_busy },         { "failed", work_failed },
     { "agreed", work_agreed },       { "alike", work_alike },       { "facts", work_facts },
     { "held", work_held },           { "followed", work_followed },
 };
-
-static Err worker_run(Pool *pool, const Worker *worker)
-{
-    Comm *comm;
-    TRY(comm_open_by(pool, getenv("TEST_MPI"), &comm));
-    printf("rank %d of %d on %s by %s\n", comm_rank(comm), comm_ranks(comm),
-           comm_host(comm, comm_rank(comm)), comm_transport(comm));
-    fflush(stdout);
-    Err err = worker->work(pool, comm);
-    return comm_end(comm, err);
-}
-
-static int worker_main(const char *name)
-{
-    Pool *pool = pool_new(NULL, "rank");
-    Err   err = fail(E_USAGE, "there is no worker %s", name);
-    for (size_t i = 0; i < sizeof workers / sizeof *workers; i++)
-        if (!strcmp(workers[i].name, name))
-            err = worker_run(pool, &workers[i]);
-    fflush(stdout);
-    if (err && *err_text())
-        fprintf(stderr, "plimsoll: %s\n", err_text());
-    pool_free(pool);
-    return err_exit_code(err);
-}
 
 /* ---- the test ---- */
 
@@ -331,7 +301,6 @@ typedef struct Mpi {
 
 static Mpi         mpis[] = { { .library = "openmpi" }, { .library = "mpich" } };
 static const char *self;
-static char        output[1 << 16]; /* of the last launch: stdout and stderr */
 
 /* Runs a shell command; its exit code, or -1 after a minute. */
 static int run(const char *fmt, ...)
@@ -342,11 +311,7 @@ static int run(const char *fmt, ...)
     vsnprintf(command, sizeof command, fmt, args);
     va_end(args);
     snprintf(line, sizeof line, "timeout 60 %s 2>&1", command);
-    FILE  *pipe = popen(line, "r");
-    size_t n = pipe ? fread(output, 1, sizeof output - 1, pipe) : 0;
-    output[n] = 0;
-    int status = pipe ? pclose(pipe) : -1;
-    return WIFEXITED(status) && WEXITSTATUS(status) != 124 ? WEXITSTATUS(status) : -1;
+    return shell(line);
 }
 
 static void mpi_find(Mpi *mpi)
@@ -487,7 +452,7 @@ static void a_missing_plugin_is_one_sentence(void)
 int main(int n, char **args)
 {
     if (n > 1)
-        return worker_main(args[1]);
+        return worker_main(workers, sizeof workers / sizeof *workers, args[1]);
     self = args[0];
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);

@@ -16,7 +16,7 @@ import torch
 from torch import fx
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from . import costs, joint, planning, randomness, storages
+from . import arguments, costs, joint, planning, randomness, storages
 from ._native import DoesNotFit, version
 from .explaining import find_rules
 from .report import size
@@ -36,10 +36,17 @@ class BudgetError(DoesNotFit):
         self.budget_bytes, self.minimum_bytes = budget_bytes, minimum_bytes
 
 
-def parse_bytes(text: str | int) -> int:
+def _budget(given: str | int | None) -> int | None:
+    found = None if given is None else parse_bytes(given)
+    if found is not None and found <= 0:
+        raise ValueError(f"the budget is {given!r}: give more than 0 bytes, or None for no limit")
+    return found
+
+
+def parse_bytes(text: str | int | float) -> int:
     """Bytes of 123, "16GiB", "500 MB" or "1.5G". KB, MB and GB are powers of 1,000."""
-    if isinstance(text, int):
-        return text
+    if isinstance(text, (int, float)):
+        return int(text)
     found = re.fullmatch(r"\s*([\d.]+)\s*([KMGT]?)(i?)(B?)\s*", text, re.IGNORECASE)
     if found is None or found[1].count(".") > 1 or found[1] == ".":
         raise ValueError(f"the budget is {text!r}: write bytes, or a number with KiB, MiB or GiB")
@@ -262,8 +269,9 @@ def _search(model: torch.nn.Module, found: joint.Joint,
     reached = [model.get_parameter(n) for n, at in zip(found.parameters, found.gradients,
                                                        strict=True) if at is not None]
     update = planning.update_of(o.optimizer, list(reached))
-    workspace = rules.cublas_workspace_bytes() if rules else 0
-    return planning.Search(program, machine, update, workspace, device.type == "cuda", o.effort,
+    held = [rules.cublas_workspace_bytes()] if rules else []
+    held += joint.result_bytes(found)       # the last step's, which the caller has a name for
+    return planning.Search(program, machine, update, held, device.type == "cuda", o.effort,
                            o.host_budget_bytes if o.offload else None), rules
 
 
@@ -309,8 +317,10 @@ def fit(model: torch.nn.Module, loss_fn: Callable[[Any, Any], Any], example_batc
         host_budget: limit of those copies in bytes; 0: no limit.
         effort: search moves of the planner; 0: about ten seconds.
     """
-    options = Options(None if budget is None else parse_bytes(budget), optimizer, precision,
+    options = Options(_budget(budget), optimizer, precision,
                       accumulate, grad_scaler, offload, parse_bytes(host_budget), effort)
+    arguments.check(model, loss_fn, example_batch)
+    arguments.check_scaler(grad_scaler)
     version()                   # without the library nothing is worth capturing
     step = Step(model, loss_fn, options)
     step.prepare(example_batch)

@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
 from .capture import captured, swapped, unpacked_sequences
-from .training import loss_of
+from .training import NO_PATH, loss_of
 
 aten = torch.ops.aten
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -158,8 +158,7 @@ def _unreached(model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any,
     with mode, swapped(model, fakes), autocast(precision, device):
         loss = loss_of(loss_fn(model, fake_batch))
     if not loss.requires_grad:
-        raise ValueError("no parameter leads to the loss: look for torch.no_grad() or detach() in "
-                         "the model and in loss_fn")
+        raise ValueError(NO_PATH)
     with mode:
         found = torch.autograd.grad(loss, [fakes[id(p)] for p in wanted], allow_unused=True)
     return [p for p, g in zip(wanted, found, strict=True) if g is None]
@@ -304,6 +303,13 @@ def _accumulate(joint: Joint) -> None:
         results[at] = added
     _set_results(graph, results)
     joint.accumulates = True
+
+
+def result_bytes(joint: Joint) -> list[int]:
+    """Of what loss_fn returned."""
+    values = [_results(joint.graph)[i] for i in joint.outputs]
+    return [x.meta["val"].untyped_storage().nbytes() for x in values if isinstance(x, fx.Node)
+            and isinstance(x.meta.get("val"), torch.Tensor)]
 
 
 def is_getitem(node: fx.Node) -> bool:

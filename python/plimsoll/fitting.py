@@ -21,6 +21,7 @@ from ._native import DoesNotFit, version
 from .explaining import find_rules
 from .report import size
 from .rules import GPUS, Rules
+from .running import Tensors, function_of, modules_of
 from .training import trained
 
 _UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -109,7 +110,10 @@ class _Ready:
     plan: FitPlan
     graph: fx.GraphModule
     joint: joint.Joint
-    compiled: Callable[..., Any] | None = None
+    run: Callable[..., Any]
+    parameters: Tensors
+    buffers: Tensors
+    compiled: bool = False
 
 
 class Step:
@@ -122,7 +126,6 @@ class Step:
         self._ready: dict[Any, _Ready] = {}
         self._last: _Ready | None = None
         self._backend: Callable[..., Any] | None = None
-        self._modules = dict(model.named_modules())
 
     @property
     def plan(self) -> FitPlan:
@@ -161,8 +164,10 @@ class Step:
 
     def _mode(self) -> tuple[Any, ...]:
         """What decides on the graph beside the batch."""
-        return (tuple(m.training for m in self._modules.values()),
-                tuple(p.requires_grad for p in self._model.parameters()))
+        modules = list(modules_of(self._model))
+        return (tuple(m.training for m in modules),
+                tuple(p.requires_grad for m in modules for p in m._parameters.values()
+                      if p is not None))
 
     def _plan(self, batch: Any) -> _Ready:
         o = self.options
@@ -182,7 +187,9 @@ class Step:
                                   "reserved memory" if search.cuda else "live storages")
         plan = _described(made, search, rules, o)
         graph = made.emitted.graph
-        return _Ready(plan, graph, found)
+        return _Ready(plan, graph, found, function_of(graph),
+                      Tensors(self._model, found.parameters),
+                      Tensors(self._model, found.buffers, buffers=True))
 
     # ---- runs ----
 
@@ -190,25 +197,25 @@ class Step:
         self.prepare(batch)
         ready = self._last
         assert ready is not None
-        parameters = [self._model.get_parameter(n) for n in ready.joint.parameters]
-        with torch.no_grad():
-            given = self._inputs(ready.joint, parameters, batch)
+        parameters = ready.parameters.get()
+        # Casts are operators of the graph: what autocast would add here is not in the plan.
+        with torch.no_grad(), torch.autocast(parameters[0].device.type, enabled=False):
+            given = self._inputs(ready, parameters, batch)
             results = self._code(ready, given)(*given)
             self._keep(ready.joint, parameters, results)
         outputs = [results[i] for i in ready.joint.outputs]
         return tree_unflatten(outputs, ready.joint.out_spec)
 
     def _code(self, ready: _Ready, given: list[Any]) -> Callable[..., Any]:
-        if self._backend is None:
-            return ready.graph
-        if ready.compiled is None:
-            ready.compiled = self._backend(randomness.for_compile(ready.graph), given)
-        return ready.compiled
+        if self._backend is not None and not ready.compiled:
+            ready.run = self._backend(randomness.for_compile(ready.graph), given)
+            ready.compiled = True
+        return ready.run
 
-    def _inputs(self, of: joint.Joint, parameters: list[torch.nn.Parameter],
+    def _inputs(self, ready: _Ready, parameters: list[torch.nn.Parameter],
                 batch: Any) -> list[Any]:
-        given: list[Any] = [*parameters]
-        given += [self._model.get_buffer(n) for n in of.buffers]
+        of = ready.joint
+        given: list[Any] = [*parameters, *ready.buffers.get()]
         given += [x for x in tree_flatten(batch)[0] if isinstance(x, torch.Tensor)]
         if of.scaled:
             one = torch.ones((), device=parameters[0].device)

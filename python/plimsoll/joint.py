@@ -121,7 +121,7 @@ def capture(model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any,
         inputs.append(torch.ones((), device=device))
     wrapped = _Wrapped(model, loss_fn, leaves, spec, precision, device.type, scaled)
     with captured(), warnings.catch_warnings(), torch.enable_grad(), unpacked_sequences(), \
-            _steps_of_recurrent_layers(model), \
+            _whole(aten.silu_backward.default), _steps_of_recurrent_layers(model), \
             _without_gradients(_unreached(model, loss_fn, batch, precision, device.type)):
         warnings.simplefilter("ignore")
         try:
@@ -142,6 +142,21 @@ def capture(model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any,
         _accumulate(joint)
     joint.graph.graph.lint()
     return joint
+
+
+@contextmanager
+def _whole(op: Any) -> Iterator[None]:
+    """The operator is traced as such. PyTorch would take it apart, into steps that no device runs:
+    slower, larger, and rounded otherwise than in eager mode."""
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    before = op.py_kernels.get(key)
+    op.py_kernels[key] = lambda *args, **kwargs: NotImplemented
+    try:
+        yield
+    finally:
+        del op.py_kernels[key]
+        if before is not None:
+            op.py_kernels[key] = before
 
 
 def _unreached(model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any,

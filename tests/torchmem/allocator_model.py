@@ -80,7 +80,9 @@ def up(size, step):
 
 
 class Allocator:
-    def __init__(self, settings="", capacity=0, total=0):
+    def __init__(self, settings="", capacity=0, total=0, bases=None):
+        """bases: addresses of new segments; by default each lies above all before."""
+        self.bases = iter(bases or ())
         self.conf, self.capacity, self.total = parsed(settings), capacity or math.inf, total
         fraction = self.conf["per_process_memory_fraction"]
         self.cap = fraction * total if total and fraction < 1 else math.inf
@@ -150,9 +152,9 @@ class Allocator:
         return segment.first
 
     def add_segment(self, bytes, small, page=0):
-        segment = Segment(self.count, self.top, bytes, small, page)
+        segment = Segment(self.count, next(self.bases, self.top), bytes, small, page)
         self.count += 1
-        self.top += up(bytes, 2 * MIB) + 2 * MIB
+        self.top = max(self.top, segment.base + up(bytes, 2 * MIB) + 2 * MIB)
         self.segments.append(segment)
         return segment
 
@@ -172,20 +174,22 @@ class Allocator:
                     self.unmap(block)
 
     def release_oversize(self, size, small):
+        """Was enough released?"""
         if self.split_limit == math.inf:
-            return
+            return False
         wanted, held = max(size, self.split_limit), self.cached[small]
         i = bisect.bisect_left(held, (wanted, 0), key=Block.order)
         if i < len(held):
             if not held[i].segment.page:
                 self.release(held[i].segment)
-            return
+                return True
         for block in held[::-1]:
             if wanted <= 0 or block.size < self.split_limit:
                 break
             if not block.segment.page:
                 wanted -= block.size
                 self.release(block.segment)
+        return wanted <= 0
 
     def collect(self):
         goal = self.reserved - int(self.conf["garbage_collection_threshold"] * self.cap)
@@ -309,8 +313,7 @@ class Allocator:
         if self.cap < math.inf and self.conf["garbage_collection_threshold"]:
             self.collect()
         found = self.new_block(size, small)
-        if not found:
-            self.release_oversize(size, small)
+        if not found and self.release_oversize(size, small):
             found = self.new_block(size, small)
         if not found:
             self.empty_cache()

@@ -129,13 +129,12 @@ static Err add_parameter(Lower *l, const ExportedInput *in, Operand *item)
         give_pairs(l, in->value, view, item);
     else
         *item = item_of(l, view, v->type);
-    return OK;
+    return l->kept[in->value] == TENSOR_NONE ? OK : kept_begin(l, in, item);
 }
 
 /* ---- buffers and constants ---- */
 
-/* Statistics of batch norms, and whatever a call writes in place. */
-static bool is_state(const Lower *l, int32_t value)
+bool lower_is_statistic(const Lower *l, int32_t value)
 {
     for (int32_t i = l->first_use[value]; i < l->first_use[value + 1]; i++) {
         const ExportedCall *c = &l->program->calls[l->uses[i]];
@@ -160,7 +159,9 @@ static Err add_constant(Lower *l, const ExportedInput *in, Operand *item)
                     l->program->path, in->name, exported_type_name(v->type));
     for (int a = 0; a < v->rank; a++)
         TRY(sym_eval(&l->program->symbols, v->size[a], &dims.at[a]));
-    if (is_state(l, in->value)) {
+    if (l->kept[in->value] != TENSOR_NONE)
+        return kept_buffer(l, in, dims, item);
+    if (lower_is_statistic(l, in->value)) {
         Shape  shape = view_shape(dims, NULL);
         float *start = NEWN(l->graph->pool, float, dims_count(dims) + 1);
         if (w && w->storage)
@@ -678,6 +679,8 @@ static SplitProof prove_split(Pool *pool, const ImportConfig *config)
             proof_side(pool, config, sizes[i][1], &l, &side[1]))
             continue;
         SplitProof proof = split_prove(pool, side);
+        if (!proof.why && kept_first(l))
+            proof.why = pool_print(pool, "it writes %s in every step", kept_first(l));
         if (!proof.why && p->uncounted)
             proof.why = pool_print(
                 pool, "%s at %s:%d counts targets that do not follow from the inputs alone",

@@ -465,6 +465,14 @@ static const LowerDef *lower_any(const char *target)
     return def ? def : complex_find(target);
 }
 
+bool lower_shows_or_writes(const Lower *l, const ExportedCall *call, bool *writes)
+{
+    bool            complex = complex_call(l, call);
+    const LowerDef *def = complex ? complex_find(call->target) : lower_find(call->target);
+    *writes = !def && writing_of(call->target, complex);
+    return *writes || (def && def->view);
+}
+
 /* The view of the positions 0, 1, 2... in place of its operand's elements. */
 static Err viewed_positions(Lower *l, const ExportedCall *call, Dims dims, Operand *seen)
 {
@@ -931,6 +939,7 @@ Err lower_program(Pool *pool, Graph *graph, const ImportConfig *config, Lower **
     alias_reset(l);
     index_uses(l);
     TRY(all_known(l));
+    kept_find(l);
     TRY(lower_inputs(l, NULL));
     KnownCalls **known = known_find(l);
     for (int32_t i = 0; i < program->n_calls; i++) {
@@ -939,5 +948,5 @@ Err lower_program(Pool *pool, Graph *graph, const ImportConfig *config, Lower **
         TRY(known[i] ? lower_known(l, known[i]) : lower_call(l, &program->calls[i]));
         TRY(lower_counts(l, &program->calls[i]));
     }
-    return OK;
+    return kept_store(l);
 }

@@ -80,6 +80,8 @@ struct Lower {
     const LowerDef     *def;
     /* The calls that read value v: uses[first_use[v]] up to uses[first_use[v + 1]], in order. */
     const int32_t      *first_use, *uses;
+    /* By value: the persistent tensor of an input that calls write to; TENSOR_NONE: of no such. */
+    int32_t            *kept;
     bool                all;     /* for all samples of a micro-batch before its split (lower_all) */
     Lower              *whole;   /* what lower_all has lowered so far; NULL: nothing */
     uint64_t            numbers; /* hash of the whole numbers that the call was given */
@@ -210,6 +212,13 @@ Err             complex_give(Lower *l, int i, Operand re, Operand im);
 /* (..., 2): a view where both parts lie side by side in one tensor. */
 Err             complex_pairs(Lower *l, const ComplexParts *x, Operand *pairs);
 
+/* ---- what is written for the next step (lower_state.c) ---- */
+void        kept_find(Lower *l);
+Err         kept_begin(Lower *l, const ExportedInput *in, Operand *item); /* in: its tensor */
+Err         kept_buffer(Lower *l, const ExportedInput *in, Dims dims, Operand *item);
+Err         kept_store(Lower *l);
+const char *kept_first(const Lower *l); /* NULL: nothing is */
+
 /* ---- random numbers (lower_random.c) ---- */
 uint32_t random_stream_of(const Lower *l); /* of the call: its place in the file */
 /* Notes that the call draws these, by the name of its value. order NULL: they lie in the file's
@@ -234,7 +243,10 @@ Err  lower_target_count(Lower *l, Operand mine, int32_t value, int64_t ignore, T
 Err  target_count(Lower *l, Operand targets, int64_t ignore, Tensor *count); /* of all of these */
 /* Node source, module and scope of a call. */
 void lower_place(Lower *l, const ExportedCall *call);
+/* Is the call's result another name of its first argument's elements? *writes: and changes them. */
+bool lower_shows_or_writes(const Lower *l, const ExportedCall *call, bool *writes);
 Err  lower_input(Lower *l, int32_t input, Operand *item); /* import_model.c */
+bool lower_is_statistic(const Lower *l, int32_t value);   /* of a batch norm; likewise */
 void import_set_batch(const ImportConfig *config, Symbol *symbol, int64_t batch);
 Err  import_symbol(const ImportConfig *config, Symbol **symbol); /* the batch; NULL: fixed */
 /* Positions along an axis, as a constant that broadcasts. */

@@ -29,6 +29,26 @@ def attention(mask, q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, sca
     return (scores.softmax(-1) * mask.reshape(scores.shape)) @ v
 
 
+def from_one(kind, u, a=None, b=None, lambd=1.0, mean=1.0, std=2.0, median=0.0, sigma=1.0, p=0.5, generator=None):
+    """Numbers of a distribution, each from one that is uniform or normal."""
+    if kind == "exponential":
+        return -u.log() / (lambd if a is None else a)
+    if kind == "geometric":
+        return (u.log() / math.log1p(-(p if a is None else a))).ceil()
+    if kind == "cauchy":
+        return (median if a is None else a) + (sigma if b is None else b) * torch.tan(math.pi * (u - 0.5))
+    return ((mean if a is None else a) + (std if b is None else b) * u).exp()
+
+
+def dropped(kind, x, u, p):
+    keep = (u >= p).to(x.dtype)
+    if "alpha" not in kind:
+        return x * keep / (1 - p)
+    alpha = 1.7580993408473766
+    a = 1 / math.sqrt((alpha * alpha * p + 1) * (1 - p))
+    return x * keep * a + (keep - 1) * alpha * a + alpha * a * p
+
+
 def replaced(target, drawn, args, kwargs):
     """What the call gives with these numbers in place of its own."""
     name = target.split(".")[1]
@@ -45,6 +65,14 @@ def replaced(target, drawn, args, kwargs):
     elif kind in ("normal", "uniform"):
         low, high = (list(args[1:]) + [0, 1][len(args) - 1:])[:2]
         out = low + drawn * (high - low if kind == "uniform" else high)
+    elif kind in ("exponential", "log_normal", "cauchy", "geometric"):
+        out = from_one(kind, drawn, *args[1:], **kwargs)
+    elif kind == "randperm":
+        out = drawn.argsort(stable=True)
+    elif kind == "multinomial":
+        out = (drawn.log() / args[0]).topk(args[1]).indices
+    elif kind in ("feature_dropout", "alpha_dropout", "feature_alpha_dropout"):
+        out = dropped(kind, args[0], drawn, args[1])
     else:
         out = drawn.long() if kind.startswith("randint") else drawn
     return args[0].copy_(out) if name.endswith("_") else out

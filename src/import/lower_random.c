@@ -19,8 +19,10 @@ uint32_t random_stream_of(const Lower *l)
 void note_drawn(Lower *l, Drawn drawn, Dims dims, const int *order)
 {
     Exported *p = l->program;
-    drawn.name = p->values[l->call->out[0]].name;
-    drawn.stream = random_stream_of(l);
+    if (!drawn.name) {
+        drawn.name = p->values[l->call->out[0]].name;
+        drawn.stream = random_stream_of(l);
+    }
     drawn.rank = dims.rank;
     for (int a = 0; a < dims.rank; a++) {
         drawn.dim[a] = dims.at[a];
@@ -158,9 +160,8 @@ static Err cauchy(Lower *l)
     TRY(arg_float(l, "sigma", 1, &sigma));
     TRY(drawn_uniform(l, 'u', &f, &u));
     u = F2(&f, MUL, F2(&f, SUB, u, formula_number(&f, 0.5)), formula_number(&f, acos(-1)));
-    u = F2(&f, DIV, F1(&f, SIN, u), F1(&f, COS, u));
-    return formula_give(
-        &f, F2(&f, ADD, F2(&f, MUL, u, formula_number(&f, sigma)), formula_number(&f, median)), 0);
+    u = F2(&f, MUL, F1(&f, TAN, u), formula_number(&f, sigma));
+    return formula_give(&f, F2(&f, ADD, u, formula_number(&f, median)), 0);
 }
 
 /* How often to try until it succeeds, which it does with probability p: ceil(log u / log(1 - p)) */
@@ -228,35 +229,53 @@ static Err bernoulli(Lower *l)
     return formula_give(&f, F2(&f, LT, u, limit), 0);
 }
 
+/* The mask, scaled, is given. */
+static Err dropped_by(Lower *l, Operand item, const char *name, Operand *out)
+{
+    Dims    dims = view_dims(&item.view);
+    Tensor  mask = feed(l->graph, name, F32, view_shape(dims, NULL));
+    Formula f = formula(l);
+    int     x = formula_input(&f, item);
+    int     m = formula_input(&f, item_of(l, view_make(mask, dims, NULL), EX_F32));
+    return formula_item(&f, F2(&f, MUL, x, m), item.type, out);
+}
+
+Err lower_dropped(Lower *l, Operand item, double p, int layer, Operand *out)
+{
+    View        v;
+    int         order[VIEW_RANK];
+    const char *name = l->program->values[l->call->out[0]].name;
+    uint32_t    stream = random_stream_of(l);
+    *out = item;
+    if (p == 0)
+        return OK;
+    if (p >= 1)
+        return refuse(l, "a dropout of everything");
+    if (layer) {
+        name = pool_print(l->pool, "%s.%d", name, layer);
+        stream = random_stream(pool_print(l->pool, "import.%d.%d", l->call->ordinal, layer));
+    }
+    TRY(item_view(l, &item, &v));
+    v = view_own_order(v, order);
+    note_drawn(l, (Drawn){ .kind = DRAWN_MASK, .rate = (float)p, .name = name, .stream = stream },
+               view_dims(&v), order);
+    if (l->graph->build->given_noise)
+        return dropped_by(l, item_with(item, v), name, out);
+    Tensor y = dropout(view_tensor(v, order), graph_counters(l->graph), stream, (float)p);
+    TRY(graph_check(l->graph));
+    *out = item_of(l, view_make(y, view_dims(&v), order), item.type);
+    return OK;
+}
+
 static Err dropout_of(Lower *l)
 {
     Operand item;
     double  p;
     TRY(arg_item(l, arg_given(l, "input") ? "input" : "self", &item));
     TRY(arg_float(l, "p", 0.5, &p));
-    if (p == 0 || !arg_bool(l, "train", true))
-        return give(l, 0, item);
-    if (p >= 1)
-        return refuse(l, "a dropout of everything");
-    View v;
-    int  order[VIEW_RANK];
-    TRY(item_view(l, &item, &v));
-    v = view_own_order(v, order);
-    Graph *graph = l->graph;
-    note_drawn(l, (Drawn){ .kind = DRAWN_MASK, .rate = (float)p }, view_dims(&v), order);
-    if (graph->build->given_noise) { /* the mask, scaled, is given */
-        Err  err;
-        Dims dims = out_dims(l, 0, &err);
-        TRY(err);
-        Tensor  mask = feed(graph, l->program->values[l->call->out[0]].name, F32,
-                            view_shape(dims, NULL));
-        Formula f = formula(l);
-        int     x = formula_input(&f, item_of(l, v, item.type));
-        int     m = formula_input(&f, item_of(l, view_make(mask, dims, NULL), EX_F32));
-        return formula_give(&f, F2(&f, MUL, x, m), 0);
-    }
-    Tensor y = dropout(view_tensor(v, order), graph_counters(graph), random_stream_of(l), (float)p);
-    return give_tensor(l, 0, y, order);
+    if (arg_bool(l, "train", true))
+        TRY(lower_dropped(l, item, p, 0, &item));
+    return give(l, 0, item);
 }
 
 /* What is dropped, by uniform numbers below p: elements, or whole maps (N, C). */

@@ -7,6 +7,7 @@ tests/reference/model_case.c.
 """
 import json
 import math
+import operator
 import os
 import sys
 
@@ -78,6 +79,19 @@ def replaced(target, drawn, args, kwargs):
     return args[0].copy_(out) if name.endswith("_") else out
 
 
+def recurrent(kind, masks, x, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):
+    """Layer by layer: what each gives to the next is multiplied by its mask."""
+    call, per, sides = getattr(torch.ops.aten, kind).input, len(params) // num_layers, 2 if bidirectional else 1
+    states, ends = hx if kind == "lstm" else [hx], []
+    for layer in range(num_layers):
+        first = [h[layer * sides:(layer + 1) * sides] for h in states]
+        x, *last = call(x, first if kind == "lstm" else first[0], params[layer * per:(layer + 1) * per], has_biases, 1, 0.0, train,
+                        bidirectional, batch_first)
+        ends.append(last)
+        x = x * masks[layer] if layer in masks else x
+    return (x, *[torch.cat(list(h)) for h in zip(*ends)])
+
+
 class Replay(torch.fx.Interpreter):
     def __init__(self, module, drawn):
         super().__init__(module)
@@ -95,7 +109,16 @@ class Replay(torch.fx.Interpreter):
         if self.node.name in self.drawn:
             self.used.add(self.node.name)
             return replaced(target_name, self.drawn[self.node.name], args, dict(kwargs))
+        layers = {int(name.rsplit(".", 1)[1]) - 1: m for name, m in self.drawn.items() if name.startswith(self.first_result() + ".")}
+        if layers:
+            self.used.update(name for name in self.drawn if name.startswith(self.first_result() + "."))
+            return recurrent(target_name.split(".")[1], layers, *args)
         return super().call_function(target, args, kwargs)
+
+    def first_result(self):
+        """The name that the file gives to the first of several results."""
+        users = [u.name for u in self.node.users if u.target is operator.getitem and u.args[1] == 0]
+        return users[0] if users else self.node.name
 
 
 def main(folder):

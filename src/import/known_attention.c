@@ -38,10 +38,10 @@ typedef struct Written {
 
 /* ---- products ---- */
 
-typedef struct Product { /* letters of the axes of both operands and of the result */
+typedef struct LetterProduct { /* letters of the axes of both operands and of the result */
     int32_t in[2];
     Letters side[2], out;
-} Product;
+} LetterProduct;
 
 static int letter_place(const Letters *s, char c)
 {
@@ -64,7 +64,7 @@ static bool read_letters(const char **text, Letters *s)
     return s->n > 0;
 }
 
-static bool read_einsum(const ExportedCall *call, Product *p)
+static bool read_einsum(const ExportedCall *call, LetterProduct *p)
 {
     const ExportedArg *equation = call_arg(call, "equation"), *in = call_arg(call, "tensors");
     if (!equation || equation->kind != ARG_TEXT || !in || in->kind != ARG_VALUES || in->n != 2)
@@ -82,7 +82,7 @@ static bool read_einsum(const ExportedCall *call, Product *p)
     return read_letters(&text, &p->out) && !*text;
 }
 
-static bool read_matmul(KnownSearch *k, const ExportedCall *call, Product *p)
+static bool read_matmul(KnownSearch *k, const ExportedCall *call, LetterProduct *p)
 {
     Dims dims[2];
     for (int i = 0; i < 2; i++) {
@@ -101,7 +101,7 @@ static bool read_matmul(KnownSearch *k, const ExportedCall *call, Product *p)
 }
 
 /* Extents of letters agree: nothing is repeated. */
-static bool sizes_agree(KnownSearch *k, const Product *p)
+static bool sizes_agree(KnownSearch *k, const LetterProduct *p)
 {
     Dims a, b;
     if (!known_dims(k, p->in[0], &a) || !known_dims(k, p->in[1], &b) || a.rank != p->side[0].n ||
@@ -115,7 +115,7 @@ static bool sizes_agree(KnownSearch *k, const Product *p)
     return true;
 }
 
-static bool read_product(KnownSearch *k, const ExportedCall *call, Product *p)
+static bool read_product(KnownSearch *k, const ExportedCall *call, LetterProduct *p)
 {
     bool einsum = !strcmp(call->target, "aten.einsum.default"),
          matmul = !strcmp(call->target, "aten.matmul.default") ||
@@ -149,7 +149,7 @@ static bool find_scores(KnownSearch *k, int32_t value, Written *w)
 {
     static const char *const targets[] = { "matmul.default", "bmm.default", "einsum.default" };
     const ExportedCall      *call = NULL;
-    Product                  p;
+    LetterProduct            p;
     for (int i = 0; i < 3 && !call; i++)
         call = known_call(k, value, targets[i]);
     if (!call || !read_product(k, call, &p) || p.out.n != w->rank)
@@ -167,7 +167,7 @@ static bool find_scores(KnownSearch *k, int32_t value, Written *w)
 }
 
 /* The product with the probabilities, which are operand `at`. */
-static bool find_values(const Product *p, int at, Written *w)
+static bool find_values(const LetterProduct *p, int at, Written *w)
 {
     const Letters *mine = &p->side[at], *theirs = &p->side[!at];
     int            n = mine->n;
@@ -494,7 +494,7 @@ static Err build_attention(Lower *l, void *with, bool *fits)
 
 KnownCalls *known_attention(KnownSearch *k, const ExportedCall *root)
 {
-    Product p;
+    LetterProduct p;
     if (root->n_out != 1 || !is_fp32(k, root->out[0]) || !read_product(k, root, &p))
         return NULL;
     for (int at = 0; at < 2; at++) {

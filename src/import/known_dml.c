@@ -16,8 +16,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { LEAF_TARGET, LEAF_PART }; /* LEAF_PART + i: part i of x */
-enum { PART_LOGITS, PART_MEANS, PART_SCALES };
+enum { LEAF_TARGET, LEAF_LOGITS, LEAF_MEANS, LEAF_SCALES };
 
 typedef struct DmlLoss {
     int32_t x, target, mask; /* mask: targets that count, or -1 */
@@ -71,7 +70,7 @@ static Poly read_part(DmlSearch *s, const ExportedCall *call, int32_t value)
     s->found.x = x;
     for (int i = 0; i < 3; i++)
         if (call->out[i] == value)
-            return poly_leaf(&s->t, LEAF_PART + i);
+            return poly_leaf(&s->t, LEAF_LOGITS + i);
     return fail_poly(s);
 }
 
@@ -127,7 +126,7 @@ static Poly read_clamp(DmlSearch *s, const ExportedCall *call)
     if (call->n_args != 2 || strcmp(call->args[1].name, "min") ||
         !known_number_at(call, 1, &number))
         return fail_poly(s);
-    return poly_of(&s->t, ATOM_AT_LEAST, &a, number);
+    return poly_of(&s->t, ATOM_MAX, &a, number);
 }
 
 static Poly read_log_sigmoid(DmlSearch *s, const ExportedCall *call)
@@ -313,7 +312,7 @@ static Poly log_mass(Terms *t, const DmlForm *form, const Poly *plus, const Poly
         Poly a = poly_of(t, ATOM_SIGMOID, plus, 0), b = poly_of(t, ATOM_SIGMOID, minus, 0);
         y = poly_sum(t, &a, -1, &b);
         *test = poly_sum(t, &y, -1, &least);
-        y = poly_of(t, ATOM_AT_LEAST, &y, 1e-12);
+        y = poly_of(t, ATOM_MAX, &y, 1e-12);
         y = poly_of(t, ATOM_LOG, &y, 0);
     } else {
         Poly back = poly_times(t, plus, -1), one = poly_number(1), zero = poly_number(0);
@@ -342,10 +341,10 @@ static Poly edge_test(Terms *t, int bin)
 static Poly wanted(Terms *t, int levels, const DmlForm *form)
 {
     double half = 1.0 / levels;
-    Poly   target = poly_leaf(t, LEAF_TARGET), mean = poly_leaf(t, LEAF_PART + PART_MEANS),
-         scale = poly_leaf(t, LEAF_PART + PART_SCALES), one = poly_number(1),
-         step = poly_number(half), none = { 0 }, test;
-    scale = poly_of(t, ATOM_AT_LEAST, &scale, -7);
+    Poly   target = poly_leaf(t, LEAF_TARGET), mean = poly_leaf(t, LEAF_MEANS),
+         scale = poly_leaf(t, LEAF_SCALES), one = poly_number(1), step = poly_number(half),
+         none = { 0 }, test;
+    scale = poly_of(t, ATOM_MAX, &scale, -7);
     Poly inverse = poly_times(t, &scale, -1);
     inverse = poly_of(t, ATOM_EXP, &inverse, 0);
     Poly centre = poly_times(t, &target, 2 * half);
@@ -396,7 +395,7 @@ static bool is_log_share(DmlSearch *s, int32_t value)
     const ExportedCall *call = known_call(s->k, value, "log_softmax.int");
     if (!call || !fits_here(s, value) || call->n_args != 2 || !is_last_axis(call, s->dims.rank))
         return false;
-    Poly x = read_arg(s, call, 0), want = poly_leaf(&s->t, LEAF_PART + PART_LOGITS);
+    Poly x = read_arg(s, call, 0), want = poly_leaf(&s->t, LEAF_LOGITS);
     return !s->t.failed && poly_same(&x, &want);
 }
 

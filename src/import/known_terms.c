@@ -161,7 +161,7 @@ Poly poly_ratio(Terms *t, const Poly *a, const Poly *b)
 }
 
 /* Is the first term that is no constant below zero? */
-static bool is_turned(const Poly *a)
+static bool is_negated(const Poly *a)
 {
     int first = a->n > 1 && !a->of[0].n;
     return a->n > first && a->of[first].by < 0;
@@ -180,21 +180,21 @@ static Poly power_of(Terms *t, const Poly *a)
 
 Poly poly_of(Terms *t, AtomKind kind, const Poly *a, double number)
 {
-    bool turned = is_turned(a);
+    bool negated = is_negated(a);
     Poly back = poly_times(t, a, -1), one = poly_number(1), y;
     if (kind == ATOM_EXP)
         return power_of(t, a);
-    if (kind == ATOM_SOFTPLUS && turned) { /* softplus(-a) = softplus(a) - a */
+    if (kind == ATOM_SOFTPLUS && negated) { /* softplus(-a) = softplus(a) - a */
         y = poly_of(t, kind, &back, 0);
         return poly_sum(t, &y, 1, a);
     }
-    if (kind == ATOM_SIGMOID && turned) { /* sigmoid(-a) = 1 - sigmoid(a) */
+    if (kind == ATOM_SIGMOID && negated) { /* sigmoid(-a) = 1 - sigmoid(a) */
         y = poly_of(t, kind, &back, 0);
         return poly_sum(t, &one, -1, &y);
     }
     return poly_atom(t, &(Atom){ .kind = kind,
                                  .number = number,
-                                 .arg = { kind == ATOM_ZERO && turned ? back : *a } });
+                                 .arg = { kind == ATOM_ZERO && negated ? back : *a } });
 }
 
 Poly poly_choice(Terms *t, const Poly *test, const Poly *a, const Poly *b)

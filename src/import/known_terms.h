@@ -32,7 +32,7 @@ typedef enum AtomKind {
     ATOM_LOG,
     ATOM_SOFTPLUS,
     ATOM_SIGMOID,
-    ATOM_AT_LEAST, /* max(arg[0], number) */
+    ATOM_MAX,      /* max(arg[0], number) */
     ATOM_POSITIVE, /* a truth value: arg[0] > 0 */
     ATOM_ZERO,     /* a truth value: arg[0] == 0 */
     ATOM_CHOICE    /* arg[0] ? arg[1] : arg[2] */
@@ -56,7 +56,7 @@ Poly poly_sum(Terms *t, const Poly *a, double by, const Poly *b); /* a + by b */
 Poly poly_product(Terms *t, const Poly *a, const Poly *b);
 Poly poly_ratio(Terms *t, const Poly *a, const Poly *b); /* b: a number, or an exponential */
 Poly poly_times(Terms *t, const Poly *a, double by);
-/* A function of one argument; number: that of ATOM_AT_LEAST. */
+/* A function of one argument; number: that of ATOM_MAX. */
 Poly poly_of(Terms *t, AtomKind kind, const Poly *a, double number);
 Poly poly_choice(Terms *t, const Poly *test, const Poly *a, const Poly *b);
 bool poly_same(const Poly *a, const Poly *b); /* numbers to seven digits */

@@ -227,7 +227,7 @@ static Err bench(Pool *pool, Bench *b)
     if (b->network || b->random) {
         network_fill(&b->feeds);
     } else {
-        TRY(feeds_open(pool, &b->feeds, b->opened, NULL, NULL));
+        TRY(feeds_open(pool, &b->feeds, b->opened));
         TRY(feeds_fill(&b->feeds, 0, 0));
     }
     TRY(session_read(b->session, b->graph.train.counters.id, b->counters));

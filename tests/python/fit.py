@@ -258,6 +258,22 @@ for what, loss_fn, words in (
         check("refused: " + what, False)
     except ValueError as error:
         check("%s: %s" % (what, error), words in str(error))
+class Spectral(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(3, dtype=torch.cfloat))
+
+    def forward(self, x):
+        f = torch.zeros(x.shape[0], 5, dtype=torch.cfloat)
+        f[:, :3] = torch.fft.rfft(x)[:, :3] * self.weight
+        return torch.fft.irfft(f)
+
+
+try:
+    plimsoll.fit(Spectral(), lambda m, x: m(x).square().mean(), batch, effort=EFFORT)
+    check("refused: a part of a complex tensor", False)
+except ValueError as error:
+    check("refused: %s" % error, "torch.cat" in str(error))
 try:
     plimsoll.fit(torch.nn.DataParallel(model), lambda m, x: m(x).mean(), batch, effort=EFFORT)
     check("refused: a wrapped model", False)

@@ -253,10 +253,6 @@ def captured() -> Iterator[None]:
             "while it is captured tensors have shapes only. Use operators that keep shapes, such "
             "as torch.where in place of a branch, .item() or a mask as an index") from error
     except RuntimeError as error:
-        if "outputs with complex dtype" in str(error):
-            raise ValueError("the step cannot be captured: part of a complex tensor is assigned, "
-                             "for which PyTorch has no gradient when it traces; build the tensor "
-                             "with torch.cat or torch.nn.functional.pad") from error
         if "use_reentrant=True" not in str(error):
             raise
         raise ValueError("the step cannot be captured while torch.utils.checkpoint runs with "

@@ -161,7 +161,7 @@ for name in ("NAdam", "RAdam", "Adafactor"):
 spread = torch.distributions.Normal
 plimsoll.explain(model, lambda m, b: -spread(m(b[0]), 1.0).log_prob(m(b[0])).mean(), batch)
 check("distributions do not check values", spread._validate_args)
-check("a GPU as its maker writes it", plimsoll.explain(model, loss_fn, batch, device="RTX 4090")
+check("a GPU in its own spelling", plimsoll.explain(model, loss_fn, batch, device="RTX 4090")
       .device == "rtx-4090")
 
 lstm = torch.nn.LSTM(8, 16, 2)

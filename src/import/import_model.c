@@ -126,8 +126,9 @@ static Err add_parameter(Lower *l, const ExportedInput *in, Operand *item)
     for (int a = 0; conv && a < v->rank; a++) /* (O,I,k...) is kept as (k...,I,O) */
         order[a] = a < v->rank - 2 ? a + 2 : v->rank - 1 - a;
     Shape disk = view_shape(dims, NULL);
-    Init  init = w && w->storage ? (Init){ .kind = INIT_CUSTOM, .custom = init_from_file, .arg = w }
-                                 : init_drawn(in->name, disk, l->program->jax);
+    Init  init = w && w->storage && l->config->weights == IMPORT_OF_FILE
+                     ? (Init){ .kind = INIT_CUSTOM, .custom = init_from_file, .arg = w }
+                     : init_drawn(in->name, disk, l->program->jax);
     const char *dot = strrchr(in->name, '.');
     l->graph->module = 0;
     l->graph->source = (Source){ 0 };
@@ -823,6 +824,8 @@ static const Field loss_fields[] = {
     { 0 }
 };
 
+static const char *const weights_kinds[] = { "file", "drawn", NULL };
+
 static const Field import_fields[] = {
     { "file", FIELD_TEXT, offsetof(ImportConfig, file), 0, 0, NULL, NULL,
       "the model: a file of torch.export.save" },
@@ -832,6 +835,8 @@ static const Field import_fields[] = {
       "patterns of the parameters to train; default: all that require gradients" },
     { "freeze", FIELD_TEXTS, offsetof(ImportConfig, freeze), 0, 0, NULL, NULL,
       "patterns of parameters that stay as they are" },
+    { "weights", FIELD_CHOICE, offsetof(ImportConfig, weights), 0, 0, weights_kinds, NULL,
+      "parameters start as the file has them, or drawn (--init none)" },
     { "batch", FIELD_TEXT, offsetof(ImportConfig, batch), 0, 0, NULL, NULL,
       "symbol of the batch size; default: axis 0 of the first input" },
     { "hash", FIELD_TEXT, offsetof(ImportConfig, hash), 0, 0, NULL, NULL,

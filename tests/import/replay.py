@@ -88,7 +88,8 @@ def recurrent(kind, masks, x, hx, params, has_biases, num_layers, dropout, train
         x, *last = call(x, first if kind == "lstm" else first[0], params[layer * per:(layer + 1) * per], has_biases, 1, 0.0, train,
                         bidirectional, batch_first)
         ends.append(last)
-        x = x * masks[layer] if layer in masks else x
+        if layer in masks:  # (steps, samples, width)
+            x = x * (masks[layer].transpose(0, 1) if batch_first else masks[layer]).reshape(x.shape)
     return (x, *[torch.cat(list(h)) for h in zip(*ends)])
 
 

@@ -137,8 +137,10 @@ static Err add_parameter(Lower *l, const ExportedInput *in, Operand *item)
         l->graph->n_scopes--;
     }
     const char *last = dot ? dot + 1 : in->name;
-    Tensor      t = conv ? param_add_permuted(l->graph, last, disk, order, init)
-                         : param_add(l->graph, last, disk, init);
+    bool        wide = complex || l->wide[in->value];
+    Tensor      t = conv   ? param_add_permuted(l->graph, last, disk, order, init)
+                    : wide ? param_add_f32(l->graph, last, disk, init)
+                           : param_add(l->graph, last, disk, init);
     TRY(graph_check(l->graph));
     Param *param = param_of(l->graph, t.id);
     if (param) {

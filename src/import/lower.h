@@ -83,6 +83,10 @@ struct Lower {
     const int32_t      *first_use, *uses;
     /* By value: the persistent tensor of an input that calls write to; TENSOR_NONE: of no such. */
     int32_t            *kept;
+    /* By value: nothing but complex numbers follows from it, so it stays fp32 in every precision, as they
+     * do. */
+    const bool         *wide;
+    bool                wide_call; /* the results of the call being lowered are such, or complex */
     bool                all;     /* for all samples of a micro-batch before its split (lower_all) */
     Lower              *whole;   /* what lower_all has lowered so far; NULL: nothing */
     uint64_t            numbers; /* hash of the whole numbers that the call was given */

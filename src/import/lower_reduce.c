@@ -557,7 +557,6 @@ const LowerDef lower_reduces[] = {
     { "aten.linalg_vector_norm.default", vector_norm, 0, false },
     { "aten.norm.ScalarOpt_dim", vector_norm, 0, false }, { "aten.norm.Scalar", vector_norm, 0, false },
     { "aten.frobenius_norm.dim", vector_norm, 0, false },
-    { "aten.norm.ScalarOpt_dim_dtype", vector_norm, 0, false }, { "aten.norm.ScalarOpt_dtype", vector_norm, 0, false },
     { "aten.linalg_norm.default", vector_or_matrix_norm, 0, false },
     { "aten.linalg_norm.ord_str", vector_or_matrix_norm, 0, false },
     { "aten.nanmean.default", nan_mean, 0, false },

@@ -111,7 +111,7 @@ class Replay(torch.fx.Interpreter):
             self.used.add(self.node.name)
             return replaced(target_name, self.drawn[self.node.name], args, dict(kwargs))
         layers = {int(name.rsplit(".", 1)[1]) - 1: m for name, m in self.drawn.items() if name.startswith(self.first_result() + ".")}
-        if layers:
+        if layers and target is not operator.getitem:
             self.used.update(name for name in self.drawn if name.startswith(self.first_result() + "."))
             return recurrent(target_name.split(".")[1], layers, *args)
         return super().call_function(target, args, kwargs)
@@ -159,4 +159,5 @@ def main(folder):
     print("%d random tensors, of which %d zero some numbers" % (len(drawn), sum(bool((v == 0).any()) for v in drawn.values())))
 
 
-main(sys.argv[1])
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -276,7 +276,7 @@ static Err add_feed(Lower *l, const ExportedInput *in, Operand *item)
                     "%s: the input %s has a name of more than %zu letters; give it a shorter one",
                     l->program->path, in->name, sizeof attr.name - 1);
     snprintf(attr.name, sizeof attr.name, "%s", in->name);
-    attr.below = input_below(l->program, l->config, in->value);
+    attr.below = input_below(l, in->value);
     TRY(input_whole(l->config, in, dims, &attr.whole));
     if (l->all && !attr.whole)
         feed_all(&attr);

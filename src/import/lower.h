@@ -198,7 +198,7 @@ Err lower_volume_sampled(Lower *l); /* a volume at given points (lower_grid.c) *
 
 /* ---- the data (input_range.c) ---- */
 /* What an integer input must be below, by what the program does with it; 0: it is no integer. */
-int32_t input_below(const Exported *program, const ImportConfig *config, int32_t value);
+int32_t input_below(Lower *l, int32_t value);
 
 /* ---- complex numbers, as a real and an imaginary operand (lower_complex.c) ---- */
 extern const LowerDef lower_complexes[], lower_ffts[];
@@ -274,6 +274,15 @@ typedef struct Letters { /* "bhd" */
     int  n;
     char at[VIEW_RANK + 1];
 } Letters;
+typedef struct Attend { /* softmax(scale q k^T + mask) v along the last two axes */
+    View    q, k, v;
+    Operand mask; /* added to the scaled scores; of truth values: which count; or not set */
+    bool    causal;
+    double  scale; /* 0: 1 / sqrt(width) */
+    double  dropout;
+} Attend;
+/* The drawn numbers of dropout are those of the present call. */
+Err lower_attend(Lower *l, const Attend *a, View *out);
 /* Two operands whose axes have these letters; every letter of one alone is in the result. */
 Err einsum_pair(Lower *l, const Operand *items, const Letters *in, const Letters *out,
                 Operand *sum);

@@ -125,10 +125,10 @@ static Err add_parameter(Lower *l, const ExportedInput *in, Operand *item)
     bool conv = v->rank >= 3 && conv_weight(l, in->value);
     for (int a = 0; conv && a < v->rank; a++) /* (O,I,k...) is kept as (k...,I,O) */
         order[a] = a < v->rank - 2 ? a + 2 : v->rank - 1 - a;
-    Shape disk = view_shape(dims, NULL);
-    Init  init = w && w->storage && l->config->weights == IMPORT_OF_FILE
-                     ? (Init){ .kind = INIT_CUSTOM, .custom = init_from_file, .arg = w }
-                     : init_drawn(in->name, disk, l->program->jax);
+    Shape       disk = view_shape(dims, NULL);
+    Init        init = w && w->storage && l->config->weights == IMPORT_OF_FILE
+                           ? (Init){ .kind = INIT_CUSTOM, .custom = init_from_file, .arg = w }
+                           : init_drawn(in->name, disk, l->program->jax);
     const char *dot = strrchr(in->name, '.');
     l->graph->module = 0;
     l->graph->source = (Source){ 0 };
@@ -422,7 +422,8 @@ static Err output_named(Lower *l, const char *name, bool floating, Operand *item
     for (int32_t i = k = 0; i < p->n_outputs; i++)
         if ((p->outputs[i].kind == EX_USER_OUTPUT || p->outputs[i].kind == EX_LOSS_OUTPUT) &&
             p->outputs[i].arg.kind == ARG_VALUE) {
-            text_add(&list, "%s%d: %s", k ? ", " : "", k, p->values[p->outputs[i].arg.values[0]].name);
+            text_add(&list, "%s%d: %s", k ? ", " : "", k,
+                     p->values[p->outputs[i].arg.values[0]].name);
             k++;
         }
     return name ? fail(E_USAGE, "loss: %s has no output '%s'; its outputs are %s", p->path, name,

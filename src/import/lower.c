@@ -379,11 +379,10 @@ Err refuse(const Lower *l, const char *fmt, ...)
 /* ---- the walk ---- */
 
 static const LowerDef *const tables[] = {
-    lower_pointwise, lower_views,    lower_create,  lower_products, lower_norms,
-    lower_attention, lower_reduces,  lower_indices, lower_randoms,  lower_samples,
-    lower_shifts,    lower_specials, lower_rnns,    lower_experts,  lower_losses,
-    lower_matrices,  lower_orders,   lower_bags,    lower_linalg,  lower_composed,
-    lower_stablehlo
+    lower_pointwise, lower_views,    lower_create,   lower_products, lower_norms,  lower_attention,
+    lower_reduces,   lower_indices,  lower_randoms,  lower_samples,  lower_shifts, lower_specials,
+    lower_rnns,      lower_experts,  lower_losses,   lower_matrices, lower_orders, lower_bags,
+    lower_linalg,    lower_composed, lower_stablehlo
 };
 
 static int by_target(const void *a, const void *b)

@@ -177,10 +177,10 @@ int     formula_as(Formula *f, int a, ExportedType type);
 #define F1(f, op, a)       formula_step((f), POINT_##op, (a), -1, -1)
 #define F2(f, op, a, b)    formula_step((f), POINT_##op, (a), (b), -1)
 #define F3(f, op, a, b, c) formula_step((f), POINT_##op, (a), (b), (c))
-int     formula_power(Formula *f, int x, double p); /* |x|^p */
+int formula_power(Formula *f, int x, double p); /* |x|^p */
 /* x^(1/p), the root of a sum of powers: at 0 its gradient is 0, as that of PyTorch's norms is. */
-int     formula_norm(Formula *f, int x, double p);
-int     formula_root(Formula *f, int x); /* p = 2 */
+int formula_norm(Formula *f, int x, double p);
+int formula_root(Formula *f, int x); /* p = 2 */
 /* The result under broadcasting, of this type of the file. */
 Err formula_item(Formula *f, int result, ExportedType type, Operand *item);
 Err formula_give(Formula *f, int result, int i); /* as output i */

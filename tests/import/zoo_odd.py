@@ -31,7 +31,7 @@ class Module(nn.Module):
 
 
 def case(parts, *inputs, random=False):
-    """parts and inputs: functions, so that every module and batch is made anew."""
+    """parts and inputs: functions, so that each call gives another module and batch."""
     def register(function):
         def make():
             return Module(parts(), function), tuple(x() for x in inputs), {}

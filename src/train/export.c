@@ -144,7 +144,7 @@ static Err export_others(Exporting *e)
     for (int32_t i = 0; i < n; i++) {
         SafeTensor        t = others[i].tensor;
         const SafeTensor *same = others[i].same_as ? listed(e, others[i].same_as) : NULL;
-        SafeTensor *own = listed(e, t.name);
+        SafeTensor       *own = listed(e, t.name);
         if (own && t.data)
             as_original(e, own, &t);
         if (own)

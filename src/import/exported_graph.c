@@ -577,13 +577,6 @@ static Err body_inline(Scope *outer, const Json *node, Region region)
     return body_outputs(outer, &body, graph, outputs);
 }
 
-/* Checkpointed regions: what is recomputed is the plan's choice. */
-static bool runs_body(const char *target)
-{
-    return !strcmp(target, "higher_order.tag_activation_checkpoint") ||
-           !strcmp(target, "higher_order.wrap_activation_checkpoint");
-}
-
 static Err scope_node(Scope *scope, const Json *node)
 {
     const char *word;
@@ -596,7 +589,7 @@ static Err scope_node(Scope *scope, const Json *node)
         TRY(region_autocast(scope, inputs, &region));
     else if (!strcmp(target, "higher_order.wrap_with_set_grad_enabled"))
         TRY(region_grad(scope, inputs, &region));
-    else if (!runs_body(target))
+    else
         return call_read(scope, node, target);
     return body_inline(scope, node, region);
 }

@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { SCORE_RANK = 4, MOST_TERMS = 4 };
+enum { SCORE_RANK = 4, MAX_TERMS = 4 };
 
 #define HIDES   (-1e9)  /* its exponential is 0 beside any score */
 #define NO_KEYS (-1e30) /* what attention takes for minus infinity */
@@ -30,8 +30,8 @@ typedef struct Written {
     int     q_axes[SCORE_RANK], k_axes[SCORE_RANK], v_axes[SCORE_RANK], out_axes[SCORE_RANK];
     int     rank, n_added, n_hidden;
     double  scale;
-    int32_t added[MOST_TERMS];
-    Hidden  hidden[MOST_TERMS];
+    int32_t added[MAX_TERMS];
+    Hidden  hidden[MAX_TERMS];
     int32_t dropout; /* the call, or -1 */
     double  rate;
 } Written;
@@ -228,7 +228,7 @@ static bool mixes(const ExportedCall *call) /* its results are no sums with a ma
 
 /* Does the value depend on data by way of a finite number that attention takes for minus infinity?
  * Where such numbers fill a row, what they were added to would count. */
-static bool computed_with_least(const KnownSearch *k, int32_t value, int *steps)
+static bool computed_with_minimum(const KnownSearch *k, int32_t value, int *steps)
 {
     int32_t at = value >= 0 ? k->l->program->values[value].producer : -1;
     double  number;
@@ -242,7 +242,7 @@ static bool computed_with_least(const KnownSearch *k, int32_t value, int *steps)
         if (known_number_at(call, i, &number) && number < NO_KEYS && !isinf(number))
             return true;
         for (int32_t j = 0; a->values && j < a->n; j++)
-            if (computed_with_least(k, a->values[j], steps))
+            if (computed_with_minimum(k, a->values[j], steps))
                 return true;
     }
     return false;
@@ -260,8 +260,8 @@ static bool find_sum(KnownSearch *k, const ExportedCall *add, Written *w)
         int     n = k->n, steps = 64;
         int32_t bias = known_arg(add, !i);
         if (is_fp32(k, bias) && same_size(k, add->out[0], known_arg(add, i)) &&
-            find_logits(k, known_arg(add, i), w) && w->n_added < MOST_TERMS &&
-            !computed_with_least(k, bias, &steps)) {
+            find_logits(k, known_arg(add, i), w) && w->n_added < MAX_TERMS &&
+            !computed_with_minimum(k, bias, &steps)) {
             w->added[w->n_added++] = bias;
             return true;
         }
@@ -292,7 +292,7 @@ static bool find_hidden(KnownSearch *k, const ExportedCall *call, bool keeps, in
     if (call->n_args != 3 || h.mask < 0 || k->l->program->values[h.mask].type != EX_BOOL ||
         !known_number_at(call, 3 - mask - scores, &h.value) || !(h.value <= HIDES) ||
         !same_size(k, call->out[0], known_arg(call, scores)) ||
-        !find_logits(k, known_arg(call, scores), w) || w->n_hidden == MOST_TERMS)
+        !find_logits(k, known_arg(call, scores), w) || w->n_hidden == MAX_TERMS)
         return false;
     w->hidden[w->n_hidden++] = h;
     return true;
@@ -383,16 +383,16 @@ static bool rows_remain(const Operand *mask, bool keeps)
 static bool scores_remain(const Operand *mask)
 {
     int64_t at, n = 0, width = mask->view.rank ? mask->view.dim[mask->view.rank - 1] : 1;
-    bool    some = false, least = false;
+    bool    some = false, below = false;
     for (HostWalk walk = host_walk(&mask->view); host_step(&walk, &at);) {
         double x = host_f(mask, at);
         some |= x > NO_KEYS;
-        least |= x <= NO_KEYS && !isinf(x);
+        below |= x <= NO_KEYS && !isinf(x);
         if (++n % width)
             continue;
-        if (least && !some)
+        if (below && !some)
             return false;
-        some = least = false;
+        some = below = false;
     }
     return true;
 }

@@ -152,7 +152,7 @@ static bool find_scores(KnownSearch *k, int32_t value, Written *w)
     LetterProduct            p;
     for (int i = 0; i < 3 && !call; i++)
         call = known_call(k, value, targets[i]);
-    if (!call || !read_product(k, call, &p) || p.out.n != w->rank)
+    if (!call || !read_product(k, call, &p) || p.out.n != w->rank || p.out.n < 2)
         return false;
     int  n = p.out.n, first = letter_place(&p.side[0], p.out.at[n - 2]) < 0;
     char letters[SCORE_RANK];
@@ -172,6 +172,8 @@ static bool find_values(const LetterProduct *p, int at, Written *w)
     const Letters *mine = &p->side[at], *theirs = &p->side[!at];
     int            n = mine->n;
     char           letters[SCORE_RANK + 1], d = other_letter(theirs, mine);
+    if (n < 2 || n > SCORE_RANK)
+        return false;
     memcpy(letters, mine->at, (size_t)n);
     w->rank = n;
     w->v = p->in[!at];
@@ -301,7 +303,7 @@ static bool find_hidden(KnownSearch *k, const ExportedCall *call, bool keeps, in
 static bool find_logits(KnownSearch *k, int32_t value, Written *w)
 {
     const ExportedCall *call;
-    if (!is_fp32(k, value))
+    if (!is_fp32(k, value) || ++k->steps > KNOWN_STEPS)
         return false;
     if ((call = known_call(k, value, "add.Tensor")))
         return find_sum(k, call, w);

@@ -964,6 +964,23 @@ static Err lower_known(Lower *l, const KnownCalls *group)
     return fits ? OK : lower_call(l, root);
 }
 
+/* The results of an equal earlier call. */
+static Err lower_again(Lower *l, const ExportedCall *call, const ExportedCall *earlier)
+{
+    l->call = call;
+    l->def = lower_find(call->target);
+    for (int32_t i = 0; i < call->n_out; i++)
+        if (call->out[i] >= 0)
+            TRY(give(l, i, l->items[earlier->out[i]]));
+    return OK;
+}
+
+static Err lower_next(Lower *l, const ExportedCall *call)
+{
+    const ExportedCall *earlier = lower_repeated(l, call);
+    return earlier ? lower_again(l, call, earlier) : lower_call(l, call);
+}
+
 Err lower_program(Pool *pool, Graph *graph, const ImportConfig *config, Lower **out)
 {
     Exported *program = config->program;
@@ -986,7 +1003,7 @@ Err lower_program(Pool *pool, Graph *graph, const ImportConfig *config, Lower **
     for (int32_t i = 0; i < program->n_calls; i++) {
         if (known[i] && known[i]->root != i)
             continue;
-        TRY(known[i] ? lower_known(l, known[i]) : lower_call(l, &program->calls[i]));
+        TRY(known[i] ? lower_known(l, known[i]) : lower_next(l, &program->calls[i]));
         TRY(lower_counts(l, &program->calls[i]));
     }
     return kept_store(l);

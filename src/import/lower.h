@@ -244,11 +244,13 @@ Err      lower_dropped(Lower *l, Operand item, double p, int layer, Operand *out
 Err             lower_program(Pool *pool, Graph *graph, const ImportConfig *config, Lower **out);
 Err             lower_output(Lower *l, int32_t value, Operand *item); /* a value after the walk */
 const LowerDef *lower_find(const char *target);                       /* NULL: not known */
+/* An earlier call that computed the same, whose results still stand (lower_repeated.c), or NULL. */
+const ExportedCall *lower_repeated(const Lower *l, const ExportedCall *call);
 /* Does the value follow from the inputs alone: not from parameters, random numbers, or something
  * written in place? */
-bool            lower_from_inputs(Lower *l, int32_t value);
+bool                lower_from_inputs(Lower *l, int32_t value);
 /* The same value for the whole micro-batch before its split, from inputs that hold all of it. */
-Err             lower_all(Lower *l, int32_t value, Operand *item);
+Err                 lower_all(Lower *l, int32_t value, Operand *item);
 /* How many targets of the micro-batch before its split are not `ignore`, at least 1, divided by the
  * number of slices: [1] fp32. None: the loss counts them itself. `mine`: the targets of this slice;
  * `value`: the same in the program. */

@@ -197,7 +197,7 @@ Err export_weights(Pool *pool, const char *run, const Recipe *recipe, const Expo
     bool      flax;
     *report = (ExportReport){ .step = options->checkpoint };
     TRY(export_form(options->out, recipe, &flax));
-    TRY(checkpoint_file(pool, run, &report->step, &e.path));
+    TRY(checkpoint_file(pool, run, &report->step, &e.path, &report->note));
     TRY(safetensors_read(pool, e.path, &e.file));
     TRY(recipe_graph(pool, recipe, true, &graph));
     e.graph = graph.graph;

@@ -4,6 +4,7 @@
 #include "alloc_count.h"
 #include "test.h"
 
+#include "linalg/builtin.h"
 #include "linalg/linalg.h"
 #include "device/convert.h"
 
@@ -491,6 +492,14 @@ static void conv_fixed(const Backend *backend)
           .kernel = { 1, 1, 1 },
           .stride = { 1, 1, 1 } },
         { .n = 2,
+          .ci = 24,
+          .co = 80,
+          .in = { 1, 7, 61 },
+          .kernel = { 1, 3, 3 },
+          .stride = { 1, 2, 2 },
+          .pad_lo = { 0, 1, 1 },
+          .pad_hi = { 0, 1, 1 } },
+        { .n = 2,
           .ci = 5,
           .co = 7,
           .in = { 1, 9, 9 },
@@ -682,6 +691,11 @@ static void builtin_where_it_pays(void)
             d.type_x = d.type_y = BF16; /* its gradient stays fp32 */
             CHECK_OK(linalg_conv(backend_dnnl(), &d, 2, &prim));
             CHECK_INT(prim->backend == backend_builtin(), !backend_dnnl()->bf16_pays);
+            d.kind = CONV_BACKWARD_DATA;
+            d.type_y = d.type_x = F32;
+            d.in[2] = 32, d.out[2] = 32 / stride;
+            CHECK_OK(linalg_conv(backend_dnnl(), &d, 2, &prim));
+            CHECK_INT(prim->backend == backend_builtin(), stride == 2 || conv_wino_fits(&d, 2));
         }
 }
 

@@ -382,7 +382,8 @@ static const LowerDef *const tables[] = {
     lower_pointwise, lower_views,    lower_create,  lower_products, lower_norms,
     lower_attention, lower_reduces,  lower_indices, lower_randoms,  lower_samples,
     lower_shifts,    lower_specials, lower_rnns,    lower_experts,  lower_losses,
-    lower_matrices,  lower_orders,   lower_bags,    lower_stablehlo
+    lower_matrices,  lower_orders,   lower_bags,    lower_linalg,  lower_composed,
+    lower_stablehlo
 };
 
 static int by_target(const void *a, const void *b)
@@ -463,6 +464,14 @@ static const LowerDef *lower_any(const char *target)
     const LowerDef *def = lower_find(target);
     def = def ? def : writing_of(target, false);
     return def ? def : complex_find(target);
+}
+
+bool lower_shows_or_writes(const Lower *l, const ExportedCall *call, bool *writes)
+{
+    bool            complex = complex_call(l, call);
+    const LowerDef *def = complex ? complex_find(call->target) : lower_find(call->target);
+    *writes = !def && writing_of(call->target, complex);
+    return *writes || (def && def->view);
 }
 
 /* The view of the positions 0, 1, 2... in place of its operand's elements. */
@@ -931,6 +940,7 @@ Err lower_program(Pool *pool, Graph *graph, const ImportConfig *config, Lower **
     alias_reset(l);
     index_uses(l);
     TRY(all_known(l));
+    kept_find(l);
     TRY(lower_inputs(l, NULL));
     KnownCalls **known = known_find(l);
     for (int32_t i = 0; i < program->n_calls; i++) {
@@ -939,5 +949,5 @@ Err lower_program(Pool *pool, Graph *graph, const ImportConfig *config, Lower **
         TRY(known[i] ? lower_known(l, known[i]) : lower_call(l, &program->calls[i]));
         TRY(lower_counts(l, &program->calls[i]));
     }
-    return OK;
+    return kept_store(l);
 }

@@ -178,11 +178,12 @@ step(batch[:2])
 check("a batch of another form and a frozen weight", fitted.words.weight.grad is None
       and fitted.layers[0].linear1.weight.grad is not None)
 for wrong, words in (({"budget": "16 bananas"}, "KiB"), ({"precision": "fp8"}, "bf16"),
-                     ({"optimizer": "lion"}, "adamw")):
+                     ({"optimizer": "lion"}, "adamw"), ({"budget": 0}, "more than 0"),
+                     ({"grad_scaler": True}, "GradScaler")):
     try:
         plimsoll.fit(model, decoder_loss, batch, **wrong)
         check("refused: %s" % wrong, False)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         check("refused: %s" % error, words in str(error))
 try:
     plimsoll.fit(model, lambda m, x: m(x), batch)

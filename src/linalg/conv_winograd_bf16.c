@@ -40,7 +40,7 @@ enum {
     MIN_TILES = 48,           /* with fewer, so does the transform of the weights */
     MAX_WEIGHTS = 4 << 20,    /* transformed, floats: read again for every block of tiles */
     BLOCK_FLOATS = 224 << 10, /* of both sides of a block of tiles */
-    APART = 16,               /* extra floats per row: keeps rows out of one cache set */
+    APART = 16,               /* extra floats per tile: keeps rows out of one cache set */
 };
 
 typedef struct Wino {
@@ -51,7 +51,9 @@ typedef struct Wino {
     int64_t     from_rows, from_width, from_channels;
     int64_t     pad[2];            /* before, as the transforms see it */
     int64_t     tiles_wide, tiles; /* of an image */
-    int64_t     panels, block, ld_from, ld_to;
+    int64_t     panels, block;
+    int64_t     to_floats;      /* of one position of a transformed tile of the result */
+    int64_t     ld_from, ld_to; /* from one transformed tile to the next */
     size_t      w_floats, job_floats;
 } Wino;
 
@@ -268,7 +270,7 @@ static Room wino_room(const Wino *w, const PrimArgs *args, int job)
     Room room = { .bias = (float *)args->workspace + w->w_floats + (size_t)job * w->job_floats };
     room.zeros = (uint16_t *)(void *)(room.bias + w->channels);
     room.v = room.bias + w->channels + w->from_channels;
-    room.m = room.v + PLACES * w->block * w->ld_from;
+    room.m = room.v + w->block * w->ld_from;
     return room;
 }
 
@@ -276,7 +278,7 @@ static void wino_block(const Wino *w, const uint16_t *from, uint16_t *to, float 
                        const Room *room)
 {
     int64_t count = tiles.hi - tiles.lo;
-    int64_t step_v = w->block * w->ld_from, step_m = w->block * w->ld_to;
+    int64_t step_v = w->from_channels, step_m = w->to_floats;
     for (int64_t t = 0; t < count; t++) {
         const uint16_t *d[PLACES];
         wino_sees(w, from, wino_spot(w, tiles.lo + t), room->zeros, d);
@@ -338,10 +340,11 @@ bool conv_wino_bf16_fits(const ConvDesc *d)
 static void wino_plan(Wino *w)
 {
     w->panels = ceil_div(w->channels, GEMM_NR);
-    w->ld_from = w->from_channels + APART, w->ld_to = w->panels * GEMM_NR + APART;
-    int64_t fit = BLOCK_FLOATS / (PLACES * (w->ld_from + w->ld_to)) / GEMM_MR * GEMM_MR;
+    w->to_floats = w->panels * GEMM_NR;
+    w->ld_from = PLACES * w->from_channels + APART, w->ld_to = PLACES * w->to_floats + APART;
+    int64_t fit = BLOCK_FLOATS / (w->ld_from + w->ld_to) / GEMM_MR * GEMM_MR;
     w->block = int_max(fit, GEMM_MR);
-    int64_t floats = PLACES * w->block * (w->ld_from + w->ld_to);
+    int64_t floats = w->block * (w->ld_from + w->ld_to);
     if (w->desc.kind == CONV_BACKWARD_DATA)
         floats = int_max(floats, PLACES * GEMM_NR * w->from_channels);
     w->w_floats = align_bytes((size_t)(PLACES * w->panels * GEMM_NR * w->from_channels), 16);

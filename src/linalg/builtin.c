@@ -96,8 +96,12 @@ bool builtin_pays_matmul(const MatmulDesc *d)
 
 bool builtin_pays_conv(const ConvDesc *d)
 {
-    return conv_is_plain(d) && d->kind == CONV_BACKWARD_WEIGHTS && d->type_x == F32 &&
-           d->type_y == F32 && d->stride[2] > 1 && d->kernel[2] > 1 && d->ci >= 128 && d->co >= 128;
+    if (!conv_is_plain(d) || d->type_y != F32 || d->stride[2] == 1 || d->kernel[2] == 1)
+        return false;
+    if (d->kind == CONV_BACKWARD_WEIGHTS)
+        return d->type_x == F32 && d->ci >= 128 && d->co >= 128;
+    return d->kind == CONV_BACKWARD_DATA && d->type_x == F32 && d->type_w == F32 && d->ci >= 64 &&
+           d->co >= 64 && d->in[2] >= 16 * d->stride[2];
 }
 
 void builtin_jobs(const BuiltinPrim *prim, const PrimArgs *args, int threads, BuiltinJob *job_run)

@@ -46,24 +46,29 @@ static const char *plan_text(void)
 static void measured(void)
 {
     Device *device = open_device();
-    double  pace;
+    Pace    pace;
     CHECK(!device->profile);
     CHECK_OK(pace_measure(pool, device, &pace));
-    if (pace <= 0)
+    for (int i = 0; i <= RATE_KINDS; i++)
+        CHECK(pace.of[i] >= 0.01 && pace.of[i] <= 100);
+    if (pace.mean <= 0)
         SKIP("the machine is too busy to be measured");
     else
-        CHECK(pace > 0.01 && pace < 100);
+        CHECK(pace.mean > 0.01 && pace.mean < 100);
 }
 
 static void kept_and_found(void)
 {
-    Device *device = open_device();
-    CHECK_OK(pace_keep(pool, device, 0.375));
+    const Pace kept = { 0.375, { 0.25, 0.5, 0.375 } };
+    Device    *device = open_device();
+    CHECK_OK(pace_keep(pool, device, &kept));
     double start = clock_now();
     CHECK_OK(pace_find(pool, device));
     CHECK(clock_now() - start < 0.2); /* read, not measured */
     if (CHECK(device->profile != NULL))
         CHECK_NEAR(device->profile->pace, 0.375, 0);
+    for (int i = 0; device->profile && i <= RATE_KINDS; i++)
+        CHECK_NEAR(device->profile->pace_of[i], kept.of[i], 0);
     Device *other = open_device();
     other->library = "another one";
     CHECK_OK(pace_find(pool, other));
@@ -81,7 +86,14 @@ static void plans_are_the_same(void)
     CHECK_TEXT(plan_text(), before);
     CHECK_NEAR(with.step_ns, without.step_ns, 0);
     CHECK_NEAR(engine_pace(without.engine), 1, 0);
-    CHECK_NEAR(engine_pace(with.engine), paced->profile->pace, 0);
+    /* between the fastest and the slowest kind, by what the model does */
+    CHECK(engine_pace(with.engine) > 0.25 && engine_pace(with.engine) < 0.5);
+    Profile *other = NEW(pool, Profile);
+    *other = *paced->profile;
+    for (int i = 0; i <= RATE_KINDS; i++)
+        other->pace_of[i] = i == RATE_CONV ? 8 : 0.25;
+    paced->profile = other;
+    CHECK(engine_pace(with.engine) > 0.5); /* it convolves */
     CHECK_TEXT(engine_time_source(without.engine), "roofline");
     CHECK_TEXT(engine_time_source(with.engine), "roofline scaled to this machine");
 }

@@ -14,5 +14,5 @@ fi
 cmake -S . -B build-warn -G Ninja -DCMAKE_C_COMPILER=clang-14 -DPLIMSOLL_WERROR=ON -DPLIMSOLL_ISAS=v4 -DPLIMSOLL_CUDA=OFF \
     -DCMAKE_C_FLAGS_RELEASE=-O0 > build-warn.log 2>&1 || { cat build-warn.log; exit 1; }
 rm -f build-warn.log
-ninja -k 0 -C build-warn > build-warn/log 2>&1 || { cat build-warn/log; exit 1; }
+ninja -k 0 -C build-warn all benches > build-warn/log 2>&1 || { cat build-warn/log; exit 1; }
 echo "warnings: none with clang-14"

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/json_out.h"
+#include "device/memory.h"
 #include "profile/node_time.h"
 #include "profile/probe.h"
 #include "profile/quiet.h"
@@ -17,11 +18,12 @@
 #define PACE_FORMAT "plimsoll-pace-2"
 
 enum {
-    PACE_PRODUCT = 256, /* rows and columns */
-    PACE_SIDE = 32,     /* of a convolved map */
-    PACE_WIDTH = 64,    /* its channels */
-    PACE_BYTES = 16 << 20,
-    PACE_LARGEST = 100 /* how far from the roofline is believed, either way */
+    PACE_PRODUCT = 256,           /* rows and columns */
+    PACE_SIDE = 32,               /* of a convolved map */
+    PACE_WIDTH = 64,              /* its channels */
+    PACE_BYTES = 64 << 20,        /* more than caches hold */
+    PACE_MEMORY = 3 * PACE_BYTES, /* of which two arrays are copied */
+    PACE_LARGEST = 100            /* how far from the roofline is believed, either way */
 };
 
 /* ---- measuring ---- */
@@ -146,7 +148,10 @@ Err pace_find(Pool *pool, Device *device)
     const char *path = pace_path(pool, device);
     if (!path)
         return OK;
-    Pace pace = pace_read(pool, path, device);
+    Pace         pace = pace_read(pool, path, device);
+    MemoryLimits limits = memory_limits();
+    if (pace.mean <= 0 && memory_left(&limits) < PACE_MEMORY)
+        return OK;
     if (pace.mean <= 0) {
         TRY(pace_measure(pool, device, &pace));
         /* that it cannot be kept is no failure: it is measured again */

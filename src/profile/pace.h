@@ -11,7 +11,7 @@
 
 /* Gives the device a profile of which only the pace is known; does nothing where it has a profile,
  * is no processor or is not here, where there is no folder to keep the answer in, and where the
- * machine is too busy to be measured. */
+ * machine is too busy to be measured or has too little memory left. */
 Err pace_find(Pool *pool, Device *device);
 
 /* Ratios of measured and predicted time. */

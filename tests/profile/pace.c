@@ -4,12 +4,14 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "device/memory.h"
 #include "fit/fit.h"
 #include "profile/devices.h"
 #include "profile/pace.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static Pool *pool;
@@ -120,6 +122,28 @@ static void what_was_kept_may_be_wrong(void)
     CHECK(!device->profile);
 }
 
+/* Where little memory is left, nothing is measured: the copy would end the program. */
+static void little_memory(void)
+{
+    struct rlimit before, low;
+    Device       *device = open_device();
+    const char   *cache = pool_text(pool, getenv("XDG_CACHE_HOME"));
+    CHECK_OK(folder_make("pace_test/empty"));
+    setenv("XDG_CACHE_HOME", pool_print(pool, "%s/empty", cache), 1);
+    MemoryLimits limits;
+    REQUIRE(!getrlimit(RLIMIT_AS, &before));
+    low = before;
+    low.rlim_cur = (rlim_t)1 << 62;
+    REQUIRE(!setrlimit(RLIMIT_AS, &low));
+    limits = memory_limits();
+    low.rlim_cur = (rlim_t)(((int64_t)1 << 62) - limits.address_left + (96 << 20));
+    REQUIRE(!setrlimit(RLIMIT_AS, &low));
+    CHECK_OK(pace_find(pool, device));
+    REQUIRE(!setrlimit(RLIMIT_AS, &before));
+    CHECK(!device->profile);
+    setenv("XDG_CACHE_HOME", cache, 1);
+}
+
 int main(void)
 {
     char folder[4096];
@@ -131,6 +155,7 @@ int main(void)
     RUN(measured);
     RUN(kept_and_found);
     RUN(plans_are_the_same);
+    RUN(little_memory);
     RUN(what_was_kept_may_be_wrong);
     pool_free(pool);
     return test_end();

@@ -371,6 +371,8 @@ Err refuse(const Lower *l, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
+    if (!l->call) /* while known groups of calls are looked for */
+        return fail(E_USAGE, "%s", text);
     return l->call->file ? fail(E_USAGE, "%s: %s (%s:%d)", l->call->target, text, l->call->file,
                                 l->call->line)
                          : fail(E_USAGE, "%s: %s", l->call->target, text);

@@ -752,6 +752,21 @@ static void builtin_where_it_pays(void)
             CHECK_OK(linalg_conv(backend_dnnl(), &d, 2, &prim));
             CHECK_INT(prim->backend == backend_builtin(), stride == 2 || conv_wino_fits(&d, 2));
         }
+    for (int i = 0; i < 8; i++) { /* few positions and many weights */
+        int64_t     samples = 2 + i % 2, channels = i & 2 ? 256 : 128;
+        ConvDesc    d = { .kind = i & 4 ? CONV_BACKWARD_DATA : CONV_FORWARD,
+                          .n = samples,
+                          .ci = 256,
+                          .co = channels,
+                          .in = { 1, 8, 8 },
+                          .out = { 1, 4, 4 },
+                          .kernel = { 1, 3, 3 },
+                          .stride = { 1, 2, 2 },
+                          .pad_lo = { 0, 1, 1 } };
+        const Prim *prim;
+        CHECK_OK(linalg_conv(backend_dnnl(), &d, 2, &prim));
+        CHECK_INT(prim->backend == backend_builtin(), samples == 2 && channels == 256);
+    }
 }
 
 /* A backend that is the one the rules choose. */

@@ -417,6 +417,7 @@ static Err fit_choose(Fit *fit, bool refine, FitResult *r)
         r->bound_bytes = 0;
     if (refine && !r->fits)
         TRY(fit_minimum(fit, r));
+    TRY(engine_finish(r->engine, true));
     if (fit->options->progress)
         fit->options->progress(fit->options->progress_arg, 1, "");
     fit_say_changes(fit->pool, fit->recipe, r);

@@ -283,6 +283,7 @@ static Err engine_solve(Pool *pool, Engine *engine, const EngineOptions *options
             untouched = engine_untouched_bytes(engine, program, true);
     PlanOptions how = {
         .effort = options->effort,
+        .hasty = options->hasty,
         .time_limit_s = options->time_limit_s,
         .seed = options->seed,
         .layout = true,

@@ -47,6 +47,7 @@ typedef struct EngineOptions {
     int64_t  budget_bytes; /* limits the arena; 0: everything kept */
     int64_t  effort;       /* of the planner (plan.h) */
     double   time_limit_s;
+    bool     hasty; /* of the planner: any plan, soon */
     uint64_t seed;
     void (*progress)(void *arg, double done, const char *text);
     void   *progress_arg;

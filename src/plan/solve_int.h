@@ -44,6 +44,7 @@ typedef struct PlanSolve {
     bool        irregular;    /* a huge graph in which the quick solvers find little */
     bool        exact;        /* so far solve_exact has found everything */
     int64_t     proved_bytes; /* the smallest peak of all lists, if solve_exact found it; or 0 */
+    bool        hasty;        /* min_peak is just the first list within the budget */
     bool        cut;
 } PlanSolve;
 

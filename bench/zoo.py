@@ -1,13 +1,13 @@
 """Public models in small configurations on the CPU: the exported program trained by us, the same module trained by PyTorch, in turn.
 
-    zoo.py BUILD [--zoo FOLDER] [--steps N] [--rounds N] [--threads N] [--least MS] [--forms eager,compile] [--limit S] [--json FILE]
-           [MODEL ...]
+    zoo.py BUILD [--zoo FOLDER] [--steps N] [--rounds N] [--threads N] [--forms eager,compile] [--least MS] [--compile MS] [--limit S]
+           [--json FILE] [MODEL ...]
 
 The models are those of ../shared/zoo/zoo.py (or of the folder PLIMSOLL_ZOO), which needs .venv-zoo (scripts/setup_zoo.sh). Each is
 exported once, by tests/import/zoo_export.py, to BUILD/zoo. fp32, fused AdamW, no clipping, no EMA, dropout off, the same batch in every
-step. Every run is a process of its own; the fastest median of all rounds counts. torch.compile compiles before it is measured; its
-cache stays in BUILD/zoo. Models whose eager step takes less than --least milliseconds are left out. --limit: no model is begun later.
-cpu_ms: of all threads, which other programs on the machine disturb less."""
+step. Each side is a process of its own; the fastest median of all rounds counts. torch.compile compiles before it is measured; its
+cache stays in BUILD/zoo. Models whose eager step takes less than --least milliseconds (5) are left out, those of less than --compile
+(0) are not compiled. --limit: no model is begun later. cpu_ms: of all threads, which other programs on the machine disturb less."""
 import argparse
 import json
 import os
@@ -26,26 +26,26 @@ EXPORT = os.path.join(ROOT, "tests", "import", "zoo_export.py")
 PLAIN = ["optimizer.clip=0", "ema.rule=none", "accumulate=1"]
 
 
-def run_torch(zoo, name, form, steps, threads):
-    """One JSON line; in .venv-zoo."""
-    sys.path[:0] = [zoo, os.path.dirname(EXPORT)]
+def torch_step(zoo, name):
+    """-> (module whose forward takes the batch and returns the loss, the batch)."""
     import torch
     import zoo as models
     import zoo_export
-    torch.set_num_threads(threads)
     torch.manual_seed(0)
-    make = models.Z[name]
-    model, args, kwargs = make()[:3]
+    model, args, kwargs = models.Z[name]()[:3]
     model.train()
     zoo_export.no_dropout(model)
     zoo_export.perturb(model, 1)
     tensors = {k: v for k, v in kwargs.items() if isinstance(v, torch.Tensor)}
     module = zoo_export.WithLoss(model, list(tensors))
     module.fixed = {k: v for k, v in kwargs.items() if k not in tensors}
-    batch = list(args) + list(tensors.values())
-    run = torch.compile(module) if form == "compile" else module
+    return module, list(args) + list(tensors.values())
+
+
+def timed(module, run, batch, steps):
+    import torch
     adamw = torch.optim.AdamW(module.parameters(), lr=1e-5, weight_decay=0.01, fused=True)
-    times, begun, cpu = [], time.perf_counter(), 0
+    times, cpu = [], 0
     for i in range(steps + 3):
         start, spent = time.perf_counter(), time.process_time()
         loss = run(*batch)
@@ -55,18 +55,27 @@ def run_torch(zoo, name, form, steps, threads):
         if i >= 3:
             times.append(time.perf_counter() - start)
             cpu += time.process_time() - spent
-        elif i == 0:
-            begun = time.perf_counter() - begun
-    print(json.dumps({"ms": statistics.median(times) * 1e3, "cpu_ms": cpu / steps * 1e3, "ready_s": begun, "loss": float(loss.detach())}))
+    return {"ms": statistics.median(times) * 1e3, "cpu_ms": cpu / steps * 1e3, "loss": float(loss.detach())}
 
 
-def last_json(command, env):
-    """The last JSON line that a program prints, or why there is none."""
+def run_torch(args):
+    """A JSON line for each form; in .venv-zoo."""
+    sys.path[:0] = [args.zoo, os.path.dirname(EXPORT)]
+    import torch
+    torch.set_num_threads(args.threads)
+    module, batch = torch_step(args.zoo, args.models[0])
+    for form in args.run.split(","):
+        got = timed(module, torch.compile(module) if form == "compile" else module, batch, args.steps)
+        print(json.dumps({"form": form, **got}), flush=True)
+        if form == "eager" and got["ms"] < max(args.compile, args.least):
+            return
+
+
+def json_lines(command, env):
+    """The JSON lines that a program prints, and why there are no more."""
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **env})
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    if done.returncode or not lines:
-        return {"error": (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]}
-    return json.loads(lines[-1])
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return lines, (done.stderr.strip().splitlines() or ["it printed nothing"])[-1] if done.returncode else None
 
 
 def exported(work, zoo, name):
@@ -87,31 +96,31 @@ def measure(args, work, name):
     if not config:
         return None
     env = {"OMP_NUM_THREADS": str(args.threads), "TORCHINDUCTOR_CACHE_DIR": os.path.join(work, "inductor")}
-    commands = {form: [PYTHON, os.path.abspath(__file__), args.build, "--zoo", args.zoo, "--steps", str(args.steps), "--threads",
-                       str(args.threads), "--run", form, name] for form in args.forms.split(",")}
-    commands["ours"] = [os.path.join(args.build, "bench_step"), "--threads", str(args.threads), "--steps", str(args.steps), config, *PLAIN]
+    theirs = [PYTHON, os.path.abspath(__file__), args.build, "--zoo", args.zoo, "--steps", str(args.steps), "--threads", str(args.threads),
+              "--least", str(args.least), "--compile", str(args.compile), "--run", args.forms, name]
+    ours = [os.path.join(args.build, "bench_step"), "--threads", str(args.threads), "--steps", str(args.steps), config, *PLAIN]
     best = {}
     for _ in range(args.rounds):
-        for side, command in commands.items():
-            got = last_json(command, env)
-            if "error" in got:
-                best[side] = got
-            elif side not in best or got["ms"] < best[side]["ms"]:
-                best[side] = got
-            if side == "eager" and got.get("ms", args.least) < args.least:
+        for side, command in (("PyTorch", theirs), ("ours", ours)):
+            lines, error = json_lines(command, env)
+            for got in lines + ([{"form": side, "error": error}] if error else []):
+                form = got.get("form", side)
+                if "error" in got or form not in best or got["ms"] < best[form].get("ms", 0):
+                    best[form] = got
+            if best.get("eager", {}).get("ms", args.least) < args.least:
                 return None
     return best
 
 
 def row(name, best):
-    figure, ours = results_file.figure, best["ours"]
+    figure, ours = results_file.figure, best.get("ours", {})
     out, text = {"work": name}, f"{name:20}"
     for side, got in best.items():
         text += f" {side} " + (f"{got['ms']:8.2f} ({got['cpu_ms']:7.2f})" if "ms" in got else got["error"][:100])
         if "ms" in got:
             prefix = "" if side == "ours" else side + "_"
             out.update({prefix + "ms": figure(got["ms"]), prefix + "cpu_ms": figure(got["cpu_ms"])})
-    theirs = [best[form]["ms"] for form in best if form != "ours" and "ms" in best[form]]
+    theirs = [best[form]["ms"] for form in best if form not in ("ours", "PyTorch") and "ms" in best[form]]
     if "ms" in ours and theirs:
         out["pytorch_ratio"] = figure(min(theirs) / ours["ms"], 3)
         text += f"  {out['pytorch_ratio']:.2f}"
@@ -134,6 +143,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--least", type=float, default=5)
+    parser.add_argument("--compile", type=float, default=0)
     parser.add_argument("--forms", default="eager,compile")
     parser.add_argument("--limit", type=float, default=1e9)
     parser.add_argument("--run", default="", help=argparse.SUPPRESS)
@@ -141,7 +151,7 @@ def main():
     args = parser.parse_intermixed_args()
     args.zoo, args.build = os.path.abspath(args.zoo), os.path.abspath(args.build)
     if args.run:
-        return run_torch(args.zoo, args.models[0], args.run, args.steps, args.threads)
+        return run_torch(args)
     if not os.path.exists(PYTHON) or not os.path.isdir(args.zoo):
         print("skipped: .venv-zoo (scripts/setup_zoo.sh) or the models' list is not here")
         return 77

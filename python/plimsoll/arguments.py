@@ -29,9 +29,9 @@ def check(model: Any, loss_fn: Any, batch: Any) -> None:
 def _check_module(name: str, module: torch.nn.Module) -> None:
     if isinstance(module, torch.jit.ScriptModule):
         raise ValueError(f"{name} is TorchScript: give the module that it was made from")
-    if hasattr(module, "_orig_mod"):
+    if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None:
         raise ValueError(f"{name} is compiled by torch.compile: give the module itself (its "
-                         "_orig_mod), as what it does in eager mode is captured")
+                         "_orig_mod, or one without compile()), as its eager mode is captured")
     kinds = {kind.__name__ for kind in type(module).__mro__}
     wrapper = next((w for w in _WRAPPERS if w in kinds), None)
     if wrapper:

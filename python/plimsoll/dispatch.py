@@ -101,8 +101,8 @@ def _register_autocast(lib: Any, rules: Rules) -> None:
     for name in recurrent.GATES:
         op = getattr(aten, name).input
         lib.impl(op, recurrent.autocast_kernel(op, _below_autocast), "AutocastCPU")
-    # In the CPU's lists only.
-    for name in "avg_pool3d stack cat index_copy".split():
+    # In the CPU's lists only, or cast within.
+    for name in ("avg_pool3d", "stack", "cat", "index_copy", *recurrent.CELLS):
         for op in _overloads(name):
             lib.impl(op, torch.library.fallthrough_kernel, "AutocastCPU")
 
@@ -205,6 +205,8 @@ def as_cuda(rules: Rules) -> Iterator[None]:
             lib.impl("dropout", _dropout, "AutogradCPU")
             for name in recurrent.GATES:
                 lib.impl(name + ".input", recurrent.kernel(name), "AutogradCPU")
+            for name, kernel in recurrent.CELLS.items():
+                lib.impl(name, kernel, "AutogradCPU")
             if rules.torch >= (2, 9):
                 lib.impl("rms_norm", _rms_norm, "AutogradCPU")
             yield

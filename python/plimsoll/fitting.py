@@ -165,9 +165,10 @@ class Step:
     def _mode(self) -> tuple[Any, ...]:
         """What decides on the graph beside the batch."""
         modules = list(modules_of(self._model))
-        return (tuple(m.training for m in modules),
-                tuple(p.requires_grad for m in modules for p in m._parameters.values()
-                      if p is not None))
+        held = [p for m in modules for p in m._parameters.values() if p is not None]
+        return (_autocast(held[0].device.type) if held else None,
+                tuple(m.training for m in modules),
+                tuple((p.requires_grad, p.dtype, p.device) for p in held))
 
     def _plan(self, batch: Any) -> _Ready:
         o = self.options
@@ -244,6 +245,11 @@ def _give_gradient(p: torch.nn.Parameter, gradient: torch.Tensor) -> None:
         p.grad = gradient
     else:
         p.grad.add_(gradient)
+
+
+def _autocast(device: str) -> torch.dtype | None:
+    """The type to which operators cast here."""
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
 
 
 def _held_gradient(p: torch.nn.Parameter) -> torch.Tensor:

@@ -121,7 +121,8 @@ def capture(model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any,
         inputs.append(torch.ones((), device=device))
     wrapped = _Wrapped(model, loss_fn, leaves, spec, precision, device.type, scaled)
     with captured(), warnings.catch_warnings(), torch.enable_grad(), unpacked_sequences(), \
-            _whole(aten.silu_backward.default), _steps_of_recurrent_layers(model), \
+            _whole(aten.silu_backward.default), _complex_parts(), \
+            _steps_of_recurrent_layers(model), \
             _without_gradients(_unreached(model, loss_fn, batch, precision, device.type)):
         warnings.simplefilter("ignore")
         try:
@@ -157,6 +158,25 @@ def _whole(op: Any) -> Iterator[None]:
         del op.py_kernels[key]
         if before is not None:
             op.py_kernels[key] = before
+
+
+@contextmanager
+def _complex_parts() -> Iterator[None]:
+    """Lets parts of complex tensors be written, as the gradient of an inverse FFT does. The joint
+    graph is traced again with autograd on, where nothing is differentiated any more; but for these
+    operators PyTorch has no gradient and refuses."""
+    def below(op: Any) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with torch._C._AutoDispatchBelowAutograd():
+                return op(*args, **kwargs)
+        return run
+
+    with torch.library._scoped_library("aten", "IMPL") as lib:
+        for name in ("slice", "select", "diagonal", "as_strided"):
+            op = getattr(aten, name + "_scatter").default
+            for key in ("AutogradCPU", "AutogradCUDA"):
+                lib.impl(op, below(op), key)
+        yield
 
 
 def _unreached(model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any,

@@ -77,6 +77,9 @@ def make_optimizer(which: str | Callable[..., Any], parameters: list[Any]) -> An
                          "-loop (foreach=False), or a function of the parameters")
     how: dict[str, Any] = {"momentum": 0.9} if name == "sgd" else {}
     if variant == "fused":
+        if any(p.is_complex() for p in parameters):
+            raise ValueError(f"PyTorch's fused optimizers take no complex parameters: give "
+                             f"optimizer={name!r}")
         how["fused"] = True
     else:
         how["foreach"] = variant == ""

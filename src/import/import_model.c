@@ -125,9 +125,10 @@ static Err add_parameter(Lower *l, const ExportedInput *in, Operand *item)
     bool conv = v->rank >= 3 && conv_weight(l, in->value);
     for (int a = 0; conv && a < v->rank; a++) /* (O,I,k...) is kept as (k...,I,O) */
         order[a] = a < v->rank - 2 ? a + 2 : v->rank - 1 - a;
-    Shape disk = view_shape(dims, NULL);
-    Init  init = w && w->storage ? (Init){ .kind = INIT_CUSTOM, .custom = init_from_file, .arg = w }
-                                 : init_drawn(in->name, disk, l->program->jax);
+    Shape       disk = view_shape(dims, NULL);
+    Init        init = w && w->storage && l->config->weights == IMPORT_OF_FILE
+                           ? (Init){ .kind = INIT_CUSTOM, .custom = init_from_file, .arg = w }
+                           : init_drawn(in->name, disk, l->program->jax);
     const char *dot = strrchr(in->name, '.');
     l->graph->module = 0;
     l->graph->source = (Source){ 0 };
@@ -136,8 +137,10 @@ static Err add_parameter(Lower *l, const ExportedInput *in, Operand *item)
         l->graph->n_scopes--;
     }
     const char *last = dot ? dot + 1 : in->name;
-    Tensor      t = conv ? param_add_permuted(l->graph, last, disk, order, init)
-                         : param_add(l->graph, last, disk, init);
+    bool        wide = complex || l->wide[in->value];
+    Tensor      t = conv   ? param_add_permuted(l->graph, last, disk, order, init)
+                    : wide ? param_add_f32(l->graph, last, disk, init)
+                           : param_add(l->graph, last, disk, init);
     TRY(graph_check(l->graph));
     Param *param = param_of(l->graph, t.id);
     if (param) {
@@ -419,7 +422,8 @@ static Err output_named(Lower *l, const char *name, bool floating, Operand *item
     for (int32_t i = k = 0; i < p->n_outputs; i++)
         if ((p->outputs[i].kind == EX_USER_OUTPUT || p->outputs[i].kind == EX_LOSS_OUTPUT) &&
             p->outputs[i].arg.kind == ARG_VALUE) {
-            text_add(&list, "%s%d: %s", k ? ", " : "", k, p->values[p->outputs[i].arg.values[0]].name);
+            text_add(&list, "%s%d: %s", k ? ", " : "", k,
+                     p->values[p->outputs[i].arg.values[0]].name);
             k++;
         }
     return name ? fail(E_USAGE, "loss: %s has no output '%s'; its outputs are %s", p->path, name,
@@ -823,6 +827,8 @@ static const Field loss_fields[] = {
     { 0 }
 };
 
+static const char *const weights_kinds[] = { "file", "drawn", NULL };
+
 static const Field import_fields[] = {
     { "file", FIELD_TEXT, offsetof(ImportConfig, file), 0, 0, NULL, NULL,
       "the model: a file of torch.export.save" },
@@ -832,6 +838,8 @@ static const Field import_fields[] = {
       "patterns of the parameters to train; default: all that require gradients" },
     { "freeze", FIELD_TEXTS, offsetof(ImportConfig, freeze), 0, 0, NULL, NULL,
       "patterns of parameters that stay as they are" },
+    { "weights", FIELD_CHOICE, offsetof(ImportConfig, weights), 0, 0, weights_kinds, NULL,
+      "parameters start as the file has them, or drawn (--init none)" },
     { "batch", FIELD_TEXT, offsetof(ImportConfig, batch), 0, 0, NULL, NULL,
       "symbol of the batch size; default: axis 0 of the first input" },
     { "hash", FIELD_TEXT, offsetof(ImportConfig, hash), 0, 0, NULL, NULL,

@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { SCORE_RANK = 4, MOST_TERMS = 4 };
+enum { SCORE_RANK = 4, MAX_TERMS = 4 };
 
 #define HIDES   (-1e9)  /* its exponential is 0 beside any score */
 #define NO_KEYS (-1e30) /* what attention takes for minus infinity */
@@ -30,8 +30,8 @@ typedef struct Written {
     int     q_axes[SCORE_RANK], k_axes[SCORE_RANK], v_axes[SCORE_RANK], out_axes[SCORE_RANK];
     int     rank, n_added, n_hidden;
     double  scale;
-    int32_t added[MOST_TERMS];
-    Hidden  hidden[MOST_TERMS];
+    int32_t added[MAX_TERMS];
+    Hidden  hidden[MAX_TERMS];
     int32_t dropout; /* the call, or -1 */
     double  rate;
 } Written;
@@ -152,7 +152,7 @@ static bool find_scores(KnownSearch *k, int32_t value, Written *w)
     LetterProduct            p;
     for (int i = 0; i < 3 && !call; i++)
         call = known_call(k, value, targets[i]);
-    if (!call || !read_product(k, call, &p) || p.out.n != w->rank)
+    if (!call || !read_product(k, call, &p) || p.out.n != w->rank || p.out.n < 2)
         return false;
     int  n = p.out.n, first = letter_place(&p.side[0], p.out.at[n - 2]) < 0;
     char letters[SCORE_RANK];
@@ -172,6 +172,8 @@ static bool find_values(const LetterProduct *p, int at, Written *w)
     const Letters *mine = &p->side[at], *theirs = &p->side[!at];
     int            n = mine->n;
     char           letters[SCORE_RANK + 1], d = other_letter(theirs, mine);
+    if (n < 2 || n > SCORE_RANK)
+        return false;
     memcpy(letters, mine->at, (size_t)n);
     w->rank = n;
     w->v = p->in[!at];
@@ -260,7 +262,7 @@ static bool find_sum(KnownSearch *k, const ExportedCall *add, Written *w)
         int     n = k->n, steps = 64;
         int32_t bias = known_arg(add, !i);
         if (is_fp32(k, bias) && same_size(k, add->out[0], known_arg(add, i)) &&
-            find_logits(k, known_arg(add, i), w) && w->n_added < MOST_TERMS &&
+            find_logits(k, known_arg(add, i), w) && w->n_added < MAX_TERMS &&
             !computed_with_minimum(k, bias, &steps)) {
             w->added[w->n_added++] = bias;
             return true;
@@ -292,7 +294,7 @@ static bool find_hidden(KnownSearch *k, const ExportedCall *call, bool keeps, in
     if (call->n_args != 3 || h.mask < 0 || k->l->program->values[h.mask].type != EX_BOOL ||
         !known_number_at(call, 3 - mask - scores, &h.value) || !(h.value <= HIDES) ||
         !same_size(k, call->out[0], known_arg(call, scores)) ||
-        !find_logits(k, known_arg(call, scores), w) || w->n_hidden == MOST_TERMS)
+        !find_logits(k, known_arg(call, scores), w) || w->n_hidden == MAX_TERMS)
         return false;
     w->hidden[w->n_hidden++] = h;
     return true;
@@ -301,7 +303,7 @@ static bool find_hidden(KnownSearch *k, const ExportedCall *call, bool keeps, in
 static bool find_logits(KnownSearch *k, int32_t value, Written *w)
 {
     const ExportedCall *call;
-    if (!is_fp32(k, value))
+    if (!is_fp32(k, value) || ++k->steps > KNOWN_STEPS)
         return false;
     if ((call = known_call(k, value, "add.Tensor")))
         return find_sum(k, call, w);

@@ -349,7 +349,7 @@ static KnownCalls *find_at(KnownSearch *k, const ExportedCall *root)
 {
     KnownCalls *g = NULL;
     for (size_t i = 0; !g && i < sizeof finders / sizeof *finders; i++) {
-        k->n = 0;
+        k->n = k->steps = 0;
         if (is_target(root, finders[i].root))
             g = finders[i].find(k, root);
     }

@@ -20,7 +20,7 @@
 
 #include "import/lower.h"
 
-enum { KNOWN_FACTORS = 8, KNOWN_CALLS = 128 };
+enum { KNOWN_FACTORS = 8, KNOWN_CALLS = 128, KNOWN_STEPS = 4096 };
 
 typedef struct Factor {
     int32_t value;
@@ -43,6 +43,7 @@ typedef struct KnownSearch { /* for the group of one root */
     bool   *idle;     /* by call */
     int32_t calls[KNOWN_CALLS];
     int     n;
+    int     steps; /* values looked at: no more than KNOWN_STEPS */
 } KnownSearch;
 
 struct KnownCalls { /* a group that was found */

@@ -248,7 +248,7 @@ static Poly read_two(DmlSearch *s, const ExportedCall *call, DmlCall how)
 static Poly read_same(DmlSearch *s, const ExportedCall *call)
 {
     int32_t from = known_arg(call, 0);
-    if (from < 0 || (is_integer(s, call->out[0]) && !is_integer(s, from)) ||
+    if (from < 0 || call->out[0] < 0 || (is_integer(s, call->out[0]) && !is_integer(s, from)) ||
         s->k->l->program->values[from].type == EX_BOOL)
         return fail_poly(s);
     return read_value(s, from);
@@ -285,7 +285,7 @@ static Poly read_call(DmlSearch *s, const ExportedCall *call, DmlCall how, int32
 static Poly read_value(DmlSearch *s, int32_t value)
 {
     const ExportedCall *call = NULL;
-    if (s->t.failed || !fits_here(s, value))
+    if (s->t.failed || ++s->k->steps > KNOWN_STEPS || !fits_here(s, value))
         return fail_poly(s);
     DmlCall how = call_at(s, value, &call);
     return read_call(s, call, how, value);
@@ -489,7 +489,8 @@ int known_dml_levels(Lower *l, int32_t target)
 {
     for (int32_t i = 0; i < l->program->n_calls; i++) {
         const ExportedCall *call = &l->program->calls[i];
-        if (strcmp(call->target, "aten.logsumexp.default") != 0 || call->out[0] < 0)
+        if (strcmp(call->target, "aten.logsumexp.default") != 0 || call->n_out != 1 ||
+            call->out[0] < 0)
             continue;
         KnownSearch k = { .l = l };
         DmlSearch   s = { .k = &k, .found = { .x = -1, .target = -1, .mask = -1 } };
@@ -501,7 +502,8 @@ int known_dml_levels(Lower *l, int32_t target)
 
 KnownCalls *known_dml_loss(KnownSearch *k, const ExportedCall *root)
 {
-    if (root->n_args != 1 || root->n_out != 1 || k->l->program->values[root->out[0]].type != EX_F32)
+    if (root->n_args != 1 || root->n_out != 1 || root->out[0] < 0 ||
+        k->l->program->values[root->out[0]].type != EX_F32)
         return NULL;
     DmlSearch s = { .k = k, .found = { .x = -1, .target = -1, .mask = -1, .scale = -1 } };
     int32_t   value = under_signs(&s, known_arg(root, 0));

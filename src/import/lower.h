@@ -83,6 +83,10 @@ struct Lower {
     const int32_t      *first_use, *uses;
     /* By value: the persistent tensor of an input that calls write to; TENSOR_NONE: of no such. */
     int32_t            *kept;
+    /* By value: nothing but complex numbers follows from it, so it stays fp32 in every precision, as they
+     * do. */
+    const bool         *wide;
+    bool                wide_call; /* the results of the call being lowered are such, or complex */
     bool                all;     /* for all samples of a micro-batch before its split (lower_all) */
     Lower              *whole;   /* what lower_all has lowered so far; NULL: nothing */
     uint64_t            numbers; /* hash of the whole numbers that the call was given */
@@ -173,10 +177,10 @@ int     formula_as(Formula *f, int a, ExportedType type);
 #define F1(f, op, a)       formula_step((f), POINT_##op, (a), -1, -1)
 #define F2(f, op, a, b)    formula_step((f), POINT_##op, (a), (b), -1)
 #define F3(f, op, a, b, c) formula_step((f), POINT_##op, (a), (b), (c))
-int     formula_power(Formula *f, int x, double p); /* |x|^p */
+int formula_power(Formula *f, int x, double p); /* |x|^p */
 /* x^(1/p), the root of a sum of powers: at 0 its gradient is 0, as that of PyTorch's norms is. */
-int     formula_norm(Formula *f, int x, double p);
-int     formula_root(Formula *f, int x); /* p = 2 */
+int formula_norm(Formula *f, int x, double p);
+int formula_root(Formula *f, int x); /* p = 2 */
 /* The result under broadcasting, of this type of the file. */
 Err formula_item(Formula *f, int result, ExportedType type, Operand *item);
 Err formula_give(Formula *f, int result, int i); /* as output i */
@@ -240,11 +244,13 @@ Err      lower_dropped(Lower *l, Operand item, double p, int layer, Operand *out
 Err             lower_program(Pool *pool, Graph *graph, const ImportConfig *config, Lower **out);
 Err             lower_output(Lower *l, int32_t value, Operand *item); /* a value after the walk */
 const LowerDef *lower_find(const char *target);                       /* NULL: not known */
+/* An earlier call that computed the same, whose results still stand (lower_repeated.c), or NULL. */
+const ExportedCall *lower_repeated(const Lower *l, const ExportedCall *call);
 /* Does the value follow from the inputs alone: not from parameters, random numbers, or something
  * written in place? */
-bool            lower_from_inputs(Lower *l, int32_t value);
+bool                lower_from_inputs(Lower *l, int32_t value);
 /* The same value for the whole micro-batch before its split, from inputs that hold all of it. */
-Err             lower_all(Lower *l, int32_t value, Operand *item);
+Err                 lower_all(Lower *l, int32_t value, Operand *item);
 /* How many targets of the micro-batch before its split are not `ignore`, at least 1, divided by the
  * number of slices: [1] fp32. None: the loss counts them itself. `mine`: the targets of this slice;
  * `value`: the same in the program. */

@@ -9,7 +9,10 @@
 
 /* ---- views ---- */
 
-static Err give_item(Lower *l, Operand item, View view) { return give(l, 0, item_with(item, view)); }
+static Err give_item(Lower *l, Operand item, View view)
+{
+    return give(l, 0, item_with(item, view));
+}
 
 static View flipped(View v, int axis)
 {
@@ -69,7 +72,7 @@ static Err at_least(Lower *l)
     return give_item(l, x, v);
 }
 
-/* Parts between the given indices. */
+/* What lies between the given indices. */
 static Err split_between(Lower *l)
 {
     Operand x, *parts = NEWN(l->pool, Operand, l->call->n_out);
@@ -306,8 +309,8 @@ static Err log_gamma(Lower *l)
     y = formula_input(&g, above);
     low = F2(&g, LT, x, formula_number(&g, 0.5));
     int sine = F1(&g, SIN, F2(&g, MUL, x, formula_number(&g, acos(-1))));
-    int turned = F2(&g, SUB, formula_number(&g, log(acos(-1))), F1(&g, LOG, F1(&g, ABS, sine)));
-    return formula_give(&g, F3(&g, SELECT, low, F2(&g, SUB, turned, y), y), 0);
+    int mirrored = F2(&g, SUB, formula_number(&g, log(acos(-1))), F1(&g, LOG, F1(&g, ABS, sine)));
+    return formula_give(&g, F3(&g, SELECT, low, F2(&g, SUB, mirrored, y), y), 0);
 }
 
 /* beta (x + y), with what a call names; outer products and matrix times vector added to something. */
@@ -413,7 +416,8 @@ static Err trapezoid(Lower *l)
     Formula f = formula(l);
     int     a = formula_input(&f, item_with(x, view_sliced(x.view, axis, 0, n, 1)));
     int     b = formula_input(&f, item_with(x, view_sliced(x.view, axis, 1, n, 1)));
-    TRY(formula_reduce(&f, F2(&f, ADD, a, b), POINT_SUM, 1u << axis, dx / 2, out_type_of(l, 0), &y));
+    TRY(formula_reduce(&f, F2(&f, ADD, a, b), POINT_SUM, 1u << axis, dx / 2, out_type_of(l, 0),
+                       &y));
     return give(l, 0, y);
 }
 
@@ -503,13 +507,12 @@ static Err cosine_embedding(Lower *l)
     int     eps = formula_number(&f, 1e-12), one = formula_number(&f, 1); /* as PyTorch's */
     int     sizes = F2(&f, MUL, F2(&f, ADD, formula_input(&f, size[0]), eps),
                        F2(&f, ADD, formula_input(&f, size[1]), eps));
-    int cosine = F2(&f, DIV, formula_input(&f, product), F1(&f, SQRT, sizes));
-    int far = F2(&f, CLAMP_MIN, F2(&f, SUB, cosine, formula_number(&f, margin)),
-                 formula_number(&f, 0));
-    int y = formula_float(&f, formula_input(&f, target)), nil = formula_number(&f, 0);
+    int     cosine = F2(&f, DIV, formula_input(&f, product), F1(&f, SQRT, sizes));
+    int     far = F2(&f, CLAMP_MIN, F2(&f, SUB, cosine, formula_number(&f, margin)),
+                     formula_number(&f, 0));
+    int     y = formula_float(&f, formula_input(&f, target)), nil = formula_number(&f, 0);
     far = F3(&f, SELECT, F2(&f, EQ, y, formula_number(&f, -1)), far, nil);
-    return reduced_loss(
-        l, &f, F3(&f, SELECT, F2(&f, EQ, y, one), F2(&f, SUB, one, cosine), far));
+    return reduced_loss(l, &f, F3(&f, SELECT, F2(&f, EQ, y, one), F2(&f, SUB, one, cosine), far));
 }
 
 /* clang-format off */

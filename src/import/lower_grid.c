@@ -83,8 +83,7 @@ static int weight_of(Volume *v, Formula *f, int corner)
         wide = view_inserted(wide, wide.rank, 1);
         int x = formula_input(f, item_with(v->place[axis], wide));
         int at = neighbour(f, x, corner, axis);
-        int w = v->mode == GRID_NEAREST ? one
-                                        : F2(f, SUB, one, F1(f, ABS, F2(f, SUB, x, at)));
+        int w = v->mode == GRID_NEAREST ? one : F2(f, SUB, one, F1(f, ABS, F2(f, SUB, x, at)));
         int last = formula_number(f, (double)v->size[axis] - 1);
         int inside = F2(f, AND, F2(f, GE, at, nil), F2(f, LE, at, last));
         w = F3(f, SELECT, inside, w, nil);
@@ -121,7 +120,8 @@ Err lower_volume_sampled(Lower *l)
     TRY(arg_view(l, "grid", &grid));
     TRY(arg_int(l, "interpolation_mode", 0, &mode));
     TRY(arg_int(l, "padding_mode", 0, &padding));
-    if (x.rank != 5 || grid.rank != 5 || grid.dim[4] != 3 || (mode != GRID_BILINEAR && mode != GRID_NEAREST))
+    if (x.rank != 5 || grid.rank != 5 || grid.dim[4] != 3 ||
+        (mode != GRID_BILINEAR && mode != GRID_NEAREST))
         return refuse(l, "an input with %d axes, read at points of %d, in mode %d", x.rank,
                       grid.rank, (int)mode);
     Volume v = { .l = l,
@@ -132,7 +132,7 @@ Err lower_volume_sampled(Lower *l)
                  .mode = (GridMode)mode,
                  .padding = (GridPadding)padding,
                  .corners = arg_bool(l, "align_corners", false) };
-    Dims flat = { 2, { x.dim[0] * x.dim[2] * x.dim[3] * x.dim[4], x.dim[1] } };
+    Dims   flat = { 2, { x.dim[0] * x.dim[2] * x.dim[3] * x.dim[4], x.dim[1] } };
     if (flat.at[0] > INT32_MAX)
         return refuse(l, "a volume of %lld points", (long long)flat.at[0]);
     rows = view_copied_reshape(view_permuted(x, (int[]){ 0, 2, 3, 4, 1 }), flat);

@@ -32,11 +32,7 @@ static Err invert(Lower *l, Operand item, Inverted *y)
 
 static Err matrices_of(Lower *l, Operand *item)
 {
-    return arg_item(l,
-                    arg_given(l, "A")       ? "A"
-                    : arg_given(l, "input") ? "input"
-                                            : "self",
-                    item);
+    return arg_item(l, arg_given(l, "A") ? "A" : arg_given(l, "input") ? "input" : "self", item);
 }
 
 static Err give_float(Lower *l, int i, Operand item)
@@ -100,10 +96,8 @@ static Err log_determinant(Lower *l)
     TRY(invert(l, x, &y));
     Formula f = formula(l);
     int     negative = F2(&f, LT, formula_input(&f, y.sign), formula_number(&f, 0));
-    return formula_give(&f,
-                        F3(&f, SELECT, negative, formula_number(&f, NAN),
-                           formula_input(&f, y.log_abs)),
-                        0);
+    return formula_give(
+        &f, F3(&f, SELECT, negative, formula_number(&f, NAN), formula_input(&f, y.log_abs)), 0);
 }
 
 /* inverse(a) b, or b inverse(a); a vector b is a column. */

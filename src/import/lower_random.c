@@ -296,7 +296,7 @@ static Err dropout_otherwise(Lower *l)
     double  p;
     Tensor  t;
     int     how = l->def->with;
-    TRY(arg_item(l, "input", &item));
+    TRY(arg_item(l, arg_given(l, "input") ? "input" : "self", &item));
     TRY(arg_float(l, "p", 0.5, &p));
     if (p == 0 || !arg_bool(l, "train", true))
         return give(l, 0, item);

@@ -112,7 +112,8 @@ static Err vector_norm(Lower *l)
     TRY(arg_item(l, "self", &x));
     TRY(axes_of(l, x.view.rank, &axes));
     p = 2;
-    if (arg(l, arg_given(l, "ord") ? "ord" : "p") && arg(l, arg_given(l, "ord") ? "ord" : "p")->kind != ARG_TEXT)
+    if (arg(l, arg_given(l, "ord") ? "ord" : "p") &&
+        arg(l, arg_given(l, "ord") ? "ord" : "p")->kind != ARG_TEXT)
         TRY(arg_float(l, arg_given(l, "ord") ? "ord" : "p", 2, &p));
     Formula f = formula(l);
     int     s = formula_input(&f, x);
@@ -152,7 +153,8 @@ static Err nan_mean(Lower *l)
     TRY(axes_of(l, x.view.rank, &axes));
     Formula f = formula(l), g = formula(l), h = formula(l);
     int     v = formula_float(&f, formula_input(&f, x)), nil = formula_number(&f, 0);
-    TRY(formula_reduce(&f, F3(&f, SELECT, F1(&f, IS_NAN, v), nil, v), POINT_SUM, axes, 1, EX_F32, &sum));
+    TRY(formula_reduce(&f, F3(&f, SELECT, F1(&f, IS_NAN, v), nil, v), POINT_SUM, axes, 1, EX_F32,
+                       &sum));
     v = formula_float(&g, formula_input(&g, x));
     int some = F3(&g, SELECT, F1(&g, IS_NAN, v), formula_number(&g, 0), formula_number(&g, 1));
     TRY(formula_reduce(&g, some, POINT_SUM, axes, 1, EX_F32, &count));
@@ -557,7 +559,6 @@ const LowerDef lower_reduces[] = {
     { "aten.linalg_vector_norm.default", vector_norm, 0, false },
     { "aten.norm.ScalarOpt_dim", vector_norm, 0, false }, { "aten.norm.Scalar", vector_norm, 0, false },
     { "aten.frobenius_norm.dim", vector_norm, 0, false },
-    { "aten.norm.ScalarOpt_dim_dtype", vector_norm, 0, false }, { "aten.norm.ScalarOpt_dtype", vector_norm, 0, false },
     { "aten.linalg_norm.default", vector_or_matrix_norm, 0, false },
     { "aten.linalg_norm.ord_str", vector_or_matrix_norm, 0, false },
     { "aten.nanmean.default", nan_mean, 0, false },

@@ -18,7 +18,7 @@ typedef struct Rnn {
     Lower  *l;
     Cell    cell;
     int     layers, directions;
-    bool    biases, batch_first, alone; /* alone: without a batch axis */
+    bool    biases, batch_first;
     bool    projected; /* the state is a product with the last parameter, of a width of its own */
     double  dropout;   /* between layers */
     int     per_layer; /* parameters of one direction of one layer */
@@ -151,12 +151,8 @@ static Err first_states(const Rnn *r, Operand *states, Operand *cells)
         TRY(arg_item(l, "hx", &list[0]));
     for (int i = 0; i < r->layers * r->directions; i++) {
         states[i] = item_with(list[0], view_selected(list[0].view, 0, i));
-        if (r->alone)
-            states[i] = item_with(states[i], view_inserted(states[i].view, 0, 1));
         if (r->cell == CELL_LSTM)
             cells[i] = item_with(list[1], view_selected(list[1].view, 0, i));
-        if (r->cell == CELL_LSTM && r->alone)
-            cells[i] = item_with(cells[i], view_inserted(cells[i].view, 0, 1));
     }
     return OK;
 }
@@ -167,7 +163,7 @@ static Err give_states(const Rnn *r, int output, Operand *states)
     int     n = r->layers * r->directions;
     if (output >= r->l->call->n_out || r->l->call->out[output] < 0)
         return OK;
-    for (int i = 0; i < n && !r->alone; i++)
+    for (int i = 0; i < n; i++)
         states[i] = item_with(states[i], view_inserted(states[i].view, 0, 1));
     TRY(lower_join(r->l, states, n, 0, &all));
     return give(r->l, output, all);
@@ -190,14 +186,11 @@ static Err rnn_open(Lower *l, Rnn *r, View *x)
     r->projected = r->cell == CELL_LSTM &&
                    r->n_params == r->layers * r->directions * (r->per_layer + 1);
     r->per_layer += r->projected;
-    r->alone = x->rank == 2;
-    if (x->rank != 3 && !r->alone)
-        return refuse(l, "an input with %d axes", x->rank);
+    if (x->rank != 3)
+        return refuse(l, "an input with %d axes; give it a batch axis", x->rank);
     if (r->n_params != r->layers * r->directions * r->per_layer)
         return refuse(l, "%d parameters for %d layers", r->n_params, r->layers);
-    if (r->alone)
-        *x = view_inserted(*x, 1, 1);
-    else if (r->batch_first)
+    if (r->batch_first)
         *x = view_permuted(*x, (int[]){ 1, 0, 2 });
     r->steps = x->dim[0];
     r->batch = x->dim[1];
@@ -232,9 +225,7 @@ static Err recurrent(Lower *l)
         TRY(layer_result(&r, layer, sides, &y));
         TRY(item_view(l, &y, &x));
     }
-    if (r.alone)
-        y.view = view_dropped(y.view, 1);
-    else if (r.batch_first)
+    if (r.batch_first)
         y.view = view_permuted(y.view, (int[]){ 1, 0, 2 });
     TRY(give(l, 0, y));
     TRY(give_states(&r, 1, states));
@@ -257,7 +248,7 @@ static Err cell_alone(Lower *l)
     else
         TRY(arg_item(l, "hx", &state[0]));
     if (input.rank != 2)
-        return refuse(l, "an input with %d axes", input.rank);
+        return refuse(l, "an input with %d axes; give it a batch axis", input.rank);
     r.biases = r.param[2].set;
     r.width = r.param[1].view.dim[1];
     TRY(times_weight(&r, input, r.param[0], r.biases ? &r.param[2] : NULL, &x));

@@ -72,7 +72,8 @@ Err kept_begin(Lower *l, const ExportedInput *in, Operand *item)
     const ExportedValue *v = &l->program->values[in->value];
     const char          *kind = in->kind == EX_PARAMETER ? "parameter" : "buffer";
     if (type_complex(v->type))
-        return fail(E_USAGE, "%s: the %s %s is complex and written in every step, which is not supported",
+        return fail(E_USAGE,
+                    "%s: the %s %s is complex and written in every step, which is not supported",
                     l->program->path, kind, in->name);
     if (v->type == EX_F32 && l->graph->compute != F32)
         return fail(E_USAGE,

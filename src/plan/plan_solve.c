@@ -394,7 +394,7 @@ void solve_seed(PlanSolve *s, int64_t budget, RunList *best)
 void solve_budget(PlanSolve *s, int64_t budget, int64_t effort, const RunList *warm, RunList *best)
 {
     RunList next_use, blocks, segments;
-    *best = (RunList){ 0 };
+    *best = s->quick = (RunList){ 0 };
     if (s->exact) {
         SolverArgs all = solve_args(s, budget, 0, 0);
         solve_one(s, solve_exact, &all, budget, best);
@@ -403,10 +403,11 @@ void solve_budget(PlanSolve *s, int64_t budget, int64_t effort, const RunList *w
             return;
     }
     solve_quick(s, budget, &next_use, &blocks, &segments);
+    run_list_keep(s->pool, &s->quick, &next_use, budget);
+    run_list_keep(s->pool, &s->quick, &blocks, budget);
+    run_list_keep(s->pool, &s->quick, &segments, budget);
     run_list_keep(s->pool, best, warm, budget);
-    run_list_keep(s->pool, best, &next_use, budget);
-    run_list_keep(s->pool, best, &blocks, budget);
-    run_list_keep(s->pool, best, &segments, budget);
+    run_list_keep(s->pool, best, &s->quick, budget);
     RunList seeds[TOURNAMENT_SEEDS] = { *best,    next_use, { 0 }, blocks,
                                         segments, next_use, { 0 }, *warm };
     if (best->cost >= warm->cost)
@@ -450,7 +451,7 @@ void solve_ladder(PlanSolve *s, int64_t budget)
     int32_t lowest = solve_lowest_rung(s);
     if (s->n_rung < lowest) {
         for (int32_t k = s->n_rung; k < lowest; k++)
-            s->rung[k] = (RunList){ 0 };
+            s->rung[k] = s->seed[k] = (RunList){ 0 };
         s->n_rung = lowest;
     }
     solve_until(s, 0.7);
@@ -458,10 +459,12 @@ void solve_ladder(PlanSolve *s, int64_t budget)
         if (solve_late(s))
             break;
         const RunList *below = k > lowest ? &s->rung[k - 1] : &s->min_peak;
+        s->quick = (RunList){ 0 };
         if (below->n == s->task->n_nodes)
             s->rung[k] = *below; /* each node runs once: it cannot get cheaper */
         else
             solve_budget(s, solve_rung_bytes(s, k), solve_share(s, k), below, &s->rung[k]);
+        s->seed[k] = s->quick;
         s->n_rung = k + 1;
         solve_tell_rung(s, k);
     }

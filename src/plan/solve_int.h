@@ -36,6 +36,8 @@ typedef struct PlanSolve {
                                                    * one for each line of descent */
     int32_t       n_low;
     RunList       rung[LADDER_MAX + 1];
+    RunList       seed[LADDER_MAX + 1]; /* of each rung: the best of the solvers that do not search */
+    RunList       quick;                /* the same of the last solve_budget */
     int32_t       n_rung;           /* solved so far */
     AskedBudget   asked[ASKED_MAX]; /* budgets between rungs: a larger one is never slower */
     int32_t       n_asked;

@@ -161,7 +161,7 @@ static Err train_load_init(Pool *pool, Trainer *t)
 {
     const TrainOptions *o = t->options;
     const ModelDef     *model = t->recipe->model;
-    const char         *note;
+    const char         *note, *older;
     OtherTensor        *others = NULL;
     int32_t             n = 0;
     if (model->others)
@@ -171,8 +171,10 @@ static Err train_load_init(Pool *pool, Trainer *t)
                          .others = others,
                          .n_others = n,
                          .unread = model->unread };
-    TRY(checkpoint_given(pool, o->init, &from.path));
+    TRY(checkpoint_given(pool, o->init, &from.path, &older));
     TRY(weights_load_from(pool, t->session, &from, &note));
+    if (older)
+        fprintf(stderr, "init: %s\n", older);
     if (note && !o->quiet)
         print_sentence(stderr, "init: %s", note);
     return OK;

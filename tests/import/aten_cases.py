@@ -767,7 +767,6 @@ for text in ("torch.linalg.inv(a)", "torch.inverse(a)", "torch.linalg.inv_ex(a)[
     case(text, Real(X(2, 3, 3).t + 3 * torch.eye(3)))
 case("torch.linalg.inv(a)", Real(X(4, 4).t + 3 * torch.eye(4).flip(0)))
 case("A.lstm.input(a, [b[:, :, :3], b], [c, d, d[:, 0], d[:, 1], e], True, 1, 0.0, False, False, False)", X(4, 2, 5), X(1, 2, 6), X(24, 5), X(24, 3), X(3, 6))
-case("A.gru.input(a, b, [c, d, d[:, 0], d[:, 1]], True, 1, 0.0, False, False, True)", X(4, 5), X(1, 3), X(9, 5), X(9, 3))
 
 # ---- calls that are a few others ----
 
@@ -775,19 +774,18 @@ for text in ("torch.fliplr(a)", "torch.flipud(a)", "torch.rot90(a, 1)", "torch.r
              "A.put(a, torch.tensor([1, 1]), a[0, 0, :2], True)", "torch.as_strided(a.contiguous(), (3, 2), (2, 5), 1)", "torch.block_diag(a[0], a[1, 0], a[0, :1])", "torch.cartesian_prod(a[0, 0], a[0, 1], a[1, 0])", "torch.cartesian_prod(a[0, 0])", "A.special_ndtr(a)",
              "torch.addr(a[0], a[0, :, 0], a[0, 0])", "torch.addr(a[0], a[0, :, 0], a[0, 0], beta=0.5, alpha=2)", "torch.addmv(a[0, :, 0], a[0], a[0, 0])", "torch.addbmm(a[0], a, a.mT @ a, beta=2)", "torch.chain_matmul(a[0], a[0].T, a[0])", "torch.linalg.multi_dot([a[0, :, 0], a[0], a[0].T])",
              "torch.linalg.multi_dot([a[0], a[0].T, a[0]])", "torch.linalg.vecdot(a, a * 2)", "torch.linalg.vecdot(a, a[:1], dim=1)", "torch.trapezoid(a, dx=0.5)", "torch.trapezoid(a, dim=1)", "torch.dist(a, a * 2)", "torch.dist(a, a * 2 + 1, 1)", "torch.dist(a, a * 2 + 1, 3)", "A.renorm(a, 2, 1, 1.0)", "A.renorm(a, 1, -1, 50.0)", "torch.linalg.norm(a)", "torch.linalg.norm(a, dim=-1)",
-             "torch.linalg.norm(a, 3, dim=1, keepdim=True)", "torch.linalg.norm(a, 'fro', dim=(0, 1))", "torch.linalg.norm(a, dim=(1, 2))", "torch.norm(a, dim=1, dtype=torch.float32)", "torch.nanmean(torch.where(a > 0, a, torch.nan))", "torch.nanmean(torch.where(a > -1, a, torch.nan), dim=1)", "torch.atleast_1d(a.sum()) * 2", "torch.atleast_2d(a[0, 0])", "torch.atleast_3d(a[0, 0])", "torch.atleast_3d(a[0])",
+             "torch.linalg.norm(a, 3, dim=1, keepdim=True)", "torch.linalg.norm(a, 'fro', dim=(0, 1))", "torch.linalg.norm(a, dim=(1, 2))", "torch.nanmean(torch.where(a > 0, a, torch.nan))", "torch.nanmean(torch.where(a > -1, a, torch.nan), dim=1)", "torch.atleast_1d(a.sum()) * 2", "torch.atleast_2d(a[0, 0])", "torch.atleast_3d(a[0, 0])", "torch.atleast_3d(a[0])",
              "F.cosine_embedding_loss(a[0], a[1], torch.tensor([1, -1, -1]), margin=-0.9)", "F.cosine_embedding_loss(a[0], a[1], torch.tensor([1, -1, 1]), reduction='none')", "F.cosine_embedding_loss(a[0], a[1], torch.tensor([1, -1, 1]), reduction='sum')", "torch.logaddexp2(a, -a)", "torch.lgamma(a.abs() + 0.01)", "torch.lgamma(a * 3 + 0.4)", "torch.lgamma(a.abs() * 40)",
              "F.pairwise_distance(a, a * 2, p=1)", "F.pairwise_distance(a, a * 2, p=3.0)", "torch.cdist(a, a * 2, p=3.0)"):
     case(text, X(2, 3, 4))
 case("torch.special.entr(a)", POS(3, 4))
-case("torch.special.entr(a * b)", POS(2, 3), Real(torch.tensor([[0.0, 1, 2], [1, 0, 0.5]]), given=True))
 
 # ---- at zero, where roots have no derivative: PyTorch's gradients are 0 there ----
 
 for text in ("A.linalg_vector_norm(a * b, 2, [-1])", "A.linalg_vector_norm(a * b)", "A.linalg_vector_norm(a * b, 3, [-1])", "A.linalg_vector_norm(a * b, 1.5, [-1])", "A.linalg_vector_norm(a * b, inf, [-1])", "(a * b).norm(dim=-1, keepdim=True)",
              "torch.linalg.matrix_norm(a * b)", "F.normalize(a * b, dim=-1)", "A.std.correction(a * b, [-1])", "A.std(a * b)", "A.std_mean.correction(a * b, [-1])[0]", "torch.cdist(a * b, a)", "torch.cdist(a, a)", "F.cosine_similarity(a * b, a)", "F.pairwise_distance(a * b, a)", "torch.dist(a * b, a * b * 2)",
              "A.prod.dim_int(a * b, 1)", "A.prod(a * b)", "A.cumprod(a * b, 1)", "torch.complex(a * b, a * b).abs()", "torch.polar(torch.complex(a * b, a * 0).abs(), a).real", "torch.stft(a * b, 4, 2, window=torch.ones(4), return_complex=True).abs()", "torch.hypot(a * b + 1, a * 0)",
-             "torch.logsumexp(a * b, 1)", "F.pairwise_distance(a * b, b * 0, eps=0)", "torch.linalg.norm(a * b)", "torch.linalg.norm(a * b, dim=-1)", "torch.view_as_real(torch.sgn(torch.complex(a * b, a * 0)))", "torch.view_as_complex((a * b).reshape(3, 2, 2).contiguous()).abs()", "A.renorm(a * b, 2, 0, 1.0)"):
+             "torch.logsumexp(a * b, 1)", "F.pairwise_distance(a * b, b * 0, eps=0)", "torch.linalg.norm(a * b)", "torch.linalg.norm(a * b, dim=-1)", "torch.view_as_complex((a * b).reshape(3, 2, 2).contiguous()).abs()", "A.renorm(a * b, 2, 0, 1.0)"):
     case(text, X(3, 4), Real(torch.tensor([[0.0, 0, 0, 0], [0.5, 0.75, -1, 1.5], [0, 1, 0, 0.25]]), given=True))
 
 # ---- numbers of sizes: axis 0 of every input is free ----
@@ -819,7 +817,7 @@ for text in ("A.rand.generator([3, 4], generator=None) * a", "A.randn.generator(
     random(text, X(3, 4))
 
 for text in ("y = torch.empty(3, 4); y.exponential_(); return y * a", "y = torch.empty(3, 4); y.exponential_(2.5); return y * a", "y = torch.empty(3, 4); y.log_normal_(0.5, 0.25); return y * a",
-             "y = torch.empty(3, 4); y.cauchy_(0.5, 2.0); return y * a", "y = torch.empty(3, 4); y.geometric_(0.3); return y * a", "F.dropout1d(a[None], 0.4)[0]", "F.alpha_dropout(a, 0.3, True)", "F.feature_alpha_dropout(a[None], 0.3, True)[0]",
+             "y = torch.empty(3, 4); y.cauchy_(0.5, 2.0); return y * a", "y = torch.empty(3, 4); y.geometric_(0.3); return y * a", "F.dropout1d(a[None], 0.4)[0]", "F.alpha_dropout(a, 0.3, True)", "y = a[None] * 1; F.dropout1d(y, 0.4, True, inplace=True); return y[0]", "y = a * 1; F.alpha_dropout(y, 0.3, True, inplace=True); return y", "F.feature_alpha_dropout(a[None], 0.3, True)[0]",
              "a[torch.randperm(3)]", "a[:, torch.multinomial(torch.ones(4), 2)]", "F.gumbel_softmax(a)"):
     random(text, X(3, 4))
 

@@ -88,7 +88,8 @@ def recurrent(kind, masks, x, hx, params, has_biases, num_layers, dropout, train
         x, *last = call(x, first if kind == "lstm" else first[0], params[layer * per:(layer + 1) * per], has_biases, 1, 0.0, train,
                         bidirectional, batch_first)
         ends.append(last)
-        x = x * masks[layer] if layer in masks else x
+        if layer in masks:  # (steps, samples, width)
+            x = x * (masks[layer].transpose(0, 1) if batch_first else masks[layer]).reshape(x.shape)
     return (x, *[torch.cat(list(h)) for h in zip(*ends)])
 
 
@@ -110,7 +111,7 @@ class Replay(torch.fx.Interpreter):
             self.used.add(self.node.name)
             return replaced(target_name, self.drawn[self.node.name], args, dict(kwargs))
         layers = {int(name.rsplit(".", 1)[1]) - 1: m for name, m in self.drawn.items() if name.startswith(self.first_result() + ".")}
-        if layers:
+        if layers and target is not operator.getitem:
             self.used.update(name for name in self.drawn if name.startswith(self.first_result() + "."))
             return recurrent(target_name.split(".")[1], layers, *args)
         return super().call_function(target, args, kwargs)
@@ -158,4 +159,5 @@ def main(folder):
     print("%d random tensors, of which %d zero some numbers" % (len(drawn), sum(bool((v == 0).any()) for v in drawn.values())))
 
 
-main(sys.argv[1])
+if __name__ == "__main__":
+    main(sys.argv[1])

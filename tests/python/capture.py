@@ -161,7 +161,7 @@ for name in ("NAdam", "RAdam", "Adafactor"):
 spread = torch.distributions.Normal
 plimsoll.explain(model, lambda m, b: -spread(m(b[0]), 1.0).log_prob(m(b[0])).mean(), batch)
 check("distributions do not check values", spread._validate_args)
-check("a GPU as its maker writes it", plimsoll.explain(model, loss_fn, batch, device="RTX 4090")
+check("a GPU in its own spelling", plimsoll.explain(model, loss_fn, batch, device="RTX 4090")
       .device == "rtx-4090")
 
 lstm = torch.nn.LSTM(8, 16, 2)
@@ -181,6 +181,13 @@ for make in (torch.nn.GRU, torch.nn.RNN):
         e = plimsoll.explain(both, lambda m, x: m(x)[0].sum(), torch.randn(3, 5, 8),
                              precision=precision)
         check("%s, %s" % (make.__name__, precision), e.later.allocated_bytes > e.before_bytes)
+for make, state, width in ((torch.nn.LSTMCell, 2, 4), (torch.nn.GRUCell, 1, 5)):
+    cell, where = make(8, 16), (lambda h: h[0]) if state == 2 else (lambda h: h)
+    for precision, size in (("fp32", 4), ("bf16", 2)):
+        made = capture.capture(cell, lambda m, x, where=where: where(m(x)).sum(),
+                               torch.randn(3, 8), StepForm("sgd", precision), h200)
+        check("%s, %s: the gates are kept" % (make.__name__, precision), size * 3 * width * 16
+              in [a.bytes for a in made.allocations if a.op == "new_empty"])
 check("and are its own again", all(a is b for a, b in zip(flat, lstm._flat_weights)))
 
 
@@ -206,6 +213,9 @@ refused("a wrapped model", torch.nn.DataParallel(linear), lambda m, x: m(x).sum(
         "model.module")
 refused("a compiled model", torch.compile(linear, backend="eager"), lambda m, x: m(x).sum(), rows,
         "_orig_mod")
+linear.compile(backend="eager")
+refused("a model compiled in place", linear, lambda m, x: m(x).sum(), rows, "compile()")
+linear = torch.nn.Linear(4, 4)
 refused("a lazy layer", torch.nn.LazyLinear(4), lambda m, x: m(x).sum(), rows, "run it once")
 refused("no module", loss_fn, lambda m, x: m(x).sum(), rows, "torch.nn.Module")
 refused("nothing to train", torch.nn.Linear(4, 4).requires_grad_(False), lambda m, x: m(x).sum(),

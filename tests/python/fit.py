@@ -167,8 +167,19 @@ check("bf16: as eager's", torch.allclose(result, eager_result, rtol=1e-3) and al
     F.cosine_similarity(g.flatten(), gradients(fitted)[n].flatten(), 0) > 0.99
     for n, g in gradients(by_eager).items()))
 
-model.eval()
-a, b = step(batch), step(batch)
+by_context, step, _ = one_step(model, decoder_loss, batch, None)
+first = gradients(by_context)
+by_context.zero_grad()
+torch.manual_seed(7)
+with torch.autocast("cpu", torch.bfloat16):
+    inside = step(batch)
+check("a call within autocast: its casts", equal(gradients(kept), gradients(by_context))
+      and torch.equal(inside, result))
+by_context.zero_grad()
+torch.manual_seed(7)
+step(batch)
+check("and without them again", equal(first, gradients(by_context)))
+
 fitted.eval()
 a, b = step(batch), step(batch)
 check("eval mode: planned anew, without dropout", torch.equal(a, b))
@@ -223,6 +234,19 @@ step = plimsoll.fit(model, lambda m, x: m(x).square().mean(), batch, effort=EFFO
 step(batch)
 check("a module in two places, with a hook on its weight", near(by_eager, gradients(model)))
 check("and its own weights afterwards", all(a is b for a, b in zip(weights, model.parameters())))
+gated = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.SiLU(), torch.nn.Linear(8, 8))
+step = plimsoll.fit(gated, lambda m, x: m(x).square().mean(), batch, effort=EFFORT)
+names = [str(n.target) for n in step.graph.graph.nodes]
+check("SiLU's gradient is one operator", "aten.silu_backward.default" in names
+      and "aten.sigmoid.default" not in names)
+old = gated[0]
+gated[0] = torch.nn.Linear(8, 8)
+step(batch)
+check("a module may be replaced", old.weight.grad is None and gated[0].weight.grad is not None)
+gated.double()
+gated.zero_grad()
+step(batch.double())
+check("a model of another type is planned anew", gated[0].weight.grad.dtype == torch.float64)
 model = Unreached()
 for what, loss_fn, words in (
         ("no way to the loss", lambda m, x: m(x).detach().square().mean(), "detach()"),
@@ -234,6 +258,31 @@ for what, loss_fn, words in (
         check("refused: " + what, False)
     except ValueError as error:
         check("%s: %s" % (what, error), words in str(error))
+class Spectral(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(3, dtype=torch.cfloat))
+
+    def forward(self, x):
+        f = torch.zeros(x.shape[0], 5, dtype=torch.cfloat)
+        f[:, :3] = torch.fft.rfft(x)[:, :3] * self.weight
+        return torch.fft.irfft(f)
+
+
+spectral, spectral_loss = Spectral(), lambda m, x: m(x).square().mean()
+by_eager, _ = eager(spectral, spectral_loss, batch)
+fitted, step, _ = one_step(spectral, spectral_loss, batch, None, optimizer="adamw")
+check("parts of complex tensors, inverse FFT", near(gradients(by_eager), gradients(fitted)))
+try:
+    plimsoll.fit(spectral, spectral_loss, batch, effort=EFFORT)
+    check("refused: fused on complex parameters", False)
+except ValueError as error:
+    check("refused: %s" % error, "'adamw'" in str(error))
+try:
+    plimsoll.fit(torch.nn.DataParallel(model), lambda m, x: m(x).mean(), batch, effort=EFFORT)
+    check("refused: a wrapped model", False)
+except ValueError as error:
+    check("refused: %s" % error, "model.module" in str(error))
 check("bytes", [plimsoll.parse_bytes(x) for x in ("16GiB", "2 MB", "1.5K", "7", 9)]
       == [16 << 30, 2_000_000, 1536, 7, 9])
 done()

@@ -62,7 +62,8 @@ print(out.stdout)
 ok = out.returncode == 0 and "py.typed" in files and "lib" in files
 built = [os.path.join(at, name) for at, _, names in os.walk(os.path.join(where, "plimsoll"))
          for name in names if ".so" in name]
-media = re.compile(r"libav|libsw(scale|resample)|libsndfile|libsamplerate|libplimsoll_(video|audio)")
+media = re.compile("libav|libsw(scale|resample)|libsndfile|libsamplerate|"
+                   "libplimsoll_(video|audio)")
 for path in built:                      # neither contained nor linked: libav may be under the GPL
     needs = run("readelf", "-d", path).stdout if shutil.which("readelf") else ""
     if media.search(os.path.basename(path)) or media.search(needs):

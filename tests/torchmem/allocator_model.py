@@ -29,13 +29,16 @@ class Block:
             after.before = self
 
     def order(self):
-        return self.size, self.start
+        oldest = self.segment.ordinal if self.segment.oldest_first else 0
+        return self.size, oldest, self.start
 
     def whole(self):
         return not self.before and not self.after
 
 
 class Segment:
+    oldest_first = False        # as from PyTorch 2.13: of equal blocks that of the oldest segment is taken
+
     def __init__(self, ordinal, base, size, small, page=0):
         self.ordinal, self.base, self.size, self.small, self.page = ordinal, base, size, small, page
         self.first = Block(self, base, size, not page)
@@ -116,7 +119,7 @@ class Allocator:
     def best(self, size, small):
         cached = self.cached[small]
         self.searches[small] += 1
-        i = bisect.bisect_left(cached, (size, 0), key=Block.order)
+        i = bisect.bisect_left(cached, (size, 0, 0), key=Block.order)
         if i == len(cached):
             return None
         if self.conf["expandable_segments"]:
@@ -178,7 +181,7 @@ class Allocator:
         if self.split_limit == math.inf:
             return False
         wanted, held = max(size, self.split_limit), self.cached[small]
-        i = bisect.bisect_left(held, (wanted, 0), key=Block.order)
+        i = bisect.bisect_left(held, (wanted, 0, 0), key=Block.order)
         if i < len(held):
             if not held[i].segment.page:
                 self.release(held[i].segment)

@@ -14,7 +14,7 @@ import random
 import subprocess
 import sys
 
-from allocator_model import MIB, Allocator, OutOfMemory, parsed
+from allocator_model import MIB, Allocator, OutOfMemory, Segment, parsed
 
 parser = argparse.ArgumentParser()
 parser.add_argument("library")
@@ -161,10 +161,13 @@ for seed in range(options.seed, options.seed + options.traces):
             if said:
                 wrong.append("seed %d, %r within %d: %s" % (seed, settings, capacity, said))
         if parsed(settings)["per_process_memory_fraction"] == 1.0:
-            n += 2
+            n += 3
             wrong += ["seed %d: %s" % (seed, w) for w in replayed(events, settings, rng.sample(SETTINGS, 3))]
             bases = [(1 << 46) + (i << 42) for i in rng.sample(range(4000), 2000)]
             wrong += ["seed %d, bases in no order: %s" % (seed, w) for w in replayed(events, settings, [], bases)]
+            Segment.oldest_first = True
+            wrong += ["seed %d, the oldest first: %s" % (seed, w) for w in replayed(events, settings, SETTINGS[:1], bases)]
+            Segment.oldest_first = False
 print("\n".join(wrong[:20]))
 print("%d comparisons, %d of them run out of memory, %d differ" % (n, failures, len(wrong)))
 sys.exit(bool(wrong))

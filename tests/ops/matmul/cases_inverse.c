@@ -42,16 +42,15 @@ static void determinant(Case *c)
     case_out(c, "log_abs", log_abs);
 }
 
-#define LARGE                                                                            \
-    "e = torch.diag(torch.where(torch.arange(x.shape[-1]) % 3 > 0, 4.0, -4.0)).double(); " \
+#define LARGE                                                                                      \
+    "e = torch.diag(torch.where(torch.arange(x.shape[-1]) % 3 > 0, 4.0, -4.0)).double(); "         \
     "z = x + torch.where((torch.arange(len(x)) % 2 > 0)[:, None, None], e.flip(0), e); "
 #define ALL LARGE "y = torch.linalg.inv(z); sign, log_abs = torch.linalg.slogdet(z)"
 
-const OpCase cases_inverse[] = {
-    { "small", small, ALL, CASE_F32_ONLY },
-    { "one number", one_number, ALL, CASE_F32_ONLY },
-    { "wide", wide, ALL, CASE_F32_ONLY },
-    { "many", many, ALL, CASE_F32_ONLY | CASE_LIVE_ONLY },
-    { "determinant", determinant, LARGE "log_abs = torch.linalg.slogdet(z)[1]", CASE_F32_ONLY },
-    { 0 }
-};
+const OpCase cases_inverse[] = { { "small", small, ALL, CASE_F32_ONLY },
+                                 { "one number", one_number, ALL, CASE_F32_ONLY },
+                                 { "wide", wide, ALL, CASE_F32_ONLY },
+                                 { "many", many, ALL, CASE_F32_ONLY | CASE_LIVE_ONLY },
+                                 { "determinant", determinant,
+                                   LARGE "log_abs = torch.linalg.slogdet(z)[1]", CASE_F32_ONLY },
+                                 { 0 } };

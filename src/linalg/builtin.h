@@ -39,8 +39,8 @@ Prim *conv_thin(Pool *pool, const ConvDesc *desc, int threads);
 bool  conv_wino_fits(const ConvDesc *desc, int threads);
 Prim *conv_wino(Pool *pool, const ConvDesc *desc, int threads);
 
-/* The same in bf16 where vectors multiply it, forward and for data. */
-bool  conv_wino_bf16_fits(const ConvDesc *desc);
+/* The same of bf16 operands, where vectors multiply them. */
+bool  conv_wino_bf16_fits(const ConvDesc *desc, int threads);
 Prim *conv_wino_bf16(Pool *pool, const ConvDesc *desc, int threads);
 
 /* Depthwise convolutions (conv_depth.c); pays: where the built-in kernels are faster than oneDNN's,

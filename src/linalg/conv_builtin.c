@@ -437,7 +437,7 @@ Err conv_builtin(Pool *pool, const ConvDesc *desc, int threads, Prim **prim)
     TRY(conv_builtin_check(desc, threads));
     if (conv_wino_fits(desc, threads))
         *prim = conv_wino(pool, desc, threads);
-    else if (conv_wino_bf16_fits(desc))
+    else if (conv_wino_bf16_fits(desc, threads))
         *prim = conv_wino_bf16(pool, desc, threads);
     else
         return conv_builtin_lean(pool, desc, threads, prim);

@@ -235,7 +235,7 @@ static void gemm_pack_b(const GemmSide *b, GemmRange n, int64_t k0, int64_t kk, 
     }
 }
 
-enum { GEMM_PIECES = 32 };
+enum { GEMM_SPANS = 32 };
 
 /* What a block of k reads: panels of A and B, or the operands in place. */
 typedef struct GemmBlock {
@@ -250,24 +250,24 @@ typedef struct GemmBlock {
     bool            add;
 } GemmBlock;
 
-/* The rows of A of one tile, over a block of k: one piece, or some that lie in place. */
-typedef struct GemmPieces {
+/* The rows of A of one tile, over a block of k: one span, or some that lie in place. */
+typedef struct GemmSpans {
     struct {
         const float *a;
         int64_t      lda, k;
-    } piece[GEMM_PIECES];
+    } span[GEMM_SPANS];
     int n;
-} GemmPieces;
+} GemmSpans;
 
-/* Rows [i, i + rows), which lie in one run. What follows the last piece is packed as one. */
-static void gemm_find_pieces(const GemmBlock *block, int64_t i, int64_t rows, GemmPieces *pieces)
+/* Rows [i, i + rows), which lie in one run. What follows the last span is packed as one. */
+static void gemm_find_spans(const GemmBlock *block, int64_t i, int64_t rows, GemmSpans *spans)
 {
     const GemmSide *a = block->there;
     float          *room = block->room;
-    pieces->n = 0;
+    spans->n = 0;
     for (int64_t k = 0, nk; k < block->kk; k += nk) {
         int64_t      lda = 0;
-        bool         last = pieces->n == GEMM_PIECES - 1;
+        bool         last = spans->n == GEMM_SPANS - 1;
         const float *at = NULL;
         nk = block->kk - k;
         if (!last)
@@ -278,24 +278,24 @@ static void gemm_find_pieces(const GemmBlock *block, int64_t i, int64_t rows, Ge
             lda = 0;
             room += nk * rows;
         }
-        pieces->piece[pieces->n].a = at;
-        pieces->piece[pieces->n].lda = lda;
-        pieces->piece[pieces->n++].k = nk;
+        spans->span[spans->n].a = at;
+        spans->span[spans->n].lda = lda;
+        spans->span[spans->n++].k = nk;
     }
 }
 
-/* One tile, whose rows of A are in pieces: its sums pass from piece to piece. */
-static void gemm_tile_of(const GemmSums *s, GemmTile tile, const GemmPieces *pieces, int64_t at,
+/* One tile, whose rows of A are in spans: its sums pass from span to span. */
+static void gemm_tile_of(const GemmSums *s, GemmTile tile, const GemmSpans *spans, int64_t at,
                          int64_t rows, GemmRange n, bool add)
 {
     static const float zeros[GEMM_NR];
     float              sums[GEMM_MR * GEMM_NR];
-    for (int x = 0; x < pieces->n; x++) {
-        tile.a = pieces->piece[x].a;
-        tile.lda = pieces->piece[x].lda;
-        tile.k = pieces->piece[x].k;
+    for (int x = 0; x < spans->n; x++) {
+        tile.a = spans->span[x].a;
+        tile.lda = spans->span[x].lda;
+        tile.k = spans->span[x].k;
         tile.sums = x > 0 ? sums : NULL;
-        if (x == pieces->n - 1) {
+        if (x == spans->n - 1) {
             gemm_one_tile(s, &tile, at, rows, n, add);
         } else {
             GemmTile part = tile;
@@ -307,7 +307,7 @@ static void gemm_tile_of(const GemmSums *s, GemmTile tile, const GemmPieces *pie
 }
 
 /* Rows [i, i + rows) of the product: a tile for each panel of B. */
-static void gemm_row_of_tiles(const GemmSums *s, const GemmBlock *block, const GemmPieces *pieces,
+static void gemm_row_of_tiles(const GemmSums *s, const GemmBlock *block, const GemmSpans *spans,
                               int64_t i, int64_t rows, GemmRange n)
 {
     const float *b = block->b;
@@ -319,7 +319,7 @@ static void gemm_row_of_tiles(const GemmSums *s, const GemmBlock *block, const G
         GemmTile  tile = { .b = there ? block->b_there + (j - n.lo) : b,
                            .b_step = there ? block->ldb : width,
                            .init = block->init + (j - n.lo) };
-        gemm_tile_of(s, tile, pieces, at, rows, cols, block->add);
+        gemm_tile_of(s, tile, spans, at, rows, cols, block->add);
         b += there ? 0 : width * block->kk;
     }
 }
@@ -328,24 +328,24 @@ static void gemm_row_of_tiles(const GemmSums *s, const GemmBlock *block, const G
  * panels of B stream from L2 (the kernel prefetches), and C is written row by row. */
 static void gemm_rows(const GemmSums *s, const GemmBlock *block, GemmRange m, GemmRange n)
 {
-    int64_t    rows = m.hi - m.lo, panels = ceil_div(rows, GEMM_MR);
-    GemmPieces pieces = { .piece[0] = { block->a, block->lda, block->kk }, .n = 1 };
+    int64_t   rows = m.hi - m.lo, panels = ceil_div(rows, GEMM_MR);
+    GemmSpans spans = { .span[0] = { block->a, block->lda, block->kk }, .n = 1 };
     for (int64_t p = 0; p < panels; p++) {
         GemmRange r = gemm_part(rows, panels, p, 1);
-        gemm_row_of_tiles(s, block, &pieces, m.lo + r.lo, r.hi - r.lo, n);
-        pieces.piece[0].a += (r.hi - r.lo) * (block->lda ? block->lda : block->kk);
+        gemm_row_of_tiles(s, block, &spans, m.lo + r.lo, r.hi - r.lo, n);
+        spans.span[0].a += (r.hi - r.lo) * (block->lda ? block->lda : block->kk);
     }
 }
 
 /* The same where A is in place: no tile reaches from one run of rows into the next. */
 static void gemm_runs(const GemmSums *s, const GemmBlock *block, GemmRange m, GemmRange n)
 {
-    GemmPieces pieces;
+    GemmSpans spans;
     for (int64_t i = m.lo, rows; i < m.hi; i += rows) {
         int64_t left = int_min(block->there->run - i % block->there->run, m.hi - i);
         rows = ceil_div(left, ceil_div(left, GEMM_MR));
-        gemm_find_pieces(block, i, rows, &pieces);
-        gemm_row_of_tiles(s, block, &pieces, i, rows, n);
+        gemm_find_spans(block, i, rows, &spans);
+        gemm_row_of_tiles(s, block, &spans, i, rows, n);
     }
 }
 

@@ -176,8 +176,12 @@ class Step:
         if o.accumulate and hooked:
             raise ValueError("a parameter has a hook that changes its gradient: fit without "
                              "accumulate=True, which adds gradients inside of the graph")
-        found = joint.capture(self._model, self._loss_fn, batch, o.precision,
-                              o.grad_scaler is not None, o.accumulate)
+        device = next((p.device.type for p in self._model.parameters()), "cpu")
+        # loss_fn runs under autocast, the gradients do not: as precision has it.
+        precision = o.precision or _autocast(device)
+        with torch.autocast(device, enabled=False):
+            found = joint.capture(self._model, self._loss_fn, batch, precision,
+                                  o.grad_scaler is not None, o.accumulate)
         search, rules = _search(self._model, found, o)
         made = search.plan(0) if o.budget_bytes is None else search.within(o.budget_bytes)
         if made is None:
@@ -247,9 +251,11 @@ def _give_gradient(p: torch.nn.Parameter, gradient: torch.Tensor) -> None:
         p.grad.add_(gradient)
 
 
-def _autocast(device: str) -> torch.dtype | None:
-    """The type to which operators cast here."""
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+def _autocast(device: str) -> str | None:
+    """The precision to which operators cast here."""
+    if not torch.is_autocast_enabled(device):
+        return None
+    return joint.PRECISIONS.get(torch.get_autocast_dtype(device))
 
 
 def _held_gradient(p: torch.nn.Parameter) -> torch.Tensor:

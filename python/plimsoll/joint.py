@@ -23,6 +23,7 @@ from .training import NO_PATH, loss_of
 
 aten = torch.ops.aten
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+PRECISIONS = {dtype: name for name, dtype in _DTYPES.items()}
 
 
 @dataclass
@@ -111,7 +112,7 @@ class _Wrapped(torch.nn.Module):
 def capture(model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any,
             precision: str | None = None, scaled: bool = False,
             accumulates: bool = False) -> Joint:
-    """Traces one step. Nothing is computed, and the model is as before."""
+    """Traces one step. Nothing is computed; the model and the generators are as before."""
     from torch._functorch.aot_autograd import aot_export_module
 
     leaves, spec = tree_flatten(batch)
@@ -122,6 +123,7 @@ def capture(model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any,
     wrapped = _Wrapped(model, loss_fn, leaves, spec, precision, device.type, scaled)
     with captured(), warnings.catch_warnings(), torch.enable_grad(), unpacked_sequences(), \
             _whole(aten.silu_backward.default), _complex_parts(), \
+            torch.random.fork_rng([device] if device.type == "cuda" else []), \
             _steps_of_recurrent_layers(model), \
             _without_gradients(_unreached(model, loss_fn, batch, precision, device.type)):
         warnings.simplefilter("ignore")

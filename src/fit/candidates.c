@@ -26,6 +26,7 @@ Err fit_build(Pool *pool, const Recipe *recipe, const Device *device, const FitO
               const EngineOptions *how, TrainingGraph *graph, Engine **engine)
 {
     EngineOptions with = *how;
+    with.draft = true;
     TRY(recipe_suits(recipe, device));
     with.accumulate = recipe_rounds(recipe);
     with.validate = recipe_validation(recipe).batches;

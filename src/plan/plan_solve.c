@@ -449,6 +449,8 @@ static int64_t solve_share(const PlanSolve *s, int32_t k)
 void solve_ladder(PlanSolve *s, int64_t budget)
 {
     int32_t lowest = solve_lowest_rung(s);
+    if (s->hasty)
+        return;
     if (s->n_rung < lowest) {
         for (int32_t k = s->n_rung; k < lowest; k++)
             s->rung[k] = s->seed[k] = (RunList){ 0 };
@@ -485,6 +487,8 @@ void solve_asked(PlanSolve *s, int64_t budget, RunList *best)
     solve_until(s, 0.95);
     *best = (RunList){ 0 };
     run_list_keep(s->pool, best, &s->min_peak, budget);
+    if (s->hasty && best->node)
+        return;
     bool is_rung = false;
     for (int32_t k = 0; k < s->n_rung; k++) {
         run_list_keep(s->pool, best, &s->rung[k], budget);
@@ -516,6 +520,12 @@ void solve_begin(PlanSolve *s, Pool *pool, const PGraph *graph, const PlanOption
     s->rungs = graph->n_nodes <= 1000 ? LADDER_MAX : graph->n_nodes <= 4000 ? 10 : 4;
     s->effort = options->effort > 0 ? options->effort : plan_default_effort(s->task->n_nodes);
     s->begin_s = clock_now();
+    if (options->hasty && options->budget_bytes > 0) {
+        solve_seed(s, options->budget_bytes, &s->min_peak);
+        s->hasty = s->min_peak.node;
+        if (s->hasty)
+            return;
+    }
     solve_tell(s, 0, "searching for the smallest peak");
     solve_minimum(s, 0.3);
     solve_reorder(s, 0.3);

@@ -69,6 +69,7 @@ struct Profile {
     int32_t     n_rates, cap_rates;
     OpTime     *ops; /* by key, then graph */
     int32_t     n_ops, cap_ops;
+    int32_t    *by_graph;   /* indices of ops, by graph */
     const char *ops_origin; /* NULL: none were measured */
     Tightness  *tight;      /* one for each model that has one */
     int32_t     n_tight, cap_tight;

@@ -167,17 +167,17 @@ check("bf16: as eager's", torch.allclose(result, eager_result, rtol=1e-3) and al
     F.cosine_similarity(g.flatten(), gradients(fitted)[n].flatten(), 0) > 0.99
     for n, g in gradients(by_eager).items()))
 
-by_context, step, _ = one_step(model, decoder_loss, batch, None)
+by_context, within, _ = one_step(model, decoder_loss, batch, None)
 first = gradients(by_context)
 by_context.zero_grad()
 torch.manual_seed(7)
 with torch.autocast("cpu", torch.bfloat16):
-    inside = step(batch)
+    inside = within(batch)
 check("a call within autocast: its casts", equal(gradients(kept), gradients(by_context))
       and torch.equal(inside, result))
 by_context.zero_grad()
 torch.manual_seed(7)
-step(batch)
+within(batch)
 check("and without them again", equal(first, gradients(by_context)))
 
 fitted.eval()
@@ -223,6 +223,11 @@ by_eager, _ = eager(model, lambda m, x: m(x).square().mean(), batch)
 fitted, step, _ = one_step(model, lambda m, x: m(x).square().mean(), batch, None)
 check("parameters without a gradient stay without one, and trainable", near(
     gradients(by_eager), gradients(fitted)) and all(p.requires_grad for p in fitted.parameters()))
+model, batch = mixed()
+state = torch.get_rng_state()
+plimsoll.fit(model, mixed_loss, batch, effort=EFFORT)
+check("planning takes no random numbers", torch.equal(state, torch.get_rng_state()))
+batch = torch.randn(5, 8)
 shared = torch.nn.Linear(8, 8)
 shared.weight.register_hook(lambda g: 2 * g)
 model = torch.nn.Sequential(shared, torch.nn.Tanh(), shared)

@@ -150,6 +150,8 @@ static Err cmd_compare_run(Pool *pool, int n_args, char **args)
         TRY(file_try(opt.html));
     if (opt.allow)
         TRY(allow_read(opt.allow, &how.allow));
+    for (int m = 0; m < n_args; m++) /* before long work; what a setting breaks is a row */
+        TRY(recipe_find(pool, args[m]));
     for (int i = 0; i < opt.sweep.n; i++) {
         TRY(sweep_read(pool, opt.sweep.items[i], &sweeps[i]));
         variants *= sweeps[i].n;

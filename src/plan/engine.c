@@ -489,10 +489,28 @@ double engine_step_ns(const Engine *engine, int64_t accumulate)
     return engine_forecast_ns(engine, ns, engine->arena_bytes);
 }
 
+/* Of what the nodes of a step do: convolutions may run at another pace than products. */
 double engine_pace(const Engine *engine)
 {
     const Profile *profile = engine->device->profile;
-    return profile && profile->pace > 0 ? profile->pace : 1;
+    double         plain = 0, paced = 0;
+    if (!profile || profile->pace <= 0)
+        return 1;
+    if (engine->device->wire) /* times of transfers were divided by it (node_time.c) */
+        return profile->pace;
+    for (int p = 0; p < engine->n_programs; p++) {
+        const Program *program = &engine->programs[p];
+        for (int32_t i = 0; i < engine->graph->n_nodes && program_in_step(program); i++) {
+            const Node *node = &engine->graph->nodes[i];
+            if (node->op->view || !program->phases[node->phase])
+                continue;
+            double ns = engine->node_ns[i] *
+                        (node->phase == PHASE_MICRO ? (double)program->repeat : 1);
+            plain += ns;
+            paced += ns * node_pace(engine->device, node);
+        }
+    }
+    return plain > 0 ? paced / plain : profile->pace;
 }
 
 const char *engine_time_source(const Engine *engine)

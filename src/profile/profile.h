@@ -73,8 +73,9 @@ struct Profile {
     const char *ops_origin; /* NULL: none were measured */
     Tightness  *tight;      /* one for each model that has one */
     int32_t     n_tight, cap_tight;
-    Family     *families; /* by operator and type */
-    double      pace;     /* more than 0: nothing else is known (pace.h) */
+    Family     *families;                /* by operator and type */
+    double      pace;                    /* more than 0: nothing else is known (pace.h) */
+    double      pace_of[RATE_KINDS + 1]; /* of products, convolutions, and of moving bytes */
     int32_t     n_families, cap_families;
 };
 

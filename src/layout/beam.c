@@ -19,7 +19,7 @@
  *  - waiting buffers stacked by rising lowest offset exceed the capacity (as in layout_search.c);
  *  - no sums of waiting buffers that end or start at a border can level it, though others cross it.
  *
- * Tries differ in their noise and their width. They prove nothing, and handle what fill.c handles.
+ * Tries differ in their prices, noise and width. They prove nothing, and handle what fill.c handles.
  */
 #include "base/random.h"
 #include "base/stop.h"
@@ -38,8 +38,12 @@ enum {
     BEAM_LEVELS = 6,      /* at most so many per section, besides one for each buffer */
 };
 
-/* What makes a partial layout worse, in steps of its skyline. */
-static const double beam_new_gap = 2, beam_wider_gap = 0.05; /* a section is closed */
+/* What makes a partial layout worse, in steps of its skyline. Tries take turns with these. */
+static const struct {
+    double gap, wider; /* a section is closed, and one beside such a section */
+    double noise;
+} beam_kinds[] = { { 2, 0.05, 1 }, { 4, 0.05, 0.3 }, { 1, 0.05, 2 }, { 8, 0.05, 1 } };
+enum { BEAM_KINDS = sizeof beam_kinds / sizeof *beam_kinds };
 
 typedef struct BeamState { /* a partial layout */
     int64_t  *floor;       /* [m] the skyline; the capacity once nothing waits there */
@@ -86,6 +90,7 @@ struct Beam {
     BeamMove       **moves; /* [level][state] */
     int32_t          width, n_children;
     double           bulk; /* how much more a large buffer is worth */
+    int              kind; /* of beam_kinds */
     RandomKey        key;
     uint64_t         draws;
     int64_t          capacity, n_nodes;
@@ -391,10 +396,11 @@ static void beam_child(Beam *b, int32_t parent, int32_t item, int64_t at)
         price -= b->bulk * sqrt((double)of->span * (of->end - of->first) / b->mean);
         steps += beam_steps(b, s, of, at);
     } else {
-        price += beam_widens(b, s, ~item) ? beam_wider_gap : beam_new_gap;
+        price += beam_widens(b, s, ~item) ? beam_kinds[b->kind].wider : beam_kinds[b->kind].gap;
     }
-    double score = steps + price + b->lost + (double)random_uniform_at(b->key, b->draws++);
-    b->children[b->n_children++] = (BeamChild){ score, price, parent, item, at };
+    double draw = beam_kinds[b->kind].noise * (double)random_uniform_at(b->key, b->draws++);
+    b->children[b->n_children++] = (BeamChild){ steps + price + b->lost + draw, price, parent, item,
+                                                at };
 }
 
 /* Adds the children of a partial layout. */
@@ -576,7 +582,8 @@ SearchEnd beam_run(Beam *b, int try, uint64_t seed, int64_t capacity, int64_t ma
     b->temp = pool_new(b->pool, "beam");
     b->capacity = layout_align(capacity, b->component->items[0].align);
     b->width = (int32_t)int_min((int64_t)BEAM_WIDTH * (try & -try), widest);
-    b->bulk = try % 4 == 3 ? 2 : 0;
+    b->kind = try / 2 % BEAM_KINDS;
+    b->bulk = try % 8 == 7 ? 2 : 0;
     b->key = (RandomKey){ .seed = seed + (uint64_t)try };
     b->draws = 0;
     b->n_nodes = 0;

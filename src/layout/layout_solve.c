@@ -16,6 +16,7 @@ enum {
     SOLVE_FIRST_NODES = 1 << 13, /* of the first try; doubled after each round of all preorders */
     SOLVE_FILL_NODES = 512,      /* of a short try of fill.c */
     SOLVE_FILL_PRICE = 32,       /* nodes of fill.c that take the time of one other */
+    SOLVE_BEAM_NODES = 1 << 15,  /* of the first tries of beam.c */
     SOLVE_SHARE = 4,             /* nodes of fill.c and of beam.c for each of the first search */
 };
 
@@ -160,7 +161,8 @@ static SearchEnd solve_ask(LayoutSolve *solve, Component *component, LayoutSearc
         }
         if (end == SEARCH_LIMIT && beam && solve->nodes < end_nodes)
             end = solve_beam(solve, component, beam, capacity,
-                             int_min(share, end_nodes - solve->nodes), &beams);
+                             int_min(int_max(share, SOLVE_BEAM_NODES), end_nodes - solve->nodes),
+                             &beams);
         if (end != SEARCH_LIMIT)
             return end;
     }

@@ -67,7 +67,7 @@ class Recipe:
         launch = mpis(self.program)[library] + [str(ranks)]
         options = ["--shard", str(level)] + (["--bucket", "64KiB"] if ranks == 4 else [])
         if small:
-            key = (ranks, level)
+            key = (library, ranks, level)        # times may be measured better meanwhile, and plans follow them
             self.budgets[key] = self.budgets.get(key) or self.budget(launch, options)
             options += ["--budget", self.budgets[key]]
         bits, got = self.train(run, options, launch)
@@ -84,7 +84,7 @@ def main():
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--device")
     parser.add_argument("recipes", nargs="*")
-    o = parser.parse_args()
+    o = parser.parse_intermixed_args()                        # recipes may follow options
     program, work = os.path.abspath(o.program), os.path.abspath(o.work)
     here, recomputed, n = mpis(program), 0, 0
     if not here:

@@ -4,12 +4,12 @@
  *              [--nodes FILE] [--part P] [--random] [--one-lane] [--digest] [--hold]
  *              RECIPE [KEY=VALUE ...]
  *
- * Prints one JSON line: ms (the median step: all micro-batches and the update), fastest, predicted,
- * planned and measured arena, host arena, GPU memory of this process, loss; where values are
- * offloaded also waited, the time in a step that kernels of one lane wait for copies to and from
- * the host. Steps follow each other without a pause, as in training; on a GPU events mark their
- * ends. A budget is met by exact levers alone. Every step gets the same batch, drawn once, so that
- * loading is not measured.
+ * Prints one JSON line: ms (the median step: all micro-batches and the update), fastest, cpu_ms (of
+ * all threads, the mean), predicted, planned and measured arena, host arena, GPU memory of this
+ * process, loss; where values are offloaded also waited, the time in a step that kernels of one
+ * lane wait for copies to and from the host. Steps follow each other without a pause, as in
+ * training; on a GPU events mark their ends. A budget is met by exact levers alone. Every step gets
+ * the same batch, drawn once, so that loading is not measured.
  *
  *   --part P      trains one network of StableSR alone (bench/networks.h)
  *   --random      feeds random numbers, for inputs such as latents that no drawn data has
@@ -33,6 +33,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 typedef struct Bench {
     const char   *device, *recipe, *network, *nodes, *sets[64];
@@ -200,7 +201,7 @@ static Err bench(Pool *pool, Bench *b)
     FitResult     fit;
     float         loss;
     int64_t       used = 0, measured = 0;
-    double       *times = NEWN(pool, double, b->steps + 1);
+    double       *times = NEWN(pool, double, b->steps + 1), cpu_ms;
 
     TRY(recipe_read(pool, b->recipe, b->sets, b->n_sets, &b->opened));
     TRY(device_open(pool, b->device,
@@ -227,14 +228,16 @@ static Err bench(Pool *pool, Bench *b)
     if (b->network || b->random) {
         network_fill(&b->feeds);
     } else {
-        TRY(feeds_open(pool, &b->feeds, b->opened, NULL, NULL));
+        TRY(feeds_open(pool, &b->feeds, b->opened));
         TRY(feeds_fill(&b->feeds, 0, 0));
     }
     TRY(session_read(b->session, b->graph.train.counters.id, b->counters));
     for (int i = 0; i < 3; i++)
         TRY(step_run(b, i));
     TRY(device_wait(device));
+    cpu_ms = (double)clock();
     TRY(device->api ? steps_by_events(pool, b, device, times) : steps_by_clock(b, times));
+    cpu_ms = ((double)clock() - cpu_ms) * 1e3 / CLOCKS_PER_SEC / (double)b->steps;
     qsort(times, (size_t)b->steps, sizeof *times, by_size);
     TRY(session_read(b->session, b->graph.train.loss.id, &loss));
     if (device->api)
@@ -243,15 +246,16 @@ static Err bench(Pool *pool, Bench *b)
         if (session_measured_bytes(b->session, (Phase)phase) > measured)
             measured = session_measured_bytes(b->session, (Phase)phase);
     printf("{\"work\": \"%s\", \"precision\": \"%s\", \"device\": \"%s\", \"ms\": %.3f, "
-           "\"fastest\": %.3f, \"arena\": %lld, "
+           "\"fastest\": %.3f, \"cpu_ms\": %.3f, \"arena\": %lld, "
            "\"measured\": %lld, \"used\": %lld, \"recomputed\": %d, \"offloaded\": %d, "
            "\"host\": %lld, "
            "\"predicted\": %.3f, "
            "\"source\": \"%s\", \"loss\": %.6g",
            b->opened->name, recipe_precisions[b->opened->precision], device->name,
-           times[b->steps / 2], times[0], (long long)engine->arena_bytes, (long long)measured,
-           (long long)used, engine->recomputed, engine->offloaded, (long long)engine->host_bytes,
-           engine->cost_ns * 1e-6, engine_time_source(engine), (double)loss);
+           times[b->steps / 2], times[0], cpu_ms, (long long)engine->arena_bytes,
+           (long long)measured, (long long)used, engine->recomputed, engine->offloaded,
+           (long long)engine->host_bytes, engine->cost_ns * 1e-6, engine_time_source(engine),
+           (double)loss);
     if (b->digest) {
         uint64_t digest;
         TRY(step_digest(pool, b, &digest));

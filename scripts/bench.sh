@@ -2,7 +2,7 @@
 # Tables of ours against others on this machine: operators and whole steps against PyTorch, the builtin backend against oneDNN, the planner
 # and the layout search on published instances if they are there. A table that cannot be made says why; the others are still made.
 #
-#   bench.sh [--json] [BUILD [TABLE...]]   tables: ops systems linalg time explain plan seeds layout cuda ladder gpu-budgets; all if
+#   bench.sh [--json] [BUILD [TABLE...]]   tables: ops systems zoo import linalg time explain plan seeds layout cuda ladder gpu-budgets; all if
 #   none is named
 #
 # --json: each table but the layout also becomes bench/results/DATE-MACHINE-KIND.json. BENCH_MACHINE names the machine (xeon-2c, h200);
@@ -18,14 +18,14 @@ BENCH_MACHINE=${BENCH_MACHINE:-cpu-$(nproc)c}
 export BENCH_MACHINE
 build=${1:-build}
 [ $# -gt 0 ] && shift
-tables=${*:-ops systems linalg time explain plan seeds layout cuda ladder gpu-budgets}
+tables=${*:-ops systems zoo import linalg time explain plan seeds layout cuda ladder gpu-budgets}
 for table in $tables; do
     case $table in
-    ops|systems|linalg|time|explain|plan|seeds|layout|cuda|ladder|gpu-budgets) ;;
-    *) echo "bench: there is no table '$table'; there are ops, systems, linalg, time, explain, plan, seeds, layout, cuda, ladder and gpu-budgets" >&2; exit 2 ;;
+    ops|systems|zoo|import|linalg|time|explain|plan|seeds|layout|cuda|ladder|gpu-budgets) ;;
+    *) echo "bench: there is no table '$table'; there are ops, systems, zoo, import, linalg, time, explain, plan, seeds, layout, cuda, ladder and gpu-budgets" >&2; exit 2 ;;
     esac
 done
-ninja -C "$build" bench_ops bench_step bench_linalg bench_time bench_plan bench_seeds bench_layout > "$build/bench.log" 2>&1 || { tail -20 "$build/bench.log" >&2; exit 1; }
+ninja -C "$build" bench_ops bench_step bench_import bench_linalg bench_time bench_plan bench_seeds bench_layout > "$build/bench.log" 2>&1 || { tail -20 "$build/bench.log" >&2; exit 1; }
 python=python3
 [ -x .venv/bin/python ] && python=.venv/bin/python
 unset OMP_WAIT_POLICY                # threads spin a moment, then sleep, as for users, on both sides of a comparison
@@ -45,6 +45,17 @@ for table in $tables; do
         title "training steps against PyTorch, 2 threads, taken in turn; PyTorch / ours above 1: ours is faster"
         code=0; $python bench/systems.py "$build" $(json steps) || code=$?
         [ $code = 0 ] || [ $code = 77 ] || failed "systems" $code ;;
+    zoo)
+        title "public models, exported, against PyTorch, 2 threads, taken in turn"
+        code=0; $python bench/zoo.py "$build" $(json zoo) || code=$?
+        [ $code = 0 ] || [ $code = 77 ] || failed "zoo" $code ;;
+    import)
+        title "a file of torch.export with 20,000 nodes read, one with 10,000 planned"
+        for n in 20000 10000; do
+            $python tests/import/large_file.py $n "$build/bench-$n.pt2"
+            share=; [ $n = 20000 ] || share=0.7
+            "$build/bench_import" "$build/bench-$n.pt2" $share $(json import-$n) || failed "import" $?
+        done ;;
     linalg)
         title "matrix products and convolutions: builtin | oneDNN"
         "$build/bench_linalg" "$(nproc)" 0.1 $(json products) || failed "linalg" $? ;;

@@ -69,7 +69,7 @@ python=.venv/bin/python
 for recipe in $recipes; do
     echo "== $recipe"
     case $recipe in
-    unet-small)         train $recipe; draw $recipe "samples.png data.png" -n 16 --beside; measure $recipe ;;
+    unet-small)         train $recipe --steps 1200; draw $recipe "samples.png data.png" -n 16 --beside; measure $recipe ;;
     stdiff-small)
         train $recipe
         draw $recipe "input-observed.png clips.png truth.png" -n 6

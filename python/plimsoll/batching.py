@@ -65,6 +65,8 @@ def batch_size(model: torch.nn.Module, loss_fn: Callable[[Any, Any], Any], examp
             the first dimension of each tensor changes.
         how: further arguments of explain, such as device and precision.
     """
+    if multiple_of < 1:
+        raise ValueError(f"multiple_of is {multiple_of}: use a number from 1")
     tried: dict[int, Explanation] = {}
 
     def step(count: int) -> Explanation:

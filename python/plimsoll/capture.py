@@ -8,6 +8,7 @@ Explaining and planning both start from `capture`.
 """
 from __future__ import annotations
 
+import logging
 import sys
 import weakref
 from collections.abc import Callable, Iterator
@@ -154,7 +155,7 @@ class Recorder(TorchDispatchMode):
         if kwargs.get("device") is not None and torch.device(kwargs["device"]).type == "cuda":
             kwargs["device"] = torch.device("cpu")
         if func is torch.ops.aten._local_scalar_dense.default and self.phase == "update":
-            return 1.0          # the step's number: sizes do not depend on it
+            return 0.5          # a step's number, or a product of decays: sizes do not depend on it
         at = self._here()
         name = func._schema.name.removeprefix("aten::")
         if self.rules and workspaces.uses_cublas(name) and self.phase not in self._cublas:
@@ -163,6 +164,8 @@ class Recorder(TorchDispatchMode):
         copies = workspaces.hidden_copies(name, args) if self.rules else []
         held = [self.request(n, "workspaces", name + " (copy)", at) for n in copies]
         result = func(*args, **kwargs)
+        if self.rules:
+            result = workspaces.in_one_piece(name, args, result)
         kind = self._kind(func, args)
         least = workspaces.kept_bytes(name, args)
         cudnn = iter(convolutions.calls(name, args) if self.rules else [])
@@ -234,8 +237,14 @@ def _line_of(error: BaseException) -> str:
 
 @contextmanager
 def captured() -> Iterator[None]:
-    """Says what stands in the way of a capture where PyTorch's exception is for its developers."""
+    """Says what stands in the way of a capture where PyTorch's exception is for its developers.
+    Checks of values are left out meanwhile, as distributions make them; so is PyTorch's log of
+    what it could not run without numbers."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    level, validates = log.level, torch.distributions.Distribution._validate_args
     try:
+        log.setLevel(logging.CRITICAL)
+        torch.distributions.Distribution.set_default_validate_args(False)
         yield
     except (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode,
             UnsupportedFakeTensorException) as error:
@@ -249,6 +258,9 @@ def captured() -> Iterator[None]:
         raise ValueError("the step cannot be captured while torch.utils.checkpoint runs with "
                          "use_reentrant=True: switch the model's gradient checkpointing off, or "
                          "use use_reentrant=False") from error
+    finally:
+        log.setLevel(level)
+        torch.distributions.Distribution.set_default_validate_args(validates)
 
 
 @contextmanager
@@ -351,6 +363,8 @@ def capture(model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any, for
     fake_batch = tree_map(lambda x: _fake(mode, x) if isinstance(x, torch.Tensor) else x, batch)
     with captured(), _faked(model, mode), as_cuda(rules), unpacked_sequences(), mode:
         found = record(recorder, model, loss_fn, fake_batch, form, steps)
+    if any(isinstance(m, torch.nn.RNNBase) for m in model.modules()):
+        found.notes.append("what cuDNN keeps of recurrent layers is estimated")
     guessed = sum(n for call, n in recorder.convolutions.items()
                   if not convolutions.is_measured(rules, call))
     if guessed:

@@ -19,9 +19,9 @@ from torch.utils._pytree import tree_map
 from torch.utils.checkpoint import (CheckpointPolicy, checkpoint as torch_checkpoint,
                                     create_selective_checkpoint_contexts)
 
-from . import joint
+from . import arguments, joint
 from ._planner import RUN
-from .fitting import BudgetError, Options, _rules, _search, parse_bytes
+from .fitting import BudgetError, Options, _budget, _rules, _search
 from .planning import Planned, Search, _live_peak
 from .report import size
 from .storages import Program
@@ -207,7 +207,12 @@ def checkpoint(model: torch.nn.Module, loss_fn: Callable[[Any, Any], Any], examp
             module lists.
         The other arguments are those of fit.
     """
-    o = Options(parse_bytes(budget), optimizer, precision, False, None, False, 0, effort)
+    arguments.check(model, loss_fn, example_batch)
+    o = Options(_budget(budget), optimizer, precision, False, None, False, 0, effort)
+    unknown = sorted(set(modules or ()) - {name for name, _ in model.named_modules()})
+    if unknown:
+        raise ValueError(f"the model has no module {unknown[0]!r}: give names as named_modules() "
+                         "does")
     blocks = modules if modules is not None else outer_blocks(model)
     calls: dict[Call, list[str]] = {}
     with _marked(model, blocks, calls):

@@ -1,4 +1,5 @@
-"""Operators that CUDA runs otherwise than the CPU: autocast's lists, attention, dropout, RMS norm.
+"""Operators that CUDA runs otherwise than the CPU: autocast's lists, attention, dropout, RMS norm,
+recurrent layers.
 
 While `as_cuda` is active, calls on CPU tensors dispatch as they would on CUDA. The kernels are
 registered for the CPU's autocast and autograd keys and taken back at the end.
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
+from . import recurrent
 from .rules import Attention, Rules
 
 aten = torch.ops.aten
@@ -28,8 +30,7 @@ _upsample_nearest_exact2d upsample_nearest3d _upsample_nearest_exact3d upsample_
 upsample_bilinear2d _upsample_bilinear2d_aa upsample_trilinear3d upsample_bicubic2d
 _upsample_bicubic2d_aa""".split()
 # Those whose result becomes fp32, without a copy of the input.
-_FP32_RESULT = """prod softmax.int log_softmax.int cumprod cumsum linalg_vector_norm sum
-sum.dim_IntList""".split()
+_FP32_RESULT = "prod softmax.int log_softmax.int cumprod cumsum linalg_vector_norm sum".split()
 _WIDEST = "addcdiv addcmul atan2 bilinear cross dot grid_sampler index_put tensordot scatter_add"
 _HALVES = (torch.bfloat16, torch.float16)
 
@@ -97,8 +98,11 @@ def _register_autocast(lib: Any, rules: Rules) -> None:
                 if make is _fp32_result and "dtype" not in str(op._schema):
                     continue
                 lib.impl(op, make(op), "AutocastCPU")
-    # In the CPU's lists only.
-    for name in "avg_pool3d stack cat index_copy".split():
+    for name in recurrent.GATES:
+        op = getattr(aten, name).input
+        lib.impl(op, recurrent.autocast_kernel(op, _below_autocast), "AutocastCPU")
+    # In the CPU's lists only, or cast within.
+    for name in ("avg_pool3d", "stack", "cat", "index_copy", *recurrent.CELLS):
         for op in _overloads(name):
             lib.impl(op, torch.library.fallthrough_kernel, "AutocastCPU")
 
@@ -199,6 +203,10 @@ def as_cuda(rules: Rules) -> Iterator[None]:
             _register_autocast(lib, rules)
             lib.impl("scaled_dot_product_attention", _attention(rules), "AutogradCPU")
             lib.impl("dropout", _dropout, "AutogradCPU")
+            for name in recurrent.GATES:
+                lib.impl(name + ".input", recurrent.kernel(name), "AutogradCPU")
+            for name, kernel in recurrent.CELLS.items():
+                lib.impl(name, kernel, "AutogradCPU")
             if rules.torch >= (2, 9):
                 lib.impl("rms_norm", _rms_norm, "AutogradCPU")
             yield

@@ -77,9 +77,9 @@ def find_rules(device: str, torch_version: str | None) -> Rules:
     """The rules for a GPU by name; without a version those of the installed PyTorch."""
     import torch
 
-    if device not in GPUS:
-        raise ValueError(f"no GPU is called {device!r}: use one of {', '.join(sorted(GPUS))}")
-    gpu = GPUS[device]
+    gpu = GPUS.get("-".join(str(device).lower().split()))
+    if gpu is None:
+        raise ValueError(f"no GPU is called {str(device)!r}: use one of {', '.join(sorted(GPUS))}")
     version = version_of(torch_version or torch.__version__)
     return Rules(gpu, version, _notes(gpu, version))
 
@@ -95,16 +95,24 @@ def _notes(gpu: Gpu, version: tuple[int, int]) -> list[str]:
 
 def _third_step(events: list[_native.Event], start: int, n_ids: int) -> list[_native.Event]:
     """The last step once more, with new ids: a later step finds the cache as an earlier one left
-    it."""
+    it. Where it freed what the step before had left, it now frees what it left itself."""
     renamed: dict[int, int] = {}
     more: list[_native.Event] = []
+    sizes = {number: size for action, number, size in events if action == _native.ALLOC}
+    own = {number for action, number, _ in events[start:] if action == _native.ALLOC}
+    left = [number for number in _live_at(events, len(events) - 1) if number in own]
     for action, number, size in events[start:]:
         if action == _native.ALLOC:
             renamed[number] = n_ids + len(renamed)
             more.append((action, renamed[number], size))
         elif action == _native.FREE and number in renamed:
             more.append((action, renamed[number], size))
-        elif action != _native.FREE:
+        elif action == _native.FREE:
+            again = next((n for n in left if sizes[n] == sizes[number]), None)
+            if again is not None:
+                left.remove(again)
+                more.append((action, again, size))
+        else:
             more.append((action, 0, size))
     return more
 
@@ -182,9 +190,11 @@ def explain(model: torch.nn.Module, loss_fn: Callable[[Any, Any], Any], batch: A
             "loop" one by one (diffusers' EMAModel), a function gets averages and parameters.
         grad_scaler: a GradScaler scales the losses; default: in fp16.
     """
+    from . import arguments
     from .capture import capture
     from .training import StepForm
 
+    arguments.check(model, loss_fn, batch)
     _native.version()           # without the library nothing is worth capturing
     rules = find_rules(device, torch_version)
     form = StepForm(optimizer, precision, accumulate, clip, ema,

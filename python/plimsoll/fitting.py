@@ -16,11 +16,12 @@ import torch
 from torch import fx
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from . import costs, joint, planning, randomness, storages
+from . import arguments, costs, joint, planning, randomness, storages
 from ._native import DoesNotFit, version
 from .explaining import find_rules
 from .report import size
 from .rules import GPUS, Rules
+from .running import Tensors, function_of, modules_of
 from .training import trained
 
 _UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -36,10 +37,17 @@ class BudgetError(DoesNotFit):
         self.budget_bytes, self.minimum_bytes = budget_bytes, minimum_bytes
 
 
-def parse_bytes(text: str | int) -> int:
+def _budget(given: str | int | None) -> int | None:
+    found = None if given is None else parse_bytes(given)
+    if found is not None and found <= 0:
+        raise ValueError(f"the budget is {given!r}: give more than 0 bytes, or None for no limit")
+    return found
+
+
+def parse_bytes(text: str | int | float) -> int:
     """Bytes of 123, "16GiB", "500 MB" or "1.5G". KB, MB and GB are powers of 1,000."""
-    if isinstance(text, int):
-        return text
+    if isinstance(text, (int, float)):
+        return int(text)
     found = re.fullmatch(r"\s*([\d.]+)\s*([KMGT]?)(i?)(B?)\s*", text, re.IGNORECASE)
     if found is None or found[1].count(".") > 1 or found[1] == ".":
         raise ValueError(f"the budget is {text!r}: write bytes, or a number with KiB, MiB or GiB")
@@ -102,7 +110,10 @@ class _Ready:
     plan: FitPlan
     graph: fx.GraphModule
     joint: joint.Joint
-    compiled: Callable[..., Any] | None = None
+    run: Callable[..., Any]
+    parameters: Tensors
+    buffers: Tensors
+    compiled: bool = False
 
 
 class Step:
@@ -115,7 +126,6 @@ class Step:
         self._ready: dict[Any, _Ready] = {}
         self._last: _Ready | None = None
         self._backend: Callable[..., Any] | None = None
-        self._modules = dict(model.named_modules())
 
     @property
     def plan(self) -> FitPlan:
@@ -154,8 +164,11 @@ class Step:
 
     def _mode(self) -> tuple[Any, ...]:
         """What decides on the graph beside the batch."""
-        return (tuple(m.training for m in self._modules.values()),
-                tuple(p.requires_grad for p in self._model.parameters()))
+        modules = list(modules_of(self._model))
+        held = [p for m in modules for p in m._parameters.values() if p is not None]
+        return (_autocast(held[0].device.type) if held else None,
+                tuple(m.training for m in modules),
+                tuple((p.requires_grad, p.dtype, p.device) for p in held))
 
     def _plan(self, batch: Any) -> _Ready:
         o = self.options
@@ -163,8 +176,12 @@ class Step:
         if o.accumulate and hooked:
             raise ValueError("a parameter has a hook that changes its gradient: fit without "
                              "accumulate=True, which adds gradients inside of the graph")
-        found = joint.capture(self._model, self._loss_fn, batch, o.precision,
-                              o.grad_scaler is not None, o.accumulate)
+        device = next((p.device.type for p in self._model.parameters()), "cpu")
+        # loss_fn runs under autocast, the gradients do not: as precision has it.
+        precision = o.precision or _autocast(device)
+        with torch.autocast(device, enabled=False):
+            found = joint.capture(self._model, self._loss_fn, batch, precision,
+                                  o.grad_scaler is not None, o.accumulate)
         search, rules = _search(self._model, found, o)
         made = search.plan(0) if o.budget_bytes is None else search.within(o.budget_bytes)
         if made is None:
@@ -175,7 +192,9 @@ class Step:
                                   "reserved memory" if search.cuda else "live storages")
         plan = _described(made, search, rules, o)
         graph = made.emitted.graph
-        return _Ready(plan, graph, found)
+        return _Ready(plan, graph, found, function_of(graph),
+                      Tensors(self._model, found.parameters),
+                      Tensors(self._model, found.buffers, buffers=True))
 
     # ---- runs ----
 
@@ -183,25 +202,25 @@ class Step:
         self.prepare(batch)
         ready = self._last
         assert ready is not None
-        parameters = [self._model.get_parameter(n) for n in ready.joint.parameters]
-        with torch.no_grad():
-            given = self._inputs(ready.joint, parameters, batch)
+        parameters = ready.parameters.get()
+        # Casts are operators of the graph: what autocast would add here is not in the plan.
+        with torch.no_grad(), torch.autocast(parameters[0].device.type, enabled=False):
+            given = self._inputs(ready, parameters, batch)
             results = self._code(ready, given)(*given)
             self._keep(ready.joint, parameters, results)
         outputs = [results[i] for i in ready.joint.outputs]
         return tree_unflatten(outputs, ready.joint.out_spec)
 
     def _code(self, ready: _Ready, given: list[Any]) -> Callable[..., Any]:
-        if self._backend is None:
-            return ready.graph
-        if ready.compiled is None:
-            ready.compiled = self._backend(randomness.for_compile(ready.graph), given)
-        return ready.compiled
+        if self._backend is not None and not ready.compiled:
+            ready.run = self._backend(randomness.for_compile(ready.graph), given)
+            ready.compiled = True
+        return ready.run
 
-    def _inputs(self, of: joint.Joint, parameters: list[torch.nn.Parameter],
+    def _inputs(self, ready: _Ready, parameters: list[torch.nn.Parameter],
                 batch: Any) -> list[Any]:
-        given: list[Any] = [*parameters]
-        given += [self._model.get_buffer(n) for n in of.buffers]
+        of = ready.joint
+        given: list[Any] = [*parameters, *ready.buffers.get()]
         given += [x for x in tree_flatten(batch)[0] if isinstance(x, torch.Tensor)]
         if of.scaled:
             one = torch.ones((), device=parameters[0].device)
@@ -230,6 +249,13 @@ def _give_gradient(p: torch.nn.Parameter, gradient: torch.Tensor) -> None:
         p.grad = gradient
     else:
         p.grad.add_(gradient)
+
+
+def _autocast(device: str) -> str | None:
+    """The precision to which operators cast here."""
+    if not torch.is_autocast_enabled(device):
+        return None
+    return joint.PRECISIONS.get(torch.get_autocast_dtype(device))
 
 
 def _held_gradient(p: torch.nn.Parameter) -> torch.Tensor:
@@ -262,8 +288,9 @@ def _search(model: torch.nn.Module, found: joint.Joint,
     reached = [model.get_parameter(n) for n, at in zip(found.parameters, found.gradients,
                                                        strict=True) if at is not None]
     update = planning.update_of(o.optimizer, list(reached))
-    workspace = rules.cublas_workspace_bytes() if rules else 0
-    return planning.Search(program, machine, update, workspace, device.type == "cuda", o.effort,
+    held = [rules.cublas_workspace_bytes()] if rules else []
+    held += joint.result_bytes(found)       # the last step's, which the caller has a name for
+    return planning.Search(program, machine, update, held, device.type == "cuda", o.effort,
                            o.host_budget_bytes if o.offload else None), rules
 
 
@@ -309,8 +336,10 @@ def fit(model: torch.nn.Module, loss_fn: Callable[[Any, Any], Any], example_batc
         host_budget: limit of those copies in bytes; 0: no limit.
         effort: search moves of the planner; 0: about ten seconds.
     """
-    options = Options(None if budget is None else parse_bytes(budget), optimizer, precision,
+    options = Options(_budget(budget), optimizer, precision,
                       accumulate, grad_scaler, offload, parse_bytes(host_budget), effort)
+    arguments.check(model, loss_fn, example_batch)
+    arguments.check_scaler(grad_scaler)
     version()                   # without the library nothing is worth capturing
     step = Step(model, loss_fn, options)
     step.prepare(example_batch)

@@ -19,10 +19,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
 from .capture import captured, swapped, unpacked_sequences
-from .training import loss_of
+from .training import NO_PATH, loss_of
 
 aten = torch.ops.aten
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+PRECISIONS = {dtype: name for name, dtype in _DTYPES.items()}
 
 
 @dataclass
@@ -111,7 +112,7 @@ class _Wrapped(torch.nn.Module):
 def capture(model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any,
             precision: str | None = None, scaled: bool = False,
             accumulates: bool = False) -> Joint:
-    """Traces one step. Nothing is computed, and the model is as before."""
+    """Traces one step. Nothing is computed; the model and the generators are as before."""
     from torch._functorch.aot_autograd import aot_export_module
 
     leaves, spec = tree_flatten(batch)
@@ -121,6 +122,8 @@ def capture(model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any,
         inputs.append(torch.ones((), device=device))
     wrapped = _Wrapped(model, loss_fn, leaves, spec, precision, device.type, scaled)
     with captured(), warnings.catch_warnings(), torch.enable_grad(), unpacked_sequences(), \
+            _whole(aten.silu_backward.default), _complex_parts(), \
+            torch.random.fork_rng([device] if device.type == "cuda" else []), \
             _steps_of_recurrent_layers(model), \
             _without_gradients(_unreached(model, loss_fn, batch, precision, device.type)):
         warnings.simplefilter("ignore")
@@ -144,6 +147,40 @@ def capture(model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any,
     return joint
 
 
+@contextmanager
+def _whole(op: Any) -> Iterator[None]:
+    """The operator is traced as such. PyTorch would take it apart, into steps that no device runs:
+    slower, larger, and rounded otherwise than in eager mode."""
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    before = op.py_kernels.get(key)
+    op.py_kernels[key] = lambda *args, **kwargs: NotImplemented
+    try:
+        yield
+    finally:
+        del op.py_kernels[key]
+        if before is not None:
+            op.py_kernels[key] = before
+
+
+@contextmanager
+def _complex_parts() -> Iterator[None]:
+    """Lets parts of complex tensors be written, as the gradient of an inverse FFT does. The joint
+    graph is traced again with autograd on, where nothing is differentiated any more; but for these
+    operators PyTorch has no gradient and refuses."""
+    def below(op: Any) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with torch._C._AutoDispatchBelowAutograd():
+                return op(*args, **kwargs)
+        return run
+
+    with torch.library._scoped_library("aten", "IMPL") as lib:
+        for name in ("slice", "select", "diagonal", "as_strided"):
+            op = getattr(aten, name + "_scatter").default
+            for key in ("AutogradCPU", "AutogradCUDA"):
+                lib.impl(op, below(op), key)
+        yield
+
+
 def _unreached(model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any,
                precision: str | None, device: str) -> list[torch.nn.Parameter]:
     """Parameters that require a gradient and get none: no path leads from them to the loss. A
@@ -158,8 +195,7 @@ def _unreached(model: torch.nn.Module, loss_fn: Callable[..., Any], batch: Any,
     with mode, swapped(model, fakes), autocast(precision, device):
         loss = loss_of(loss_fn(model, fake_batch))
     if not loss.requires_grad:
-        raise ValueError("no parameter leads to the loss: look for torch.no_grad() or detach() in "
-                         "the model and in loss_fn")
+        raise ValueError(NO_PATH)
     with mode:
         found = torch.autograd.grad(loss, [fakes[id(p)] for p in wanted], allow_unused=True)
     return [p for p, g in zip(wanted, found, strict=True) if g is None]
@@ -304,6 +340,13 @@ def _accumulate(joint: Joint) -> None:
         results[at] = added
     _set_results(graph, results)
     joint.accumulates = True
+
+
+def result_bytes(joint: Joint) -> list[int]:
+    """Of what loss_fn returned."""
+    values = [_results(joint.graph)[i] for i in joint.outputs]
+    return [x.meta["val"].untyped_storage().nbytes() for x in values if isinstance(x, fx.Node)
+            and isinstance(x.meta.get("val"), torch.Tensor)]
 
 
 def is_getitem(node: fx.Node) -> bool:

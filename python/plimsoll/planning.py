@@ -50,10 +50,11 @@ class Planned:
 class Search:
     """Plans one program for one machine."""
 
-    def __init__(self, program: Program, machine: Machine, update: Update, workspace_bytes: int,
+    def __init__(self, program: Program, machine: Machine, update: Update, held: list[int],
                  cuda: bool, effort: int, host_budget_bytes: int | None) -> None:
         self.program, self.machine, self.update = program, machine, update
-        self.workspace_bytes, self.cuda, self.effort = workspace_bytes, cuda, effort
+        self.held, self.cuda, self.effort = held, cuda, effort
+        """held: sizes of what is there beside parameters, state and the batch at all times"""
         self.host_budget_bytes = host_budget_bytes
 
     # ---- the graph ----
@@ -64,7 +65,7 @@ class Search:
         for s in self.program.storages:
             flags = _planner.PERSISTENT if s.persistent else _planner.FINAL if s.final else 0
             graph.value(self._rounded(s.bytes), flags)
-        state = self._rounded(self.update.state_bytes) + self.workspace_bytes
+        state = self._rounded(self.update.state_bytes) + sum(map(self._rounded, self.held))
         graph.value(state, _planner.PERSISTENT)
         token: list[int] = []
         for op in self.program.operators:
@@ -124,9 +125,8 @@ class Search:
 
     def _whole(self, made: StepEvents) -> list[_native.Event]:
         base = [s.bytes for s in self.program.storages if s.persistent]
-        base += [self.workspace_bytes]
         log = _Log()
-        for size in base:
+        for size in base + self.held:
             log.request(size)
         for part in (self.update.first, self.update.later, self.update.later):
             log.mark()

@@ -118,6 +118,9 @@ class _Tracer(fx.Interpreter):
             return result
         with FlopCounterMode(display=False) as counter:
             result = super().run_node(n)
+        if isinstance(n.target, torch._ops.OpOverload):
+            result = workspaces.in_one_piece(n.target._schema.name.removeprefix("aten::"),
+                                             self.fetch_args_kwargs_from_env(n)[0], result)
         self._operator(n, result, counter.get_total_flops())
         return result
 

@@ -13,7 +13,11 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from . import arguments
+
 PRECISIONS = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+NO_PATH = ("no parameter leads to the loss: look for torch.no_grad() or detach() in the model and "
+           "in loss_fn")
 DECAY = 0.999
 """of the average; sizes do not depend on it"""
 
@@ -52,8 +56,8 @@ class StepForm:
         if self.precision not in PRECISIONS:
             raise ValueError(f"the precision is {self.precision!r}: use one of "
                              f"{', '.join(PRECISIONS)}")
-        if self.accumulate < 1:
-            raise ValueError(f"accumulate is {self.accumulate}: use a number from 1")
+        if not isinstance(self.accumulate, int) or self.accumulate < 1:
+            raise ValueError(f"accumulate is {self.accumulate!r}: use a number from 1")
         if isinstance(self.ema, str) and self.ema not in AVERAGES:
             raise ValueError(f"ema is {self.ema!r}: use foreach, loop, or a function of the "
                              "averages and the parameters")
@@ -61,8 +65,11 @@ class StepForm:
 
 def make_optimizer(which: str | Callable[..., Any], parameters: list[Any]) -> Any:
     """By name, as it would be on CUDA (foreach unless fused), or from a function of parameters."""
+    arguments.check_optimizer(which)
     if callable(which):
-        return which(parameters)
+        made = which(parameters)
+        arguments.check_steps_alone(made)
+        return made
     name, _, variant = which.lower().partition("-")
     made = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD}.get(name)
     if made is None or variant not in ("", "fused", "loop"):
@@ -70,6 +77,9 @@ def make_optimizer(which: str | Callable[..., Any], parameters: list[Any]) -> An
                          "-loop (foreach=False), or a function of the parameters")
     how: dict[str, Any] = {"momentum": 0.9} if name == "sgd" else {}
     if variant == "fused":
+        if any(p.is_complex() for p in parameters):
+            raise ValueError(f"PyTorch's fused optimizers take no complex parameters: give "
+                             f"optimizer={name!r}")
         how["fused"] = True
     else:
         how["foreach"] = variant == ""
@@ -110,6 +120,8 @@ class Loop:
         self._trained = trained(model)
         self._averaged = [p.detach() for p in model.parameters()]
         self._scaler = torch.amp.GradScaler("cpu", enabled=form.grad_scaler)
+        self._last: Any = None
+        """what loss_fn returned: a program's names hold it until the next result replaces it"""
         self.averages: list[torch.Tensor] = []
         self.optimizer: Any = None
         if form.optimizer is not None:
@@ -121,8 +133,10 @@ class Loop:
         """One step, from the first micro-batch to gradients that are freed."""
         for _ in range(self._form.accumulate):
             self._phase("forward")
-            result = self._result()     # all of it lives until the next one
-            loss = self._scaled(result)
+            self._last = self._result()
+            loss = self._scaled(self._last)
+            if not loss.requires_grad:
+                raise ValueError(NO_PATH)
             self._phase("backward")
             loss.backward()
         self._phase("clipping")

@@ -54,6 +54,20 @@ def inside(rules: Rules, name: str, args: Any) -> list[int]:
     return rules.attention_backward_bytes(kernels[name], q.shape, q.dtype != torch.float32)
 
 
+def in_one_piece(name: str, args: Any, result: Any) -> Any:
+    """The efficient kernel's gradients of q, k and v that are parts of one tensor are parts of one,
+    too; on tensors without numbers they are three."""
+    if name != "_scaled_dot_product_efficient_attention_backward":
+        return result
+    q, k, v = args[1:4]
+    storages = {x.untyped_storage()._cdata for x in (q, k, v)}
+    if len(storages) > 1 or not q.shape == k.shape == v.shape:
+        return result
+    batch, heads, length, dim = q.shape
+    whole = q.new_empty((batch, length, 3, heads, dim))
+    return (*(part.transpose(1, 2) for part in whole.unbind(2)), *result[3:])
+
+
 # Their result is the unreduced loss, reduced in place: the number keeps that storage.
 _REDUCED_IN_PLACE = {"mse_loss": 2, "smooth_l1_loss": 2}
 

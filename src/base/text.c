@@ -56,12 +56,14 @@ void text_add(Text *text, const char *fmt, ...)
     va_end(args);
 }
 
-/* Where lines end: a terminal may be narrower. */
+/* Where lines end: a terminal may be narrower, and a log of stderr has one line for a sentence. */
 static int line_columns(FILE *to)
 {
     struct winsize size;
     int            fd = fileno(to);
-    if (fd < 0 || !isatty(fd) || ioctl(fd, TIOCGWINSZ, &size) || size.ws_col < MIN_COLUMNS)
+    if (fd < 0 || !isatty(fd))
+        return to == stderr ? INT_MAX : COLUMNS;
+    if (ioctl(fd, TIOCGWINSZ, &size) || size.ws_col < MIN_COLUMNS)
         return COLUMNS;
     return size.ws_col < COLUMNS ? size.ws_col : COLUMNS;
 }

@@ -74,10 +74,17 @@ static Err budgets_read(Pool *pool, const Device *device, const char *list, Comp
     int32_t              cap = 0;
     for (size_t i = 0; !list && i < sizeof common / sizeof *common; i++)
         VEC_ADD(pool, c->budgets, c->n_budgets, cap, common[i] << 30);
+    if (list)
+        c->shares = NEWN(pool, const char *, strlen(list) + 1);
     for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
-        int64_t bytes;
-        TRY(bytes_read(pool_textn(pool, at, strcspn(at, ",")),
-                       device->memory_bytes + device->runtime_bytes, &bytes));
+        const char *word = pool_textn(pool, at, strcspn(at, ","));
+        int64_t     bytes;
+        if (budget_is_of_kept(word)) { /* each row has its own bytes */
+            TRY(budget_of_kept(word, 1 << 20, &bytes));
+            c->shares[c->n_budgets] = pool_print(pool, "%.*s%%", (int)strcspn(word, "%"), word);
+        } else {
+            TRY(bytes_read(word, device->memory_bytes + device->runtime_bytes, &bytes));
+        }
         if (bytes <= 0)
             return fail(E_USAGE, "--budget must be more than 0 bytes");
         VEC_ADD(pool, c->budgets, c->n_budgets, cap, bytes);
@@ -143,6 +150,8 @@ static Err cmd_compare_run(Pool *pool, int n_args, char **args)
         TRY(file_try(opt.html));
     if (opt.allow)
         TRY(allow_read(opt.allow, &how.allow));
+    for (int m = 0; m < n_args; m++) /* before long work; what a setting breaks is a row */
+        TRY(recipe_find(pool, args[m]));
     for (int i = 0; i < opt.sweep.n; i++) {
         TRY(sweep_read(pool, opt.sweep.items[i], &sweeps[i]));
         variants *= sweeps[i].n;
@@ -177,7 +186,9 @@ static Err cmd_compare_run(Pool *pool, int n_args, char **args)
         return compare_json(stdout, &c);
     compare_text(stdout, &c, terminal_colours(stdout));
     next_command("fit %s --budget %s -o plan.json", text_word(pool, args[0]),
-                 c.n_budgets ? budget_word(pool, c.budgets[0]) : "16GiB");
+                 !c.n_budgets           ? "16GiB"
+                 : compare_share(&c, 0) ? pool_print(pool, "%skept", c.shares[0])
+                                        : budget_word(pool, c.budgets[0]));
     return OK;
 }
 

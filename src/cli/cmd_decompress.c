@@ -47,6 +47,8 @@ static Err cmd_decompress_run(Pool *pool, int n_args, char **args)
            count_text(r.samples), r.seconds);
     printf("%s a second in %lld %s\n", count_text((int64_t)((double)r.samples / r.seconds)),
            (long long)r.blocks, r.blocks == 1 ? "block" : "blocks");
+    if (!opt.quiet)
+        next_command("evaluate %s --data %s", text_word(pool, args[0]), text_word(pool, o.out));
     return OK;
 }
 

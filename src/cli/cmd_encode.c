@@ -73,6 +73,8 @@ static void encode_print(const EncodeReport *r)
         print_sentence(stdout, "the empty text embedded: %s", r->context);
     if (r->without)
         print_sentence(stderr, "%s", r->without);
+    if (r->older)
+        fprintf(stderr, "init: %s\n", r->older);
     if (r->latents)
         print_sentence(stdout,
                        "%s latents of %s images, with latents of the degraded images and "

@@ -15,7 +15,7 @@ static struct {
     const char *data, *weights, *out, *pairs, *loader_memory, *checkpoint, *cache, *mpi;
     int64_t     n, draw, timesteps, seed;
     bool        features, quiet, json;
-} opt = { .draw = -1, .timesteps = EVALUATE_TIMESTEPS, .seed = -1, .loader_memory = LOADER_MEMORY };
+} opt = { .draw = -1, .seed = -1, .loader_memory = LOADER_MEMORY };
 
 static const Option options[] = {
     { "data", OPT_TEXT, &opt.data, "TEST", "test samples; default: those that the run held out" },
@@ -23,7 +23,7 @@ static const Option options[] = {
     { "n", OPT_COUNT, &opt.n, "N", "number of samples; default: all, or 16 of generated data" },
     { "draw", OPT_NATURAL, &opt.draw, "N",
       "draw results for the first N samples only; 0: only the loss" },
-    { "timesteps", OPT_COUNT, &opt.timesteps, "N", "timesteps of the loss; default 50" },
+    { "timesteps", OPT_COUNT, &opt.timesteps, "N", "timesteps of the loss; default 50, or all" },
     { "pairs", OPT_TEXT, &opt.pairs, "DIR", "write images for LPIPS to DIR/result and DIR/truth" },
     { "features", OPT_FLAG, &opt.features, NULL,
       "Frechet distance between two .npy files of features, (n,d) each" },

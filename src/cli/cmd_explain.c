@@ -142,9 +142,8 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
     if (!early)
         explain_text_sheet(stdout, e, terminal_colours(stdout));
     explain_text_rest(stdout, e, terminal_colours(stdout));
-    next_command("fit %s%s%s --budget %s -o plan.json", text_word(pool, args[0]),
-                 model.device ? " --device " : "",
-                 model.device ? text_word(pool, model.device) : "",
+    next_command("fit %s%s --budget %s -o plan.json", text_word(pool, args[0]),
+                 model_words(pool, &model),
                  model.budget                  ? model.budget
                  : device->kind == DEVICE_CUDA ? "80%"
                                                : "80%kept");

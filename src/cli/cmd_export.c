@@ -36,6 +36,8 @@ static Err cmd_export_run(Pool *pool, int n_args, char **args)
     TRY(checkpoint_option(pool, args[0], opt.checkpoint, &step));
     ExportOptions how = { opt.out, step, opt.ema, opt.half };
     TRY(export_weights(pool, args[0], recipe, &how, &r));
+    if (r.note)
+        fprintf(stderr, "export: %s\n", r.note);
     print_sentence(stdout, "%s, step %lld: %d parameters and %d other tensors, %s, in %s",
                    recipe->name, (long long)r.step, r.params, r.tensors - r.params,
                    bytes_text(r.bytes), opt.out);

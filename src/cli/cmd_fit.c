@@ -291,10 +291,9 @@ static void show_offers(const Shown *s)
 /* With the options that the plan was made for. */
 static void fit_next(Pool *pool, const char *name, const Device *device)
 {
-    const char *on = device->described ? " --device cuda"
-                     : model.device
-                         ? pool_print(pool, " --device %s", text_word(pool, model.device))
-                         : "";
+    ModelOptions asked = model;
+    asked.device = device->described ? "cuda" : model.device;
+    const char *on = model_words(pool, &asked);
     if (device_planned_only(device))
         return;
     if (opt.out)

@@ -155,10 +155,11 @@ static Err sample_command(Pool *pool, Comm *comm, int n_args, char **args)
     if (!rank_leads(comm))
         return OK;
     if (report.note)
-        fprintf(stderr, "sample: %s\n", report.note);
+        print_sentence(stderr, "sample: %s", report.note);
     if (report.trained && !opt.quiet)
-        fprintf(stderr, "sample: the run held out no samples, so the inputs are training samples; "
-                        "give others with --input\n");
+        print_sentence(stderr,
+                       "sample: the run held out no samples, so the inputs are training samples; "
+                       "give others with --input");
     if (opt.json)
         return sample_json(recipe, &report);
     sample_print(recipe, &report);

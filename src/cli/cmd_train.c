@@ -343,11 +343,16 @@ typedef struct TrainAsked { /* by the options */
  * opens its own: nothing here waits for another rank. */
 static Err train_open(Pool *pool, Comm *comm, int n_args, char **args, TrainAsked *asked)
 {
-    const char *sets[4], *name = args[0];
+    const char *sets[5], *name = args[0];
     int         n = 0;
     bool        file = n_args && recipe_is_model(name);
 
     TRY(train_usage(n_args));
+    if (opt.init && !strcmp(opt.init, "none")) {
+        if (file)
+            sets[n++] = "model.weights=drawn";
+        opt.init = NULL;
+    }
     if (opt.resume)
         TRY(resume_options(pool, opt.resume));
     if (opt.patience > 0)

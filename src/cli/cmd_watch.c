@@ -1,6 +1,7 @@
 /* cmd_watch.c -- `watch`: a page with a run's curves, samples, memory and time left. */
-#include "cli/cli.h"
+#include "cli/model_options.h"
 
+#include "base/file.h"
 #include "base/stop.h"
 #include "base/text.h"
 #include "watch/server.h"
@@ -23,6 +24,10 @@ static Err cmd_watch_run(Pool *pool, int n_args, char **args)
         return fail(E_USAGE, "watch takes one run, or a folder of runs: plimsoll watch RUN");
     if (opt.port > MAX_PORT)
         return fail(E_USAGE, "--port takes 0 to %d, not %lld", MAX_PORT, (long long)opt.port);
+    if (file_exists(args[0]) && !folder_exists(args[0])) {
+        const char *path;
+        return run_recipe(pool, args[0], &path); /* fails, and names the run */
+    }
     TRY(runs_open(pool, args[0], runs));
     TRY(server_open(pool, runs, (int)opt.port, server));
     stop_on_interrupt("\n");

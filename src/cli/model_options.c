@@ -164,6 +164,26 @@ static Err settings_of(Pool *pool, const ModelOptions *o, const char *name, cons
     return OK;
 }
 
+const char *model_words(Pool *pool, const ModelOptions *o)
+{
+    Text text = { .pool = pool, .at = "" };
+    if (o->device)
+        text_add(&text, " --device %s", text_word(pool, o->device));
+    if (o->batch)
+        text_add(&text, " --batch %lld", (long long)o->batch);
+    if (o->precision)
+        text_add(&text, " --precision %s", text_word(pool, o->precision));
+    if (o->loss)
+        text_add(&text, " --loss %s", text_word(pool, o->loss));
+    for (int i = 0; i < o->set.n; i++)
+        text_add(&text, " --set %s", text_word(pool, o->set.items[i]));
+    if (o->backend)
+        text_add(&text, " --backend %s", text_word(pool, o->backend));
+    if (o->threads)
+        text_add(&text, " --threads %lld", (long long)o->threads);
+    return text.at;
+}
+
 /* A failure of --batch or --precision was worded for the setting that it became. */
 static Err option_blame(Pool *pool, Err err, const char *setting, const char *option)
 {

@@ -20,6 +20,9 @@ typedef struct ModelOptions {
     int         place; /* DeviceOptions */
 } ModelOptions;
 
+/* " --batch 8 --set KEY=VALUE": what was asked for the model and how it runs, for the next command. */
+const char *model_words(Pool *pool, const ModelOptions *o);
+
 /* Rows of an option table, for a ModelOptions called o. */
 #define MODEL_OPTIONS(o)                                                                           \
     { "budget",                                                                                    \

@@ -91,7 +91,7 @@ static Err codec_weights(Codec *c, int64_t step, WeightsKind kind)
     c->report->step = read.step;
     c->report->averaged = read.averaged;
     if (read.note && !c->o->quiet)
-        fprintf(stderr, "%s\n", read.note);
+        print_sentence(stderr, "%s", read.note);
     return weights_hash(c->pool, c->session, &c->weights);
 }
 

@@ -314,8 +314,9 @@ static int64_t clips_number(Clips *c, int64_t length, int64_t *longest)
     return n;
 }
 
-/* What is trained on: sequences, frames, and how range images become the model's. */
-static const char *clips_detail(Pool *pool, const Clips *c)
+/* What is trained on: sequences, frames, and how range images become the model's; after the
+ * sequences without a clip are removed. */
+static const char *clips_detail(Pool *pool, const Clips *c, int32_t removed)
 {
     Text    text = { .pool = pool };
     int64_t frames = 0;
@@ -325,6 +326,9 @@ static const char *clips_detail(Pool *pool, const Clips *c)
              count_text(frames));
     if (c->videos->list.n)
         text_add(&text, ", among them %s", videos_said(pool, c->videos));
+    if (removed)
+        text_add(&text, "; %d with fewer frames than a clip %s left out", removed,
+                 removed == 1 ? "is" : "are");
     if (!c->n_ranges)
         return text.at;
     const RangeFile *f = &c->ranges[0];
@@ -389,7 +393,7 @@ Err clips_open(Pool *pool, const DataSpec *spec, DataSource **out)
                           .work_bytes = clips_work(c) };
     TRY(source_fits(spec, *out));
     TRY(cache_fill(pool, &c->videos->list));
-    (*out)->detail = clips_detail(pool, c);
+    (*out)->detail = clips_detail(pool, c, sequences - c->n);
     return OK;
 }
 

@@ -101,7 +101,7 @@ Err video_write(Pool *pool, const char *stem, const VideoClip *clip, VideoForm *
                 const char **path);
 
 bool video_name(const char *name); /* has it the ending of a video? */
-bool audio_name(const char *name); /* ... of a audio file that is read by the plugin alone? */
+bool audio_name(const char *name); /* ... of an audio file that is read by the plugin alone? */
 
 extern const char *const video_endings[], *const audio_endings[]; /* NULL at the end */
 

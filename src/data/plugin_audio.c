@@ -60,7 +60,7 @@ static Err audio_open(const MediaFile *file, AudioReader *s)
     lseek(file->fd, 0, SEEK_SET);
     s->in = sf_open_fd(file->fd, SFM_READ, &s->info, 0);
     if (!s->in)
-        return host->fail(E_FORMAT, "%s is not a audio file that is read: %s", file->path,
+        return host->fail(E_FORMAT, "%s is not an audio file that is read: %s", file->path,
                           sf_strerror(NULL));
     const SF_INFO *i = &s->info;
     if (i->channels < 1 || i->channels > MAX_CHANNELS || i->samplerate < 1 ||

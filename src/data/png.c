@@ -125,6 +125,7 @@ typedef struct PngReader {
     Raster              *out;
     unsigned char       *pixels;
     size_t               limit; /* work->used may grow to here */
+    size_t               rest;  /* of png_count */
     PngReason            reason;
 } PngReader;
 
@@ -175,6 +176,7 @@ static void reader_bytes(png_structp png, png_bytep to, size_t n)
     PngReader *r = png_get_io_ptr(png);
     if (n > r->n - r->used)
         png_error(png, "it ends early");
+    png_count(png, &r->rest, n);
     memcpy(to, r->at + r->used, n);
     r->used += n;
 }
@@ -204,8 +206,11 @@ static bool reader_run(PngReader *r) /* false: r->reason says why */
     if (png_get_rowbytes(png, info) != row)
         png_error(png, "its header contradicts itself");
     for (int pass = 0; pass < passes; pass++)
-        for (int64_t y = 0; y < r->out->height; y++)
+        for (int64_t y = 0; y < r->out->height; y++) {
+            if (pass + 1 == passes && y + 1 == r->out->height)
+                r->rest = png_rest(row);
             png_read_row(png, r->pixels + (size_t)y * row, NULL);
+        }
     png_read_end(png, NULL);
     return true;
 }
@@ -234,7 +239,11 @@ Err png_decode(const char *name, const unsigned char *bytes, size_t n, Work *wor
     ImageInfo info;
     TRY(png_parse(name, bytes, n, &info));
     TRY(raster_room(name, &info, work));
-    PngReader r = { .name = name, .work = work, .out = out, .limit = work_start(work) + info.room };
+    PngReader r = { .name = name,
+                    .work = work,
+                    .out = out,
+                    .limit = work_start(work) + info.room,
+                    .rest = SIZE_MAX };
     *out = (Raster){
         .height = info.height, .width = info.width, .channels = info.channels, .depth = info.depth
     };

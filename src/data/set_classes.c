@@ -143,6 +143,24 @@ static Err csv_take(SetClasses *s, const char *path)
     return OK;
 }
 
+/* miniImageNet's folder: images/ and the list of their classes. *csv: NULL if it is no such folder. */
+static Err folder_csv(Pool *pool, const char *path, char *const *names, int n, const char **csv)
+{
+    const char *first = NULL, *second = NULL;
+    bool        images = false;
+    *csv = NULL;
+    for (int i = 0; i < n; i++) {
+        images |= !strcmp(names[i], "images");
+        if (name_ends(names[i], ".csv"))
+            *(first ? &second : &first) = names[i];
+    }
+    if (images && second)
+        return fail(E_USAGE, "%s holds several lists of classes; name one: --data %s/%s", path,
+                    path, first);
+    *csv = images && first ? pool_print(pool, "%s/%s", path, first) : NULL;
+    return OK;
+}
+
 /* ---- folders ---- */
 
 /* Does a name, without an ending, say that it is such a part: train, and of files CIFAR_FS_train? */
@@ -174,6 +192,11 @@ static Err parts_refuse(Pool *pool, const char *path, char *const *names, int n)
         if (!other[folder] && names_part(names[i], others, folder))
             other[folder] = names[i];
     }
+    if (n == 1 && train[1])
+        return fail(E_USAGE,
+                    "%s holds %s/ alone, which is a part of a data set, not a class; use --data "
+                    "%s/%s",
+                    path, train[1], path, train[1]);
     int         folder = train[1] && other[1];
     const char *end = folder ? "/" : "";
     if (!train[folder] || !other[folder])
@@ -224,11 +247,15 @@ static const char *cub_images(Pool *pool, const char *path)
 
 static Err folder_classes(SetClasses *s, const DataSpec *spec, const char *path)
 {
-    FilePick pick = spec_pick(spec);
-    char   **names;
-    int      n;
+    FilePick    pick = spec_pick(spec);
+    char      **names;
+    int         n;
+    const char *csv;
     TRY(folder_list(s->pool, path, &names, &n));
     TRY(parts_refuse(s->pool, path, names, n));
+    TRY(folder_csv(s->pool, path, names, n, &csv));
+    if (csv)
+        return csv_take(s, csv);
     for (int i = 0; i < n; i++) {
         const char *sub = pool_print(s->pool, "%s/%s", path, names[i]);
         if (folder_of_runs(sub))

@@ -135,16 +135,33 @@ static bool array_read(Pool *pool, const Pickle *value, Npy *a)
 
 /* ---- labels ---- */
 
+/* A whole number of Python, or one of numpy: scalar(dtype, bytes), as list(array) holds them. */
+static bool whole_read(Pool *pool, const Pickle *value, int64_t *out)
+{
+    Npy         a = { 0 };
+    const char *bytes;
+    size_t      n;
+    if (value->kind == PICKLE_INT || value->kind == PICKLE_BOOL) {
+        *out = value->integer;
+        return true;
+    }
+    if (value->kind != PICKLE_CALL || !value->call->callable ||
+        !is_numpy(value->call->callable, "multiarray", "scalar") ||
+        !dtype_read(call_arg(value, 0), &a.type) || a.type < NPY_I1 || a.type > NPY_U2 ||
+        !raw_bytes(pool, call_arg(value, 1), &bytes, &n) || n != npy_type_bytes(a.type))
+        return false;
+    a.data = bytes;
+    *out = npy_whole(&a, 0);
+    return true;
+}
+
 /* The name of a class: a text, bytes or a whole number; NULL: neither. */
 static const char *class_name(Pool *pool, const Pickle *key)
 {
-    switch (key->kind) {
-    case PICKLE_TEXT:
-    case PICKLE_BYTES: return pool_textn(pool, key->bytes, key->n);
-    case PICKLE_BOOL:
-    case PICKLE_INT: return pool_print(pool, "class %lld", (long long)key->integer);
-    default: return NULL;
-    }
+    int64_t whole;
+    if (key->kind == PICKLE_TEXT || key->kind == PICKLE_BYTES)
+        return pool_textn(pool, key->bytes, key->n);
+    return whole_read(pool, key, &whole) ? pool_print(pool, "class %lld", (long long)whole) : NULL;
 }
 
 /* Keys are texts, or bytes where Python 2 wrote them. */
@@ -160,18 +177,35 @@ static const Pickle *entry_find(const Pickle *dict, const char *const *keys)
     return NULL;
 }
 
+/* Whole numbers: a list or tuple of them, or an array with one axis, of any whole type. */
+typedef struct Numbers {
+    const Pickle *list; /* NULL: the array */
+    Npy           array;
+    int64_t       n;
+} Numbers;
+
+static bool numbers_read(Pool *pool, const Pickle *value, Numbers *out)
+{
+    *out = (Numbers){ .list = value, .n = value->n };
+    if (value->kind == PICKLE_LIST || value->kind == PICKLE_TUPLE)
+        return true;
+    out->list = NULL;
+    if (!array_read(pool, value, &out->array) || out->array.rank != 1 || out->array.type < NPY_I1 ||
+        out->array.type > NPY_U2)
+        return false;
+    out->n = out->array.count;
+    return true;
+}
+
 static Err labels_give(const PickleSet *p, const SetArray *array, const Pickle *labels)
 {
-    Npy  a;
-    bool list = labels->kind == PICKLE_LIST || labels->kind == PICKLE_TUPLE;
-    bool good = list ? labels->n == array->n
-                     : array_read(p->pool, labels, &a) && a.rank == 1 && a.count == array->n &&
-                           a.type >= NPY_I1 && a.type <= NPY_U2;
-    if (!good)
+    Numbers l;
+    if (!numbers_read(p->pool, labels, &l) || l.n != array->n)
         return fail(E_FORMAT, "%s: its labels are no list of %lld", p->path, (long long)array->n);
     for (int64_t i = 0; i < array->n; i++) {
-        const char *name = list ? class_name(p->pool, labels->items[i])
-                                : pool_print(p->pool, "class %lld", (long long)npy_whole(&a, i));
+        const char *name = l.list ? class_name(p->pool, l.list->items[i])
+                                  : pool_print(p->pool, "class %lld",
+                                               (long long)npy_whole(&l.array, i));
         if (!name)
             return fail(E_FORMAT, "%s: label %lld is neither a number nor a text", p->path,
                         (long long)i);
@@ -185,16 +219,20 @@ static Err class_dict_give(const PickleSet *p, const SetArray *array, const Pick
 {
     dict = pickle_dict(dict);
     for (uint32_t i = 0; dict && i + 1 < dict->n; i += 2) {
-        const char   *name = class_name(p->pool, dict->items[i]);
-        const Pickle *list = dict->items[i + 1];
-        if (!name || (list->kind != PICKLE_LIST && list->kind != PICKLE_TUPLE))
+        const char *name = class_name(p->pool, dict->items[i]);
+        Numbers     of;
+        if (!name || !numbers_read(p->pool, dict->items[i + 1], &of))
             return fail(E_FORMAT, "%s: an entry of its class_dict is no list of images", p->path);
-        for (uint32_t k = 0; k < list->n; k++) {
-            const Pickle *at = list->items[k];
-            if (at->kind != PICKLE_INT || at->integer < 0 || at->integer >= array->n)
+        for (int64_t k = 0; k < of.n; k++) {
+            int64_t at = -1;
+            if (!of.list)
+                at = npy_whole(&of.array, k);
+            else if (!whole_read(p->pool, of.list->items[k], &at))
+                at = -1;
+            if (at < 0 || at >= array->n)
                 return fail(E_FORMAT, "%s: class %s lists an image beyond the %lld there are",
                             p->path, name, (long long)array->n);
-            p->take(p->to, name, array, at->integer);
+            p->take(p->to, name, array, at);
         }
     }
     return dict ? OK : fail(E_FORMAT, "%s: its class_dict is no dict", p->path);

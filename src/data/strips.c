@@ -30,6 +30,7 @@ struct Strips {
     png_infop   info;
     PngReason   reason;
     size_t      at, left; /* in the file; of the chunk */
+    size_t      rest;     /* of png_count */
 #endif
 };
 
@@ -60,6 +61,7 @@ static bool chunk_wanted(const unsigned char *name)
 static void strips_bytes(png_structp png, png_bytep to, size_t n)
 {
     Strips *s = png_get_io_ptr(png);
+    png_count(png, &s->rest, n);
     while (n) {
         for (; !s->left && s->at + CHUNK <= s->n;) {
             size_t chunk = CHUNK + big32(s->bytes + s->at);
@@ -115,13 +117,17 @@ static bool strips_begin(Strips *s)
 static bool strips_rows(Strips *s, unsigned char *to, int64_t n)
 {
     size_t row = png_get_rowbytes(s->png, s->info);
+    bool   last = s->row + n == s->form.height;
     if (setjmp(png_jmpbuf(s->png)))
         return false;
     int passes = s->form.whole_bytes ? 7 : 1;
     for (int pass = 0; pass < passes; pass++)
-        for (int64_t y = 0; y < n; y++)
+        for (int64_t y = 0; y < n; y++) {
+            if (last && pass + 1 == passes && y + 1 == n)
+                s->rest = png_rest(row);
             png_read_row(s->png, to + (size_t)y * row, NULL);
-    if (s->row + n == s->form.height)
+        }
+    if (last)
         png_read_end(s->png, NULL);
     return true;
 }
@@ -132,6 +138,7 @@ static Err png_again(Strips *s)
     s->reading = pool_new(s->pool, "png");
     s->at = 0;
     s->left = SIGNATURE;
+    s->rest = SIZE_MAX;
     s->row = 0;
     return strips_begin(s) ? OK : strips_damaged(s);
 }

@@ -3,6 +3,7 @@
 
 #include "base/endian.h"
 #include "base/file.h"
+#include "data/source.h"
 
 #include <math.h>
 #include <string.h>
@@ -62,17 +63,25 @@ static Err wav_format(const char *name, const unsigned char *f, size_t n, WavInf
 static Err not_wav(const char *name, const unsigned char *bytes, size_t n)
 {
     static const struct {
-        const char *begin, *says;
-    } others[] = {
-        { "fLaC", "FLAC; name it .flac, or convert it to WAV" },
-        { "OggS", "Ogg; name it .ogg, or convert it to WAV" },
-        { "ID3", "MP3; name it .mp3, or convert it to WAV" },
-        { "RF64", "RF64, for more than 4 GiB; divide it, or convert it to FLAC" },
-    };
+        const char *begin, *kind, *ending;
+    } others[] = { { "fLaC", "FLAC", ".flac" },
+                   { "OggS", "Ogg", ".ogg" },
+                   { "ID3", "MP3", ".mp3" } };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (n >= strlen(others[i].begin) &&
             !memcmp(bytes, others[i].begin, strlen(others[i].begin)))
-            return fail(E_FORMAT, "%s is not a WAV file: it is %s", name, others[i].says);
+            return name_ends(name, others[i].ending)
+                       ? fail(E_FORMAT, "%s is not a WAV file: it is %s; convert it to WAV", name,
+                              others[i].kind)
+                       : fail(E_FORMAT,
+                              "%s is not a WAV file: it is %s; name it %s, or convert it to WAV",
+                              name, others[i].kind, others[i].ending);
+    if (n >= 4 && !memcmp(bytes, "RF64", 4))
+        return fail(
+            E_FORMAT,
+            "%s is not a WAV file: it is RF64, for more than 4 GiB; divide it, or convert it "
+            "to FLAC",
+            name);
     TRY(file_check_fetched(name, bytes, n));
     return fail(E_FORMAT, "%s is not a WAV file: it does not begin with RIFF....WAVE", name);
 }

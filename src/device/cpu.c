@@ -32,6 +32,17 @@ static int64_t arena_outside(const Device *device, int64_t bytes)
     return BASE + (int64_t)device->threads * PER_THREAD + bytes / PAGE_TABLES;
 }
 
+static Err arena_refuse(int64_t bytes, int64_t outside, int64_t left)
+{
+    char smaller[48] = "";
+    if (left > outside) /* else no budget helps */
+        snprintf(smaller, sizeof smaller, "use --budget %lld or ", (long long)(left - outside));
+    return fail(E_BUDGET,
+                "the arena needs %s and about %s outside it (code, generated kernels), but this "
+                "machine has only %s to give; %sclose other programs",
+                bytes_text(bytes), bytes_text(outside), bytes_text(left), smaller);
+}
+
 Err arena_cpu(Pool *pool, const Device *device, int64_t bytes, Arena **out)
 {
     REQUIRE(bytes >= 0);
@@ -44,12 +55,7 @@ Err arena_cpu(Pool *pool, const Device *device, int64_t bytes, Arena **out)
     if (device->memory_bytes > 0 && device->memory_bytes < left)
         left = device->memory_bytes;
     if (bytes > left - outside)
-        return fail(
-            E_BUDGET,
-            "the arena needs %s and about %s outside it (code, generated kernels), but this "
-            "machine has only %s to give; use --budget %lld or close other programs",
-            bytes_text(bytes), bytes_text(outside), bytes_text(left),
-            (long long)(left > outside ? left - outside : 1));
+        return arena_refuse(bytes, outside, left);
     char *map = mmap(NULL, body + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED)
         return fail(E_DEVICE, "cannot allocate an arena of %s: %s", bytes_text(bytes),

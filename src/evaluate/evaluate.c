@@ -113,7 +113,7 @@ static Err evaluate_weights(Evaluating *e, const char *run)
     e->out->step = read.step;
     e->out->averaged = read.averaged;
     if (read.note && !e->o->quiet)
-        fprintf(stderr, "evaluate: %s\n", read.note);
+        print_sentence(stderr, "evaluate: %s", read.note);
     return weights_hash(e->pool, e->session, &e->out->weights);
 }
 
@@ -477,12 +477,15 @@ static Err evaluate_times(Evaluating *e)
 {
     Evaluation *out = e->out;
     int64_t     all = recipe_number(e->recipe, "timesteps", 0), asked = e->o->timesteps;
-    if (e->given && all > 0 && noise_has_times(&e->noise)) {
-        if (asked > all && asked != EVALUATE_TIMESTEPS)
-            return fail(E_USAGE, "--timesteps %lld: %s has only %lld", (long long)asked,
-                        e->recipe->name, (long long)all);
-        out->n_times = int_min(asked, all);
-    }
+    bool        timed = e->given && all > 0 && noise_has_times(&e->noise);
+    if (asked && !timed)
+        return fail(E_USAGE, "--timesteps: the loss of %s has no timesteps; leave it out",
+                    e->recipe->name);
+    if (asked > all)
+        return fail(E_USAGE, "--timesteps %lld: %s has only %lld", (long long)asked,
+                    e->recipe->name, (long long)all);
+    if (timed)
+        out->n_times = int_min(asked ? asked : EVALUATE_TIMESTEPS, all);
     int64_t n = int_max(out->n_times, 1);
     out->times = NEWN(e->pool, int64_t, n);
     out->losses = NEWN(e->pool, double, n);

@@ -17,13 +17,14 @@
 enum { EVALUATE_TIMESTEPS = 50, EVALUATE_SAMPLES = 16 };
 
 typedef struct EvaluateOptions {
-    const char  *data;  /* the samples; NULL: those that the run held out */
-    const char  *pairs; /* folder for drawn images and true ones, or NULL */
-    const char  *cache; /* folder for decoded video and audio; NULL: that of the run */
-    int64_t      n;     /* samples; 0: all, and EVALUATE_SAMPLES of generated data */
-    int64_t      batch; /* samples at once; the number of samples is a multiple of it */
-    int64_t      draw;  /* draw results of so many samples; -1: of all */
-    int64_t      timesteps, seed, checkpoint, budget_bytes, loader_bytes; /* as in SampleOptions */
+    const char  *data;      /* the samples; NULL: those that the run held out */
+    const char  *pairs;     /* folder for drawn images and true ones, or NULL */
+    const char  *cache;     /* folder for decoded video and audio; NULL: that of the run */
+    int64_t      n;         /* samples; 0: all, and EVALUATE_SAMPLES of generated data */
+    int64_t      batch;     /* samples at once; the number of samples is a multiple of it */
+    int64_t      draw;      /* draw results of so many samples; -1: of all */
+    int64_t      timesteps; /* of the loss; 0: EVALUATE_TIMESTEPS, or all if there are fewer */
+    int64_t      seed, checkpoint, budget_bytes, loader_bytes; /* as in SampleOptions */
     struct Comm *comm; /* the ranks that share the samples; NULL: there is one */
     WeightsKind  weights;
     bool         quiet;

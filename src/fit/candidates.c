@@ -26,6 +26,7 @@ Err fit_build(Pool *pool, const Recipe *recipe, const Device *device, const FitO
               const EngineOptions *how, TrainingGraph *graph, Engine **engine)
 {
     EngineOptions with = *how;
+    with.draft = true;
     TRY(recipe_suits(recipe, device));
     with.accumulate = recipe_rounds(recipe);
     with.validate = recipe_validation(recipe).batches;
@@ -249,17 +250,17 @@ static LeverChoices fit_choices(const Fit *fit, FitResult *r)
                                        fit_max_workspace(fit->list[0].kept) / 4, 1 } };
     const char   *why_not = recipe_no_release(asked);
     bool          whole = asked->batch == 1 && asked->levers.ranks <= 1;
+    if (c.split && !whole && recipe_no_split(asked)) {
+        c.split = false;
+        fit_note(
+            r, pool_print(fit->pool, "The micro-batch was not split: %s.", recipe_no_split(asked)));
+    }
     if (c.split && !whole && graph_has(fit->list[0].graph.graph, &op_batchnorm) &&
         !(allow & ALLOW_BATCHNORM_SPLIT)) {
         c.split = false;
         fit_note(r, "The micro-batch was not split: batch norm would take its statistics from "
                     "fewer samples. Recomputation and sample chunks do not change them; --allow "
                     "batchnorm-split permits the split.");
-    }
-    if (c.split && !whole && recipe_no_split(asked)) {
-        c.split = false;
-        fit_note(
-            r, pool_print(fit->pool, "The micro-batch was not split: %s.", recipe_no_split(asked)));
     }
     if (why_not)
         fit_note(r, pool_print(fit->pool, "Gradients are not released early: %s.", why_not));

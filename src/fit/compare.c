@@ -3,14 +3,14 @@
 #include "fit/compare.h"
 
 #include "base/clock.h"
+#include "base/text.h"
 
 enum { SHORT_EFFORT = 2000 };
 
 /* What fits only re-planned is planned for exactly this budget, to know how much slower it is. */
-static Err compare_cell(const Explained *e, int64_t asked_bytes, const CompareOptions *options,
+static Err compare_cell(const Explained *e, int64_t budget, const CompareOptions *options,
                         CompareCell *cell)
 {
-    int64_t budget = asked_bytes - e->device->runtime_bytes;
     *cell = (CompareCell){ .verdict = e->minimum_bytes ? VERDICT_NO : VERDICT_UNKNOWN,
                            .peak_bytes = e->minimum_bytes };
     if (e->sheet->peak_bytes <= budget) {
@@ -39,6 +39,14 @@ static Err compare_cell(const Explained *e, int64_t asked_bytes, const CompareOp
     return err == E_BUDGET ? OK : err;
 }
 
+/* Budget i of a row, without the runtime. */
+static Err compare_budget(const Explained *e, const Comparison *c, int32_t i, int64_t *bytes)
+{
+    const char *share = compare_share(c, i);
+    *bytes = c->budgets[i] - e->device->runtime_bytes;
+    return share ? bytes_read(share, e->sheet->peak_bytes, bytes) : OK;
+}
+
 static Err compare_row(Pool *pool, Comparison *c, const Recipe *recipe, const Device *device,
                        const CompareOptions *options, CompareRow *row)
 {
@@ -63,8 +71,13 @@ static Err compare_row(Pool *pool, Comparison *c, const Recipe *recipe, const De
         row->step_ms = e->step_ms * engine_pace(e->sheet->engine);
         c->time_source = pool_text(pool, engine_time_source(e->sheet->engine));
     }
-    for (int32_t i = 0; i < c->n_budgets && !err; i++)
-        err = compare_cell(e, c->budgets[i], options, &row->cells[i]);
+    for (int32_t i = 0; i < c->n_budgets && !err; i++) {
+        int64_t budget = 0;
+        err = compare_budget(e, c, i, &budget);
+        if (!err)
+            err = compare_cell(e, budget, options, &row->cells[i]);
+        row->cells[i].budget_bytes = budget + e->device->runtime_bytes;
+    }
     pool_free(own);
     return err;
 }

@@ -8,8 +8,9 @@ typedef struct CompareCell { /* one variant within one budget */
     Verdict verdict;
     bool    planned; /* a plan for exactly this budget was searched for: */
     int64_t peak_bytes;
-    double  slowdown; /* against everything kept */
-    bool    cut;      /* the time limit ended that search */
+    double  slowdown;     /* against everything kept */
+    bool    cut;          /* the time limit ended that search */
+    int64_t budget_bytes; /* the runtime included */
 } CompareCell;
 
 typedef struct CompareRow {
@@ -25,6 +26,7 @@ typedef struct CompareRow {
 typedef struct Comparison {
     const Device *device;
     int64_t      *budgets; /* as asked for: the runtime included */
+    const char  **shares;  /* NULL, or per budget NULL or "80%": of each row's everything kept */
     CompareRow   *rows;
     int32_t       n_budgets, n_rows, cap_rows;
     const char   *time_source;
@@ -38,6 +40,12 @@ typedef struct CompareOptions {
     void (*progress)(void *arg, double done, const char *text);
     void *progress_arg;
 } CompareOptions;
+
+/* "80%" if budget i is that share of what each row needs with everything kept, else NULL. */
+static inline const char *compare_share(const Comparison *c, int32_t i)
+{
+    return c->shares ? c->shares[i] : NULL;
+}
 
 /* Explains the recipe and adds its row. read_err: the recipe could not be read; the row shows the
  * sentence of that failure. */

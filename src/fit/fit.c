@@ -159,7 +159,10 @@ static int64_t fit_share(const Fit *fit, const Candidate *c)
     for (int i = 0; i < c->kept->n_programs; i++)
         if (c->kept->programs[i].pgraph->n_nodes > nodes)
             nodes = c->kept->programs[i].pgraph->n_nodes;
-    int64_t effort = fit->options->effort > 0 ? fit->options->effort : plan_default_effort(nodes);
+    /* Half of the planner's default: several candidates are searched, and the other half was seen to
+     * change less than a thousandth of a step's time. */
+    int64_t effort = fit->options->effort > 0 ? fit->options->effort
+                                              : plan_default_effort(nodes) / 2;
     int     placements = 1;
     for (int host = asked->host + 1; host <= HOST_STATE; host++)
         placements += fit_can_host(fit, host);
@@ -234,6 +237,7 @@ Err fit_first(Fit *fit, Candidate *c)
             return OK;
         EngineOptions how = { .budget_bytes = budget,
                               .effort = FIRST_EFFORT,
+                              .hasty = true,
                               .time_limit_s = first_share * fit->options->time_limit_s,
                               .seed = fit->options->seed };
         Err err = fit_build(c->pool, c->recipe, fit->device, fit->options, &how, &graph, &engine);
@@ -417,6 +421,7 @@ static Err fit_choose(Fit *fit, bool refine, FitResult *r)
         r->bound_bytes = 0;
     if (refine && !r->fits)
         TRY(fit_minimum(fit, r));
+    TRY(engine_finish(r->engine, true));
     if (fit->options->progress)
         fit->options->progress(fit->options->progress_arg, 1, "");
     fit_say_changes(fit->pool, fit->recipe, r);

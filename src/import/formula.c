@@ -76,6 +76,25 @@ int formula_float(Formula *f, int a)
                : a;
 }
 
+int formula_power(Formula *f, int x, double p)
+{
+    return p == 2   ? F1(f, SQUARE, x)
+           : p == 1 ? F1(f, ABS, x)
+                    : F2(f, POW, F1(f, ABS, x), formula_number(f, p));
+}
+
+int formula_norm(Formula *f, int x, double p)
+{
+    if (p == 1)
+        return x;
+    int nil = formula_number(f, 0), none = F2(f, EQ, x, nil);
+    int some = F3(f, SELECT, none, formula_number(f, 1), x);
+    int root = p == 2 ? F1(f, SQRT, some) : F2(f, POW, some, formula_number(f, 1 / p));
+    return F3(f, SELECT, none, nil, root);
+}
+
+int formula_root(Formula *f, int x) { return formula_norm(f, x, 2); }
+
 int formula_as(Formula *f, int a, ExportedType type)
 {
     if (type == EX_BOOL)

@@ -315,6 +315,9 @@ static Err statement(HloScope *s, const char **p)
     int64_t     wanted = 1;
     if (*name != '%')
         return hlo_fail(h, name, "a statement is expected");
+    if (h->n_statements++ == MAX_CALLS)
+        return fail(E_USAGE, "%s: its functions and loops unfold to more than %d statements",
+                    h->in->program->path, MAX_CALLS);
     n = 1 + hlo_name_length(name + 1);
     at += n;
     if (hlo_next(&at, ":"))

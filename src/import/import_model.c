@@ -47,6 +47,26 @@ static bool matches(const Texts *patterns, const char *name)
     return false;
 }
 
+/* A pattern that names no parameter is a mistake: what it was to freeze would be trained. */
+static Err patterns_match(const Exported *p, const char *key, const Texts *patterns)
+{
+    for (int i = 0; i < patterns->n; i++) {
+        const char *last = NULL;
+        bool        some = false;
+        for (int32_t k = 0; k < p->n_inputs && !some; k++) {
+            if (p->inputs[k].kind != EX_PARAMETER)
+                continue;
+            last = p->inputs[k].name;
+            some = !fnmatch(patterns->at[i], last, 0);
+        }
+        if (!some)
+            return fail(E_USAGE,
+                        "model.%s: no parameter's name matches '%s'%s%s; * stands for any letters",
+                        key, patterns->at[i], last ? ", one of them is " : "", last ? last : "");
+    }
+    return OK;
+}
+
 /* Is the value the weight of convolutions, and nothing else? Then it is kept as they read it. */
 static bool conv_weight(const Lower *l, int32_t value)
 {
@@ -105,9 +125,10 @@ static Err add_parameter(Lower *l, const ExportedInput *in, Operand *item)
     bool conv = v->rank >= 3 && conv_weight(l, in->value);
     for (int a = 0; conv && a < v->rank; a++) /* (O,I,k...) is kept as (k...,I,O) */
         order[a] = a < v->rank - 2 ? a + 2 : v->rank - 1 - a;
-    Shape disk = view_shape(dims, NULL);
-    Init  init = w && w->storage ? (Init){ .kind = INIT_CUSTOM, .custom = init_from_file, .arg = w }
-                                 : init_drawn(in->name, disk, l->program->jax);
+    Shape       disk = view_shape(dims, NULL);
+    Init        init = w && w->storage && l->config->weights == IMPORT_OF_FILE
+                           ? (Init){ .kind = INIT_CUSTOM, .custom = init_from_file, .arg = w }
+                           : init_drawn(in->name, disk, l->program->jax);
     const char *dot = strrchr(in->name, '.');
     l->graph->module = 0;
     l->graph->source = (Source){ 0 };
@@ -116,8 +137,10 @@ static Err add_parameter(Lower *l, const ExportedInput *in, Operand *item)
         l->graph->n_scopes--;
     }
     const char *last = dot ? dot + 1 : in->name;
-    Tensor      t = conv ? param_add_permuted(l->graph, last, disk, order, init)
-                         : param_add(l->graph, last, disk, init);
+    bool        wide = complex || l->wide[in->value];
+    Tensor      t = conv   ? param_add_permuted(l->graph, last, disk, order, init)
+                    : wide ? param_add_f32(l->graph, last, disk, init)
+                           : param_add(l->graph, last, disk, init);
     TRY(graph_check(l->graph));
     Param *param = param_of(l->graph, t.id);
     if (param) {
@@ -129,13 +152,12 @@ static Err add_parameter(Lower *l, const ExportedInput *in, Operand *item)
         give_pairs(l, in->value, view, item);
     else
         *item = item_of(l, view, v->type);
-    return OK;
+    return l->kept[in->value] == TENSOR_NONE ? OK : kept_begin(l, in, item);
 }
 
 /* ---- buffers and constants ---- */
 
-/* Statistics of batch norms, and whatever a call writes in place. */
-static bool is_state(const Lower *l, int32_t value)
+bool lower_is_statistic(const Lower *l, int32_t value)
 {
     for (int32_t i = l->first_use[value]; i < l->first_use[value + 1]; i++) {
         const ExportedCall *c = &l->program->calls[l->uses[i]];
@@ -160,7 +182,9 @@ static Err add_constant(Lower *l, const ExportedInput *in, Operand *item)
                     l->program->path, in->name, exported_type_name(v->type));
     for (int a = 0; a < v->rank; a++)
         TRY(sym_eval(&l->program->symbols, v->size[a], &dims.at[a]));
-    if (is_state(l, in->value)) {
+    if (l->kept[in->value] != TENSOR_NONE)
+        return kept_buffer(l, in, dims, item);
+    if (lower_is_statistic(l, in->value)) {
         Shape  shape = view_shape(dims, NULL);
         float *start = NEWN(l->graph->pool, float, dims_count(dims) + 1);
         if (w && w->storage)
@@ -252,7 +276,7 @@ static Err add_feed(Lower *l, const ExportedInput *in, Operand *item)
                     "%s: the input %s has a name of more than %zu letters; give it a shorter one",
                     l->program->path, in->name, sizeof attr.name - 1);
     snprintf(attr.name, sizeof attr.name, "%s", in->name);
-    attr.below = input_below(l->program, l->config, in->value);
+    attr.below = input_below(l, in->value);
     TRY(input_whole(l->config, in, dims, &attr.whole));
     if (l->all && !attr.whole)
         feed_all(&attr);
@@ -394,8 +418,18 @@ static Err output_named(Lower *l, const char *name, bool floating, Operand *item
             continue;
         return lower_output(l, out->arg.values[0], item);
     }
-    return fail(E_USAGE, "loss: %s has no %s'%s'", p->path, name ? "output " : "floating output ",
-                name ? name : "");
+    Text list = { .pool = l->pool, .at = "" };
+    for (int32_t i = k = 0; i < p->n_outputs; i++)
+        if ((p->outputs[i].kind == EX_USER_OUTPUT || p->outputs[i].kind == EX_LOSS_OUTPUT) &&
+            p->outputs[i].arg.kind == ARG_VALUE) {
+            text_add(&list, "%s%d: %s", k ? ", " : "", k,
+                     p->values[p->outputs[i].arg.values[0]].name);
+            k++;
+        }
+    return name ? fail(E_USAGE, "loss: %s has no output '%s'; its outputs are %s", p->path, name,
+                       list.at)
+                : fail(E_USAGE, "loss: %s has no floating output; its outputs are %s", p->path,
+                       list.at);
 }
 
 static Err target_of(Lower *l, const ImportConfig *config, const Operand *output, Operand *target,
@@ -529,6 +563,8 @@ static Err import_build(Graph *graph, const ImportConfig *config, int64_t batch,
         return fail(E_USAGE, "file: name the model, a file of torch.export.save (.pt2)");
     /* A sum over samples is that of the slices; a mean is the mean of theirs. */
     float scale = (float)((slices > 1 && import_proof(config)->sum ? slices : 1) / (double)share);
+    TRY(patterns_match(config->program, "train", &config->train));
+    TRY(patterns_match(config->program, "freeze", &config->freeze));
     TRY(set_batch(config, batch));
     config->program->n_drawn = 0;
     config->program->uncounted = NULL;
@@ -678,6 +714,8 @@ static SplitProof prove_split(Pool *pool, const ImportConfig *config)
             proof_side(pool, config, sizes[i][1], &l, &side[1]))
             continue;
         SplitProof proof = split_prove(pool, side);
+        if (!proof.why && kept_first(l))
+            proof.why = pool_print(pool, "it writes %s in every step", kept_first(l));
         if (!proof.why && p->uncounted)
             proof.why = pool_print(
                 pool, "%s at %s:%d counts targets that do not follow from the inputs alone",
@@ -789,6 +827,8 @@ static const Field loss_fields[] = {
     { 0 }
 };
 
+static const char *const weights_kinds[] = { "file", "drawn", NULL };
+
 static const Field import_fields[] = {
     { "file", FIELD_TEXT, offsetof(ImportConfig, file), 0, 0, NULL, NULL,
       "the model: a file of torch.export.save" },
@@ -798,6 +838,8 @@ static const Field import_fields[] = {
       "patterns of the parameters to train; default: all that require gradients" },
     { "freeze", FIELD_TEXTS, offsetof(ImportConfig, freeze), 0, 0, NULL, NULL,
       "patterns of parameters that stay as they are" },
+    { "weights", FIELD_CHOICE, offsetof(ImportConfig, weights), 0, 0, weights_kinds, NULL,
+      "parameters start as the file has them, or drawn (--init none)" },
     { "batch", FIELD_TEXT, offsetof(ImportConfig, batch), 0, 0, NULL, NULL,
       "symbol of the batch size; default: axis 0 of the first input" },
     { "hash", FIELD_TEXT, offsetof(ImportConfig, hash), 0, 0, NULL, NULL,

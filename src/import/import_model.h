@@ -7,6 +7,8 @@
 
 typedef enum ImportLoss { IMPORT_NO_LOSS, IMPORT_MSE, IMPORT_L1, IMPORT_CROSS_ENTROPY } ImportLoss;
 
+typedef enum ImportWeights { IMPORT_OF_FILE, IMPORT_DRAWN } ImportWeights;
+
 typedef struct ImportConfig { /* the `model:` section */
     const char *file;
     struct {
@@ -15,6 +17,7 @@ typedef struct ImportConfig { /* the `model:` section */
         const char *target; /* an input of the file, or a new one; NULL: `target` */
     } loss;
     Texts       train, freeze; /* patterns of parameter names, as in a shell */
+    int         weights;       /* ImportWeights */
     const char *batch;         /* symbol of the batch size; NULL: the first input's axis 0 */
     const char *hash;          /* of the file, which a run was begun with; NULL: any */
     Exported   *program;       /* of `file`; not a key */

@@ -2,7 +2,7 @@
  *
  * Rows of a table that it indexes and classes of a loss are upper bounds; the smallest one holds.
  * The input is followed through views, casts between integers and sums with a number. */
-#include "import/lower.h"
+#include "import/known_calls.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -195,14 +195,16 @@ static void look_asked(Following *f, const ImportConfig *config, int32_t value)
     }
 }
 
-int32_t input_below(const Exported *program, const ImportConfig *config, int32_t value)
+int32_t input_below(Lower *l, int32_t value)
 {
-    ExportedType type = program->values[value].type;
+    const Exported *program = l->program;
+    ExportedType    type = program->values[value].type;
     if (type_floats(type))
         return 0;
     Following f = { .program = program };
     follow(&f, value, 0);
-    for (int at = 0; at < f.n; at++)
+    for (int at = 0; at < f.n; at++) {
+        bound(&f, known_dml_levels(l, f.list[at].value), f.list[at].plus);
         for (int32_t i = 0; i < program->n_calls; i++) {
             const ExportedCall *call = &program->calls[i];
             for (int32_t k = 0; k < call->n_args; k++)
@@ -211,8 +213,9 @@ int32_t input_below(const Exported *program, const ImportConfig *config, int32_t
                     break;
                 }
         }
-    if (config->loss.kind == IMPORT_CROSS_ENTROPY)
-        look_asked(&f, config, value);
+    }
+    if (l->config->loss.kind == IMPORT_CROSS_ENTROPY)
+        look_asked(&f, l->config, value);
     if (type == EX_BOOL || (type == EX_U8 && !f.below))
         return 2;
     return !f.below ? BELOW_ANY : f.below < INT32_MAX ? (int32_t)f.below : INT32_MAX;

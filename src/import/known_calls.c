@@ -46,7 +46,7 @@ int32_t known_arg(const ExportedCall *call, int i)
     return i < call->n_args && call->args[i].kind == ARG_VALUE ? call->args[i].values[0] : -1;
 }
 
-static bool number_at(const ExportedCall *call, int i, double *number)
+bool known_number_at(const ExportedCall *call, int i, double *number)
 {
     const ExportedArg *a = i < call->n_args ? &call->args[i] : NULL;
     if (!a || a->values || (a->kind != ARG_INT && a->kind != ARG_FLOAT))
@@ -60,7 +60,7 @@ static bool number_at(const ExportedCall *call, int i, double *number)
 bool known_number(const ExportedCall *call, int i, double is)
 {
     double number;
-    return number_at(call, i, &number) && number == is;
+    return known_number_at(call, i, &number) && number == is;
 }
 
 bool known_dims(KnownSearch *k, int32_t value, Dims *dims)
@@ -98,7 +98,7 @@ static bool multiply_arg(KnownSearch *k, const ExportedCall *call, int i, bool b
 {
     Factors x = { .scale = 1 };
     double  number;
-    if (number_at(call, i, &number)) {
+    if (known_number_at(call, i, &number)) {
         x.scale = number;
         return number != 0 && multiply(p, &x, below);
     }
@@ -338,17 +338,18 @@ static const struct {
     const char *root;
     KnownCalls *(*find)(KnownSearch *k, const ExportedCall *root);
 } finders[] = {
-    { "fft_irfft.default", known_s4_kernel },
-    { "slice.Tensor", known_fft_conv },
-    { "mul.Tensor", known_scalar_norm },
-    { "div.Tensor", known_scalar_norm },
+    { "fft_irfft.default", known_s4_kernel }, { "slice.Tensor", known_fft_conv },
+    { "mul.Tensor", known_scalar_norm },      { "div.Tensor", known_scalar_norm },
+    { "matmul.default", known_attention },    { "bmm.default", known_attention },
+    { "einsum.default", known_attention },    { "sum.default", known_dml_loss },
+    { "mean.default", known_dml_loss },
 };
 
 static KnownCalls *find_at(KnownSearch *k, const ExportedCall *root)
 {
     KnownCalls *g = NULL;
     for (size_t i = 0; !g && i < sizeof finders / sizeof *finders; i++) {
-        k->n = 0;
+        k->n = k->steps = 0;
         if (is_target(root, finders[i].root))
             g = finders[i].find(k, root);
     }

@@ -7,6 +7,8 @@
  *   fft_irfft of Cauchy sums      ->  s4_kernel
  *   slice of irfft(rfft * rfft)   ->  fft_conv
  *   product with 1 / std          ->  scalar_norm
+ *   sum of logsumexp              ->  dml_loss
+ *   matmul of softmax of matmul   ->  attention
  *
  * Products are compared as sets of factors, so that the order of operands, where a conjugate is
  * taken, and whether something is divided or multiplied by a reciprocal do not matter. A group is
@@ -18,7 +20,7 @@
 
 #include "import/lower.h"
 
-enum { KNOWN_FACTORS = 8, KNOWN_CALLS = 128 };
+enum { KNOWN_FACTORS = 8, KNOWN_CALLS = 128, KNOWN_STEPS = 4096 };
 
 typedef struct Factor {
     int32_t value;
@@ -41,6 +43,7 @@ typedef struct KnownSearch { /* for the group of one root */
     bool   *idle;     /* by call */
     int32_t calls[KNOWN_CALLS];
     int     n;
+    int     steps; /* values looked at: no more than KNOWN_STEPS */
 } KnownSearch;
 
 struct KnownCalls { /* a group that was found */
@@ -55,6 +58,11 @@ struct KnownCalls { /* a group that was found */
 KnownCalls *known_s4_kernel(KnownSearch *k, const ExportedCall *root);
 KnownCalls *known_fft_conv(KnownSearch *k, const ExportedCall *root);
 KnownCalls *known_scalar_norm(KnownSearch *k, const ExportedCall *root);
+KnownCalls *known_dml_loss(KnownSearch *k, const ExportedCall *root);
+KnownCalls *known_attention(KnownSearch *k, const ExportedCall *root);
+
+/* How many values a target of a mixture of logistics can take; 0: the value is no such target. */
+int known_dml_levels(Lower *l, int32_t target);
 
 /* ---- for these ---- */
 
@@ -63,6 +71,7 @@ const ExportedCall *known_call(KnownSearch *k, int32_t value, const char *target
 bool                known_made_by(const KnownSearch *k, int32_t value, const char *target);
 /* Argument i of a call, if it is a value; -1: it is none. */
 int32_t             known_arg(const ExportedCall *call, int i);
+bool                known_number_at(const ExportedCall *call, int i, double *number);
 bool                known_number(const ExportedCall *call, int i, double is);
 bool                known_dims(KnownSearch *k, int32_t value, Dims *dims);
 /* The value as a product, in fp32 or complex64. */

@@ -43,7 +43,7 @@ Type store_type(const Lower *l, ExportedType type)
     case EX_BF16: return BF16;
     case EX_F16: return F16;
     case EX_F64: return F32; /* of the graph's numbers; constants are doubles on the host */
-    case EX_F32: return l->graph->compute;
+    case EX_F32: return l->wide_call ? F32 : l->graph->compute;
     case EX_U8:
     case EX_BOOL: return U8;
     default: return I32;
@@ -371,6 +371,8 @@ Err refuse(const Lower *l, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
+    if (!l->call) /* while known groups of calls are looked for */
+        return fail(E_USAGE, "%s", text);
     return l->call->file ? fail(E_USAGE, "%s: %s (%s:%d)", l->call->target, text, l->call->file,
                                 l->call->line)
                          : fail(E_USAGE, "%s: %s", l->call->target, text);
@@ -379,10 +381,10 @@ Err refuse(const Lower *l, const char *fmt, ...)
 /* ---- the walk ---- */
 
 static const LowerDef *const tables[] = {
-    lower_pointwise, lower_views,    lower_create,  lower_products, lower_norms,
-    lower_attention, lower_reduces,  lower_indices, lower_randoms,  lower_samples,
-    lower_shifts,    lower_specials, lower_rnns,    lower_experts,  lower_losses,
-    lower_matrices,  lower_orders,   lower_bags,    lower_stablehlo
+    lower_pointwise, lower_views,    lower_create,   lower_products, lower_norms,  lower_attention,
+    lower_reduces,   lower_indices,  lower_randoms,  lower_samples,  lower_shifts, lower_specials,
+    lower_rnns,      lower_experts,  lower_losses,   lower_matrices, lower_orders, lower_bags,
+    lower_linalg,    lower_composed, lower_stablehlo
 };
 
 static int by_target(const void *a, const void *b)
@@ -463,6 +465,14 @@ static const LowerDef *lower_any(const char *target)
     const LowerDef *def = lower_find(target);
     def = def ? def : writing_of(target, false);
     return def ? def : complex_find(target);
+}
+
+bool lower_shows_or_writes(const Lower *l, const ExportedCall *call, bool *writes)
+{
+    bool            complex = complex_call(l, call);
+    const LowerDef *def = complex ? complex_find(call->target) : lower_find(call->target);
+    *writes = !def && writing_of(call->target, complex);
+    return *writes || (def && def->view);
 }
 
 /* The view of the positions 0, 1, 2... in place of its operand's elements. */
@@ -643,6 +653,19 @@ static void note_numbers(Lower *l, uint64_t numbers)
         VEC_ADD(l->pool, l->node_numbers, l->n_noted, l->cap_noted, numbers);
 }
 
+/* Complex numbers, or such from which only these follow. */
+static bool wide_results(const Lower *l, const ExportedCall *call)
+{
+    bool some = false;
+    for (int32_t k = 0; k < call->n_out; k++) {
+        int32_t v = call->out[k];
+        if (v >= 0 && !type_complex(l->program->values[v].type) && !l->wide[v])
+            return false;
+        some |= v >= 0;
+    }
+    return some;
+}
+
 static Err lower_call(Lower *l, const ExportedCall *call)
 {
     bool complex = complex_call(l, call);
@@ -660,7 +683,9 @@ static Err lower_call(Lower *l, const ExportedCall *call)
     lower_place(l, call);
     note_numbers(l, 0);
     l->numbers = HASH_EMPTY;
+    l->wide_call = wide_results(l, call);
     TRY(l->def->lower(l));
+    l->wide_call = false;
     TRY(graph_check(l->graph));
     if (without_gradients(l, call))
         TRY(detach_results(l, call, writes));
@@ -728,6 +753,29 @@ static void index_uses(Lower *l)
     count_uses(p, count, uses);
     l->first_use = first;
     l->uses = uses;
+}
+
+/* Products and convolutions take what they read to the precision of the graph. */
+static bool multiplies(const char *target)
+{
+    return strstr(target, "mm") || strstr(target, "linear") || strstr(target, "conv") ||
+           strstr(target, "einsum") || strstr(target, "attention");
+}
+
+static void find_wide(Lower *l)
+{
+    const Exported *p = l->program;
+    bool           *wide = NEWN(l->pool, bool, p->n_values + 1), complex = false;
+    l->wide = wide;
+    for (int32_t v = 0; v < p->n_values; v++)
+        complex |= type_complex(p->values[v].type);
+    for (int32_t v = p->n_values - 1; complex && v >= 0; v--) /* made before they are read */
+        for (int32_t u = l->first_use[v]; u < l->first_use[v + 1]; u++) {
+            const ExportedCall *c = &p->calls[l->uses[u]];
+            wide[v] = !multiplies(c->target) && wide_results(l, c);
+            if (!wide[v])
+                break;
+        }
 }
 
 /* An input of the module that serves as the target of a loss that was asked for. */
@@ -908,12 +956,31 @@ static Err lower_known(Lower *l, const KnownCalls *group)
     lower_place(l, root);
     note_numbers(l, 0);
     l->numbers = HASH_EMPTY;
+    l->wide_call = wide_results(l, root);
     TRY(group->build(l, group->with, &fits));
+    l->wide_call = false;
     TRY(graph_check(l->graph));
     note_numbers(l, l->numbers);
     for (int i = 0; !fits && i < group->n; i++)
         TRY(lower_call(l, &l->program->calls[group->calls[i]]));
     return fits ? OK : lower_call(l, root);
+}
+
+/* The results of an equal earlier call. */
+static Err lower_again(Lower *l, const ExportedCall *call, const ExportedCall *earlier)
+{
+    l->call = call;
+    l->def = lower_find(call->target);
+    for (int32_t i = 0; i < call->n_out; i++)
+        if (call->out[i] >= 0)
+            TRY(give(l, i, l->items[earlier->out[i]]));
+    return OK;
+}
+
+static Err lower_next(Lower *l, const ExportedCall *call)
+{
+    const ExportedCall *earlier = lower_repeated(l, call);
+    return earlier ? lower_again(l, call, earlier) : lower_call(l, call);
 }
 
 Err lower_program(Pool *pool, Graph *graph, const ImportConfig *config, Lower **out)
@@ -930,14 +997,16 @@ Err lower_program(Pool *pool, Graph *graph, const ImportConfig *config, Lower **
     *out = l;
     alias_reset(l);
     index_uses(l);
+    find_wide(l);
     TRY(all_known(l));
+    kept_find(l);
     TRY(lower_inputs(l, NULL));
     KnownCalls **known = known_find(l);
     for (int32_t i = 0; i < program->n_calls; i++) {
         if (known[i] && known[i]->root != i)
             continue;
-        TRY(known[i] ? lower_known(l, known[i]) : lower_call(l, &program->calls[i]));
+        TRY(known[i] ? lower_known(l, known[i]) : lower_next(l, &program->calls[i]));
         TRY(lower_counts(l, &program->calls[i]));
     }
-    return OK;
+    return kept_store(l);
 }

@@ -52,7 +52,8 @@ typedef struct LowerDef {
 extern const LowerDef lower_pointwise[], lower_views[], lower_create[], lower_products[],
     lower_norms[], lower_attention[], lower_reduces[], lower_indices[], lower_randoms[],
     lower_samples[], lower_shifts[], lower_specials[], lower_rnns[], lower_experts[],
-    lower_losses[], lower_matrices[], lower_orders[], lower_bags[], lower_stablehlo[];
+    lower_losses[], lower_matrices[], lower_orders[], lower_bags[], lower_linalg[],
+    lower_composed[], lower_stablehlo[];
 
 typedef enum PairMode {
     PAIR_SAME,  /* each part of the result follows from the same part of the operands */
@@ -80,6 +81,12 @@ struct Lower {
     const LowerDef     *def;
     /* The calls that read value v: uses[first_use[v]] up to uses[first_use[v + 1]], in order. */
     const int32_t      *first_use, *uses;
+    /* By value: the persistent tensor of an input that calls write to; TENSOR_NONE: of no such. */
+    int32_t            *kept;
+    /* By value: nothing but complex numbers follows from it, so it stays fp32 in every precision, as they
+     * do. */
+    const bool         *wide;
+    bool                wide_call; /* the results of the call being lowered are such, or complex */
     bool                all;     /* for all samples of a micro-batch before its split (lower_all) */
     Lower              *whole;   /* what lower_all has lowered so far; NULL: nothing */
     uint64_t            numbers; /* hash of the whole numbers that the call was given */
@@ -170,6 +177,10 @@ int     formula_as(Formula *f, int a, ExportedType type);
 #define F1(f, op, a)       formula_step((f), POINT_##op, (a), -1, -1)
 #define F2(f, op, a, b)    formula_step((f), POINT_##op, (a), (b), -1)
 #define F3(f, op, a, b, c) formula_step((f), POINT_##op, (a), (b), (c))
+int formula_power(Formula *f, int x, double p); /* |x|^p */
+/* x^(1/p), the root of a sum of powers: at 0 its gradient is 0, as that of PyTorch's norms is. */
+int formula_norm(Formula *f, int x, double p);
+int formula_root(Formula *f, int x); /* p = 2 */
 /* The result under broadcasting, of this type of the file. */
 Err formula_item(Formula *f, int result, ExportedType type, Operand *item);
 Err formula_give(Formula *f, int result, int i); /* as output i */
@@ -183,9 +194,11 @@ void weight_floats(const ExportedWeight *w, float *to); /* of complex ones, pair
 /* imag: of complex ones, the imaginary parts; else NULL. */
 void weight_arrays(const ExportedWeight *w, HostArray *to, HostArray *imag);
 
+Err lower_volume_sampled(Lower *l); /* a volume at given points (lower_grid.c) */
+
 /* ---- the data (input_range.c) ---- */
 /* What an integer input must be below, by what the program does with it; 0: it is no integer. */
-int32_t input_below(const Exported *program, const ImportConfig *config, int32_t value);
+int32_t input_below(Lower *l, int32_t value);
 
 /* ---- complex numbers, as a real and an imaginary operand (lower_complex.c) ---- */
 extern const LowerDef lower_complexes[], lower_ffts[];
@@ -210,11 +223,20 @@ Err             complex_give(Lower *l, int i, Operand re, Operand im);
 /* (..., 2): a view where both parts lie side by side in one tensor. */
 Err             complex_pairs(Lower *l, const ComplexParts *x, Operand *pairs);
 
+/* ---- what is written for the next step (lower_state.c) ---- */
+void        kept_find(Lower *l);
+Err         kept_begin(Lower *l, const ExportedInput *in, Operand *item); /* in: its tensor */
+Err         kept_buffer(Lower *l, const ExportedInput *in, Dims dims, Operand *item);
+Err         kept_store(Lower *l);
+const char *kept_first(const Lower *l); /* NULL: nothing is */
+
 /* ---- random numbers (lower_random.c) ---- */
 uint32_t random_stream_of(const Lower *l); /* of the call: its place in the file */
-/* Notes that the call draws these, by the name of its value. order NULL: they lie in the file's
- * order of axes. */
+/* Notes that the call draws these, by the name of its value unless they have their own. order NULL:
+ * they lie in the file's order of axes. */
 void     note_drawn(Lower *l, Drawn drawn, Dims dims, const int *order);
+/* Dropout; layer: which one of several in the call, from 1 on, or 0. */
+Err      lower_dropped(Lower *l, Operand item, double p, int layer, Operand *out);
 
 /* ---- the walk (lower.c) ---- */
 /* All calls of the program, for the present values of its symbols. On failure the sentence lists
@@ -222,11 +244,13 @@ void     note_drawn(Lower *l, Drawn drawn, Dims dims, const int *order);
 Err             lower_program(Pool *pool, Graph *graph, const ImportConfig *config, Lower **out);
 Err             lower_output(Lower *l, int32_t value, Operand *item); /* a value after the walk */
 const LowerDef *lower_find(const char *target);                       /* NULL: not known */
+/* An earlier call that computed the same, whose results still stand (lower_repeated.c), or NULL. */
+const ExportedCall *lower_repeated(const Lower *l, const ExportedCall *call);
 /* Does the value follow from the inputs alone: not from parameters, random numbers, or something
  * written in place? */
-bool            lower_from_inputs(Lower *l, int32_t value);
+bool                lower_from_inputs(Lower *l, int32_t value);
 /* The same value for the whole micro-batch before its split, from inputs that hold all of it. */
-Err             lower_all(Lower *l, int32_t value, Operand *item);
+Err                 lower_all(Lower *l, int32_t value, Operand *item);
 /* How many targets of the micro-batch before its split are not `ignore`, at least 1, divided by the
  * number of slices: [1] fp32. None: the loss counts them itself. `mine`: the targets of this slice;
  * `value`: the same in the program. */
@@ -234,7 +258,10 @@ Err  lower_target_count(Lower *l, Operand mine, int32_t value, int64_t ignore, T
 Err  target_count(Lower *l, Operand targets, int64_t ignore, Tensor *count); /* of all of these */
 /* Node source, module and scope of a call. */
 void lower_place(Lower *l, const ExportedCall *call);
+/* Is the call's result another name of its first argument's elements? *writes: and changes them. */
+bool lower_shows_or_writes(const Lower *l, const ExportedCall *call, bool *writes);
 Err  lower_input(Lower *l, int32_t input, Operand *item); /* import_model.c */
+bool lower_is_statistic(const Lower *l, int32_t value);   /* of a batch norm; likewise */
 void import_set_batch(const ImportConfig *config, Symbol *symbol, int64_t batch);
 Err  import_symbol(const ImportConfig *config, Symbol **symbol); /* the batch; NULL: fixed */
 /* Positions along an axis, as a constant that broadcasts. */
@@ -249,6 +276,15 @@ typedef struct Letters { /* "bhd" */
     int  n;
     char at[VIEW_RANK + 1];
 } Letters;
+typedef struct Attend { /* softmax(scale q k^T + mask) v along the last two axes */
+    View    q, k, v;
+    Operand mask; /* added to the scaled scores; of truth values: which count; or not set */
+    bool    causal;
+    double  scale; /* 0: 1 / sqrt(width) */
+    double  dropout;
+} Attend;
+/* The drawn numbers of dropout are those of the present call. */
+Err lower_attend(Lower *l, const Attend *a, View *out);
 /* Two operands whose axes have these letters; every letter of one alone is in the result. */
 Err einsum_pair(Lower *l, const Operand *items, const Letters *in, const Letters *out,
                 Operand *sum);

@@ -78,13 +78,11 @@ static bool mask_is_causal(const Operand *mask)
     return true;
 }
 
-/* The mask as numbers to add, axes that repeat of extent 1; none where it masks nothing. */
-static Err mask_of(Lower *l, int rank, Tensor *bias, bool *causal)
+/* The mask as numbers to add, axes that repeat of extent 1; none where it masks nothing. rank: of the
+ * queries. */
+static Err mask_of(Lower *l, int rank, Operand mask, Tensor *bias, bool *causal)
 {
-    Operand mask;
     *bias = tensor_none(l->graph);
-    *causal = arg_bool(l, "is_causal", false);
-    TRY(arg_item(l, "attn_mask", &mask));
     if (!mask.set)
         return OK;
     if (!type_floats(mask.type)) {
@@ -118,35 +116,42 @@ static Err mask_of(Lower *l, int rank, Tensor *bias, bool *causal)
     return graph_check(l->graph);
 }
 
-static Err attention_of(Lower *l)
+/* y (B, L, H D) as the file's result: with as many axes as q had. */
+static Err attended_view(Lower *l, Tensor y, const View *q, Dims dims, View *out)
 {
-    View   q, k, v, views[3];
-    double scale, dropout;
-    TRY(arg_view(l, "query", &views[0]));
-    TRY(arg_view(l, "key", &views[1]));
-    TRY(arg_view(l, "value", &views[2]));
-    int rank = views[0].rank;
-    TRY(four_axes(l, views[0], &q));
-    TRY(four_axes(l, views[1], &k));
-    TRY(four_axes(l, views[2], &v));
-    TRY(arg_float(l, "scale", 0, &scale));
-    TRY(arg_float(l, "dropout_p", 0, &dropout));
-    if (k.dim[1] != q.dim[1] && !arg_bool(l, "enable_gqa", false) && k.dim[1] != 1)
-        return refuse(l, "%lld heads of queries, %lld of keys", (long long)q.dim[1],
-                      (long long)k.dim[1]);
-    AttentionOptions options = { .scale = (float)scale,
+    *out = view_make(y, dims, by_length);
+    if (q->rank == 3)
+        *out = view_dropped(*out, 1);
+    else if (q->rank == 2)
+        *out = view_dropped(view_dropped(*out, 0), 0);
+    else if (q->rank > 4) {
+        Dims whole = view_dims(q);
+        whole.at[q->rank - 1] = dims.at[3];
+        *out = view_copied_reshape(*out, whole);
+    }
+    return graph_check(l->graph);
+}
+
+Err lower_attend(Lower *l, const Attend *a, View *out)
+{
+    View q, k, v;
+    TRY(four_axes(l, a->q, &q));
+    TRY(four_axes(l, a->k, &k));
+    TRY(four_axes(l, a->v, &v));
+    AttentionOptions options = { .scale = (float)a->scale,
                                  .temperature = tensor_none(l->graph),
                                  .kv_heads = (int)k.dim[1],
                                  .v_width = (int)v.dim[3],
-                                 .dropout = (float)dropout,
+                                 .causal = a->causal,
+                                 .dropout = (float)a->dropout,
                                  .stream = random_stream_of(l),
-                                 .counters = dropout > 0 ? graph_counters(l->graph)
-                                                         : tensor_none(l->graph),
+                                 .counters = a->dropout > 0 ? graph_counters(l->graph)
+                                                            : tensor_none(l->graph),
                                  .stored = l->graph->build->stored_attention };
-    if (dropout > 0)
-        note_drawn(l, (Drawn){ .kind = DRAWN_MASK, .rate = (float)dropout },
+    if (a->dropout > 0)
+        note_drawn(l, (Drawn){ .kind = DRAWN_MASK, .rate = (float)a->dropout },
                    (Dims){ 4, { q.dim[0], q.dim[1], q.dim[2], k.dim[2] } }, NULL);
-    TRY(mask_of(l, rank, &options.bias, &options.causal));
+    TRY(mask_of(l, a->q.rank, a->mask, &options.bias, &options.causal));
     Type   type = view_type(&q);
     bool   by_head, same = view_type(&k) == type && view_type(&v) == type;
     Tensor y;
@@ -161,17 +166,24 @@ static Err attention_of(Lower *l)
                       cast(heads_tensor(v), type), heads, &options);
     }
     TRY(graph_check(l->graph));
-    Dims dims = { 4, { q.dim[0], q.dim[1], q.dim[2], v.dim[3] } };
-    View out = view_make(y, dims, by_length);
-    if (rank == 3)
-        out = view_dropped(out, 1);
-    else if (rank == 2)
-        out = view_dropped(view_dropped(out, 0), 0);
-    else if (rank > 4) {
-        Err err;
-        out = view_copied_reshape(out, out_dims(l, 0, &err));
-        TRY(err);
-    }
+    return attended_view(l, y, &a->q, (Dims){ 4, { q.dim[0], q.dim[1], q.dim[2], v.dim[3] } }, out);
+}
+
+static Err attention_of(Lower *l)
+{
+    Attend a = { .causal = arg_bool(l, "is_causal", false) };
+    View   out;
+    TRY(arg_view(l, "query", &a.q));
+    TRY(arg_view(l, "key", &a.k));
+    TRY(arg_view(l, "value", &a.v));
+    TRY(arg_item(l, "attn_mask", &a.mask));
+    TRY(arg_float(l, "scale", 0, &a.scale));
+    TRY(arg_float(l, "dropout_p", 0, &a.dropout));
+    int64_t heads = a.q.rank == 4 ? a.q.dim[1] : 1, others = a.k.rank == 4 ? a.k.dim[1] : 1;
+    if (heads != others && !arg_bool(l, "enable_gqa", false) && others != 1)
+        return refuse(l, "%lld heads of queries, %lld of keys", (long long)heads,
+                      (long long)others);
+    TRY(lower_attend(l, &a, &out));
     return give_view(l, 0, out);
 }
 

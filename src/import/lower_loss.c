@@ -30,7 +30,7 @@ static Err operand(Formula *f, const char *name, int *step)
     return OK;
 }
 
-/* ||a - b + eps|| along the last axis, which `keep` keeps. */
+/* The norm of a - b + eps along the last axis, which `keep` keeps. */
 static Err distance(Lower *l, Operand a, Operand b, double eps, bool keep, Operand *y)
 {
     Formula f = formula(l), g = formula(l);
@@ -39,14 +39,15 @@ static Err distance(Lower *l, Operand a, Operand b, double eps, bool keep, Opera
     Operand sum;
     double  p;
     TRY(arg_float(l, "p", 2, &p));
-    if (p != 2)
-        return refuse(l, "the norm %g is not supported; 2 is", p);
-    d = F1(&f, SQUARE, F2(&f, ADD, d, formula_number(&f, eps)));
+    d = F2(&f, ADD, d, formula_number(&f, eps));
+    if (!(p > 0) || isinf(p))
+        return refuse(l, "the norm %g is not supported", p);
+    d = formula_power(&f, d, p);
     TRY(formula_dims(&f, &dims));
     if (!dims.rank)
         return refuse(l, "a distance of single numbers");
     TRY(formula_reduce(&f, d, POINT_SUM, 1u << (dims.rank - 1), 1, EX_F32, &sum));
-    TRY(formula_item(&g, F1(&g, SQRT, formula_input(&g, sum)), EX_F32, y));
+    TRY(formula_item(&g, formula_norm(&g, formula_input(&g, sum), p), EX_F32, y));
     if (keep)
         y->view = view_inserted(y->view, dims.rank - 1, 1);
     return OK;

@@ -114,7 +114,7 @@ static Err matrix_norm(Lower *l)
         if (both >> a & 1)
             y.view = view_inserted(y.view, a, 1);
     Formula g = formula(l);
-    return formula_give(&g, F1(&g, SQRT, formula_input(&g, y)), 0);
+    return formula_give(&g, formula_root(&g, formula_input(&g, y)), 0);
 }
 
 /* a1 b2 - a2 b1, and so on around. */

@@ -507,7 +507,7 @@ static Err einsum(Lower *l)
     return give(l, 0, y);
 }
 
-/* sqrt(sum (a - b)^2) of every pair of rows */
+/* (sum |a - b|^p)^(1/p) of every pair of rows */
 static Err cdist(Lower *l)
 {
     Operand a, b, sum;
@@ -515,8 +515,8 @@ static Err cdist(Lower *l)
     TRY(arg_item(l, "x1", &a));
     TRY(arg_item(l, "x2", &b));
     TRY(arg_float(l, "p", 2, &p));
-    if (p != 2 && p != 1)
-        return refuse(l, "only p = 1 and 2 are supported");
+    if (!(p > 0) || isinf(p))
+        return refuse(l, "the norm %g is not supported", p);
     if (a.view.rank < 2 || b.view.rank < 2)
         return refuse(l, "tensors with %d and %d axes", a.view.rank, b.view.rank);
     int rank = a.view.rank;
@@ -524,11 +524,10 @@ static Err cdist(Lower *l)
     b.view = view_inserted(b.view, b.view.rank - 2, 1);
     Formula f = formula(l);
     int     d = F2(&f, SUB, formula_input(&f, a), formula_input(&f, b));
-    d = p == 2 ? F1(&f, SQUARE, d) : F1(&f, ABS, d);
+    d = formula_power(&f, d, p);
     TRY(formula_reduce(&f, d, POINT_SUM, 1u << rank, 1, out_type_of(l, 0), &sum));
     Formula g = formula(l);
-    int     x = formula_input(&g, sum);
-    return formula_give(&g, p == 2 ? F1(&g, SQRT, x) : x, 0);
+    return formula_give(&g, formula_norm(&g, formula_input(&g, sum), p), 0);
 }
 
 /* ---- convolutions ---- */

@@ -91,7 +91,7 @@ static Err variance(Lower *l)
     char what = (char)l->def->with;
     if (what == 's' || what == 'S') {
         Formula h = formula(l);
-        TRY(formula_item(&h, F1(&h, SQRT, formula_input(&h, y)), out_type_of(l, 0), &y));
+        TRY(formula_item(&h, formula_root(&h, formula_input(&h, y)), out_type_of(l, 0), &y));
     }
     if ((what == 'b' || what == 'S') && l->call->n_out > 1) { /* var_mean, std_mean */
         Operand kept = mean;
@@ -111,7 +111,10 @@ static Err vector_norm(Lower *l)
     double   p;
     TRY(arg_item(l, "self", &x));
     TRY(axes_of(l, x.view.rank, &axes));
-    TRY(arg_float(l, arg_given(l, "ord") ? "ord" : "p", 2, &p));
+    p = 2;
+    if (arg(l, arg_given(l, "ord") ? "ord" : "p") &&
+        arg(l, arg_given(l, "ord") ? "ord" : "p")->kind != ARG_TEXT)
+        TRY(arg_float(l, arg_given(l, "ord") ? "ord" : "p", 2, &p));
     Formula f = formula(l);
     int     s = formula_input(&f, x);
     if (isinf(p)) {
@@ -121,18 +124,43 @@ static Err vector_norm(Lower *l)
     }
     if (p == 0)
         return refuse(l, "the norm 0 is not supported");
-    int power = p == 2   ? F1(&f, SQUARE, s)
-                : p == 1 ? F1(&f, ABS, s)
-                         : F2(&f, POW, F1(&f, ABS, s), formula_number(&f, p));
-    TRY(formula_reduce(&f, power, POINT_SUM, axes, 1, out_type_of(l, 0), &y));
+    TRY(formula_reduce(&f, formula_power(&f, s, p), POINT_SUM, axes, 1, out_type_of(l, 0), &y));
     if (p != 1) {
         Formula g = formula(l);
-        int     sum = formula_input(&g, y);
-        TRY(formula_item(&g,
-                         p == 2 ? F1(&g, SQRT, sum) : F2(&g, POW, sum, formula_number(&g, 1 / p)),
-                         out_type_of(l, 0), &y));
+        TRY(formula_item(&g, formula_norm(&g, formula_input(&g, y), p), out_type_of(l, 0), &y));
     }
     return give_reduced(l, y, axes, x.view.rank);
+}
+
+/* Of vectors, unless an order is asked for over two axes: that is a norm of matrices. */
+static Err vector_or_matrix_norm(Lower *l)
+{
+    Operand            x;
+    const ExportedArg *dim = arg(l, "dim");
+    TRY(arg_item(l, "self", &x));
+    int axes = arg_given(l, "dim") ? dim->n : x.view.rank;
+    if (arg_given(l, "ord") && axes == 2 && strcmp(arg_text(l, "ord", ""), "fro") != 0)
+        return refuse(l, "of the norms of matrices only Frobenius' is supported");
+    return vector_norm(l);
+}
+
+/* The mean of what is a number. */
+static Err nan_mean(Lower *l)
+{
+    Operand  x, sum, count;
+    uint32_t axes;
+    TRY(arg_item(l, "self", &x));
+    TRY(axes_of(l, x.view.rank, &axes));
+    Formula f = formula(l), g = formula(l), h = formula(l);
+    int     v = formula_float(&f, formula_input(&f, x)), nil = formula_number(&f, 0);
+    TRY(formula_reduce(&f, F3(&f, SELECT, F1(&f, IS_NAN, v), nil, v), POINT_SUM, axes, 1, EX_F32,
+                       &sum));
+    v = formula_float(&g, formula_input(&g, x));
+    int some = F3(&g, SELECT, F1(&g, IS_NAN, v), formula_number(&g, 0), formula_number(&g, 1));
+    TRY(formula_reduce(&g, some, POINT_SUM, axes, 1, EX_F32, &count));
+    int mean = F2(&h, DIV, formula_input(&h, sum), formula_input(&h, count));
+    TRY(formula_item(&h, mean, out_type_of(l, 0), &sum));
+    return give_reduced(l, sum, axes, x.view.rank);
 }
 
 /* ---- softmax ---- */
@@ -531,6 +559,9 @@ const LowerDef lower_reduces[] = {
     { "aten.linalg_vector_norm.default", vector_norm, 0, false },
     { "aten.norm.ScalarOpt_dim", vector_norm, 0, false }, { "aten.norm.Scalar", vector_norm, 0, false },
     { "aten.frobenius_norm.dim", vector_norm, 0, false },
+    { "aten.linalg_norm.default", vector_or_matrix_norm, 0, false },
+    { "aten.linalg_norm.ord_str", vector_or_matrix_norm, 0, false },
+    { "aten.nanmean.default", nan_mean, 0, false },
     { "aten.softmax.int", softmax_of, 0, false }, { "aten._softmax.default", softmax_of, 0, false },
     { "aten.log_softmax.int", softmax_of, 1, false },
     { "aten._log_softmax.default", softmax_of, 1, false },

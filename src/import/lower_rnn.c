@@ -19,10 +19,12 @@ typedef struct Rnn {
     Cell    cell;
     int     layers, directions;
     bool    biases, batch_first;
+    bool    projected; /* the state is a product with the last parameter, of a width of its own */
+    double  dropout;   /* between layers */
     int     per_layer; /* parameters of one direction of one layer */
     Operand param[MAX_RNN_PARAMETERS];
     int     n_params;
-    int64_t steps, batch, width; /* width of the state */
+    int64_t steps, batch, width; /* width of the gates */
 } Rnn;
 
 static int gates(const Rnn *r) { return r->cell == CELL_LSTM ? 4 : r->cell == CELL_GRU ? 3 : 1; }
@@ -106,7 +108,12 @@ static Err one_step(const Rnn *r, Operand x, const Operand *param, Operand *stat
     TRY(item_view(r->l, state, &before));
     TRY(times_weight(r, before, param[1], r->biases ? &param[3] : NULL, &h));
     switch (r->cell) {
-    case CELL_LSTM: return lstm_step(r, x, h, state, cell);
+    case CELL_LSTM:
+        TRY(lstm_step(r, x, h, state, cell));
+        if (!r->projected)
+            return OK;
+        TRY(item_view(r->l, state, &before));
+        return times_weight(r, before, param[r->per_layer - 1], NULL, state);
     case CELL_GRU: return gru_step(r, x, h, state);
     default: return plain_step(r, x, h, state);
     }
@@ -165,33 +172,40 @@ static Err give_states(const Rnn *r, int output, Operand *states)
 static Err rnn_open(Lower *l, Rnn *r, View *x)
 {
     int64_t layers;
-    double  dropout;
     *r = (Rnn){ .l = l, .cell = (Cell)l->def->with };
     TRY(arg_view(l, "input", x));
     TRY(arg_items(l, "params", r->param, MAX_RNN_PARAMETERS, &r->n_params));
     TRY(arg_int(l, "num_layers", 1, &layers));
-    TRY(arg_float(l, "dropout", 0, &dropout));
+    TRY(arg_float(l, "dropout", 0, &r->dropout));
+    r->dropout = arg_bool(l, "train", false) ? r->dropout : 0;
     r->layers = (int)layers;
     r->directions = 1 + arg_bool(l, "bidirectional", false);
     r->biases = arg_bool(l, "has_biases", true);
     r->batch_first = arg_bool(l, "batch_first", false);
     r->per_layer = r->biases ? 4 : 2;
+    r->projected = r->cell == CELL_LSTM &&
+                   r->n_params == r->layers * r->directions * (r->per_layer + 1);
+    r->per_layer += r->projected;
     if (x->rank != 3)
         return refuse(l, "an input with %d axes; give it a batch axis", x->rank);
-    if (dropout > 0 && layers > 1 && arg_bool(l, "train", false))
-        return refuse(l,
-                      "dropout between its layers is not supported; use layers of their own with "
-                      "nn.Dropout between them");
     if (r->n_params != r->layers * r->directions * r->per_layer)
-        return refuse(l, "%d parameters for %d layers; projections are not supported", r->n_params,
-                      r->layers);
+        return refuse(l, "%d parameters for %d layers", r->n_params, r->layers);
     if (r->batch_first)
         *x = view_permuted(*x, (int[]){ 1, 0, 2 });
     r->steps = x->dim[0];
     r->batch = x->dim[1];
-    r->width = r->param[1].view.dim[1];
-    return r->param[0].view.dim[0] == gates(r) * r->width ? OK
+    r->width = r->param[0].view.dim[0] / gates(r);
+    return r->param[1].view.dim[0] == gates(r) * r->width ? OK
                                                           : refuse(l, "weights of another size");
+}
+
+/* What the next layer reads: both directions side by side, some of it dropped. */
+static Err layer_result(const Rnn *r, int layer, const Operand *sides, Operand *y)
+{
+    *y = sides[0];
+    if (r->directions == 2)
+        TRY(lower_join(r->l, sides, 2, 2, y));
+    return layer + 1 < r->layers ? lower_dropped(r->l, *y, r->dropout, layer + 1, y) : OK;
 }
 
 static Err recurrent(Lower *l)
@@ -208,9 +222,7 @@ static Err recurrent(Lower *l)
             TRY(run_direction(&r, x, r.param + at * r.per_layer, d, &states[at], &cells[at],
                               &sides[d]));
         }
-        y = sides[0];
-        if (r.directions == 2)
-            TRY(lower_join(l, sides, 2, 2, &y));
+        TRY(layer_result(&r, layer, sides, &y));
         TRY(item_view(l, &y, &x));
     }
     if (r.batch_first)

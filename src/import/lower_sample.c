@@ -95,8 +95,10 @@ static Err grid_sampled(Lower *l)
     Tensor  x;
     View    grid;
     int64_t mode, padding;
-    TRY(map_of(l, "input", 2, order, &x));
     TRY(arg_view(l, "grid", &grid));
+    if (grid.rank == 5)
+        return lower_volume_sampled(l);
+    TRY(map_of(l, "input", 2, order, &x));
     TRY(arg_int(l, "interpolation_mode", 0, &mode));
     TRY(arg_int(l, "padding_mode", 0, &padding));
     GridSampleAttr at = { .mode = (GridMode)mode,
@@ -171,6 +173,7 @@ const LowerDef lower_samples[] = {
     { "aten._upsample_bicubic2d_aa.vec", resize_of, 1 << 4 | 3 << 2 | 2, false },
     { "aten.grid_sampler.default", grid_sampled, 0, false },
     { "aten.grid_sampler_2d.default", grid_sampled, 0, false },
+    { "aten.grid_sampler_3d.default", lower_volume_sampled, 0, false },
     { "aten.pixel_shuffle.default", pixel_shuffle, 0, false },
     { "aten.pixel_unshuffle.default", pixel_shuffle, 1, false },
     { 0 }

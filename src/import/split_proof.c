@@ -429,6 +429,17 @@ static bool entropy_node(SplitWalk *w)
     return true;
 }
 
+/* A sum over targets, divided by a number that all share. */
+static bool mixture_node(SplitWalk *w)
+{
+    Fact count = w->at->in[2] >= 0 ? w->facts[w->at->in[2]] : (Fact){ FACT_UNKNOWN, 0, false };
+    if (w->facts[w->at->in[0]].kind != FACT_EACH || w->facts[w->at->in[1]].kind != FACT_EACH ||
+        count.kind != FACT_WHOLE || count.power)
+        return stuck(w, "compares samples with something that all samples share");
+    w->facts[w->at->out[0]] = (Fact){ FACT_LINEAR, 0, false };
+    return true;
+}
+
 /* Numbers that all samples share, repeated for each: the leading axis counts samples, and nothing is
  * read along it. */
 static bool spread_view(const SplitWalk *w)
@@ -526,6 +537,8 @@ static bool walk_node(SplitWalk *w)
                    : whole_node(w);
     if (n->op == &op_cross_entropy)
         return entropy_node(w);
+    if (n->op == &op_dml_loss)
+        return mixture_node(w);
     ChunkRule rule;
     if (n->op == &op_pointwise && !sample_rule(w, 0, &rule))
         return pointwise_sum(w, &fact) && give_fact(w, fact);

@@ -94,6 +94,15 @@ SearchEnd fill_run(Fill *fill, const int32_t *by_rank, int64_t capacity, int64_t
 int64_t   fill_nodes(const Fill *fill);                /* nodes of the last run */
 void      fill_get(const Fill *fill, int64_t *offset); /* after SEARCH_FOUND */
 
+/* beam.c: the same again, with many partial layouts side by side, where fill_applies. SEARCH_LIMIT:
+ * this try found none. */
+typedef struct Beam Beam;
+Beam               *beam_new(Pool *pool, const Component *component);
+SearchEnd beam_run(Beam *beam, int try, uint64_t seed, int64_t capacity, int64_t max_nodes,
+                   double deadline);
+int64_t   beam_nodes(const Beam *beam);                /* nodes of the last run */
+void      beam_get(const Beam *beam, int64_t *offset); /* after SEARCH_FOUND */
+
 /* layout_solve.c: the sentence of a request that was not met. */
 Err solve_refuse(int n, int64_t capacity, const LayoutResult *result);
 

@@ -16,8 +16,7 @@ enum {
     SOLVE_FIRST_NODES = 1 << 13, /* of the first try; doubled after each round of all preorders */
     SOLVE_FILL_NODES = 512,      /* of a short try of fill.c */
     SOLVE_FILL_PRICE = 32,       /* nodes of fill.c that take the time of one other */
-    SOLVE_FILL_SHARE = 4,        /* of the nodes, against one of the other, where it is dense: */
-    SOLVE_DENSE = 64,            /* with at most one part in so many left empty */
+    SOLVE_SHARE = 4,             /* nodes of fill.c and of beam.c for each of the first search */
 };
 
 typedef struct LayoutSolve {
@@ -102,22 +101,37 @@ static SearchEnd solve_fill(LayoutSolve *solve, Component *component, Fill *fill
     return end;
 }
 
-/* Is a component so full that fill.c is more likely to find a layout than layout_search.c? */
-static bool solve_dense(const Component *component, int64_t capacity)
+/* Tries of beam.c, wider and wider; `tries` counts those of earlier rounds. */
+static SearchEnd solve_beam(LayoutSolve *solve, Component *component, Beam *beam, int64_t capacity,
+                            int64_t nodes, int *tries)
 {
-    int64_t empty = 0, most = capacity / SOLVE_DENSE * component->n_sections;
-    for (int32_t k = 0; k < component->n_sections && empty <= most; k++)
-        empty += int_max(capacity - component->load[k], 0);
-    return empty <= most;
+    int64_t   end_nodes = solve->nodes + nodes;
+    SearchEnd end = SEARCH_LIMIT;
+    while (end == SEARCH_LIMIT && solve->nodes < end_nodes) {
+        end = beam_run(beam, ++*tries, solve->seed, capacity, end_nodes - solve->nodes,
+                       solve->deadline);
+        solve->nodes += beam_nodes(beam) + 1;
+        if (end != SEARCH_FOUND)
+            continue;
+        Pool    *temp = pool_new(solve->pool, "offsets");
+        int64_t *offset = NEWN(temp, int64_t, component->n);
+        beam_get(beam, offset);
+        if (solve_top(component, offset) <= capacity)
+            solve_found(component, offset);
+        else
+            end = SEARCH_LIMIT; /* the padding of the topmost buffer was in the way */
+        pool_free(temp);
+    }
+    return end;
 }
 
 /* Searches for one capacity with all preorders in turn and growing limits: some answer at once,
  * others never (heavy tails). */
 static SearchEnd solve_ask(LayoutSolve *solve, Component *component, LayoutSearch **search,
-                           Fill *fill, int64_t capacity, int64_t nodes)
+                           Fill *fill, Beam *beam, int64_t capacity, int64_t nodes)
 {
     int64_t end_nodes = solve->nodes + nodes;
-    int     tries = 0, fill_share = solve_dense(component, capacity) ? SOLVE_FILL_SHARE : 1;
+    int     tries = 0, beams = 0;
     for (int64_t limit = SOLVE_FIRST_NODES;; limit *= 2) {
         for (int i = 0; i < ORDER_SEARCH; i++) {
             int64_t left = end_nodes - solve->nodes;
@@ -135,16 +149,20 @@ static SearchEnd solve_ask(LayoutSolve *solve, Component *component, LayoutSearc
             if (end != SEARCH_LIMIT)
                 return end;
         }
-        int64_t share = limit == SOLVE_FIRST_NODES ? limit / 2 : ORDER_SEARCH * limit * fill_share;
-        int64_t left = end_nodes - solve->nodes;
-        if (fill && left > 0) {
-            SearchEnd end = solve_fill(solve, component, fill, capacity,
-                                       share < left ? share : left, &tries);
-            if (end == SEARCH_FOUND || end == SEARCH_CUT)
-                return end;
-            if (end == SEARCH_NONE) /* it proves nothing about paddings */
-                fill = NULL;
+        int64_t share = limit == SOLVE_FIRST_NODES ? limit / 2 : SOLVE_SHARE * ORDER_SEARCH * limit;
+        SearchEnd end = SEARCH_LIMIT;
+        if (fill && solve->nodes < end_nodes)
+            end = solve_fill(solve, component, fill, capacity,
+                             int_min(share, end_nodes - solve->nodes), &tries);
+        if (end == SEARCH_NONE) { /* it proves nothing about paddings */
+            fill = NULL;
+            end = SEARCH_LIMIT;
         }
+        if (end == SEARCH_LIMIT && beam && solve->nodes < end_nodes)
+            end = solve_beam(solve, component, beam, capacity,
+                             int_min(share, end_nodes - solve->nodes), &beams);
+        if (end != SEARCH_LIMIT)
+            return end;
     }
 }
 
@@ -160,13 +178,15 @@ static void solve_search(LayoutSolve *solve, Component *component, int64_t goal,
         order_build(component, order_names[i], solve->seed, by_rank);
         search[i] = search_new(temp, component, by_rank);
     }
-    Fill   *fill = fill_applies(component) ? fill_new(temp, component) : NULL;
+    bool    like = fill_applies(component);
+    Fill   *fill = like ? fill_new(temp, component) : NULL;
+    Beam   *beam = like ? beam_new(temp, component) : NULL;
     int64_t low = goal, ask = goal; /* low: the smallest capacity still worth
                                                       * trying */
     int64_t share = solve->capacity ? nodes - nodes / 8 : nodes / 2;
     while (low < component->top && share > 0 && !solve->cut) {
         int64_t   before = solve->nodes;
-        SearchEnd end = solve_ask(solve, component, search, fill, ask, share);
+        SearchEnd end = solve_ask(solve, component, search, fill, beam, ask, share);
         nodes -= solve->nodes - before;
         share = nodes / 4;
         solve->cut = end == SEARCH_CUT;

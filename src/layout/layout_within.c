@@ -48,18 +48,15 @@ static Err within_ask(Within *w, int64_t capacity, int64_t max_nodes, bool exact
     return OK;
 }
 
-/* From the bound upwards, until a rung is found or none is below the smallest known. */
+/* From the bound upwards, until a layout within a rung is found. */
 static Err within_ladder(Within *w)
 {
-    int64_t bound = w->result->bound_bytes, best = w->result->arena_bytes;
-    int64_t nodes = w->how.max_nodes;
+    int64_t bound = w->result->bound_bytes, nodes = w->how.max_nodes, rung = bound;
     if (!nodes || nodes > WITHIN_NODES)
         nodes = WITHIN_NODES;
-    for (int i = 0; i <= WITHIN_LAST && w->result->arena_bytes == best && !w->result->cut; i++) {
-        int64_t rung = bound + (bound / WITHIN_RUNGS) * i;
-        if (rung >= best)
-            break;
+    for (int i = 0; i <= WITHIN_LAST && w->result->arena_bytes > rung && !w->result->cut; i++) {
         TRY(within_ask(w, rung, nodes, false));
+        rung = bound + (bound / WITHIN_RUNGS) * (i + 1);
     }
     return OK;
 }

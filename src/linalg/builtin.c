@@ -94,10 +94,32 @@ bool builtin_pays_matmul(const MatmulDesc *d)
            d->k <= 384 && d->n >= 512 && d->m >= (4 << 20) / d->n;
 }
 
+/* At few positions the weights decide: here they are read once, where oneDNN would first bring them
+ * into another order. */
+static bool few_positions(const ConvDesc *d)
+{
+    enum { MAX_POSITIONS = 32, MIN_WEIGHTS = 1 << 19 };
+    int64_t positions = d->n, taps = 1;
+    for (int i = 0; i < 3; i++) {
+        positions *= d->out[i];
+        taps *= d->kernel[i];
+    }
+    return d->type_x == F32 && d->type_w == F32 && d->type_y == F32 && positions <= MAX_POSITIONS &&
+           d->ci * d->co * taps >= MIN_WEIGHTS && (taps > 1 || d->kind != CONV_BACKWARD_DATA);
+}
+
 bool builtin_pays_conv(const ConvDesc *d)
 {
-    return conv_is_plain(d) && d->kind == CONV_BACKWARD_WEIGHTS && d->type_x == F32 &&
-           d->type_y == F32 && d->stride[2] > 1 && d->kernel[2] > 1 && d->ci >= 128 && d->co >= 128;
+    if (!conv_is_plain(d))
+        return false;
+    if (few_positions(d))
+        return true;
+    if (d->type_x != F32 || d->type_y != F32 || d->stride[2] == 1 || d->kernel[2] == 1)
+        return false;
+    if (d->kind == CONV_BACKWARD_WEIGHTS)
+        return d->ci >= 128 && d->co >= 128;
+    return d->kind == CONV_BACKWARD_DATA && d->type_w == F32 && d->ci >= 64 && d->co >= 64 &&
+           d->in[2] >= 16 * d->stride[2];
 }
 
 void builtin_jobs(const BuiltinPrim *prim, const PrimArgs *args, int threads, BuiltinJob *job_run)

@@ -25,9 +25,9 @@ ConvResidue conv_residue_of(const ConvDesc *desc, int axis, int64_t rest);
 Err conv_builtin(Pool *pool, const ConvDesc *desc, int threads, Prim **prim);
 Err conv_builtin_lean(Pool *pool, const ConvDesc *desc, int threads, Prim **prim);
 
-/* Where the built-in backend is faster than oneDNN (docs/PERFORMANCE.md). The rule looks at the
- * shape only, so that every run makes the same plan: wide results of short sums, written once;
- * weight gradients of wide strided convolutions. */
+/* Where the built-in backend is faster than oneDNN (docs/dev/CPU.md). The rule looks at the shape
+ * only, so that every run makes the same plan: wide results of short sums, written once; gradients
+ * of wide strided convolutions. */
 bool builtin_pays_matmul(const MatmulDesc *desc);
 bool builtin_pays_conv(const ConvDesc *desc);
 
@@ -38,6 +38,10 @@ Prim *conv_thin(Pool *pool, const ConvDesc *desc, int threads);
 /* 3 x 3 convolutions between many channels by Winograd's method: built-in too. */
 bool  conv_wino_fits(const ConvDesc *desc, int threads);
 Prim *conv_wino(Pool *pool, const ConvDesc *desc, int threads);
+
+/* The same of bf16 operands, where vectors multiply them. */
+bool  conv_wino_bf16_fits(const ConvDesc *desc, int threads);
+Prim *conv_wino_bf16(Pool *pool, const ConvDesc *desc, int threads);
 
 /* Depthwise convolutions (conv_depth.c); pays: where the built-in kernels are faster than oneDNN's,
  * which are fast for images, forward and, in bf16 or with few taps, for data. */

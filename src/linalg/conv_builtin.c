@@ -20,7 +20,11 @@
 #include "linalg/conv_window.h"
 #include "device/convert.h"
 
-enum { THIN_STRETCH = 1024 }; /* floats that conv_pack_thin loads at once */
+enum {
+    THIN_STRETCH = 1024, /* floats that conv_pack_thin loads at once */
+    RUN_LINE = 64,       /* floats of a line, and positions of a row, from which windows are */
+    RUN_WIDTH = 8,       /* read in place */
+};
 
 typedef struct BuiltinConv {
     BuiltinPrim prim;
@@ -113,6 +117,25 @@ static void conv_pack_positions(const GemmSide *side, int64_t i0, int64_t count,
         gemm_interleave(dst + k * width, width, rows, count, l.n);
         k += l.n;
     }
+}
+
+/* The same without packing: neighbouring positions see a line at a fixed distance. */
+static const float *conv_positions_in_place(const GemmSide *side, int64_t i, int64_t count,
+                                            int64_t k0, int64_t *nk, int64_t *lda)
+{
+    const ConvWindow *w = side->shape;
+    Origin            o = conv_origin(w, i);
+    WindowSegment     l = conv_segment(w, k0, k0 + *nk);
+    int64_t           at;
+    *nk = l.n;
+    return conv_held(w, &o, l, count, &at, lda) ? (const float *)side->data + at : NULL;
+}
+
+static bool conv_in_runs(const ConvWindow *w)
+{
+    Type type = w->desc->kind == CONV_FORWARD ? w->desc->type_x : w->desc->type_y;
+    return w->desc->kind != CONV_BACKWARD_WEIGHTS && type == F32 && w->line >= RUN_LINE &&
+           w->grid[2] >= RUN_WIDTH;
 }
 
 /* X[i][k]: i is an element of the window, k a position. */
@@ -222,7 +245,7 @@ static void conv_group_run(const BuiltinConv *conv, const ConvWindow *w, int64_t
         b.data = pw, b.type = d->type_w;
         c.data = px, c.type = d->type_x, c.ld = d->ci;
         if (conv->n_windows > 1)
-            c.row = conv_place, c.shape = w;
+            c.row = conv_place, c.shape = w, c.ld *= w->spread[2];
         break;
     case CONV_BACKWARD_WEIGHTS:
         a.pack = conv_pack_elements, a.block = conv_block_elements, a.along_i = true;
@@ -231,6 +254,8 @@ static void conv_group_run(const BuiltinConv *conv, const ConvWindow *w, int64_t
         c.data = pw, c.type = d->type_w, c.ld = d->co;
         break;
     }
+    if (conv_in_runs(w) && !conv->swapped)
+        a.in_place = conv_positions_in_place, a.run = w->grid[2];
     gemm_run(&w->plan, conv->swapped ? &b : &a, conv->swapped ? &a : &b, &c, args->workspace);
 }
 
@@ -376,7 +401,8 @@ static Err conv_builtin_windows(Pool *pool, const ConvDesc *desc, int threads, P
         bool    a_along_i = d->kind == CONV_BACKWARD_WEIGHTS, b_along_i = !back;
         if (i == 0)
             conv->swapped = amx ? gemm_swap_amx(m, n, k, a_along_i, b_along_i) : gemm_swap(m, n);
-        bool swap = conv->swapped, direct = to == F32 && !swap && conv->n_windows == 1;
+        bool swap = conv->swapped;
+        bool direct = to == F32 && !swap && (conv->n_windows == 1 || conv_in_runs(w));
         if (amx)
             gemm_plan_amx(&w->plan, 1, swap ? n : m, swap ? m : n, k, threads,
                           direct && !d->bias && m % AMX_ROWS == 0 && n % AMX_ROWS == 0,
@@ -409,8 +435,11 @@ Err conv_builtin_lean(Pool *pool, const ConvDesc *desc, int threads, Prim **prim
 Err conv_builtin(Pool *pool, const ConvDesc *desc, int threads, Prim **prim)
 {
     TRY(conv_builtin_check(desc, threads));
-    if (!conv_wino_fits(desc, threads))
+    if (conv_wino_fits(desc, threads))
+        *prim = conv_wino(pool, desc, threads);
+    else if (conv_wino_bf16_fits(desc, threads))
+        *prim = conv_wino_bf16(pool, desc, threads);
+    else
         return conv_builtin_lean(pool, desc, threads, prim);
-    *prim = conv_wino(pool, desc, threads);
     return OK;
 }

@@ -92,6 +92,20 @@ static inline bool conv_find(const ConvWindow *w, const Origin *o, WindowSegment
     return d >= 0 && d < w->source[0] && h >= 0 && h < w->source[1];
 }
 
+/* Segment l of `count` positions from o on, in one row of the grid, if the image holds all of it:
+ * offset *at, and *apart from one position to the next. */
+static inline bool conv_held(const ConvWindow *w, const Origin *o, WindowSegment l, int64_t count,
+                             int64_t *at, int64_t *apart)
+{
+    int64_t row, from;
+    *apart = w->step[2] * w->pixel;
+    if (!conv_find(w, o, l, &row, &from) || from < 0 ||
+        from + (count - 1) * *apart + l.n > w->width)
+        return false;
+    *at = row + from;
+    return true;
+}
+
 /* Backward data: the kernel index (of KD*KH*KW) of element k of a window. */
 static inline int64_t conv_tap(const ConvWindow *w, int64_t k)
 {

@@ -168,11 +168,17 @@ static void gemm_finish(const GemmOut *c, const float *sums, int64_t ld, GemmRan
 
 static int64_t gemm_panel_width(int64_t cols) { return cols > GEMM_LANES ? GEMM_NR : GEMM_LANES; }
 
-/* One tile: `rows` rows from row i on, columns n. */
-static void gemm_one_tile(const GemmSums *s, const GemmTile *panels, int64_t i, int64_t rows,
+/* Where row i begins in s->data. */
+static int64_t gemm_row_at(const GemmSums *s, int64_t i)
+{
+    return (s->row ? s->row(s->shape, i) : (i - s->row0) * s->ld) - s->col0;
+}
+
+/* One tile: `rows` rows, the first of which begins at `at`, columns n. */
+static void gemm_one_tile(const GemmSums *s, const GemmTile *panels, int64_t at, int64_t rows,
                           GemmRange n, bool add)
 {
-    float    edge[GEMM_MR * GEMM_NR], *c = s->data + (i - s->row0) * s->ld + n.lo - s->col0;
+    float    edge[GEMM_MR * GEMM_NR], *c = s->data + at + n.lo;
     int64_t  cols = n.hi - n.lo;
     int      vectors = cols > GEMM_LANES ? 2 : 1;
     bool     whole = s->padded || cols == vectors * GEMM_LANES;
@@ -229,39 +235,117 @@ static void gemm_pack_b(const GemmSide *b, GemmRange n, int64_t k0, int64_t kk, 
     }
 }
 
+enum { GEMM_SPANS = 32 };
+
 /* What a block of k reads: panels of A and B, or the operands in place. */
 typedef struct GemmBlock {
-    const float *a, *b; /* packed; or rows of A from m.lo on, if lda is set */
-    int64_t      lda, kk;
-    const float *b_there; /* B in place for columns below `in_place`, rows ldb apart */
-    int64_t      ldb, in_place;
-    const float *init; /* for columns n */
-    bool         add;
+    const GemmSide *there; /* A, if it lies in place; what does not is packed in `room` */
+    float          *room;
+    int64_t         k0;
+    const float    *a, *b; /* packed; or rows of A from m.lo on, if lda is set */
+    int64_t         lda, kk;
+    const float    *b_there; /* B in place for columns below `in_place`, rows ldb apart */
+    int64_t         ldb, in_place;
+    const float    *init; /* for columns n */
+    bool            add;
 } GemmBlock;
+
+/* The rows of A of one tile, over a block of k: one span, or some that lie in place. */
+typedef struct GemmSpans {
+    struct {
+        const float *a;
+        int64_t      lda, k;
+    } span[GEMM_SPANS];
+    int n;
+} GemmSpans;
+
+/* Rows [i, i + rows), which lie in one run. What follows the last span is packed as one. */
+static void gemm_find_spans(const GemmBlock *block, int64_t i, int64_t rows, GemmSpans *spans)
+{
+    const GemmSide *a = block->there;
+    float          *room = block->room;
+    spans->n = 0;
+    for (int64_t k = 0, nk; k < block->kk; k += nk) {
+        int64_t      lda = 0;
+        bool         last = spans->n == GEMM_SPANS - 1;
+        const float *at = NULL;
+        nk = block->kk - k;
+        if (!last)
+            at = a->in_place(a, i, rows, block->k0 + k, &nk, &lda);
+        if (!at) {
+            gemm_pack_panel(a, (GemmRange){ i, i + rows }, rows, block->k0 + k, nk, room);
+            at = room;
+            lda = 0;
+            room += nk * rows;
+        }
+        spans->span[spans->n].a = at;
+        spans->span[spans->n].lda = lda;
+        spans->span[spans->n++].k = nk;
+    }
+}
+
+/* One tile, whose rows of A are in spans: its sums pass from span to span. */
+static void gemm_tile_of(const GemmSums *s, GemmTile tile, const GemmSpans *spans, int64_t at,
+                         int64_t rows, GemmRange n, bool add)
+{
+    static const float zeros[GEMM_NR];
+    float              sums[GEMM_MR * GEMM_NR];
+    for (int x = 0; x < spans->n; x++) {
+        tile.a = spans->span[x].a;
+        tile.lda = spans->span[x].lda;
+        tile.k = spans->span[x].k;
+        tile.sums = x > 0 ? sums : NULL;
+        if (x == spans->n - 1) {
+            gemm_one_tile(s, &tile, at, rows, n, add);
+        } else {
+            GemmTile part = tile;
+            part.init = zeros, part.alpha = 1.0f, part.c = sums, part.ldc = GEMM_NR;
+            gemm_kernel(rows, n.hi - n.lo > GEMM_LANES ? 2 : 1, &part);
+        }
+        tile.b += tile.k * tile.b_step;
+    }
+}
+
+/* Rows [i, i + rows) of the product: a tile for each panel of B. */
+static void gemm_row_of_tiles(const GemmSums *s, const GemmBlock *block, const GemmSpans *spans,
+                              int64_t i, int64_t rows, GemmRange n)
+{
+    const float *b = block->b;
+    int64_t      at = gemm_row_at(s, i);
+    for (int64_t j = n.lo; j < n.hi; j += GEMM_NR) {
+        GemmRange cols = { j, int_min(j + GEMM_NR, n.hi) };
+        bool      there = j < block->in_place;
+        int64_t   width = gemm_panel_width(cols.hi - cols.lo);
+        GemmTile  tile = { .b = there ? block->b_there + (j - n.lo) : b,
+                           .b_step = there ? block->ldb : width,
+                           .init = block->init + (j - n.lo) };
+        gemm_tile_of(s, tile, spans, at, rows, cols, block->add);
+        b += there ? 0 : width * block->kk;
+    }
+}
 
 /* Multiplies each panel of A by all panels of B: the panel of A stays in L1 while the contiguous
  * panels of B stream from L2 (the kernel prefetches), and C is written row by row. */
 static void gemm_rows(const GemmSums *s, const GemmBlock *block, GemmRange m, GemmRange n)
 {
-    int64_t      rows = m.hi - m.lo, panels = ceil_div(rows, GEMM_MR);
-    const float *a = block->a;
+    int64_t   rows = m.hi - m.lo, panels = ceil_div(rows, GEMM_MR);
+    GemmSpans spans = { .span[0] = { block->a, block->lda, block->kk }, .n = 1 };
     for (int64_t p = 0; p < panels; p++) {
-        GemmRange    r = gemm_part(rows, panels, p, 1);
-        const float *b = block->b;
-        for (int64_t j = n.lo; j < n.hi; j += GEMM_NR) {
-            GemmRange cols = { j, int_min(j + GEMM_NR, n.hi) };
-            bool      there = j < block->in_place;
-            int64_t   width = gemm_panel_width(cols.hi - cols.lo);
-            GemmTile  tile = { .k = block->kk,
-                               .a = a,
-                               .lda = block->lda,
-                               .b = there ? block->b_there + (j - n.lo) : b,
-                               .b_step = there ? block->ldb : width,
-                               .init = block->init + (j - n.lo) };
-            gemm_one_tile(s, &tile, m.lo + r.lo, r.hi - r.lo, cols, block->add);
-            b += there ? 0 : width * block->kk;
-        }
-        a += (r.hi - r.lo) * (block->lda ? block->lda : block->kk);
+        GemmRange r = gemm_part(rows, panels, p, 1);
+        gemm_row_of_tiles(s, block, &spans, m.lo + r.lo, r.hi - r.lo, n);
+        spans.span[0].a += (r.hi - r.lo) * (block->lda ? block->lda : block->kk);
+    }
+}
+
+/* The same where A is in place: no tile reaches from one run of rows into the next. */
+static void gemm_runs(const GemmSums *s, const GemmBlock *block, GemmRange m, GemmRange n)
+{
+    GemmSpans spans;
+    for (int64_t i = m.lo, rows; i < m.hi; i += rows) {
+        int64_t left = int_min(block->there->run - i % block->there->run, m.hi - i);
+        rows = ceil_div(left, ceil_div(left, GEMM_MR));
+        gemm_find_spans(block, i, rows, &spans);
+        gemm_row_of_tiles(s, block, &spans, i, rows, n);
     }
 }
 
@@ -283,7 +367,10 @@ static void gemm_block(const GemmPlan *p, const GemmSide *a, const GemmSide *b, 
                      (size_t)(n.hi - n.lo));
     int64_t k0 = k.lo;
     do { /* also for k = 0: the result is the bias */
-        GemmBlock block = { .kk = int_min(p->kc, k.hi - k0),
+        GemmBlock block = { .there = a->in_place ? a : NULL,
+                            .room = a_panels,
+                            .k0 = k0,
+                            .kk = int_min(p->kc, k.hi - k0),
                             .b = b_panels,
                             .ldb = b->ld,
                             .in_place = in_place,
@@ -294,7 +381,9 @@ static void gemm_block(const GemmPlan *p, const GemmSide *a, const GemmSide *b, 
             block.b_there = (const float *)b->data + k0 * b->ld + n.lo;
         if (!b_packed)
             gemm_pack_b(b, (GemmRange){ in_place, n.hi }, k0, block.kk, b_panels);
-        for (int64_t i0 = m.lo; i0 < m.hi; i0 += p->mc) {
+        if (block.there)
+            gemm_runs(s, &block, m, n);
+        for (int64_t i0 = m.lo; i0 < m.hi && !block.there; i0 += p->mc) {
             GemmRange rows = { i0, int_min(i0 + p->mc, m.hi) };
             block.a = a_in_place ? (const float *)a->data + i0 * a->ld + k0 : a_panels;
             if (!a_in_place)
@@ -326,8 +415,8 @@ static void gemm_job(const GemmPlan *p, const GemmSide *a, const GemmSide *b, co
             else if (aside)
                 s.data = tile, s.row0 = i, s.col0 = j, s.ld = tile_ld, s.padded = true;
             else
-                s.data = c->data, s.ld = c->ld, s.add = c->accumulate, s.bias = c->bias,
-                s.type_bias = c->type_bias;
+                s.data = c->data, s.ld = c->ld, s.row = c->row, s.shape = c->shape,
+                s.add = c->accumulate, s.bias = c->bias, s.type_bias = c->type_bias;
             if (p->amx)
                 gemm_block_amx(p, a, b, &s, rows, cols, k, a_panels, b_panels, b_packed);
             else

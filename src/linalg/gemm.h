@@ -74,6 +74,12 @@ struct GemmSide {
      * by any k. */
     const uint16_t *(*block)(const GemmSide *side, GemmRange i, int64_t k0, int64_t *nk,
                              uint16_t *room, int64_t *ld);
+    /* fp32, or NULL: X[i][k0 .. k0+nk) of `count` rows as they lie in memory, *lda apart; *nk may be
+     * reduced. NULL: these must be packed. Rows i that are a multiple of `run` begin a new run:
+     * callers ask for rows of one run. */
+    const float *(*in_place)(const GemmSide *side, int64_t i, int64_t count, int64_t k0,
+                             int64_t *nk, int64_t *lda);
+    int64_t     run;
     const void *data;
     Type        type;
     int64_t     ld; /* matrices: elements between rows as stored */
@@ -91,7 +97,7 @@ typedef struct GemmOut {
     Type        type_bias;
     bool        accumulate;
     bool        swapped; /* the transpose of C is computed: m counts columns of C */
-    /* offset of row i of C in elements; NULL: i*ld */
+    /* offset of row i of C in elements; NULL: i*ld. In one run of A's rows they are ld apart. */
     int64_t (*row)(const void *shape, int64_t i);
     const void *shape;
 } GemmOut;
@@ -150,10 +156,11 @@ static inline void gemm_copy(float *restrict dst, const float *restrict src, int
 }
 
 /* c[r][j] = alpha * sum_k a[k*rows + r] b[k*b_step + j] + init[j] (+ c[r][j] if add), for
- * 1..GEMM_MR rows and j < GEMM_LANES * vectors (1 or 2). */
+ * 1..GEMM_MR rows and j < GEMM_LANES * vectors (1 or 2). A sum begins at sums[r*GEMM_NR + j], if
+ * given: it then has the bits of one sum over the k before and these. */
 typedef struct GemmTile {
     int64_t      k, lda, b_step, ldc; /* lda 0: A is a packed panel, else rows in place */
-    const float *a, *b, *init;
+    const float *a, *b, *init, *sums;
     float       *c;
     float        alpha;
     bool         add;

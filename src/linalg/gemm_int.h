@@ -7,8 +7,10 @@
 
 /* Where a job's kernels put their sums: C itself, or workspace. */
 typedef struct GemmSums {
-    float      *data; /* element (row0, col0) of the product */
-    int64_t     ld, row0, col0;
+    float  *data; /* element (row0, col0) of the product */
+    int64_t ld, row0, col0;
+    int64_t (*row)(const void *shape, int64_t i); /* of GemmOut, if C itself holds the sums */
+    const void *shape;
     bool        padded; /* vectors may be written beyond the last column */
     bool        add;    /* the first block of k adds to what data holds */
     float       alpha;

@@ -43,7 +43,8 @@ kernel_tile(const int rows, const int vectors, const bool in_place, const GemmTi
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 2
         for (int v = 0; v < vectors; v++)
-            sum[r][v] = (Vec){ 0 };
+            sum[r][v] = t->sums ? *(const Vec *)(t->sums + r * GEMM_NR + v * GEMM_LANES)
+                                : (Vec){ 0 };
 #pragma GCC unroll 14
     for (int r = 0; r < rows; r++) /* prefetch C for the end */
 #pragma GCC unroll 2

@@ -215,7 +215,7 @@ Err linalg_conv(const Backend *preferred, const ConvDesc *desc, int threads, con
     key_of_conv(&key, desc);
     if (preferred && !preferred->alone && preferred != backend_lean() &&
         (conv_depth_pays(desc) || conv_thin_fits(desc, threads) || conv_wino_fits(desc, threads) ||
-         builtin_pays_conv(desc)))
+         conv_wino_bf16_fits(desc, threads) || builtin_pays_conv(desc)))
         preferred = backend_builtin();
     bool bf16 = desc->type_w == BF16 || desc->type_y == BF16;
     if (bf16 && preferred && !preferred->alone && !preferred->bf16_pays && conv_widen_fits(desc)) {

@@ -514,7 +514,7 @@ static Err linalg_new_conv(const CudaBackend *backend, Pool *pool, const ConvDes
         TRY(im2col_new(pool, p));
         p->head.workspace_bytes = align_bytes(p->head.workspace_bytes, WORKSPACE_ALIGN) +
                                   p->transposed_bytes + p->window_bytes;
-        p->head.impl = p->method == METHOD_POINTWISE ? "cublaslt" : "columns";
+        p->head.impl = p->method == METHOD_POINTWISE ? "cublaslt" : "im2col";
         break;
     }
     *out = &p->head;

@@ -165,16 +165,20 @@ static bool answer_has_host(const PGraph *graph)
     return graph->to_host > 0 && graph->to_device > 0;
 }
 
-/* Replaces *plan, which fits, by a cheaper plan with copies, if there is one. */
+/* Replaces *plan, which fits, by a cheaper plan with copies, if there is one. The best list without
+ * copies is not the best to add them to: what the quick solvers found is tried as well, or a longer
+ * search could lose. */
 static Err answer_cheaper_offload(Pool *pool, PlanSolve *s, Plan **plan)
 {
-    RunList candidates[LADDER_MAX + 3];
+    RunList candidates[2 * LADDER_MAX + 4];
     int32_t n = 0;
     solve_ladder(s, s->keep_all_bytes);
     candidates[n++] = answer_keep_all(s);
     for (int32_t k = s->n_rung - 1; k >= 0; k--) {
         if (s->rung[k].node)
             candidates[n++] = s->rung[k];
+        if (s->seed[k].node && s->seed[k].cost > s->rung[k].cost)
+            candidates[n++] = s->seed[k];
     }
     candidates[n++] = s->min_peak;
     for (int32_t i = 0; i < n; i++) {

@@ -201,9 +201,6 @@ Err engine_place(Pool *pool, Engine *engine, Program *program, int64_t budget_by
     }
     TRY(offsets ? engine_set_offsets(program, &program->buffers, offsets, &program->layout)
                 : engine_layout(pool, program, budget_bytes - engine->persistent_bytes));
-    if (!offsets && engine->device->kind == DEVICE_CUDA) /* kernels on two lanes run
-                                                              * concurrently */
-        layout_spread(pool, buffers, program->buffers.n_buffers, program->layout.arena_bytes);
     TRY(layout_check(buffers, program->buffers.n_buffers, program->layout.arena_bytes));
     program->arena_bytes = engine->persistent_bytes + program->layout.arena_bytes;
     program->plan->arena_bytes = program->arena_bytes;
@@ -223,7 +220,7 @@ int64_t engine_untouched_bytes(const Engine *engine, const Program *program, boo
     return bytes;
 }
 
-void engine_count(Pool *pool, Engine *engine, Program *program)
+void engine_count(Engine *engine, Program *program)
 {
     program->live_bytes = program->meter.live_bytes +
                           engine_untouched_bytes(engine, program, false);
@@ -234,7 +231,6 @@ void engine_count(Pool *pool, Engine *engine, Program *program)
     engine->recomputed += program->meter.n_recomputes;
     engine->offloaded += program->slots.n_ranges;
     engine->cut |= program->plan->cut;
-    engine_phase_tops(pool, engine, program);
     if (program->arena_bytes > engine->arena_bytes) {
         engine->arena_bytes = program->arena_bytes;
         engine->peak_program = (int)(program - engine->programs);
@@ -245,6 +241,24 @@ void engine_count(Pool *pool, Engine *engine, Program *program)
         engine->host_bytes = program->host_bytes;
     if (program->bound_bytes > engine->bound_bytes)
         engine->bound_bytes = program->bound_bytes;
+}
+
+Err engine_finish(Engine *engine, bool spread)
+{
+    for (int i = 0; i < engine->n_programs; i++) {
+        Program     *program = &engine->programs[i];
+        PlanBuffers *all = &program->buffers;
+        Pool        *temp = pool_new(NULL, "engine_finish");
+        Err          err = OK;
+        if (spread && engine->device->kind == DEVICE_CUDA) { /* two lanes run concurrently */
+            layout_spread(temp, all->buffers, all->n_buffers, program->layout.arena_bytes);
+            err = layout_check(all->buffers, all->n_buffers, program->layout.arena_bytes);
+        }
+        engine_phase_tops(temp, engine, program);
+        pool_free(temp);
+        TRY(err);
+    }
+    return OK;
 }
 
 int64_t engine_slots_budget(const Engine *engine)
@@ -269,6 +283,7 @@ static Err engine_solve(Pool *pool, Engine *engine, const EngineOptions *options
             untouched = engine_untouched_bytes(engine, program, true);
     PlanOptions how = {
         .effort = options->effort,
+        .hasty = options->hasty,
         .time_limit_s = options->time_limit_s,
         .seed = options->seed,
         .layout = true,
@@ -315,7 +330,7 @@ static Err engine_program(Pool *pool, Engine *engine, const EngineOptions *optio
     if (budget && program->arena_bytes > budget)
         TRY(engine_solve(pool, engine, options, program));
     program->plan->budget_bytes = budget;
-    engine_count(pool, engine, program);
+    engine_count(engine, program);
     return OK;
 }
 
@@ -415,6 +430,8 @@ Err engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptio
     Engine *engine = *out;
     for (int i = 0; i < engine->n_programs; i++)
         TRY(engine_program(pool, engine, options, &engine->programs[i]));
+    if (!options->draft)
+        TRY(engine_finish(engine, true));
     if (options->budget_bytes && engine->arena_bytes > options->budget_bytes)
         return fail(E_BUDGET,
                     "no plan fits %s: this model needs at least %s, of which %s are parameters "
@@ -472,10 +489,28 @@ double engine_step_ns(const Engine *engine, int64_t accumulate)
     return engine_forecast_ns(engine, ns, engine->arena_bytes);
 }
 
+/* Of what the nodes of a step do: convolutions may run at another pace than products. */
 double engine_pace(const Engine *engine)
 {
     const Profile *profile = engine->device->profile;
-    return profile && profile->pace > 0 ? profile->pace : 1;
+    double         plain = 0, paced = 0;
+    if (!profile || profile->pace <= 0)
+        return 1;
+    if (engine->device->wire) /* times of transfers were divided by it (node_time.c) */
+        return profile->pace;
+    for (int p = 0; p < engine->n_programs; p++) {
+        const Program *program = &engine->programs[p];
+        for (int32_t i = 0; i < engine->graph->n_nodes && program_in_step(program); i++) {
+            const Node *node = &engine->graph->nodes[i];
+            if (node->op->view || !program->phases[node->phase])
+                continue;
+            double ns = engine->node_ns[i] *
+                        (node->phase == PHASE_MICRO ? (double)program->repeat : 1);
+            plain += ns;
+            paced += ns * node_pace(engine->device, node);
+        }
+    }
+    return plain > 0 ? paced / plain : profile->pace;
 }
 
 const char *engine_time_source(const Engine *engine)

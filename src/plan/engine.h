@@ -47,6 +47,7 @@ typedef struct EngineOptions {
     int64_t  budget_bytes; /* limits the arena; 0: everything kept */
     int64_t  effort;       /* of the planner (plan.h) */
     double   time_limit_s;
+    bool     hasty; /* of the planner: any plan, soon */
     uint64_t seed;
     void (*progress)(void *arg, double done, const char *text);
     void   *progress_arg;
@@ -56,6 +57,7 @@ typedef struct EngineOptions {
     int64_t max_workspace;
     bool    guards;     /* tests: GUARD_BYTES on both sides of every buffer */
     bool    no_inplace; /* tests: no output takes over an input's bytes */
+    bool    draft;      /* one of several to choose from: engine_finish is called for the chosen */
 } EngineOptions;
 
 enum { GUARD_BYTES = 256 }; /* a multiple of every device's alignment */
@@ -110,6 +112,10 @@ double      engine_time_share(const Engine *engine, TimeBasis basis);
 Err         engine_new(Pool *pool, Graph *graph, const Device *device, const EngineOptions *options,
                        Engine **engine);
 
+/* What running and showing an engine needs, and choosing it does not: buffers moved apart on a GPU
+ * (layout_spread; not those whose offsets were given), and phase_bytes. */
+Err engine_finish(Engine *engine, bool spread);
+
 /* What one rank of several moves in a step, and how much of that time it waits (engine_ranks.c). */
 typedef struct EngineMoving {
     int64_t bytes;               /* that it sends; it receives as many */
@@ -160,7 +166,7 @@ Err     engine_begin(Pool *pool, Graph *graph, const Device *device, const Engin
                      const bool *builtin, Engine **engine);
 Err     engine_place(Pool *pool, Engine *engine, Program *program, int64_t budget_bytes,
                      const int64_t *offsets, const int64_t *slots);
-void    engine_count(Pool *pool, Engine *engine, Program *program);
+void    engine_count(Engine *engine, Program *program);
 int64_t engine_untouched_bytes(const Engine *engine, const Program *program, bool padded);
 
 /* The planner's view of some phases of a graph (plan/from_graph.c). */

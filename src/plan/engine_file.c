@@ -243,6 +243,7 @@ static Err read_engine(Pool *pool, Pool *temp, const Json *root, Graph *graph, c
     Engine *engine = *out;
     TRY(check_choices(root, engine, rows));
     TRY(phases_read(pool, root, engine, budget));
+    TRY(engine_finish(engine, false));
     TRY(json_need_int(root, "keep_all_bytes", &engine->keep_all_bytes)); /* only for reports */
     TRY(json_need_bool(root, "cut", &engine->cut));
     TRY(figure_read(root, "persistent_bytes", engine->persistent_bytes));

@@ -226,7 +226,7 @@ static Err program_read(Pool *pool, const Json *phases, Engine *engine, Program 
     TRY(engine_place(pool, engine, program, 0, offsets, slots));
     plan->live_bytes = program->meter.live_bytes;
     plan->cost = program->meter.cost;
-    engine_count(pool, engine, program);
+    engine_count(engine, program);
     if (program_in_step(program))
         engine->keep_all_ns += (double)program->repeat * plan->base_cost;
     for (int k = 0; k < n; k++) {

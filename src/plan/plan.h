@@ -96,6 +96,7 @@ typedef struct PlanOptions {
     int64_t  budget_bytes; /* limits live bytes, or the arena if `layout` is set */
     /* limits host slots; 0: no limit. Only used if the graph has bandwidths */
     int64_t  host_budget_bytes;
+    bool     hasty;        /* the first plan that a solver without a search finds, if any does */
     int64_t  effort;       /* edits to try; 0: the default, about 10 s on 2 cores */
     double   time_limit_s; /* 0: none */
     uint64_t seed;

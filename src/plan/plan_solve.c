@@ -394,7 +394,7 @@ void solve_seed(PlanSolve *s, int64_t budget, RunList *best)
 void solve_budget(PlanSolve *s, int64_t budget, int64_t effort, const RunList *warm, RunList *best)
 {
     RunList next_use, blocks, segments;
-    *best = (RunList){ 0 };
+    *best = s->quick = (RunList){ 0 };
     if (s->exact) {
         SolverArgs all = solve_args(s, budget, 0, 0);
         solve_one(s, solve_exact, &all, budget, best);
@@ -403,10 +403,11 @@ void solve_budget(PlanSolve *s, int64_t budget, int64_t effort, const RunList *w
             return;
     }
     solve_quick(s, budget, &next_use, &blocks, &segments);
+    run_list_keep(s->pool, &s->quick, &next_use, budget);
+    run_list_keep(s->pool, &s->quick, &blocks, budget);
+    run_list_keep(s->pool, &s->quick, &segments, budget);
     run_list_keep(s->pool, best, warm, budget);
-    run_list_keep(s->pool, best, &next_use, budget);
-    run_list_keep(s->pool, best, &blocks, budget);
-    run_list_keep(s->pool, best, &segments, budget);
+    run_list_keep(s->pool, best, &s->quick, budget);
     RunList seeds[TOURNAMENT_SEEDS] = { *best,    next_use, { 0 }, blocks,
                                         segments, next_use, { 0 }, *warm };
     if (best->cost >= warm->cost)
@@ -448,9 +449,11 @@ static int64_t solve_share(const PlanSolve *s, int32_t k)
 void solve_ladder(PlanSolve *s, int64_t budget)
 {
     int32_t lowest = solve_lowest_rung(s);
+    if (s->hasty)
+        return;
     if (s->n_rung < lowest) {
         for (int32_t k = s->n_rung; k < lowest; k++)
-            s->rung[k] = (RunList){ 0 };
+            s->rung[k] = s->seed[k] = (RunList){ 0 };
         s->n_rung = lowest;
     }
     solve_until(s, 0.7);
@@ -458,10 +461,12 @@ void solve_ladder(PlanSolve *s, int64_t budget)
         if (solve_late(s))
             break;
         const RunList *below = k > lowest ? &s->rung[k - 1] : &s->min_peak;
+        s->quick = (RunList){ 0 };
         if (below->n == s->task->n_nodes)
             s->rung[k] = *below; /* each node runs once: it cannot get cheaper */
         else
             solve_budget(s, solve_rung_bytes(s, k), solve_share(s, k), below, &s->rung[k]);
+        s->seed[k] = s->quick;
         s->n_rung = k + 1;
         solve_tell_rung(s, k);
     }
@@ -482,6 +487,8 @@ void solve_asked(PlanSolve *s, int64_t budget, RunList *best)
     solve_until(s, 0.95);
     *best = (RunList){ 0 };
     run_list_keep(s->pool, best, &s->min_peak, budget);
+    if (s->hasty && best->node)
+        return;
     bool is_rung = false;
     for (int32_t k = 0; k < s->n_rung; k++) {
         run_list_keep(s->pool, best, &s->rung[k], budget);
@@ -513,6 +520,12 @@ void solve_begin(PlanSolve *s, Pool *pool, const PGraph *graph, const PlanOption
     s->rungs = graph->n_nodes <= 1000 ? LADDER_MAX : graph->n_nodes <= 4000 ? 10 : 4;
     s->effort = options->effort > 0 ? options->effort : plan_default_effort(s->task->n_nodes);
     s->begin_s = clock_now();
+    if (options->hasty && options->budget_bytes > 0) {
+        solve_seed(s, options->budget_bytes, &s->min_peak);
+        s->hasty = s->min_peak.node;
+        if (s->hasty)
+            return;
+    }
     solve_tell(s, 0, "searching for the smallest peak");
     solve_minimum(s, 0.3);
     solve_reorder(s, 0.3);

@@ -36,13 +36,16 @@ typedef struct PlanSolve {
                                                    * one for each line of descent */
     int32_t       n_low;
     RunList       rung[LADDER_MAX + 1];
-    int32_t       n_rung;           /* solved so far */
-    AskedBudget   asked[ASKED_MAX]; /* budgets between rungs: a larger one is never slower */
-    int32_t       n_asked;
-    bool          irregular;    /* a huge graph in which the quick solvers find little */
-    bool          exact;        /* so far solve_exact has found everything */
-    int64_t       proved_bytes; /* the smallest peak of all lists, if solve_exact found it; or 0 */
-    bool          cut;
+    RunList     seed[LADDER_MAX + 1]; /* of each rung: the best of the solvers that do not search */
+    RunList     quick;                /* the same of the last solve_budget */
+    int32_t     n_rung;               /* solved so far */
+    AskedBudget asked[ASKED_MAX];     /* budgets between rungs: a larger one is never slower */
+    int32_t     n_asked;
+    bool        irregular;    /* a huge graph in which the quick solvers find little */
+    bool        exact;        /* so far solve_exact has found everything */
+    int64_t     proved_bytes; /* the smallest peak of all lists, if solve_exact found it; or 0 */
+    bool        hasty;        /* min_peak is just the first list within the budget */
+    bool        cut;
 } PlanSolve;
 
 /* Finds the smallest peak. options->budget_bytes only matters if the time limit ends that

@@ -74,6 +74,16 @@ double plain_ns(const Device *device, double flops, double bytes)
     return plain_launch_ns + ns / (device->threads > 0 ? device->threads : 1);
 }
 
+double node_pace(const Device *device, const Node *node)
+{
+    const Profile *profile = device->profile;
+    Cost           cost = node->op->cost(node);
+    if (!profile || profile->pace <= 0)
+        return 1;
+    bool moves = cost.flops / plain_flops_per_ns <= cost.bytes / plain_bytes_per_ns;
+    return profile->pace_of[moves ? RATE_KINDS : node->op->rate];
+}
+
 double node_time(const Device *device, const Node *node, const Choice *choice, uint64_t graph,
                  TimeBasis *basis)
 {

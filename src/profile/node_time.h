@@ -16,6 +16,9 @@ OpTime node_call(const Device *device, const Node *node, const Choice *choice, u
 double node_time(const Device *device, const Node *node, const Choice *choice, uint64_t graph,
                  TimeBasis *basis);
 
+/* By what its time is scaled where it is shown (profile/pace.h); 1 with a measured profile, and without any. */
+double node_pace(const Device *device, const Node *node);
+
 /* What a node moves between the ranks of device->ranks, in ns. */
 typedef struct NodeWire {
     double transfer; /* of the transfer that it starts, while kernels run */

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/json_out.h"
+#include "device/memory.h"
 #include "profile/node_time.h"
 #include "profile/probe.h"
 #include "profile/quiet.h"
@@ -14,14 +15,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PACE_FORMAT "plimsoll-pace-1"
+#define PACE_FORMAT "plimsoll-pace-2"
 
 enum {
-    PACE_PRODUCT = 256, /* rows and columns */
-    PACE_SIDE = 32,     /* of a convolved map */
-    PACE_WIDTH = 64,    /* its channels */
-    PACE_BYTES = 16 << 20,
-    PACE_LARGEST = 100 /* how far from the roofline is believed, either way */
+    PACE_PRODUCT = 256,           /* rows and columns */
+    PACE_SIDE = 32,               /* of a convolved map */
+    PACE_WIDTH = 64,              /* its channels */
+    PACE_BYTES = 64 << 20,        /* more than caches hold */
+    PACE_MEMORY = 3 * PACE_BYTES, /* of which two arrays are copied */
+    PACE_LARGEST = 100            /* how far from the roofline is believed, either way */
 };
 
 /* ---- measuring ---- */
@@ -46,7 +48,21 @@ static double pace_ratio(const Device *device, double flops, double bytes, doubl
     return seconds * 1e9 / plain_ns(device, flops, bytes);
 }
 
-Err pace_measure(Pool *pool, const Device *device, double *pace)
+static double pace_bounded(double ratio)
+{
+    return fmin(fmax(ratio, 1.0 / PACE_LARGEST), PACE_LARGEST);
+}
+
+/* Of a large kernel and a small one, which is less efficient. */
+static double pace_of_rate(const Device *device, const Profile *measured, RateKind kind,
+                           double large, double small)
+{
+    double a = pace_ratio(device, large, 0, large / pace_rate(measured, kind, large)),
+           b = pace_ratio(device, small, 0, small / pace_rate(measured, kind, small));
+    return pace_bounded(sqrt(a * b));
+}
+
+Err pace_measure(Pool *pool, const Device *device, Pace *pace)
 {
     Pool        *work = pool_new(pool, "pace");
     Profile     *measured = NEW(work, Profile);
@@ -55,16 +71,14 @@ Err pace_measure(Pool *pool, const Device *device, double *pace)
            conv = 2.0 * 9 * PACE_SIDE * PACE_SIDE * PACE_WIDTH * PACE_WIDTH;
     how.largest_flops = fmax(product, conv);
     Quiet quiet = quiet_begin();
-    *pace = 0;
+    *pace = (Pace){ 0 };
     TRY(probe_rates(work, device, &how, measured));
-    double rates[] = { pace_rate(measured, RATE_MATMUL, product),
-                       pace_rate(measured, RATE_CONV, conv),
-                       measured->bandwidth[measured->n_bandwidth - 1].copy };
-    double logs = log(pace_ratio(device, product, 0, product / rates[0])) +
-                  log(pace_ratio(device, conv, 0, conv / rates[1])) +
-                  log(pace_ratio(device, 0, 2.0 * PACE_BYTES, 2.0 * PACE_BYTES / rates[2]));
+    double moved = 2.0 * PACE_BYTES, rate = measured->bandwidth[measured->n_bandwidth - 1].copy;
+    pace->of[RATE_MATMUL] = pace_of_rate(device, measured, RATE_MATMUL, product, product / 64);
+    pace->of[RATE_CONV] = pace_of_rate(device, measured, RATE_CONV, conv, conv / 16);
+    pace->of[RATE_KINDS] = pace_bounded(pace_ratio(device, 0, moved, moved / rate));
     if (quiet_end(quiet, device->threads))
-        *pace = fmin(fmax(exp(logs / 3), 1.0 / PACE_LARGEST), PACE_LARGEST);
+        pace->mean = cbrt(pace->of[RATE_MATMUL] * pace->of[RATE_CONV] * pace->of[RATE_KINDS]);
     pool_free(work);
     return OK;
 }
@@ -83,22 +97,27 @@ static const char *pace_path(Pool *pool, const Device *device)
                   : NULL;
 }
 
-/* 0: it is not there, or not of this machine. */
-static double pace_read(Pool *pool, const char *path, const Device *device)
+static const char *const pace_keys[] = { "products", "convolutions", "bytes" };
+
+/* mean 0: it is not there, or not of this machine. */
+static Pace pace_read(Pool *pool, const char *path, const Device *device)
 {
     const Json *json;
     const char *format, *model, *library;
-    double      pace;
+    Pace        pace = { 0 };
     if (!file_exists(path) || json_read(pool, path, 0, &json) ||
         json_need_text(json, "format", &format) || json_need_text(json, "model", &model) ||
-        json_need_text(json, "library", &library) || json_need_number(json, "pace", &pace))
-        return 0;
+        json_need_text(json, "library", &library) || json_need_number(json, "pace", &pace.mean))
+        return (Pace){ 0 };
     bool same = !strcmp(format, PACE_FORMAT) && !strcmp(model, device->model) &&
-                !strcmp(library, device->library);
-    return same && pace >= 1.0 / PACE_LARGEST && pace <= PACE_LARGEST ? pace : 0;
+                !strcmp(library, device->library) && pace.mean == pace_bounded(pace.mean);
+    for (int i = 0; same && i <= RATE_KINDS; i++)
+        same = !json_need_number(json, pace_keys[i], &pace.of[i]) &&
+               pace.of[i] == pace_bounded(pace.of[i]);
+    return same ? pace : (Pace){ 0 };
 }
 
-Err pace_keep(Pool *pool, const Device *device, double pace)
+Err pace_keep(Pool *pool, const Device *device, const Pace *pace)
 {
     char        folder[FILE_PATH_MAX];
     const char *path = pace_path(pool, device);
@@ -115,7 +134,9 @@ Err pace_keep(Pool *pool, const Device *device, double pace)
     json_out_string(&o, "model", device->model);
     json_out_string(&o, "library", device->library);
     json_out_int(&o, "threads", device->threads);
-    json_out_number(&o, "pace", pace);
+    json_out_number(&o, "pace", pace->mean);
+    for (int i = 0; i <= RATE_KINDS; i++)
+        json_out_number(&o, pace_keys[i], pace->of[i]);
     json_out_end(&o);
     return file_out_done(&out, json_out_done(&o));
 }
@@ -127,17 +148,21 @@ Err pace_find(Pool *pool, Device *device)
     const char *path = pace_path(pool, device);
     if (!path)
         return OK;
-    double pace = pace_read(pool, path, device);
-    if (pace <= 0) {
+    Pace         pace = pace_read(pool, path, device);
+    MemoryLimits limits = memory_limits();
+    if (pace.mean <= 0 && memory_left(&limits) < PACE_MEMORY)
+        return OK;
+    if (pace.mean <= 0) {
         TRY(pace_measure(pool, device, &pace));
         /* that it cannot be kept is no failure: it is measured again */
-        Err unused = pace > 0 ? pace_keep(pool, device, pace) : OK;
+        Err unused = pace.mean > 0 ? pace_keep(pool, device, &pace) : OK;
         (void)unused;
     }
-    if (pace <= 0)
+    if (pace.mean <= 0)
         return OK;
     Profile *profile = NEW(pool, Profile);
-    *profile = (Profile){ .name = device->name, .title = device->model, .pace = pace };
+    *profile = (Profile){ .name = device->name, .title = device->model, .pace = pace.mean };
+    memcpy(profile->pace_of, pace.of, sizeof pace.of);
     device->profile = profile;
     return OK;
 }

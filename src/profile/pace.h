@@ -11,13 +11,17 @@
 
 /* Gives the device a profile of which only the pace is known; does nothing where it has a profile,
  * is no processor or is not here, where there is no folder to keep the answer in, and where the
- * machine is too busy to be measured. */
+ * machine is too busy to be measured or has too little memory left. */
 Err pace_find(Pool *pool, Device *device);
 
-/* Measures: the mean ratio of measured and predicted time of a product, a convolution and a copy.
- * 0: other programs were in the way. */
-Err pace_measure(Pool *pool, const Device *device, double *pace);
+/* Ratios of measured and predicted time. */
+typedef struct Pace {
+    double mean;               /* 0: other programs were in the way */
+    double of[RATE_KINDS + 1]; /* products, convolutions, moving bytes */
+} Pace;
+
+Err pace_measure(Pool *pool, const Device *device, Pace *pace);
 /* Keeps it, for pace_find. */
-Err pace_keep(Pool *pool, const Device *device, double pace);
+Err pace_keep(Pool *pool, const Device *device, const Pace *pace);
 
 #endif

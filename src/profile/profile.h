@@ -69,11 +69,13 @@ struct Profile {
     int32_t     n_rates, cap_rates;
     OpTime     *ops; /* by key, then graph */
     int32_t     n_ops, cap_ops;
+    int32_t    *by_graph;   /* indices of ops, by graph */
     const char *ops_origin; /* NULL: none were measured */
     Tightness  *tight;      /* one for each model that has one */
     int32_t     n_tight, cap_tight;
-    Family     *families; /* by operator and type */
-    double      pace;     /* more than 0: nothing else is known (pace.h) */
+    Family     *families;                /* by operator and type */
+    double      pace;                    /* more than 0: nothing else is known (pace.h) */
+    double      pace_of[RATE_KINDS + 1]; /* of products, convolutions, and of moving bytes */
     int32_t     n_families, cap_families;
 };
 

@@ -100,6 +100,45 @@ static int op_order(const void *a, const void *b)
                             : (x->graph > y->graph) - (x->graph < y->graph);
 }
 
+typedef struct GraphOp {
+    uint64_t graph;
+    int32_t  op;
+} GraphOp;
+
+static int graph_order(const void *a, const void *b)
+{
+    const GraphOp *x = a, *y = b;
+    return x->graph != y->graph ? (x->graph > y->graph) - (x->graph < y->graph)
+                                : (x->op > y->op) - (x->op < y->op);
+}
+
+static void ops_by_graph(Pool *pool, Profile *profile)
+{
+    Pool    *temp = pool_new(NULL, "graphs");
+    GraphOp *list = NEWN(temp, GraphOp, profile->n_ops);
+    for (int32_t i = 0; i < profile->n_ops; i++)
+        list[i] = (GraphOp){ profile->ops[i].graph, i };
+    qsort(list, (size_t)profile->n_ops, sizeof *list, graph_order);
+    profile->by_graph = NEWN(pool, int32_t, profile->n_ops);
+    for (int32_t i = 0; i < profile->n_ops; i++)
+        profile->by_graph[i] = list[i].op;
+    pool_free(temp);
+}
+
+/* The first place of a graph in by_graph; its operations follow each other. */
+static int32_t ops_of_graph(const Profile *profile, uint64_t graph)
+{
+    int32_t low = 0, high = profile->n_ops;
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        if (profile->ops[profile->by_graph[middle]].graph < graph)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 typedef struct GroupMember { /* of a family */
     const OpTime *op;
     uint64_t      graph;
@@ -157,6 +196,7 @@ void profile_ready(Pool *pool, Profile *profile)
     GroupMember *members = NEWN(work, GroupMember, 2 * profile->n_ops + 1);
     int32_t      n = 0;
     qsort(profile->ops, (size_t)profile->n_ops, sizeof *profile->ops, op_order);
+    ops_by_graph(pool, profile);
     for (int32_t i = 0; i < profile->n_ops; i++) {
         members[n++] = (GroupMember){ &profile->ops[i], 0 };
         if (profile->ops[i].graph)
@@ -256,10 +296,12 @@ static double alike_ns(const Profile *profile, const OpTime *call)
 {
     double  sum = 0;
     int32_t n = 0;
-    for (int32_t i = 0; i < profile->n_ops; i++) {
-        const OpTime *op = &profile->ops[i];
-        if (op->graph != call->graph || op->flops != call->flops || op->bytes != call->bytes ||
-            strcmp(op->op, call->op) || strcmp(op->type, call->type))
+    for (int32_t i = ops_of_graph(profile, call->graph); i < profile->n_ops; i++) {
+        const OpTime *op = &profile->ops[profile->by_graph[i]];
+        if (op->graph != call->graph)
+            break;
+        if (op->flops != call->flops || op->bytes != call->bytes || strcmp(op->op, call->op) ||
+            strcmp(op->type, call->type))
             continue;
         sum += op->ns;
         n++;
@@ -276,9 +318,11 @@ static double alike_ns(const Profile *profile, const OpTime *call)
 static double scaled_ns(const Profile *profile, const OpTime *call, double roofline_ns)
 {
     double nearest = log(4), ns = 0; /* beyond this distance it is another call */
-    for (int32_t i = 0; i < profile->n_ops; i++) {
-        const OpTime *op = &profile->ops[i];
-        if (op->graph != call->graph || strcmp(op->op, call->op) || strcmp(op->type, call->type))
+    for (int32_t i = ops_of_graph(profile, call->graph); i < profile->n_ops; i++) {
+        const OpTime *op = &profile->ops[profile->by_graph[i]];
+        if (op->graph != call->graph)
+            break;
+        if (strcmp(op->op, call->op) || strcmp(op->type, call->type))
             continue;
         bool   by_flops = op->flops > 0 && call->flops > 0;
         double ratio = by_flops ? op->flops / call->flops : op->bytes / call->bytes;

@@ -437,6 +437,15 @@ static Err recipe_text(Pool *pool, const char *name, const char **path, const Js
                                                               : "; a plan is named with --plan");
 }
 
+Err recipe_find(Pool *pool, const char *name)
+{
+    const Json *map;
+    const char *path;
+    if (recipe_is_model(name) && !file_exists(name))
+        return fail(E_USAGE, "there is no file %s; torch.export.save writes a model's file", name);
+    return recipe_text(pool, name, &path, &map);
+}
+
 Err recipe_read(Pool *pool, const char *name, const char *const *sets, int n, Recipe **out)
 {
     const Json     *map;

@@ -143,6 +143,7 @@ Recipe *recipe_for(Pool *pool, const Recipe *recipe, const Device *device);
 
 /* Reads by name or path, then applies n `key=value` settings in order. */
 bool recipe_is_model(const char *name); /* a model's file: .pt2, .mlir or .stablehlo */
+Err  recipe_find(Pool *pool, const char *name_or_path); /* is there such a recipe or model? */
 Err  recipe_read(Pool *pool, const char *name_or_path, const char *const *sets, int n,
                  Recipe **recipe);
 Err  recipe_write(const Recipe *recipe, const char *path); /* every key, resolved */

@@ -61,7 +61,8 @@ Err compare_html(Pool *pool, const char *path, const Comparison *c)
         "class=\"name\">variant</th><th>parameters</th><th>batch</th><th>peak</th>"
         "<th>minimum</th>");
     for (int32_t b = 0; b < c->n_budgets; b++)
-        file_out_print(out, "<th>%s</th>", bytes_text(c->budgets[b]));
+        file_out_print(out, compare_share(c, b) ? "<th>%skept</th>" : "<th>%s</th>",
+                       compare_share(c, b) ? c->shares[b] : bytes_text(c->budgets[b]));
     file_out_print(out, "</tr>\n");
     for (int32_t i = 0; i < c->n_rows; i++)
         page_row(out, c, &c->rows[i]);

@@ -23,11 +23,14 @@ static const char *cell_text(const CompareCell *cell, char *room, size_t n)
     return room;
 }
 
-/* "24 GiB", "1.86GiB": at most seven characters. */
-static const char *budget_text(int64_t bytes, char *room, size_t n)
+/* "24 GiB", "1.86GiB", "80%kept": seven characters. */
+static const char *budget_text(const Comparison *c, int32_t b, char *room, size_t n)
 {
+    int64_t     bytes = c->budgets[b];
     const char *text = bytes_text(bytes);
-    if (bytes % ((int64_t)1 << 30) == 0)
+    if (compare_share(c, b))
+        snprintf(room, n, "%skept", c->shares[b]);
+    else if (bytes % ((int64_t)1 << 30) == 0)
         snprintf(room, n, "%lld GiB", (long long)(bytes >> 30));
     else
         snprintf(room, n, strlen(text) > 7 ? "%.*s%s" : "%.*s %s", (int)strcspn(text, " "), text,
@@ -42,7 +45,7 @@ static void compare_block(FILE *to, const Comparison *c, int32_t first, int32_t 
     fprintf(to, colour ? "\033[1m%-*s %7s %8s %8s" : "%-*s %7s %8s %8s", NAME_MAX, "", "batch",
             "peak", "minimum");
     for (int32_t b = first; b < last; b++)
-        fprintf(to, " %7s", budget_text(c->budgets[b], room, sizeof room));
+        fprintf(to, " %7s", budget_text(c, b, room, sizeof room));
     fputs(colour ? "\033[0m\n" : "\n", to);
     for (int32_t i = 0; i < c->n_rows; i++) {
         const CompareRow *r = &c->rows[i];
@@ -111,7 +114,7 @@ Err compare_json(FILE *to, const Comparison *c)
             for (int32_t b = 0; b < c->n_budgets; b++) {
                 const CompareCell *cell = &r->cells[b];
                 json_out_object_row(&o, NULL);
-                json_out_int(&o, "budget_bytes", c->budgets[b]);
+                json_out_int(&o, "budget_bytes", cell->budget_bytes);
                 json_out_string(&o, "verdict", verdict_words[cell->verdict]);
                 json_out_int(&o, "peak_bytes", cell->peak_bytes);
                 if (cell->planned && cell->verdict < VERDICT_NO)
@@ -134,7 +137,8 @@ void compare_md(Text *to, const Comparison *c)
     text_add(to, "| variant | parameters | batch | precision | state | peak, everything kept | "
                  "minimum found |");
     for (int32_t b = 0; b < c->n_budgets; b++)
-        text_add(to, " %s |", bytes_text(c->budgets[b]));
+        text_add(to, compare_share(c, b) ? " %skept |" : " %s |",
+                 compare_share(c, b) ? c->shares[b] : bytes_text(c->budgets[b]));
     text_add(to, "\n|---|---|---|---|---|---|---|");
     for (int32_t b = 0; b < c->n_budgets; b++)
         text_add(to, "---|");

@@ -217,6 +217,11 @@ static const Node *op_at(const Fusing *f, int32_t value)
 
 static Type value_type(const Fusing *f, int32_t value) { return value_at(f->from, value)->type; }
 
+static Tensor reshaped(Tensor x, Shape shape)
+{
+    return shape_same(tensor_shape(x), shape) ? x : reshape(x, shape);
+}
+
 /* The node again with another attribute or further operands. */
 static Tensor node_again(const Fusing *f, const Node *n, const void *attr, Tensor onto)
 {
@@ -245,6 +250,26 @@ static Tensor groupnorm_with_act(const Fusing *f, const KnownMatch *m)
     return node_again(f, n, &attr, tensor_none(f->to));
 }
 
+/* Scaled and shifted by maps: a norm with weight and bias, or with neither. */
+static bool maps_fit(const Fusing *f, const KnownMatch *m)
+{
+    const Node *n = op_at(f, m->value[0]);
+    return norm_is_plain(f, m) && in_given(n, 1) == in_given(n, 2) &&
+           value_type(f, m->value[1]) == in_type(n, 0) &&
+           value_type(f, m->value[2]) == in_type(n, 0);
+}
+
+static Tensor spade_of_maps(const Fusing *f, const KnownMatch *m)
+{
+    const Node          *n = op_at(f, m->value[0]);
+    const GroupnormAttr *attr = ATTR(n, GroupnormAttr);
+    Tensor               x = fuse_built(f, n->in[0]), map[2];
+    for (int i = 0; i < 2; i++)
+        map[i] = reshaped(fuse_built(f, m->value[1 + i]), tensor_shape(x));
+    return spade(x, fuse_built(f, n->in[1]), fuse_built(f, n->in[2]), map[0], map[1], attr->groups,
+                 attr->eps);
+}
+
 static Tensor batchnorm_with_relu(const Fusing *f, const KnownMatch *m)
 {
     const Node   *n = op_at(f, m->value[0]);
@@ -268,9 +293,7 @@ static Tensor linear_with_summand(const Fusing *f, const KnownMatch *m)
     const Node *n = op_at(f, m->value[0]);
     Tensor      onto = fuse_built(f, m->value[1]);
     Shape       shape = value_at(f->from, m->value[0])->shape;
-    if (!shape_same(tensor_shape(onto), shape))
-        onto = reshape(onto, shape);
-    return node_again(f, n, n->attr, onto);
+    return node_again(f, n, n->attr, reshaped(onto, shape));
 }
 
 static bool modulate_fits(const Fusing *f, const KnownMatch *m)
@@ -360,6 +383,9 @@ static const KnownGroup known_groups[] = {
     { "gelu(groupnorm)", STEP1(GELU, OP(0, groupnorm)), norm_is_plain, groupnorm_with_act, NORM_GELU },
     { "relu(batchnorm)", STEP1(RELU, OP(0, batchnorm)), norm_is_plain, batchnorm_with_relu, 0 },
     { "relu(batchnorm_eval)", STEP1(RELU, OP(0, batchnorm_eval)), norm_is_plain, batchnorm_with_relu, 0 },
+    { "groupnorm * (1 + gamma) + beta",
+      STEP2(ADD, STEP2(MUL, OP(0, groupnorm), STEP2(ADD, TENSOR(1), NUMBER(1))), TENSOR(2)),
+      maps_fit, spade_of_maps, 0 },
     { "layernorm * (1 + scale) + shift",
       STEP2(ADD, STEP2(MUL, OP(0, layernorm), ROW_OF(STEP2(ADD, TENSOR(1), NUMBER(1)))), ROW(2)),
       modulate_fits, layernorm_with_rows, 0 },

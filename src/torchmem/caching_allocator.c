@@ -23,24 +23,35 @@ const char *const caching_stat_names[CACHING_STAT_COUNT] = {
 
 /* ---- sets ---- */
 
-static int set_order(const BlockSet *set, const CachingBlock *b, int64_t stream, int64_t bytes,
-                     int64_t address)
+typedef struct SetKey {
+    int64_t stream, bytes, address;
+    int32_t segment; /* its ordinal */
+} SetKey;
+
+static SetKey set_key(const CachingBlock *b)
 {
-    /* streams are pointers in PyTorch, and compared as such */
-    uint64_t s = (uint64_t)b->segment->stream, t = (uint64_t)stream;
-    if (s != t)
-        return s < t ? -1 : 1;
-    if (!set->by_address && b->bytes != bytes)
-        return b->bytes < bytes ? -1 : 1;
-    return b->address < address ? -1 : b->address > address;
+    return (SetKey){ b->segment->stream, b->bytes, b->address, b->segment->ordinal };
 }
 
-static int32_t set_find(const BlockSet *set, int64_t stream, int64_t bytes, int64_t address)
+static int set_order(const BlockSet *set, const CachingBlock *b, SetKey key)
+{
+    /* streams are pointers in PyTorch, and compared as such */
+    uint64_t s = (uint64_t)b->segment->stream, t = (uint64_t)key.stream;
+    if (s != t)
+        return s < t ? -1 : 1;
+    if (!set->by_address && b->bytes != key.bytes)
+        return b->bytes < key.bytes ? -1 : 1;
+    if (set->oldest_first && b->segment->ordinal != key.segment)
+        return b->segment->ordinal < key.segment ? -1 : 1;
+    return b->address < key.address ? -1 : b->address > key.address;
+}
+
+static int32_t set_find(const BlockSet *set, SetKey key)
 {
     int32_t low = 0, high = set->n;
     while (low < high) {
         int32_t mid = low + (high - low) / 2;
-        if (set_order(set, set->at[mid], stream, bytes, address) < 0)
+        if (set_order(set, set->at[mid], key) < 0)
             low = mid + 1;
         else
             high = mid;
@@ -50,12 +61,12 @@ static int32_t set_find(const BlockSet *set, int64_t stream, int64_t bytes, int6
 
 int32_t block_set_from(const BlockSet *set, int64_t stream, int64_t bytes)
 {
-    return set_find(set, stream, bytes, INT64_MIN);
+    return set_find(set, (SetKey){ stream, bytes, INT64_MIN, -1 });
 }
 
 void block_set_add(CachingAllocator *a, BlockSet *set, CachingBlock *block)
 {
-    int32_t i = set_find(set, block->segment->stream, block->bytes, block->address);
+    int32_t i = set_find(set, set_key(block));
     VEC_ADD(a->pool, set->at, set->n, set->cap, block);
     memmove(set->at + i + 1, set->at + i, (size_t)(set->n - 1 - i) * sizeof *set->at);
     set->at[i] = block;
@@ -63,7 +74,7 @@ void block_set_add(CachingAllocator *a, BlockSet *set, CachingBlock *block)
 
 void block_set_remove(BlockSet *set, CachingBlock *block)
 {
-    int32_t i = set_find(set, block->segment->stream, block->bytes, block->address);
+    int32_t i = set_find(set, set_key(block));
     REQUIRE(i < set->n && set->at[i] == block);
     memmove(set->at + i, set->at + i + 1, (size_t)(set->n - 1 - i) * sizeof *set->at);
     set->n--;
@@ -579,6 +590,7 @@ CachingAllocator *caching_new(Pool *pool, const AllocConf *conf, const CachingMa
                        : INT64_MAX;
     a->small.small = true;
     a->small.unmapped.by_address = a->large.unmapped.by_address = true;
+    a->small.blocks.oldest_first = a->large.blocks.oldest_first = machine->oldest_first;
     return a;
 }
 

@@ -1,4 +1,4 @@
-/* caching_allocator.h -- a model of PyTorch's CUDA caching allocator (versions 2.6 to 2.12).
+/* caching_allocator.h -- a model of PyTorch's CUDA caching allocator (versions 2.6 to 2.13).
  *
  * It takes the requests that a program made and says which block of which segment each was given,
  * what was asked of the driver, and what torch.cuda.memory_stats would have counted. No memory is
@@ -12,8 +12,9 @@
  * What always holds:
  *  1. The blocks of a segment tile it, in the order of addresses; two free neighbours are one block
  *     if both are mapped or both are not.
- *  2. A free block is in its pool's set, ordered by stream, size and address; the first that is
- *     large enough is taken. A request never takes a block of another stream or pool.
+ *  2. A free block is in its pool's set, ordered by stream, size and address (oldest_first: stream,
+ *     size, segment and address); the first that is large enough is taken. A request never takes a
+ *     block of another stream or pool.
  *  3. Sizes and addresses within a segment are multiples of 512.
  *  4. Every change is an event, in PyTorch's order; segments are numbered by their creation.
  *
@@ -52,6 +53,7 @@ typedef struct CachingMachine {
     int64_t        capacity_bytes; /* that the driver gives to segments; 0: without limit */
     const int64_t *bases;          /* addresses of segment_alloc and segment_map events, or NULL */
     int32_t        n_bases;
+    bool           oldest_first; /* PyTorch 2.13: of equal blocks the oldest segment's */
 } CachingMachine;
 
 typedef enum CachingState { BLOCK_FREE, BLOCK_ALLOCATED, BLOCK_PENDING } CachingState;

@@ -4,10 +4,11 @@
 
 #include "torchmem/caching_allocator.h"
 
-typedef struct BlockSet { /* ordered by (stream, size, address), or by (stream, address) */
+typedef struct BlockSet { /* ordered by (stream, size, address), by (stream, size,
+                            * segment, address) or by (stream, address) */
     CachingBlock **at;
     int32_t        n, cap;
-    bool           by_address;
+    bool           by_address, oldest_first;
 } BlockSet;
 
 typedef struct CachingPool {

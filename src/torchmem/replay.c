@@ -576,7 +576,8 @@ static CachingMachine recorded_machine(Pool *pool, const ReplayAll *all)
     return (CachingMachine){ .total_bytes = all->total_bytes,
                              .capacity_bytes = all->capacity_bytes,
                              .bases = bases,
-                             .n_bases = n };
+                             .n_bases = n,
+                             .oldest_first = all->oldest_first };
 }
 
 static void decide_anew(const ReplayAll *all, unsigned char *releases, int32_t from)
@@ -635,10 +636,34 @@ static Err replay_recorded(Pool *pool, ReplayAll *all, unsigned char *releases)
     }
 }
 
+/* A recording does not name its version of PyTorch. If its events are not those of the order of
+ * addresses, they may be those of the order of segments. */
+static Err replay_either_order(Pool *pool, ReplayAll *all, unsigned char *releases)
+{
+    TRY(replay_recorded(pool, all, releases));
+    if (all->check.equal)
+        return OK;
+    ReplayDifference check = all->check;
+    ReplayRun        run = all->runs[0];
+    size_t           n = (size_t)all->snap->n_events + 1;
+    unsigned char   *before = memcpy(NEWN(pool, unsigned char, n), releases, n);
+    all->oldest_first = true;
+    decide_anew(all, releases, 0);
+    TRY(replay_recorded(pool, all, releases));
+    if (all->check.n_equal > check.n_equal)
+        return OK;
+    all->oldest_first = false;
+    all->check = check;
+    all->runs[0] = run;
+    memcpy(releases, before, n);
+    return OK;
+}
+
 static Err replay_conf(Pool *pool, const ReplayAll *all, unsigned char *releases, ReplayRun *run)
 {
     CachingMachine machine = { .total_bytes = all->total_bytes,
-                               .capacity_bytes = all->capacity_bytes };
+                               .capacity_bytes = all->capacity_bytes,
+                               .oldest_first = all->oldest_first };
     ReplayPass p = { .pool = pool_new(pool, "conf"), .all = all, .releases = releases, .run = run };
     TRY(pass_run(&p, &machine, all->snap->n_events - 1));
     TRY(run_peaks(pool, &p, &machine, run));
@@ -671,7 +696,7 @@ Err replay_all(Pool *pool, MemSnapshot *snap, const ReplayOptions *how, ReplayAl
     }
     out->runs[0].name = snap->conf_text;
     out->runs[0].conf = snap->conf;
-    TRY(replay_recorded(pool, out, releases));
+    TRY(replay_either_order(pool, out, releases));
     for (int i = 1; i < out->n_runs; i++)
         TRY(replay_conf(pool, out, releases, &out->runs[i]));
     return OK;

@@ -59,6 +59,7 @@ typedef struct ReplayAll {
     int64_t            start_bytes;    /* reserved before the first event */
     int64_t            capacity_bytes; /* that segments could have; 0: unknown */
     bool               capacity_from_oom;
+    bool               oldest_first; /* as CachingMachine has it; the recording's events tell */
     int64_t            total_bytes;
     ReplayDifference   check;
     ReplayRun         *runs; /* [0]: the settings of the recording */

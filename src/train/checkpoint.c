@@ -419,67 +419,95 @@ static Err checkpoint_put(Pool *pool, Session *session, const char *folder, int6
     return OK;
 }
 
-/* One sentence for both users of an older checkpoint. */
-static const char *older_text(Pool *pool, const char *why, int64_t step)
-{
-    return pool_print(pool, "%s; step %lld is intact and is used instead", why, (long long)step);
-}
+/* ---- a damaged checkpoint, and the newest whole one before it ---- */
 
-Err checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t step, RunState *state,
-                    const char **note)
+/* One way of reading a checkpoint. */
+typedef struct CheckpointReading CheckpointReading;
+struct CheckpointReading {
+    Err (*read)(CheckpointReading *reading, int64_t step);
+    Pool        *pool;
+    Session     *session;
+    const char  *folder;
+    RunState    *state, before; /* read into; as it was */
+    WeightsRead *weights;
+    const char **path;
+};
+
+/* Reads step *step. If it is damaged, an older one is read, which *note says; or where only that step will do,
+ * the sentence names an older one that is whole. */
+static Err checkpoint_or_older(CheckpointReading *r, int64_t *step, bool only, const char **note)
 {
-    RunState before = *state;
-    Err      err = checkpoint_put(pool, session, folder, step, state);
+    Err err = r->read(r, *step);
     *note = NULL;
     if (!err)
         return OK;
-    const char *why = pool_text(pool, err_text());
-    while (!checkpoint_before(pool, folder, step, &step) && step >= 0) {
-        *state = before;
-        if (checkpoint_put(pool, session, folder, step, state))
+    const char *why = pool_text(r->pool, err_text());
+    int64_t     at = *step;
+    while (!checkpoint_before(r->pool, r->folder, at, &at) && at >= 0) {
+        if (r->read(r, at))
             continue;
-        *note = older_text(pool, why, step);
+        if (only)
+            return fail(err, "%s; step %lld is intact: use --checkpoint %lld", why, (long long)at,
+                        (long long)at);
+        *note = pool_print(r->pool, "%s; step %lld is intact and is used instead", why,
+                           (long long)at);
+        *step = at;
         return OK;
     }
     return fail(err, "%s", why);
 }
 
+static Err reading_put(CheckpointReading *r, int64_t step)
+{
+    *r->state = r->before;
+    return checkpoint_put(r->pool, r->session, r->folder, step, r->state);
+}
+
+Err checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t step, RunState *state,
+                    const char **note)
+{
+    CheckpointReading r = { .read = reading_put,
+                            .pool = pool,
+                            .session = session,
+                            .folder = folder,
+                            .state = state,
+                            .before = *state };
+    return checkpoint_or_older(&r, &step, false, note);
+}
+
 /* The JSON is read too, although sampling needs only the weights: if it is damaged, their checksum
  * cannot be trusted. */
-static Err checkpoint_put_weights(Pool *pool, Session *session, const char *folder, int64_t step,
-                                  WeightsRead *read)
+static Err reading_whole(CheckpointReading *r, int64_t step)
 {
     RunState state = { 0 };
     char     path[FILE_PATH_MAX];
     int64_t  tensors;
-    checkpoint_path(path, sizeof path, folder, step, ".json");
-    TRY(checkpoint_state_read(pool, path, step, &state, &tensors));
-    checkpoint_path(path, sizeof path, folder, step, ".safetensors");
-    TRY(checkpoint_intact(pool, path));
-    return weights_load_run(pool, session, path, read->kind == WEIGHTS_RAW, &read->averaged);
+    checkpoint_path(path, sizeof path, r->folder, step, ".json");
+    TRY(checkpoint_state_read(r->pool, path, step, &state, &tensors));
+    checkpoint_path(path, sizeof path, r->folder, step, ".safetensors");
+    *r->path = pool_text(r->pool, path);
+    return checkpoint_intact(r->pool, path);
+}
+
+static Err reading_weights(CheckpointReading *r, int64_t step)
+{
+    TRY(reading_whole(r, step));
+    return weights_load_run(r->pool, r->session, *r->path, r->weights->kind == WEIGHTS_RAW,
+                            &r->weights->averaged);
 }
 
 /* The weights of step read->step or, unless it is the `only` one, of an older one. */
 static Err checkpoint_weights_of(Pool *pool, Session *session, const char *folder, bool only,
                                  WeightsRead *read)
 {
-    int64_t step = read->step;
-    Err     err = checkpoint_put_weights(pool, session, folder, step, read);
-    read->note = NULL;
-    if (!err)
-        return OK;
-    const char *why = pool_text(pool, err_text());
-    while (!checkpoint_before(pool, folder, step, &step) && step >= 0) {
-        if (checkpoint_put_weights(pool, session, folder, step, read))
-            continue;
-        if (only)
-            return fail(err, "%s; step %lld is intact: use --checkpoint %lld", why, (long long)step,
-                        (long long)step);
-        read->step = step;
-        read->note = older_text(pool, why, step);
-        return OK;
-    }
-    return fail(err, "%s", why);
+    const char       *path;
+    CheckpointReading r = { .read = reading_weights,
+                            .pool = pool,
+                            .session = session,
+                            .folder = folder,
+                            .weights = read,
+                            .path = &path };
+    return checkpoint_or_older(&r, &read->step, only, &read->note);
 }
 
 /* Its JSON is written last. */
@@ -526,19 +554,15 @@ Err checkpoint_weights(Pool *pool, Session *session, const char *folder, Weights
     return OK;
 }
 
-Err checkpoint_file(Pool *pool, const char *folder, int64_t *step, const char **path)
+Err checkpoint_file(Pool *pool, const char *folder, int64_t *step, const char **path,
+                    const char **note)
 {
-    RunState state = { 0 };
-    char     name[FILE_PATH_MAX];
-    if (*step < 0)
+    bool              only = *step >= 0;
+    CheckpointReading r = { .read = reading_whole, .pool = pool, .folder = folder, .path = path };
+    if (!only)
         TRY(checkpoint_newest(pool, folder, step));
     TRY(checkpoint_is_complete(folder, *step));
-    checkpoint_path(name, sizeof name, folder, *step, ".json");
-    int64_t tensors;
-    TRY(checkpoint_state_read(pool, name, *step, &state, &tensors));
-    checkpoint_path(name, sizeof name, folder, *step, ".safetensors");
-    *path = pool_text(pool, name);
-    return checkpoint_intact(pool, name);
+    return checkpoint_or_older(&r, step, only, note);
 }
 
 Err checkpoint_best(Pool *pool, const char *folder, int64_t *step)
@@ -557,10 +581,11 @@ Err checkpoint_best(Pool *pool, const char *folder, int64_t *step)
                             folder);
 }
 
-Err checkpoint_given(Pool *pool, const char *init, const char **path)
+Err checkpoint_given(Pool *pool, const char *init, const char **path, const char **note)
 {
-    int64_t step;
+    int64_t step = -1;
     *path = init;
+    *note = NULL;
     if (!folder_exists(init))
         return checkpoint_intact(pool, init);
     if (file_exists(pool_print(pool, "%s/_METADATA", init)) ||
@@ -571,6 +596,5 @@ Err checkpoint_given(Pool *pool, const char *init, const char **path)
                     init);
     if (!file_exists(pool_print(pool, "%s/recipe.yaml", init)))
         return weights_in_folder(pool, init, path);
-    TRY(checkpoint_newest(pool, init, &step));
-    return checkpoint_file(pool, init, &step, path);
+    return checkpoint_file(pool, init, &step, path, note);
 }

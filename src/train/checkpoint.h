@@ -57,11 +57,13 @@ Err checkpoint_load(Pool *pool, Session *session, const char *folder, int64_t st
  * beside it. Passes if there is no JSON or no checksum. */
 Err checkpoint_intact(Pool *pool, const char *weights);
 
-/* The file that --init names: a run means its newest checkpoint. */
-Err checkpoint_given(Pool *pool, const char *init, const char **path);
+/* The file that --init names: a run means its newest checkpoint, as checkpoint_file does. */
+Err checkpoint_given(Pool *pool, const char *init, const char **path, const char **note);
 
-/* The weights file of a complete checkpoint, intact; step -1: the newest. Sets *step. */
-Err checkpoint_file(Pool *pool, const char *folder, int64_t *step, const char **path);
+/* The weights file of a complete checkpoint, intact; step -1: the newest, or where it is damaged an older
+ * one, which *note says (else NULL). Sets *step. */
+Err checkpoint_file(Pool *pool, const char *folder, int64_t *step, const char **path,
+                    const char **note);
 
 typedef enum WeightsKind {
     WEIGHTS_USUAL,   /* the averages, if the run keeps them */

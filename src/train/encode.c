@@ -209,7 +209,7 @@ static Err images_session(Pool *pool, Encoding *e, Session **session)
     TRY(session_new(pool, engine, session));
     TRY(session_init_state(*session, 0));
     WeightsFrom from = { .part = true };
-    TRY(checkpoint_given(pool, e->o->init, &from.path));
+    TRY(checkpoint_given(pool, e->o->init, &from.path, &e->out->older));
     return weights_load_from(pool, *session, &from, &note);
 }
 

@@ -32,11 +32,13 @@ typedef struct EncodeReport {
     const char *texts;         /* folder of their embeddings */
     TextSpace   text;          /* encoder NULL: no tower was used */
     int64_t     tower_params;
-    int64_t     images, latents;               /* latents: crops * images, or 0 */
-    const char *context;                       /* path of context.npy; NULL: none was written */
-    const char *without;                       /* why not, or NULL */
-    int64_t     planned_bytes, measured_bytes; /* of the larger arena */
-    double      seconds;
+    int64_t     images, latents; /* latents: crops * images, or 0 */
+    const char *context;         /* path of context.npy; NULL: none was written */
+    const char *without;         /* why not, or NULL */
+    const char
+           *older; /* --init's newest checkpoint is damaged, and an older one is used; or NULL */
+    int64_t planned_bytes, measured_bytes; /* of the larger arena */
+    double  seconds;
 } EncodeReport;
 
 Err encode_run(Pool *pool, const Recipe *recipe, const Device *device, const EncodeOptions *options,

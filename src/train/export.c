@@ -23,7 +23,7 @@ typedef struct Exporting {
     ExportReport *report;
 } Exporting;
 
-static const SafeTensor *listed(const Exporting *e, const char *name)
+static SafeTensor *listed(const Exporting *e, const char *name)
 {
     for (int32_t i = 0; i < e->n; i++)
         if (!strcmp(e->list[i].name, name))
@@ -113,6 +113,26 @@ static void export_lengths(Exporting *e)
     }
 }
 
+/* Whole numbers are int32 here, truth values bytes, and a number alone has an axis. */
+static void as_original(Exporting *e, SafeTensor *t, const SafeTensor *original)
+{
+    size_t n = t->n_bytes / safe_type_bytes(t->type);
+    if (n != original->n_bytes / safe_type_bytes(original->type))
+        return;
+    t->rank = original->rank;
+    t->shape = original->shape;
+    if (t->type == SAFE_U8 && original->type == SAFE_BOOL)
+        t->type = SAFE_BOOL;
+    if (t->type != SAFE_I32 || original->type != SAFE_I64)
+        return;
+    int64_t *wide = NEWN(e->pool, int64_t, n + 1);
+    for (size_t i = 0; i < n; i++)
+        wide[i] = ((const int32_t *)t->data)[i];
+    t->type = SAFE_I64;
+    t->data = wide;
+    t->n_bytes = n * 8;
+}
+
 /* What else the original's state dict holds. */
 static Err export_others(Exporting *e)
 {
@@ -124,7 +144,10 @@ static Err export_others(Exporting *e)
     for (int32_t i = 0; i < n; i++) {
         SafeTensor        t = others[i].tensor;
         const SafeTensor *same = others[i].same_as ? listed(e, others[i].same_as) : NULL;
-        if (listed(e, t.name))
+        SafeTensor       *own = listed(e, t.name);
+        if (own && t.data)
+            as_original(e, own, &t);
+        if (own)
             continue;
         if (same) {
             const char *name = t.name;
@@ -174,7 +197,7 @@ Err export_weights(Pool *pool, const char *run, const Recipe *recipe, const Expo
     bool      flax;
     *report = (ExportReport){ .step = options->checkpoint };
     TRY(export_form(options->out, recipe, &flax));
-    TRY(checkpoint_file(pool, run, &report->step, &e.path));
+    TRY(checkpoint_file(pool, run, &report->step, &e.path, &report->note));
     TRY(safetensors_read(pool, e.path, &e.file));
     TRY(recipe_graph(pool, recipe, true, &graph));
     e.graph = graph.graph;

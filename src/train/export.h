@@ -18,6 +18,7 @@ typedef struct ExportReport {
     int64_t     step, bytes;
     int32_t     params, tensors;
     const char *left_out; /* a tensor of the state dict whose contents nobody knows; NULL: none */
+    const char *note; /* the newest checkpoint is damaged, and an older one is exported; or NULL */
 } ExportReport;
 
 /* recipe: RUN/recipe.yaml. */

@@ -25,7 +25,7 @@ Err given_row(const SafeFile *file, const char *name, int64_t index, float *to, 
     snprintf(full, sizeof full, "noise.%s", name);
     const SafeTensor *t = safetensors_find(file, full);
     int64_t           rows = t && t->rank ? t->shape[0] : 0, row = 1;
-    for (int a = 1; t && a < t->rank; a++)
+    for (int a = 1; rows && a < t->rank; a++) /* without rows the others may be of any size */
         row *= t->shape[a];
     if (!t || t->type != SAFE_F32 || row != n || index >= rows)
         return fail(E_USAGE, "%s: '%s' must be F32 with at least %lld rows of %lld numbers%s",

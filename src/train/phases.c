@@ -66,8 +66,8 @@ Err phases_open(Pool *pool, Session *session, const Recipe *recipe, const Traini
         p->held.text = training->source ? training->source->text : training->text;
         TRY(feeds_open_held(pool, &p->held, recipe));
         if (recipe->data.holdout_path && p->held.source && !quiet)
-            fprintf(stderr, "data: validated on %s samples from %s\n",
-                    count_text(p->held.source->n_samples), recipe->data.holdout_path);
+            print_sentence(stderr, "data: validated on %s samples from %s",
+                           count_text(p->held.source->n_samples), recipe->data.holdout_path);
     }
     if (recipe->sample.every > 0 && out) {
         p->folder = pool_print(pool, "%s/samples", out);

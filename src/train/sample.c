@@ -52,7 +52,7 @@ static Err sample_checkpoint(Pool *pool, Session *session, const char *run, cons
                          .length = recipe_number(recipe, "length", 0) };
     TRY(checkpoint_weights(pool, session, run, &read));
     if (read.note && !o->quiet)
-        fprintf(stderr, "sample: %s\n", read.note);
+        print_sentence(stderr, "sample: %s", read.note);
     report->step = read.step;
     report->averaged = read.averaged;
     return OK;
@@ -112,8 +112,8 @@ static Err prompt_text(Pool *pool, const char *run, const Device *device, const 
     float *text = NEWN(pool, float, to->n_text);
     TRY(text_encode(encoder, o->prompt, text, &cut));
     if (cut && !o->quiet)
-        fprintf(stderr, "sample: the prompt has more than %lld tokens; the rest is not read\n",
-                (long long)encoder->tower.tokens);
+        print_sentence(stderr, "sample: the prompt has more than %lld tokens; the rest is not read",
+                       (long long)encoder->tower.tokens);
     pool_free(work);
     to->text = text;
     return OK;

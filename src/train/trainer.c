@@ -184,8 +184,8 @@ static Err train_after(Trainer *t, TrainResult *result)
         Err err = phases_sample(t->phases, s->step);
         if (err == E_IO && disk_is_full()) {
             progress_clear();
-            fprintf(stderr, "no samples of step %lld: %s; the run continues\n", (long long)s->step,
-                    err_text());
+            print_sentence(stderr, "no samples of step %lld: %s; the run continues",
+                           (long long)s->step, err_text());
         } else if (err)
             return err;
     }
@@ -274,12 +274,13 @@ static void train_say_plan(Pool *pool, const Trainer *t)
     const TrainOptions *options = t->options;
     if (options->quiet)
         return;
-    fprintf(stderr, "plan: %s%s%s, predicted %.1f ms/step by %s\n", bytes_text(engine->arena_bytes),
-            engine->host_bytes ? " and on the host " : "",
-            engine->host_bytes ? bytes_text(engine->host_bytes) : "", train_predicted_ms(t),
-            engine_time_source(engine));
+    print_sentence(stderr, "plan: %s%s%s, predicted %.1f ms/step by %s",
+                   bytes_text(engine->arena_bytes), engine->host_bytes ? " and on the host " : "",
+                   engine->host_bytes ? bytes_text(engine->host_bytes) : "", train_predicted_ms(t),
+                   engine_time_source(engine));
     if (options->out && t->log.path)
-        fprintf(stderr, "curves and samples: plimsoll watch %s\n", text_word(pool, options->out));
+        print_sentence(stderr, "curves and samples: plimsoll watch %s",
+                       text_word(pool, options->out));
 }
 
 static Err train_under_signals(Trainer *t, TrainResult *result)

@@ -53,7 +53,7 @@ void train_sampled(void *arg, const char *path)
     if (!events_sample(&t->events, t->state.step, path) || t->options->quiet)
         return;
     progress_clear();
-    fprintf(stderr, "not shown in TensorBoard: %s\n", err_text());
+    print_sentence(stderr, "not shown in TensorBoard: %s", err_text());
 }
 
 /* The mean time of the newest steps, without the very first, which includes page faults. */

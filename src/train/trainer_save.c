@@ -25,7 +25,7 @@ static Err train_save(Trainer *t)
     t->saved = t->state.step;
     progress_clear();
     if (saver_note(t->saver) && !t->options->quiet)
-        fprintf(stderr, "an old checkpoint was not removed: %s\n", saver_note(t->saver));
+        print_sentence(stderr, "an old checkpoint was not removed: %s", saver_note(t->saver));
     return log_err ? fail(log_err, "%s", why) : OK;
 }
 
@@ -37,8 +37,8 @@ Err train_save_between(Trainer *t)
     if (err != E_IO)
         return err;
     if (!t->rank)
-        fprintf(stderr, "%s%s; the run continues and tries again at the next save\n",
-                t->saved == t->state.step ? "" : "not saved: ", err_text());
+        print_sentence(stderr, "%s%s; the run continues and tries again at the next save",
+                       t->saved == t->state.step ? "" : "not saved: ", err_text());
     return OK;
 }
 

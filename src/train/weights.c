@@ -96,6 +96,7 @@ static Err state_load(Pool *pool, Session *session, const char *path, const Valu
 {
     int64_t count = shape_count(value->shape);
     bool    wide = value->type == I32 && t->type == SAFE_I64;
+    bool    same = t->type == safe_type(value->type) || (value->type == U8 && t->type == SAFE_BOOL);
     if (!state_fits(value, t))
         return tensor_misfit(path, t, value->shape);
     if (value->type == F32) {
@@ -105,7 +106,7 @@ static Err state_load(Pool *pool, Session *session, const char *path, const Valu
         TRY(weights_variance(path, t->name, data, count));
         return session_write(session, id, data);
     }
-    if (t->type != safe_type(value->type) && !wide)
+    if (!same && !wide)
         return fail(E_FORMAT, "%s: %s holds %s, not %s", path, t->name, safe_type_name(t->type),
                     safe_type_name(safe_type(value->type)));
     if (!wide)

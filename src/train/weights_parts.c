@@ -2,6 +2,7 @@
 #include "train/weights_parts.h"
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "data/frames.h"
@@ -87,12 +88,31 @@ static bool is_plain_name(const Json *value)
            !strchr(value->text, '/');
 }
 
+typedef struct FileSet {
+    Pool        *pool;
+    const char **list;
+    int32_t     *slots; /* open addressing by the path: place in the list + 1, or 0 */
+    uint32_t     n_slots;
+    int          n, cap;
+} FileSet;
+
+static void file_set_add(FileSet *set, const char *path)
+{
+    uint32_t i = (uint32_t)(hash_text(HASH_EMPTY, path) >> 16) & (set->n_slots - 1);
+    while (set->slots[i] && strcmp(set->list[set->slots[i] - 1], path) != 0)
+        i = (i + 1) & (set->n_slots - 1);
+    if (set->slots[i])
+        return;
+    VEC_ADD(set->pool, set->list, set->n, set->cap, path);
+    set->slots[i] = set->n;
+}
+
 Err weights_index_parse(Pool *pool, const char *path, const unsigned char *bytes, size_t n,
                         const char ***files, int *n_files)
 {
     const Json *root, *map;
     char        folder[FILE_PATH_MAX];
-    int         cap = 0;
+    FileSet     set = { .pool = pool, .n_slots = 64 };
     TRY(json_parse(pool, path, (const char *)bytes, n, 0, &root));
     map = json_get(root, "weight_map");
     if (!map || map->kind != JSON_OBJECT || !map->n)
@@ -101,22 +121,20 @@ Err weights_index_parse(Pool *pool, const char *path, const unsigned char *bytes
                     "with the weights",
                     path);
     file_folder(path, folder, sizeof folder);
-    *files = NULL;
-    *n_files = 0;
+    while (set.n_slots < 2 * map->n)
+        set.n_slots *= 2;
+    set.slots = NEWN(pool, int32_t, set.n_slots);
     for (uint32_t i = 0; i < map->n; i++) {
         const Json *value = &map->members[i].value;
         if (!is_plain_name(value))
             return fail(E_FORMAT, "%s: %s is not in a file beside it", path, map->members[i].key);
-        const char *file = pool_print(pool, "%s/%s", folder, value->text);
-        int         k = 0;
-        while (k < *n_files && strcmp((*files)[k], file) != 0)
-            k++;
-        if (k == *n_files)
-            VEC_ADD(pool, *files, *n_files, cap, file);
+        file_set_add(&set, pool_print(pool, "%s/%s", folder, value->text));
     }
-    for (int i = 0; i < *n_files; i++)
-        if (!file_exists((*files)[i]))
+    *files = set.list;
+    *n_files = set.n;
+    for (int i = 0; i < set.n; i++)
+        if (!file_exists(set.list[i]))
             return fail(E_IO, "%s is missing: %s names it, one of %d files; download it too",
-                        (*files)[i], path, *n_files);
+                        set.list[i], path, set.n);
     return OK;
 }

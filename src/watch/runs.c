@@ -92,8 +92,9 @@ static int64_t file_version(const RunView *run, const char *name)
     struct stat s;
     if (fstatat(run->fd, name, &s, AT_SYMLINK_NOFOLLOW) || !S_ISREG(s.st_mode))
         return 0;
-    return (int64_t)s.st_mtim.tv_sec * 1000000007 + s.st_mtim.tv_nsec + (int64_t)s.st_ino * 31 +
-           s.st_size;
+    uint64_t version = (uint64_t)s.st_mtim.tv_sec * 1000000007 + (uint64_t)s.st_mtim.tv_nsec +
+                       (uint64_t)s.st_ino * 31 + (uint64_t)s.st_size;
+    return (int64_t)(version >> 1);
 }
 
 static const char *text_of(Pool *pool, const Json *object, const char *key)

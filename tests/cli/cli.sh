@@ -149,7 +149,8 @@ narrow fit dit3d-xl --device rtx-3090 --budget 10GiB --effort 5 --time-limit 2
 expect 2 "--allow takes" explain unet-small --allow everything
 expect 2 "takes one recipe" explain unet-small dit3d-small
 expect 0 "batch=2" compare unet-small --sweep batch=1,2,nothing --budget 8GiB --effort 20
-expect 0 "there is no recipe" compare unet-small nosuch --budget 64MiB,8GiB --effort 20
+expect 2 "there is no recipe" compare unet-small nosuch --budget 64MiB,8GiB --effort 20
+expect 2 "nosuch.pt2" compare unet-small nosuch.pt2 --budget 8GiB --effort 20
 expect 0 '"plimsoll-compare-1"' compare unet-small --sweep model.widths=[32],[32,64] --json --effort 20
 expect 2 "there is no recipe" compare nosuch
 expect 2 "takes one or more recipes" compare

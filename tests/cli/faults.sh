@@ -136,6 +136,16 @@ fi
 run=$work/spoilt
 "$program" train $small --steps 4 --set save.every=2 --quiet --out "$run" > "$work/out" 2> "$work/err"
 printf 'Z' | dd of="$run/step-000004.safetensors" bs=1 seek=20000 conv=notrunc 2> /dev/null
+older="step-000004.safetensors is damaged.*step 2 is intact and is used instead"
+"$program" export "$run" -o "$work/spoilt.safetensors" > "$work/out" 2> "$work/err"
+is "a damaged checkpoint should not stop an export" [ $? = 0 ]
+is "of the older one, which it says" grep -q "export: .*$older" "$work/err"
+"$program" export "$run" --checkpoint 4 -o "$work/spoilt.safetensors" > "$work/out" 2> "$work/err"
+is "unless that step is asked for" [ $? = 1 ]
+is "where the older one is named" grep -q "step 2 is intact: use --checkpoint 2" "$work/err"
+"$program" train $small --steps 1 --init "$run" --quiet --out none > "$work/out" 2> "$work/err"
+is "nor a run that starts from it" [ $? = 0 ]
+is "which says so too" grep -q "init: .*$older" "$work/err"
 "$program" train --resume "$run" --threads 2 --steps 5 --quiet > "$work/out" 2> "$work/err"
 is "a damaged checkpoint should not stop a run" [ $? = 0 ]
 is "and the older one be named" grep -q "resume: .*step-000004.safetensors is damaged.*step 2 is intact and is used instead" "$work/err"

@@ -18,4 +18,10 @@ finds "511,011 parameters" explain unet-small --effort -1
 finds "on h200" explain unet-small --effort -1 --device h200
 [ ! -e "$prefix/lib/plimsoll/libplimsoll_dnnl.so" ] || finds "onednn" explain unet-small --effort -1 --backend onednn
 ldd "$prefix/bin/plimsoll" | grep -q "plimsoll_kernels.so => $prefix/" || { echo "it runs with kernels from elsewhere"; failed=1; }
+
+# Only the plugin for video, which no release and no wheel has (cmake/media.cmake), links libav; and no file is libav.
+libav='lib(avcodec|avformat|avutil|avfilter|avdevice|swscale|swresample)\.so'
+[ -z "$(find "$prefix" -type f | grep -E "$libav")" ] || { echo "libav itself is installed"; failed=1; }
+linked=$(find "$prefix" -type f ! -name libplimsoll_video.so -exec sh -c 'readelf -d "$2" 2> /dev/null | grep -qE "NEEDED.*$1" && echo "$2"' - "$libav" {} \;)
+[ -z "$linked" ] || { echo "these link libav:" $linked; failed=1; }
 exit $failed

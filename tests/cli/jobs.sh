@@ -47,6 +47,7 @@ is "a refused run leaves no folder" test ! -e runs/unet-small-3
 # What is named in place of a run or a recipe, and what does not suit a resumed run.
 expect 2 "is a run: its recipe is runs/unet-small-1/recipe.yaml" train runs/unet-small-1
 expect 2 "is a file of a run; name the run itself: runs/unet-small-1" sample runs/unet-small-1/step-000003.safetensors
+expect 2 "is a file of a run; name the run itself: runs/unet-small-1" watch runs/unet-small-1/log.jsonl
 cp runs/unet-small-1/step-000003.safetensors weights.safetensors
 expect 2 "is a file, not a run; plimsoll train RECIPE --init FILE --steps 0" sample weights.safetensors
 expect 2 "is a run of unet-small, not of lag-small; leave out the recipe" train "$root/recipes/lag-small.yaml" --resume runs/unet-small-1
@@ -112,6 +113,9 @@ expect 0 "1 drawn" sample "$work/scanned" -n 1 --steps 1 --input "$work/scans.np
 expect 0 "frames" train $stdiff --data "$work/sets/a" --out "$work/filmed"
 expect 2 "the run was trained on images or videos" sample "$work/filmed" -n 1 --steps 1 --input "$work/scans.npy"
 
+mkdir -p "$work/films/short" && cp -r "$work/sets/a" "$work/films/long" && cp "$work/sets/a/1.png" "$work/films/short/"
+expect 0 "1 sequence of 8 frames; 1 with fewer frames than a clip is left out" train $stdiff --data "$work/films" --out none
+
 # Clips of which only some have embeddings; a prompt where texts were embedded elsewhere.
 dit="dit3d-small --steps 1"
 for i in 1 2; do
@@ -151,6 +155,7 @@ is "a missing context is a warning" grep -q "model.context is not set" "$work/er
 sashimi="sashimi-small --set model.length=64 --set model.width=8 --set model.layers=1 --set batch=1"
 expect 0 "1 steps" train $sashimi --steps 1 --out "$work/audio"
 expect 2 "--length N sets how many values" sample "$work/audio" -n 1 --steps 10
+expect 2 "has no timesteps; leave it out" evaluate "$work/audio" -n 1 --timesteps 50
 expect 0 "1 drawn" sample "$work/audio" -n 1 --length 32 -o "$work/drawn3"
 
 # Audio that is continued: as much of its end as the model was trained on, then new values.

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "data/image.h"
 #include "data/png.h"
+#include "data/strips.h"
 #include "crc.h"
 
 #include <stdlib.h>
@@ -17,7 +18,7 @@ static void room(size_t n) { work = (Work){ .at = pool_alloc(pool, n, 1), .n = n
 
 /* A PNG put together here: raw rows in stored deflate blocks. */
 typedef struct Hand {
-    unsigned char at[1 << 16];
+    unsigned char at[1 << 18];
     size_t        n;
 } Hand;
 
@@ -162,6 +163,49 @@ static void bad_headers(void)
     }
 }
 
+/* One grey pixel, and in the same stream n bytes more; as libpng would unpack them to drop them. */
+static void beyond(Hand *h, size_t n)
+{
+    enum { BLOCK = 65535, STORED = 5 };
+    static unsigned char data[1 << 18];
+    const unsigned char  pixel[] = { 0x78, 0x01, 0, 2, 0, 0xfd, 0xff, 0, 7 };
+    size_t               used = sizeof pixel, sum = (9 + 8 * n) % 65521;
+    hand_png(h, 1, 1, 8, 0, NULL, 0, pixel + 7, 2);
+    h->n -= 12 + 12 + 13; /* the end and the pixels, which come anew */
+    memset(data, 0, sizeof data);
+    memcpy(data, pixel, sizeof pixel);
+    for (size_t block; n; n -= block, used += STORED + block) {
+        block = n < BLOCK ? n : BLOCK;
+        data[used] = block == n;
+        data[used + 1] = (unsigned char)block;
+        data[used + 2] = (unsigned char)(block >> 8);
+        data[used + 3] = (unsigned char)~block;
+        data[used + 4] = (unsigned char)(~block >> 8);
+    }
+    data[used++] = (unsigned char)(sum >> 8); /* Adler's: bytes 0, 7, and zeros */
+    data[used++] = (unsigned char)sum;
+    data[used++] = 0;
+    data[used++] = 8;
+    chunk(h, "IDAT", data, used);
+    chunk(h, "IEND", NULL, 0);
+}
+
+static void bytes_beyond_the_pixels(void)
+{
+    static Hand h;
+    Raster      r;
+    Strips     *strips;
+    float       pixel;
+    beyond(&h, 1000); /* programs leave some */
+    CHECK_OK(hand_read(&h, &r));
+    beyond(&h, 200000); /* a file that unpacks to a thousand times its size begins like this */
+    CHECK_INT(hand_read(&h, &r), E_FORMAT);
+    CHECK(strstr(err_text(), "it has data beyond its pixels") != NULL);
+    CHECK_OK(strips_open_bytes(pool, "by hand", h.at, h.n, 0, &strips));
+    CHECK_INT(strips_row(strips, &pixel), E_FORMAT);
+    CHECK(strstr(err_text(), "it has data beyond its pixels") != NULL);
+}
+
 /* png_look finds a changed bit in a chunk that pixels need; text may change. */
 static void checksums_are_checked(void)
 {
@@ -300,6 +344,7 @@ int main(void)
     } else {
         RUN(every_kind_is_read);
         RUN(bad_headers);
+        RUN(bytes_beyond_the_pixels);
         RUN(checksums_are_checked);
         RUN(written_and_read);
         RUN(writing_again_allocates_nothing);

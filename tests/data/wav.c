@@ -172,6 +172,9 @@ static void piped(void)
     CHECK_INT(wav_parse("x", bytes, n, n, &info), E_FORMAT);
     CHECK_INT(wav_parse("x", (const unsigned char *)"fLaC and so on", 14, 14, &info), E_FORMAT);
     CHECK(strstr(err_text(), "it is FLAC; name it .flac") != NULL);
+    CHECK_INT(wav_parse("x.flac", (const unsigned char *)"fLaC and so on", 14, 14, &info),
+              E_FORMAT);
+    CHECK(strstr(err_text(), "it is FLAC; convert it to WAV") != NULL); /* it has that name */
 }
 
 static void written_and_read(void)

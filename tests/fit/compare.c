@@ -74,6 +74,19 @@ static void table(void)
     Text md = { .pool = pool };
     compare_md(&md, &c);
     CHECK(strstr(md.at, "| batch=8 |") != NULL);
+
+    /* A share of everything kept is each row's own budget, as for fit. */
+    const char *shares[] = { NULL, "80%", NULL };
+    c.shares = shares;
+    how.deadline_s = clock_now() + 600;
+    CHECK_OK(compare_add(pool, &c, "shares", two, c.device, OK, &how));
+    CompareCell *cell = &c.rows[4].cells[1];
+    CHECK_NEAR((double)(cell->budget_bytes - device->runtime_bytes),
+               0.8 * (double)c.rows[4].peak_bytes, 1);
+    CHECK_INT(cell->verdict, VERDICT_REPLANNED);
+    CHECK(cell->peak_bytes <= cell->budget_bytes - device->runtime_bytes);
+    compare_md(&md, &c);
+    CHECK(strstr(md.at, "| 80%kept |") != NULL);
     pool_free(pool);
 }
 

@@ -21,6 +21,7 @@ import find_torch  # noqa: F401,E402
 import torch  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 import aten_cases  # noqa: E402
+import replay  # noqa: E402
 from aten_cases import Int, Real  # noqa: E402
 
 warnings.filterwarnings("ignore")
@@ -125,6 +126,7 @@ class Replay(torch.fx.Interpreter):
 
     KINDS = ("rand", "randn", "rand_like", "randn_like", "randint", "randint_like", "normal", "normal_functional", "uniform",
              "bernoulli", "dropout", "native_dropout")
+    OTHERS = ("exponential", "log_normal", "cauchy", "geometric", "randperm", "multinomial", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
 
     def __init__(self, module, drawn):
         super().__init__(module)
@@ -135,6 +137,8 @@ class Replay(torch.fx.Interpreter):
         kind = words[1].rstrip("_") if len(words) > 1 else ""
         if "_assert" in kind:
             return None
+        if kind in self.OTHERS:
+            return self.other(n, kind)
         if kind not in self.KINDS:
             return super().run_node(n)
         args, kwargs = self.fetch_args_kwargs_from_env(n)
@@ -163,6 +167,21 @@ class Replay(torch.fx.Interpreter):
         return (y, None) if isinstance(n.meta["val"], tuple) else y
 
 
+    def other(self, n, kind):
+        """What follows from uniform or normal numbers; an order is given as it is."""
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        g = torch.Generator().manual_seed(len(self.drawn))
+        x = args[0] if isinstance(args[0], torch.Tensor) else torch.zeros(args[0])
+        shape = x.shape[:2] + (1,) * (x.dim() - 2) if kind.startswith("feature") else x.shape
+        if kind == "randperm":
+            self.drawn[n.name] = torch.randperm(args[0], generator=g)
+            return self.drawn[n.name]
+        u = self.drawn[n.name] = torch.randn(shape, generator=g) if kind == "log_normal" else 0.05 + 0.9 * torch.rand(shape, generator=g)
+        if "dropout" in kind or kind == "multinomial":
+            return replay.replaced(str(n.target), u.double(), args, dict(kwargs))
+        return x.copy_(replay.from_one(kind, u.double(), *args[1:], **kwargs))
+
+
 def export(group, folder, dynamic):
     os.makedirs(folder)
     shapes, group.free = None, dynamic
@@ -176,7 +195,7 @@ def export(group, folder, dynamic):
                 (os.path.join(folder, "model.pt2"), group.inputs[0].shape[0] if group.inputs and group.inputs[0].dim() else 1))
     drawn = {}
     inputs = [x.double() if x.is_floating_point() else x for x in group.inputs]
-    if any(re.search(r"rand|normal[_(.]|normal_functional|uniform|bernoulli|dropout", c.text) for c in group.cases):
+    if any(re.search(r"rand|normal[_(.]|normal_functional|uniform|bernoulli|dropout|exponential|cauchy|geometric|multinomial|gumbel", c.text) for c in group.cases):
         module = program.module().double()
         loss = Replay(module, drawn).run(*inputs)
         loss.backward()

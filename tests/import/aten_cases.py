@@ -756,6 +756,38 @@ case("torch.istft(torch.stft(a, 64, 16, return_complex=True, window=torch.ones(6
 for dim in (0, 1, -1):
     case("torch._weight_norm(a, b, %d)" % dim, X(3, 4), Real(X(3, 4).t.norm(dim=1 - dim, keepdim=True)) if dim >= 0 else POS())
 
+# ---- volumes at points, square matrices, recurrent layers ----
+
+for mode in (0, 1):
+    for padding in (0, 1, 2):
+        case("A.grid_sampler(a, b, %d, %d, %s)" % (mode, padding, padding != 1), X(2, 3, 4, 5, 6), Real(X(2, 3, 4, 2, 3).t * 0.83 + 0.013))
+case("A.grid_sampler_3d(a, b, 0, 0, False)", X(2, 3, 4, 1, 6), Real(X(2, 3, 4, 2, 3).t * 0.83 + 0.013))
+for text in ("torch.linalg.inv(a)", "torch.inverse(a)", "torch.linalg.inv_ex(a)[0]", "torch.linalg.det(a)", "torch.det(a)", "torch.linalg.slogdet(a)", "torch.slogdet(a)[1]", "torch.logdet(a @ a.mT)", "torch.linalg.matrix_power(a, 5)", "torch.matrix_power(a, -2)",
+             "torch.linalg.solve(a, a.mT[..., :2])", "torch.linalg.solve(a, a[..., 0])", "torch.linalg.solve(a, a, left=False)", "torch.linalg.solve_triangular(a, a, upper=True)", "torch.linalg.solve_triangular(a, a, upper=False, unitriangular=True)", "torch.linalg.solve_ex(a, a)[0]"):
+    case(text, Real(X(2, 3, 3).t + 3 * torch.eye(3)))
+case("torch.linalg.inv(a)", Real(X(4, 4).t + 3 * torch.eye(4).flip(0)))
+case("A.lstm.input(a, [b[:, :, :3], b], [c, d, d[:, 0], d[:, 1], e], True, 1, 0.0, False, False, False)", X(4, 2, 5), X(1, 2, 6), X(24, 5), X(24, 3), X(3, 6))
+
+# ---- calls that are a few others ----
+
+for text in ("torch.fliplr(a)", "torch.flipud(a)", "torch.rot90(a, 1)", "torch.rot90(a, 2, (1, 2))", "torch.rot90(a, 3, (0, -1))", "torch.rot90(a, -3, (1, 2))", "torch.tensor_split(a, (1, 3), dim=2)", "torch.tensor_split(a, (-1,), dim=1)[1]", "a[0].take(torch.tensor([0, 5, 7, 5]))", "A.put(a, torch.tensor([1, 2]), a[0, 0, :2])",
+             "A.put(a, torch.tensor([1, 1]), a[0, 0, :2], True)", "torch.as_strided(a.contiguous(), (3, 2), (2, 5), 1)", "torch.block_diag(a[0], a[1, 0], a[0, :1])", "torch.cartesian_prod(a[0, 0], a[0, 1], a[1, 0])", "torch.cartesian_prod(a[0, 0])", "A.special_ndtr(a)",
+             "torch.addr(a[0], a[0, :, 0], a[0, 0])", "torch.addr(a[0], a[0, :, 0], a[0, 0], beta=0.5, alpha=2)", "torch.addmv(a[0, :, 0], a[0], a[0, 0])", "torch.addbmm(a[0], a, a.mT @ a, beta=2)", "torch.chain_matmul(a[0], a[0].T, a[0])", "torch.linalg.multi_dot([a[0, :, 0], a[0], a[0].T])",
+             "torch.linalg.multi_dot([a[0], a[0].T, a[0]])", "torch.linalg.vecdot(a, a * 2)", "torch.linalg.vecdot(a, a[:1], dim=1)", "torch.trapezoid(a, dx=0.5)", "torch.trapezoid(a, dim=1)", "torch.dist(a, a * 2)", "torch.dist(a, a * 2 + 1, 1)", "torch.dist(a, a * 2 + 1, 3)", "A.renorm(a, 2, 1, 1.0)", "A.renorm(a, 1, -1, 50.0)", "torch.linalg.norm(a)", "torch.linalg.norm(a, dim=-1)",
+             "torch.linalg.norm(a, 3, dim=1, keepdim=True)", "torch.linalg.norm(a, 'fro', dim=(0, 1))", "torch.linalg.norm(a, dim=(1, 2))", "torch.nanmean(torch.where(a > 0, a, torch.nan))", "torch.nanmean(torch.where(a > -1, a, torch.nan), dim=1)", "torch.atleast_1d(a.sum()) * 2", "torch.atleast_2d(a[0, 0])", "torch.atleast_3d(a[0, 0])", "torch.atleast_3d(a[0])",
+             "F.cosine_embedding_loss(a[0], a[1], torch.tensor([1, -1, -1]), margin=-0.9)", "F.cosine_embedding_loss(a[0], a[1], torch.tensor([1, -1, 1]), reduction='none')", "F.cosine_embedding_loss(a[0], a[1], torch.tensor([1, -1, 1]), reduction='sum')", "torch.logaddexp2(a, -a)", "torch.lgamma(a.abs() + 0.01)", "torch.lgamma(a * 3 + 0.4)", "torch.lgamma(a.abs() * 40)",
+             "F.pairwise_distance(a, a * 2, p=1)", "F.pairwise_distance(a, a * 2, p=3.0)", "torch.cdist(a, a * 2, p=3.0)"):
+    case(text, X(2, 3, 4))
+case("torch.special.entr(a)", POS(3, 4))
+
+# ---- at zero, where roots have no derivative: PyTorch's gradients are 0 there ----
+
+for text in ("A.linalg_vector_norm(a * b, 2, [-1])", "A.linalg_vector_norm(a * b)", "A.linalg_vector_norm(a * b, 3, [-1])", "A.linalg_vector_norm(a * b, 1.5, [-1])", "A.linalg_vector_norm(a * b, inf, [-1])", "(a * b).norm(dim=-1, keepdim=True)",
+             "torch.linalg.matrix_norm(a * b)", "F.normalize(a * b, dim=-1)", "A.std.correction(a * b, [-1])", "A.std(a * b)", "A.std_mean.correction(a * b, [-1])[0]", "torch.cdist(a * b, a)", "torch.cdist(a, a)", "F.cosine_similarity(a * b, a)", "F.pairwise_distance(a * b, a)", "torch.dist(a * b, a * b * 2)",
+             "A.prod.dim_int(a * b, 1)", "A.prod(a * b)", "A.cumprod(a * b, 1)", "torch.complex(a * b, a * b).abs()", "torch.polar(torch.complex(a * b, a * 0).abs(), a).real", "torch.stft(a * b, 4, 2, window=torch.ones(4), return_complex=True).abs()", "torch.hypot(a * b + 1, a * 0)",
+             "torch.logsumexp(a * b, 1)", "F.pairwise_distance(a * b, b * 0, eps=0)", "torch.linalg.norm(a * b)", "torch.linalg.norm(a * b, dim=-1)", "torch.view_as_complex((a * b).reshape(3, 2, 2).contiguous()).abs()", "A.renorm(a * b, 2, 0, 1.0)"):
+    case(text, X(3, 4), Real(torch.tensor([[0.0, 0, 0, 0], [0.5, 0.75, -1, 1.5], [0, 1, 0, 0.25]]), given=True))
+
 # ---- numbers of sizes: axis 0 of every input is free ----
 
 
@@ -782,6 +814,11 @@ for text in ("A.rand.generator([3, 4], generator=None) * a", "A.randn.generator(
              "torch.randint(0, 5, (3,))[:, None] * a", "A.normal_functional(a, 0.5, 2.0) * a", "y = torch.empty(3, 4); y.normal_(); return y * a", "y = torch.empty(3, 4); y.normal_(0.5, 2.0); return y * a", "y = torch.empty(3, 4); y.uniform_(); return y * a",
              "y = torch.empty(3, 4); y.uniform_(-1.0, 2.0); return y * a", "A.bernoulli(torch.full((3, 4), 0.3)) * a", "A.bernoulli.p(a, 0.3) * a", "y = torch.empty(3, 4); y.bernoulli_(0.7); return y * a", "A.dropout(a, 0.5, True)", "A.dropout(a, 0.5, False)", "A.dropout(a, 0.0, True)",
              "A.native_dropout(a, 0.5, True)[0]", "F.dropout(a, 0.5)", "y = a * 1; F.dropout(y, 0.5, inplace=True); return y", "torch.randn(3, 4, dtype=torch.float32).abs() * a"):
+    random(text, X(3, 4))
+
+for text in ("y = torch.empty(3, 4); y.exponential_(); return y * a", "y = torch.empty(3, 4); y.exponential_(2.5); return y * a", "y = torch.empty(3, 4); y.log_normal_(0.5, 0.25); return y * a",
+             "y = torch.empty(3, 4); y.cauchy_(0.5, 2.0); return y * a", "y = torch.empty(3, 4); y.geometric_(0.3); return y * a", "F.dropout1d(a[None], 0.4)[0]", "F.alpha_dropout(a, 0.3, True)", "y = a[None] * 1; F.dropout1d(y, 0.4, True, inplace=True); return y[0]", "y = a * 1; F.alpha_dropout(y, 0.3, True, inplace=True); return y", "F.feature_alpha_dropout(a[None], 0.3, True)[0]",
+             "a[torch.randperm(3)]", "a[:, torch.multinomial(torch.ones(4), 2)]", "F.gumbel_softmax(a)"):
     random(text, X(3, 4))
 
 # ---- refused, in one sentence ----

@@ -2,6 +2,7 @@
  * tests/import/stablehlo.py compares losses and gradients with JAX. */
 #include "import/exported.h"
 
+#include "base/text.h"
 #include "test.h"
 
 #include <string.h>
@@ -96,12 +97,36 @@ static void damaged(void)
     refused(HEAD DOT, "statement is expected");
 }
 
+/* Functions that call the next one twice: a file of a few lines is 2^40 statements. */
+static void doubled(void)
+{
+    Text text = { .pool = pool };
+    text_add(&text, "%s", HEAD DOT "    %2 = stablehlo.tanh %0 : tensor<4x3xf32>\n" SUM TAIL);
+    char *end = strrchr(text.at, '}');
+    *end = '\0';
+    text.n = (size_t)(end - text.at);
+    for (int i = 0; i < 40; i++)
+        text_add(&text,
+                 "  func.func private @f%d(%%a: tensor<f32>) -> tensor<f32> {\n"
+                 "    %%0 = call @f%d(%%a) : (tensor<f32>) -> tensor<f32>\n"
+                 "    %%1 = call @f%d(%%0) : (tensor<f32>) -> tensor<f32>\n"
+                 "    return %%1 : tensor<f32>\n  }\n",
+                 i, i + 1, i + 1);
+    text_add(&text, "  func.func private @f40(%%a: tensor<f32>) -> tensor<f32> {\n"
+                    "    return %%a : tensor<f32>\n  }\n}\n");
+    const char *at = strstr(text.at, "    return ");
+    refused(pool_print(pool, "%.*s    %%8 = call @f0(%%9) : (tensor<f32>) -> tensor<f32>\n%s",
+                       (int)(at - text.at), text.at, at),
+            "unfold to more than");
+}
+
 int main(void)
 {
     pool = pool_new(NULL, "test");
     RUN(names_and_calls);
     RUN(loop_unrolled);
     RUN(damaged);
+    RUN(doubled);
     pool_free(pool);
     return test_end();
 }

@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 try:
     import torch
     import aten
-    from aten_cases import Real, X, draw
+    from aten_cases import IDS, TRUTH, Real, X, draw
 except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
@@ -129,6 +129,114 @@ norm("multiplied", False, NORM + "b * sd * (a - mean + c)")
 known("gate", "glu", True, "F.glu(a)", X(2, 5, 8))
 known("gate of channels", "glu", True, "F.glu(a.transpose(1, 2), 1)", X(2, 5, 8))
 known("gate of rows", "glu", False, "F.glu(a, 1)", X(2, 4, 8))
+
+
+# ---- attention, written out ----
+
+ATTEND = "s = a @ b.transpose(-2, -1) / math.sqrt(8); p = s.softmax(-1); return p @ c"
+TRIL = "torch.tril(torch.ones(6, 6))"
+
+
+def attend(name, found, edit=(), code=ATTEND, q=(2, 3, 6, 8), k=(2, 3, 6, 8), v=(2, 3, 6, 8), more=()):
+    for old, new in edit:
+        assert old in code, old
+        code = code.replace(old, new)
+    known(name, "attention", found, code, X(*q), X(*k), X(*v), *more)
+
+
+EINSUM = "s = torch.einsum('{0}', a, b) * 0.3; return torch.einsum('{1}', s.softmax(-1), c)"
+MASK, SCORES = "s = s.masked_fill({0} == 0, {1}); p = s.softmax(-1)", "p = s.softmax(-1)"
+attend("attention", True)
+attend("attention of one head", True, q=(2, 6, 8), k=(2, 6, 8), v=(2, 6, 8))
+attend("attention of a sequence", True, q=(6, 8), k=(5, 8), v=(5, 8))
+attend("other lengths and widths", True, q=(2, 3, 6, 8), k=(2, 3, 7, 8), v=(2, 3, 7, 5))
+attend("scaled queries", True, [("a @", "(a * 0.4) @"), (" / math.sqrt(8)", "")])
+attend("scaled in two steps", True, [("math.sqrt(8)", "4 * 2")])
+attend("batched product", True, [("a @ b.transpose(-2, -1)", "torch.bmm(a, b.transpose(1, 2))"), ("p @ c", "torch.bmm(p, c)")], q=(2, 6, 8), k=(2, 6, 8), v=(2, 6, 8))
+attend("heads last", True, code=EINSUM.format("bihd,bjhd->bhij", "bhij,bjhd->bihd"), q=(2, 6, 3, 8), k=(2, 5, 3, 8), v=(2, 5, 3, 8))
+attend("keys first", True, code="s = torch.einsum('bjd,bid->bij', a, b); return torch.einsum('bjd,bij->bdi', c, s.softmax(-1))",
+       q=(2, 5, 8), k=(2, 6, 8), v=(2, 5, 7))
+attend("causal", True, [(SCORES, MASK.format(TRIL, "float('-inf')"))])
+attend("causal by a large number", True, [(SCORES, MASK.format(TRIL, "-1e9"))])
+attend("causal by the least number", True, [(SCORES, MASK.format(TRIL, "torch.finfo(torch.float32).min"))])
+attend("bias", True, [(SCORES, "s = s + d; p = s.softmax(-1)")], more=(X(3, 6, 6),))
+attend("bias before a mask", True, [(SCORES, "s = d + s; " + MASK.format(TRIL, "float('-inf')"))], more=(X(2, 1, 6, 6),))
+attend("bias of each query", True, [(SCORES, "s = s + d; p = s.softmax(-1)")], more=(X(2, 3, 6, 1),))
+attend("two biases", True, [(SCORES, "s = s + d + e; p = s.softmax(-1)")], more=(X(3, 6, 6), X(2, 1, 1, 6)))
+attend("mask of keys", True, [(SCORES, "s = s.masked_fill(~d[:, None, None, :], float('-inf')); p = s.softmax(-1)")], more=(TRUTH(2, 6),))
+attend("where", True, [(SCORES, "s = torch.where(d, s, float('-inf')); p = s.softmax(-1)")], more=(TRUTH(6, 6),))
+attend("no dropout", True, [(SCORES, "p = F.dropout(s.softmax(-1), 0.3, False)")])
+attend("mask of data by a number", False, [(SCORES, "s = s.masked_fill(d, -1e9); p = s.softmax(-1)")], more=(TRUTH(6, 6),))
+attend("mask of data by the least number", False, [(SCORES, "s = s + (1.0 - d.float()) * torch.finfo(torch.float32).min; p = s.softmax(-1)")], more=(TRUTH(6, 6),))
+attend("a row without keys", False, [(SCORES, MASK.format("torch.tril(torch.ones(6, 6), -1)", "-1e9"))])
+attend("scores read elsewhere", False, [("return p @ c", "return (p @ c).sum() + s.sum()")])
+attend("probabilities read elsewhere", False, [("return p @ c", "return (p @ c).sum() + p.square().sum()")])
+attend("along queries", False, [("softmax(-1)", "softmax(-2)")])
+attend("learned scale", False, [("/ math.sqrt(8)", "* d")], more=(X(1),))
+attend("shared keys", False, k=(1, 3, 6, 8))
+attend("transposed probabilities", False, [("p @ c", "p.transpose(-2, -1) @ c")])
+attend("scaled bias", False, [("/ math.sqrt(8)", "+ d"), (SCORES, "s = s * 0.5; p = s.softmax(-1)")], more=(X(6, 6),))
+attend("softmax of something else", False, [("a @ b.transpose(-2, -1) / math.sqrt(8)", "a.cos() * b")], v=(2, 3, 8, 5))
+
+
+# ---- mixtures of logistics ----
+
+def mixture(edit=(), end="-y.sum()", Q=16):
+    """The usual text, with replacements; operands: a parameters (..., 3 K), b targets, c which of them count."""
+    text = (f"Q = {Q}; w, m, s = a.chunk(3, -1); s = s.clamp(min=-7.0); k = b[..., None]; x, h = (2 * k / Q - 1).to(a.dtype), 1 / Q; inv = torch.exp(-s); "
+            "plus, mid, minus = (x - m + h) * inv, (x - m) * inv, (x - m - h) * inv; "
+            "p = -F.softplus(-plus) - F.softplus(minus) + torch.log(-torch.expm1(-2 * h * inv)); "
+            "density = mid - s - 2 * F.softplus(mid) + math.log(2 * h); inner = torch.where(p > math.log(1e-5), p, density); "
+            "p = torch.where(k == 0, plus - F.softplus(plus), torch.where(k == Q - 1, -F.softplus(minus), inner)); "
+            f"y = torch.logsumexp(p + w.log_softmax(-1), -1); return {end}")
+    for old, new in edit:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+def dml(name, found, edit=(), end="-y.sum()", Q=16, targets=None, K=4):
+    parts = [draw((3, 7, K)) * 3 - 1.5, draw((3, 7, K)) * 2.4 - 1.2, draw((3, 7, K)) * 9 - 8.5]  # some scales are below the least
+    b = IDS(Q, 3, 7) if targets is None else targets
+    b.t[0, :3] = torch.tensor([0, Q - 1, 1])
+    known(name, "dml_loss", found, mixture(edit, end, Q), Real(torch.cat(parts, -1)), b, TRUTH(3, 7))
+
+
+MASKED, MASS = "(-y).where(c, 0).sum()", "p = -F.softplus(-plus) - F.softplus(minus) + torch.log(-torch.expm1(-2 * h * inv))"
+DIFFERENCE = [(MASS, "p = torch.sigmoid(plus) - torch.sigmoid(minus)"),
+              ("torch.where(p > math.log(1e-5), p, density)", "torch.where(p > 1e-5, p.clamp(min=1e-12).log(), density)")]
+dml("mixture", True)
+dml("of 256 values", True, Q=256)
+dml("one component", True, K=1)
+dml("mean", True, end="-y.mean()")
+dml("sum of likelihoods", True, end="y.sum()")
+dml("masked", True, end=MASKED)
+dml("mean of masked", True, end=MASKED + " / c.sum()")
+dml("masked before the sign", True, end="-y.where(c, 0).mean()")
+dml("whole numbers of 32 bits", True, [("k = b[..., None]", "k = b.int()[..., None]")])
+dml("divided by the scale", True, [("(x - m + h) * inv", "(x + h - m) / torch.exp(s)"), ("(x - m) * inv", "inv * x - m * inv")])
+dml("log of the sigmoid", True, [("-F.softplus(-plus) -", "F.logsigmoid(plus) -"), ("plus - F.softplus(plus)", "F.logsigmoid(plus)"),
+                                 ("-F.softplus(minus), inner", "F.logsigmoid(-minus), inner")])
+dml("log1p", True, [("torch.log(-torch.expm1(-2 * h * inv))", "torch.log1p(-torch.exp(minus - plus))")])
+dml("last bin first", True, [("torch.where(k == 0, plus - F.softplus(plus), torch.where(k == Q - 1, -F.softplus(minus), inner))",
+                              "torch.where(k == Q - 1, -F.softplus(minus), torch.where(k == 0, plus - F.softplus(plus), inner))")])
+dml("less than", True, [("p > math.log(1e-5)", "math.log(1e-5) < p")])
+dml("difference of sigmoids", True, DIFFERENCE)
+dml("split", True, [("a.chunk(3, -1)", "a.split(4, -1)")])
+dml("another least scale", False, [("min=-7.0", "min=-6.0")])
+dml("bins between the ends", False, [("2 * k / Q - 1", "2 * k / (Q - 1) - 1")])
+dml("half bins", False, [("1 / Q;", "0.5 / Q;")])
+dml("another threshold", False, [("1e-5", "1e-4")])
+dml("parts in another order", False, [("w, m, s = ", "m, w, s = ")])
+dml("no log share", False, [("w.log_softmax(-1)", "w")])
+dml("another density", False, [("- 2 * F.softplus(mid)", "- F.softplus(mid)")])
+dml("no edges", False, [("k == 0", "k == 3")])
+dml("an edge alone", False, [("torch.where(k == Q - 1, -F.softplus(minus), inner)", "inner")])
+dml("softplus of another slope", False, [("F.softplus(mid)", "F.softplus(mid, beta=2)")])
+dml("likelihoods read elsewhere", False, end="-y.sum() + y[0, 0]")
+dml("squared", False, end="y.square().sum()")
+dml("masked by one", False, end="(-y).where(c, 1).sum()")
+dml("half of the masses", False, end="-y[:2].sum()")
 
 
 def operators(plimsoll, folder):

@@ -169,6 +169,62 @@ def classes():
     refused("explain", "fixed.pt2", "--loss", "cross-entropy", "--batch", "8", says="torch.export.Dim.DYNAMIC")
 
 
+class Averages(torch.nn.Module):
+    """What forward writes to its buffers is there in the next step, in a resumed run, and in the export."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(6, 6)
+        self.register_buffer("mean", torch.zeros(6))
+        self.register_buffer("steps", torch.zeros((), dtype=torch.long))
+        self.register_buffer("seen", torch.zeros(6, dtype=torch.bool))
+
+    def forward(self, x):
+        h = self.layer(x)
+        with torch.no_grad():
+            self.mean.mul_(0.9).add_(h.mean(0), alpha=0.1)
+            self.steps += 1
+            self.seen.logical_or_(h.mean(0) > 0)
+        return ((h - self.mean) * (1 + self.steps)).square().mean()
+
+
+def states():
+    torch.manual_seed(0)
+    model, x = Averages(), torch.randn(4, 6)
+    export(model, (x,), "averages.pt2", ({0: torch.export.Dim.DYNAMIC},))
+    os.makedirs("given")
+    numpy.save("given/x.npy", x.numpy())
+    still = ["--data", "given", "--set", "optimizer.lr=0", "--set", "optimizer.decay=0"]
+    said = run("train", "averages.pt2", *still, "--steps", "3", "--out", "averages")
+    with torch.no_grad():
+        want = [model(x).item() for _ in range(3)][-1]
+    check(abs(loss_of(said) - want) < 1e-4 * want, said, want)
+    run("export", "averages", "-o", "averages.safetensors")
+    again = Averages()
+    again.load_state_dict(load_file("averages.safetensors"))
+    for (name, a), b in zip(again.state_dict().items(), model.state_dict().values()):
+        check(a.dtype == b.dtype and torch.allclose(a.double(), b.double(), atol=1e-6), name, a, b)
+    run("train", "averages.pt2", *still, "--steps", "2", "--out", "averages-half", "--quiet")
+    run("train", "--resume", "averages-half", "--steps", "3", "--quiet")
+    one, two = (load_file(f"{name}/step-000003.safetensors") for name in ("averages", "averages-half"))
+    check(all(torch.equal(one[k], two[k]) for k in one), "buffers of a resumed run")
+    run("train", "averages.pt2", *still, "--init", "averages.safetensors", "--steps", "1", "--out", "none", "--quiet")
+    refused("train", "averages.pt2", "--precision", "bf16", "--steps", "1", says="so use --precision fp32")
+    said = run("explain", "averages.pt2", "--batch", "8", "--effort", "-1")
+    check("a micro-batch is not split" in " ".join(said.split()), said)
+
+
+def options():
+    refused("explain", "averages.pt2", "--set", "model.freeze=[layr.*]", says="model.freeze: no parameter's name matches 'layr.*'")
+    refused("explain", "averages.pt2", "--loss", "mse:5", says="has no output '5'; its outputs are 0: ")
+    said = run("fit", "averages.pt2", "--batch", "8", "--set", "optimizer.lr=1e-3", "--budget", "90%kept", "--effort", "100", "-o", "averages.json")
+    check("next: plimsoll train averages.pt2 --batch 8 --set optimizer.lr=1e-3 --plan averages.json" in said, said)
+    run("train", "averages.pt2", "--batch", "8", "--set", "optimizer.lr=1e-3", "--plan", "averages.json", "--steps", "1", "--out", "none")
+    run("train", "averages.pt2", "--init", "none", "--seed", "1", "--steps", "0", "--out", "drawn")
+    drawn, file = load_file("drawn/step-000000.safetensors"), Averages().state_dict()
+    check(not torch.equal(drawn["layer.weight"], file["layer.weight"]) and not drawn["layer.bias"].any(), "weights that are drawn")
+
+
 class Wide(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -202,6 +258,8 @@ trained = readme()
 resumed()
 weights(trained)
 classes()
+states()
+options()
 pages()
 print(f"{passed} passed, {failed} failed")
 sys.exit(failed > 0)

@@ -7,6 +7,7 @@ tests/reference/model_case.c.
 """
 import json
 import math
+import operator
 import os
 import sys
 
@@ -29,6 +30,26 @@ def attention(mask, q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, sca
     return (scores.softmax(-1) * mask.reshape(scores.shape)) @ v
 
 
+def from_one(kind, u, a=None, b=None, lambd=1.0, mean=1.0, std=2.0, median=0.0, sigma=1.0, p=0.5, generator=None):
+    """Numbers of a distribution, each from one that is uniform or normal."""
+    if kind == "exponential":
+        return -u.log() / (lambd if a is None else a)
+    if kind == "geometric":
+        return (u.log() / math.log1p(-(p if a is None else a))).ceil()
+    if kind == "cauchy":
+        return (median if a is None else a) + (sigma if b is None else b) * torch.tan(math.pi * (u - 0.5))
+    return ((mean if a is None else a) + (std if b is None else b) * u).exp()
+
+
+def dropped(kind, x, u, p):
+    keep = (u >= p).to(x.dtype)
+    if "alpha" not in kind:
+        return x * keep / (1 - p)
+    alpha = 1.7580993408473766
+    a = 1 / math.sqrt((alpha * alpha * p + 1) * (1 - p))
+    return x * keep * a + (keep - 1) * alpha * a + alpha * a * p
+
+
 def replaced(target, drawn, args, kwargs):
     """What the call gives with these numbers in place of its own."""
     name = target.split(".")[1]
@@ -45,9 +66,31 @@ def replaced(target, drawn, args, kwargs):
     elif kind in ("normal", "uniform"):
         low, high = (list(args[1:]) + [0, 1][len(args) - 1:])[:2]
         out = low + drawn * (high - low if kind == "uniform" else high)
+    elif kind in ("exponential", "log_normal", "cauchy", "geometric"):
+        out = from_one(kind, drawn, *args[1:], **kwargs)
+    elif kind == "randperm":
+        out = drawn.argsort(stable=True)
+    elif kind == "multinomial":
+        out = (drawn.log() / args[0]).topk(args[1]).indices
+    elif kind in ("feature_dropout", "alpha_dropout", "feature_alpha_dropout"):
+        out = dropped(kind, args[0], drawn, args[1])
     else:
         out = drawn.long() if kind.startswith("randint") else drawn
     return args[0].copy_(out) if name.endswith("_") else out
+
+
+def recurrent(kind, masks, x, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):
+    """Layer by layer: what each gives to the next is multiplied by its mask."""
+    call, per, sides = getattr(torch.ops.aten, kind).input, len(params) // num_layers, 2 if bidirectional else 1
+    states, ends = hx if kind == "lstm" else [hx], []
+    for layer in range(num_layers):
+        first = [h[layer * sides:(layer + 1) * sides] for h in states]
+        x, *last = call(x, first if kind == "lstm" else first[0], params[layer * per:(layer + 1) * per], has_biases, 1, 0.0, train,
+                        bidirectional, batch_first)
+        ends.append(last)
+        if layer in masks:  # (steps, samples, width)
+            x = x * (masks[layer].transpose(0, 1) if batch_first else masks[layer]).reshape(x.shape)
+    return (x, *[torch.cat(list(h)) for h in zip(*ends)])
 
 
 class Replay(torch.fx.Interpreter):
@@ -67,7 +110,16 @@ class Replay(torch.fx.Interpreter):
         if self.node.name in self.drawn:
             self.used.add(self.node.name)
             return replaced(target_name, self.drawn[self.node.name], args, dict(kwargs))
+        layers = {int(name.rsplit(".", 1)[1]) - 1: m for name, m in self.drawn.items() if name.startswith(self.first_result() + ".")}
+        if layers and target is not operator.getitem:
+            self.used.update(name for name in self.drawn if name.startswith(self.first_result() + "."))
+            return recurrent(target_name.split(".")[1], layers, *args)
         return super().call_function(target, args, kwargs)
+
+    def first_result(self):
+        """The name that the file gives to the first of several results."""
+        users = [u.name for u in self.node.users if u.target is operator.getitem and u.args[1] == 0]
+        return users[0] if users else self.node.name
 
 
 def main(folder):
@@ -107,4 +159,5 @@ def main(folder):
     print("%d random tensors, of which %d zero some numbers" % (len(drawn), sum(bool((v == 0).any()) for v in drawn.values())))
 
 
-main(sys.argv[1])
+if __name__ == "__main__":
+    main(sys.argv[1])

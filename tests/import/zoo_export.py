@@ -74,9 +74,30 @@ def shaken(model, seed):
     return model
 
 
-def first_step(model, batch, kind):
+def loss_in(model, batch, kind):
+    """Tensors that the module makes as it runs have the default type: fp32 as exported. Where those do not go with weights in
+    fp64, the default is fp64 for that run."""
+    inputs = [x.to(kind) if x.is_floating_point() else x for x in batch]
     torch.manual_seed(SEED)
-    loss = model(*[x.to(kind) if x.is_floating_point() else x for x in batch])
+    kept = {k: b.clone() for k, b in model.named_buffers()}
+    try:
+        return model(*inputs)
+    except RuntimeError:
+        if kind is not torch.float64:
+            raise
+    with torch.no_grad():
+        for k, b in model.named_buffers():
+            b.copy_(kept[k])
+    torch.manual_seed(SEED)
+    torch.set_default_dtype(kind)
+    try:
+        return model(*inputs)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def first_step(model, batch, kind):
+    loss = loss_in(model, batch, kind)
     loss.backward()
     return {"loss": loss.detach().reshape(1), **{"grad." + k: v for k, v in grads(model).items()}}
 
@@ -85,8 +106,7 @@ def three_updates(model, batch, kind, first=None):
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01)
     for step in range(3):
         optimizer.zero_grad()
-        torch.manual_seed(SEED)
-        model(*[x.to(kind) if x.is_floating_point() else x for x in batch]).backward()
+        loss_in(model, batch, kind).backward()
         if step == 0 and first is not None:
             first.update({"first." + k: v for k, v in grads(model).items()})
         optimizer.step()

@@ -1,6 +1,6 @@
 """More public architectures in small configurations, for zoo_export.py: name -> () -> (module, args, kwargs).
 
-Every module comes from diffusers, transformers, timm or torchvision. A folder with a file zoo.py that holds such a table Z,
+Every module but the last comes from diffusers, transformers, timm or torchvision. A folder with a file zoo.py that holds such a table Z,
 or a file like this one, can be given to zoo_export.py.
 """
 import torch
@@ -266,3 +266,23 @@ def more_maxvit_tv():
     from torchvision.models import MaxVit
     m = MaxVit(input_size=(32, 32), stem_channels=8, partition_size=2, block_channels=[8, 16], block_layers=[1, 1], head_dim=4, stochastic_depth_prob=0.0, num_classes=5)
     return m, (R(B, 3, 32, 32),), {}
+
+
+@reg
+def more_written_attention():
+    """Attention as tutorials write it, with dropout of the probabilities."""
+    class Block(torch.nn.Module):
+        def __init__(self, width=32, heads=4, length=24):
+            super().__init__()
+            self.heads, self.norm = heads, torch.nn.LayerNorm(width)
+            self.qkv, self.out = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
+            self.drop, self.bias = torch.nn.Dropout(0.2), torch.nn.Parameter(0.1 * torch.randn(heads, length, length))
+            self.register_buffer("seen", torch.tril(torch.ones(length, length))[None, None])
+
+        def forward(self, x):
+            b, n, c = x.shape
+            q, k, v = (t.view(b, n, self.heads, -1).transpose(1, 2) for t in self.qkv(self.norm(x)).chunk(3, -1))
+            s = q @ k.transpose(-2, -1) * (c // self.heads) ** -0.5 + self.bias
+            p = self.drop(s.masked_fill(self.seen == 0, float("-inf")).softmax(-1))
+            return x + self.out((p @ v).transpose(1, 2).reshape(b, n, c))
+    return torch.nn.Sequential(Block(), Block()), (R(B, 24, 32),), {}

@@ -4,6 +4,8 @@
 #include "alloc_count.h"
 #include "test.h"
 
+#include "device/amx_unit.h"
+#include "linalg/builtin.h"
 #include "linalg/linalg.h"
 #include "device/convert.h"
 
@@ -491,6 +493,14 @@ static void conv_fixed(const Backend *backend)
           .kernel = { 1, 1, 1 },
           .stride = { 1, 1, 1 } },
         { .n = 2,
+          .ci = 24,
+          .co = 80,
+          .in = { 1, 7, 61 },
+          .kernel = { 1, 3, 3 },
+          .stride = { 1, 2, 2 },
+          .pad_lo = { 0, 1, 1 },
+          .pad_hi = { 0, 1, 1 } },
+        { .n = 2,
           .ci = 5,
           .co = 7,
           .in = { 1, 9, 9 },
@@ -637,6 +647,64 @@ static void conv_by_winograd(void)
         }
 }
 
+/* The same of bf16, by larger tiles. */
+static void conv_by_winograd_bf16(void)
+{
+    static const ConvDesc shapes[] = {
+        { .n = 1,
+          .ci = 64,
+          .co = 64,
+          .in = { 1, 32, 32 },
+          .pad_lo = { 0, 1, 1 },
+          .pad_hi = { 0, 1, 1 } },
+        { .n = 3,
+          .ci = 80,
+          .co = 144,
+          .in = { 1, 19, 23 },
+          .pad_lo = { 0, 1, 1 },
+          .pad_hi = { 0, 1, 1 } },
+        { .n = 2, .ci = 144, .co = 80, .in = { 1, 26, 38 } },
+        { .n = 5,
+          .ci = 352,
+          .co = 64,
+          .in = { 1, 16, 20 },
+          .pad_lo = { 0, 0, 2 },
+          .pad_hi = { 0, 2, 0 } },
+        { .n = 1,
+          .ci = 64,
+          .co = 96,
+          .in = { 1, 16, 124 },
+          .pad_lo = { 0, 2, 2 },
+          .pad_hi = { 0, 2, 2 } },
+    };
+    if (amx_unit() != AMX_VECTORS) {
+        SKIP("this processor or build has no vectors of bf16 pairs");
+        return;
+    }
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int kind = CONV_FORWARD; kind <= CONV_BACKWARD_WEIGHTS; kind++) {
+            ConvDesc    d = shapes[i];
+            int         threads = 1 + ((int)i + kind) % 3;
+            const Prim *prim;
+            d.kind = (ConvKind)kind;
+            d.type_x = d.type_w = d.type_y = BF16;
+            d.type_bias = i % 3 ? BF16 : F32;
+            d.bias = kind == CONV_FORWARD && i % 2;
+            for (int axis = 0; axis < 3; axis++) {
+                d.kernel[axis] = axis ? 3 : 1;
+                d.stride[axis] = 1;
+                d.out[axis] = d.in[axis] + d.pad_lo[axis] + d.pad_hi[axis] - d.kernel[axis] + 1;
+            }
+            if (kind == CONV_BACKWARD_WEIGHTS) /* fp32, as training has it */
+                d.type_w = F32, threads = 1 + (int)i % 2;
+            CHECK_OK(linalg_conv(backend_dnnl(), &d, threads, &prim));
+            CHECK_TEXT(prim->impl, "builtin:winograd_bf16");
+            one_conv(backend_builtin(), d, threads);
+            d.pad_lo[1] = 3, d.pad_hi[1] = 1; /* the first row would see padding only */
+            CHECK(!conv_wino_bf16_fits(&d, threads));
+        }
+}
+
 /* Shapes on either side of the rule by which the built-in backend is preferred to oneDNN. */
 static void builtin_where_it_pays(void)
 {
@@ -682,7 +750,27 @@ static void builtin_where_it_pays(void)
             d.type_x = d.type_y = BF16; /* its gradient stays fp32 */
             CHECK_OK(linalg_conv(backend_dnnl(), &d, 2, &prim));
             CHECK_INT(prim->backend == backend_builtin(), !backend_dnnl()->bf16_pays);
+            d.kind = CONV_BACKWARD_DATA;
+            d.type_y = d.type_x = F32;
+            d.in[2] = 32, d.out[2] = 32 / stride;
+            CHECK_OK(linalg_conv(backend_dnnl(), &d, 2, &prim));
+            CHECK_INT(prim->backend == backend_builtin(), stride == 2 || conv_wino_fits(&d, 2));
         }
+    for (int i = 0; i < 8; i++) { /* few positions and many weights */
+        int64_t     samples = 2 + i % 2, channels = i & 2 ? 256 : 128;
+        ConvDesc    d = { .kind = i & 4 ? CONV_BACKWARD_DATA : CONV_FORWARD,
+                          .n = samples,
+                          .ci = 256,
+                          .co = channels,
+                          .in = { 1, 8, 8 },
+                          .out = { 1, 4, 4 },
+                          .kernel = { 1, 3, 3 },
+                          .stride = { 1, 2, 2 },
+                          .pad_lo = { 0, 1, 1 } };
+        const Prim *prim;
+        CHECK_OK(linalg_conv(backend_dnnl(), &d, 2, &prim));
+        CHECK_INT(prim->backend == backend_builtin(), samples == 2 && channels == 256);
+    }
 }
 
 /* A backend that is the one the rules choose. */
@@ -867,6 +955,7 @@ int main(int argc, char **argv)
     RUN(conv_of_builtin);
     RUN(conv_onto_few);
     RUN(conv_by_winograd);
+    RUN(conv_by_winograd_bf16);
     RUN(builtin_where_it_pays);
     RUN(thin_bf16);
     RUN(cached);

@@ -56,7 +56,8 @@ static int64_t phase_top(Pool *pool, PGraph *pgraph)
     CHECK_OK(plan_keep_all(pool, pgraph, &program->plan));
     CHECK_OK(engine_place(pool, engine, program, 0, NULL, NULL));
     guard_first(pool, &program->buffers);
-    engine_count(pool, engine, program);
+    engine_count(engine, program);
+    CHECK_OK(engine_finish(engine, false));
     return engine->phase_bytes[PHASE_MICRO];
 }
 

@@ -1,5 +1,7 @@
 /* views.c -- do graphs with views get the plans that are possible? Compared with a brute force over
- * the memory rule, on random tiny graphs and on those kept in ../shared/instances/tiny. */
+ * the memory rule, on random tiny graphs and on those kept in ../shared/instances/tiny.
+ *
+ *   test_plan_views [GRAPHS FIRST]     so many random graphs from another seed, nothing else */
 #include "test.h"
 
 #include "plan/brute_rule.h"
@@ -205,10 +207,14 @@ static void program_knows_views(void)
     }
 }
 
+static int      view_graphs = VIEW_GRAPHS;
+static uint64_t view_first = 1;
+
 static void random_views_agree(void)
 {
-    int graphs = 0, peaks = 0, costs = 0, searched = 0;
-    for (uint64_t seed = 1; graphs < VIEW_GRAPHS && seed < 100 * VIEW_GRAPHS; seed++) {
+    int      graphs = 0, peaks = 0, costs = 0, searched = 0;
+    uint64_t last = view_first + 100 * (uint64_t)view_graphs;
+    for (uint64_t seed = view_first; graphs < view_graphs && seed < last; seed++) {
         Pool   *pool = pool_new(NULL, "test");
         PGraph *g = tiny_views(pool, seed);
         if (!pgraph_check(g) && has_views(g)) {
@@ -227,7 +233,7 @@ static void random_views_agree(void)
         if (test_failed > 20)
             return;
     }
-    CHECK_INT(graphs, VIEW_GRAPHS);
+    CHECK_INT(graphs, view_graphs);
     printf("%d random graphs with views agree; of %d the search alone misses %d minima and %d "
            "optima\n",
            graphs, searched, peaks, costs);
@@ -262,8 +268,14 @@ static void known_views_agree(void)
         CHECK(n >= 11);
 }
 
-int main(void)
+int main(int n_args, char **args)
 {
+    if (n_args == 3) {
+        view_graphs = atoi(args[1]);
+        view_first = strtoull(args[2], NULL, 10);
+        RUN(random_views_agree);
+        return test_end();
+    }
     RUN(program_knows_views);
     RUN(known_views_agree);
     RUN(random_views_agree);

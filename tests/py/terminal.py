@@ -109,6 +109,8 @@ for columns in (80, 40):
     if columns == 80:
         check("with loss, pace, time left and memory", all(re.search(r"loss \S+ .*ms/step.* left .*[KM]iB of", s) for s in drawn if s.startswith("step") and "validation" not in s), drawn)
     end = next(i for i, l in enumerate(screen.lines) if l.startswith("unet-small: "))
+    begin = screen.lines[:end]
+    check(f"no line of the start is wrapped at {columns} columns", any(l.startswith("data: ") for l in begin) and all(len(l) <= columns for l in begin), begin)
     said = [l for l in screen.lines[end:] if not l.startswith("next: ")]
     check(f"sentences are broken where the terminal ends, at {columns} columns", len(said) > 2 and all(len(l) <= columns for l in said), said)
     drawn, screen = narrow("fit", ["fit", "unet-small", "--budget", "14MiB", "--effort", "20000", *SMALL], columns)

@@ -124,6 +124,15 @@ def pickles():
     pickle.dump({"image_data": images, "class_dict": {f"n{k}": [int(i) for i in np.where(labels == k)[0]] for k in range(CLASSES)}},
                 open(at("mini.pkl"), "wb"))
     holds(at("mini.pkl"))
+    for protocol in range(6):            # numbers of numpy, as list(array) holds them
+        pickle.dump({"data": images, "labels": list(labels)}, open(at(f"np{protocol}.pkl"), "wb"), protocol)
+        holds(at(f"np{protocol}.pkl"))
+    pickle.dump({"image_data": images, "class_dict": {k: np.where(labels == k)[0] for k in np.unique(labels)}}, open(at("np.pkl"), "wb"))
+    holds(at("np.pkl"))
+    pickle.dump({"image_data": images, "class_dict": {k: list(np.where(labels == k)[0]) for k in range(CLASSES)}}, open(at("np.pkl"), "wb"))
+    holds(at("np.pkl"))
+    pickle.dump({k: images[labels == k] for k in np.unique(labels).astype(np.uint8)}, open(at("np.pkl"), "wb"))
+    holds(at("np.pkl"))
     pickle.dump({b"data": images, b"labels": labels}, open(at("bytes.pkl"), "wb"))
     holds(at("bytes.pkl"))
     rows = rng.integers(0, 256, (CLASSES * EACH, 3072), dtype=np.uint8)
@@ -161,11 +170,19 @@ def folders():
             image_save(f"scenes/{k}/{i}/good.png", image)
             image_save(f"scenes/{k}/{i}/mask.png", image)
     holds(at("omniglot/images_background"))
+    refused(at("omniglot"), "omniglot holds images_background/ alone")
     shutil.copytree(at("omniglot/images_background"), at("omniglot/images_evaluation"))
     refused(at("omniglot"), "--set data.holdout_path=")
     for name in ("classes.txt", "images.txt"):
         open(at(f"CUB_200_2011/{name}"), "w").close()
     holds(at("CUB_200_2011"))
+    with open(at("mini/all.csv"), "w") as lines:
+        lines.write("".join(f"n{k}_{i}.png,n{k}\n" for k in range(CLASSES) for i in range(EACH)))
+    holds(at("mini"))                    # the only list beside images/
+    shutil.copy(at("mini/all.csv"), at("mini/more.csv"))
+    refused(at("mini"), "several lists of classes; name one")
+    os.remove(at("mini/all.csv"))
+    os.remove(at("mini/more.csv"))
     for part in ("train", "val"):
         with open(at(f"mini/{part}.csv"), "w") as lines:
             lines.write("filename,label\r\n" + "".join(f"n{k}_{i}.png,n{k}\r\n" for k in range(CLASSES) for i in range(EACH)))

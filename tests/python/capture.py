@@ -19,7 +19,7 @@ except ImportError:
     sys.exit(77)
 
 import plimsoll
-from plimsoll import capture, rules
+from plimsoll import capture, dispatch, rules
 from plimsoll.training import StepForm
 
 F = torch.nn.functional
@@ -104,8 +104,10 @@ check("two cuBLAS workspaces of 32 MiB", [a.bytes for a in fp32.allocations if a
       == [32 << 20] * 2)
 freed = {i for action, i, _ in fp32.events if action == plimsoll._native.FREE}
 kept = {a.kind for i, a in enumerate(fp32.allocations) if i not in freed}
-check("nothing of a step outlives it", kept == {"parameters", "inputs", "optimizer state",
-                                               "workspaces"})
+check("nothing of a step outlives it but its result", kept == {
+    "parameters", "inputs", "optimizer state", "workspaces", "activations"} and
+    [a.op for i, a in enumerate(fp32.allocations) if i not in freed and a.kind == "activations"]
+    == ["nll_loss_forward"])
 e = plimsoll.explain(model, loss_fn, batch, precision="fp32", torch_version="2.11")
 check("by class adds up to the later steps' peak",
       sum(s.bytes for s in e.by_class) == e.later.allocated_bytes)
@@ -123,13 +125,44 @@ check("accumulated gradients lie beside those that are computed",
 scaled = capture.capture(model, loss_fn, batch, StepForm(precision="fp16", grad_scaler=True), h200)
 check("a scaler keeps two numbers and allocates its inverse",
       {"reciprocal", "_amp_update_scale_"} & {a.op for a in scaled.allocations} != set())
-for wrong in ({"device": "no-gpu"}, {"precision": "fp8"}, {"optimizer": "lion"}, {"ema": "yes"},
-              {"accumulate": 0}):
+REFUSED = (({"device": "no-gpu"}, "use"), ({"precision": "fp8"}, "use"), ({"ema": "yes"}, "use"),
+           ({"optimizer": "lion"}, "use"), ({"accumulate": 0}, "use"), ({"accumulate": "2"}, "use"),
+           ({"optimizer": torch.optim.SGD(model.parameters())}, "lambda p: torch.optim.SGD(p)"),
+           ({"optimizer": torch.optim.LBFGS}, "closure"))
+for wrong, words in REFUSED:
     try:
         plimsoll.explain(model, loss_fn, batch, **wrong)
         check("refused: %s" % wrong, False)
-    except ValueError as err:
-        check("refused: %s" % err, "use" in str(err))
+    except (TypeError, ValueError) as err:
+        check("refused: %s" % err, words in str(err) and "\n" not in str(err))
+
+registered = []
+
+
+class Once:
+    """Stands for PyTorch's library, which before 2.13 takes one kernel per operator and key."""
+
+    def impl(self, op, kernel, key):
+        registered.append((str(op), key))
+
+
+dispatch._register_autocast(Once(), h200)
+check("each operator is registered once", len(registered) == len(set(registered)) > 50)
+loss = next(i for i, a in enumerate(fp32.allocations) if a.op == "nll_loss_forward")
+check("a result lives until the next one", fp32.events.index((plimsoll._native.FREE, loss, 0))
+      > fp32.marks[1])
+together = [a.bytes for a in fp32.allocations if a.kind == "backward temporaries"
+            and a.op == "_scaled_dot_product_efficient_attention_backward"]
+check("gradients of q, k and v that are parts of one tensor are, too",
+      together == [3 * 4 * 6 * 64 * 2 * 8] * 2)
+for name in ("NAdam", "RAdam", "Adafactor"):
+    e = plimsoll.explain(model, loss_fn, batch, getattr(torch.optim, name))
+    check(name, e.later.allocated_bytes > e.first.allocated_bytes // 2)
+spread = torch.distributions.Normal
+plimsoll.explain(model, lambda m, b: -spread(m(b[0]), 1.0).log_prob(m(b[0])).mean(), batch)
+check("distributions do not check values", spread._validate_args)
+check("a GPU in its own spelling", plimsoll.explain(model, loss_fn, batch, device="RTX 4090")
+      .device == "rtx-4090")
 
 lstm = torch.nn.LSTM(8, 16, 2)
 flat = list(lstm._flat_weights)
@@ -138,6 +171,23 @@ weights = 4 * sum(p.numel() for p in lstm.parameters())
 held = {s.name: s.bytes for s in told.by_class}
 check("the weights of a recurrent layer are trained", held["optimizer state"] >= 2 * weights
       and held["parameters"] >= weights)
+made = capture.capture(lstm, lambda m, x: m(x)[0].sum(), torch.randn(5, 3, 8), StepForm(None), h200)
+check("gates and cells of both layers are kept", 4 * 5 * 3 * 16 * (2 * (4 + 1) + 1)
+      in [a.bytes for a in made.allocations if a.kind == "activations"]
+      and any("recurrent" in n for n in told.notes))
+for make in (torch.nn.GRU, torch.nn.RNN):
+    both = make(8, 16, 2, batch_first=True, bidirectional=True)
+    for precision in ("fp32", "bf16"):
+        e = plimsoll.explain(both, lambda m, x: m(x)[0].sum(), torch.randn(3, 5, 8),
+                             precision=precision)
+        check("%s, %s" % (make.__name__, precision), e.later.allocated_bytes > e.before_bytes)
+for make, state, width in ((torch.nn.LSTMCell, 2, 4), (torch.nn.GRUCell, 1, 5)):
+    cell, where = make(8, 16), (lambda h: h[0]) if state == 2 else (lambda h: h)
+    for precision, size in (("fp32", 4), ("bf16", 2)):
+        made = capture.capture(cell, lambda m, x, where=where: where(m(x)).sum(),
+                               torch.randn(3, 8), StepForm("sgd", precision), h200)
+        check("%s, %s: the gates are kept" % (make.__name__, precision), size * 3 * width * 16
+              in [a.bytes for a in made.allocations if a.op == "new_empty"])
 check("and are its own again", all(a is b for a, b in zip(flat, lstm._flat_weights)))
 
 
@@ -145,7 +195,7 @@ def refused(what, model, loss_fn, batch, words):
     try:
         plimsoll.explain(model, loss_fn, batch)
         check("refused: " + what, False)
-    except ValueError as err:
+    except (TypeError, ValueError) as err:
         check("%s: %s" % (what, err), words in str(err) and "\n" not in str(err))
 
 
@@ -157,6 +207,17 @@ refused("a branch on values", linear, lambda m, x: m(x).sum() if x.sum() > 0 els
 refused("a mask as an index", linear, lambda m, x: m(x[x[:, 0] > 0]).sum(), rows, HERE)
 refused("sparse gradients", torch.nn.Embedding(9, 4, sparse=True), lambda m, x: m(x).sum(),
         torch.tensor([1, 2]), "sparse=False")
+refused("sparse inputs", linear, lambda m, x: m(x.to_dense()).sum(), rows.to_sparse(), "dense")
+refused("no way to the loss", linear, lambda m, x: x.sum(), rows, "detach()")
+refused("a wrapped model", torch.nn.DataParallel(linear), lambda m, x: m(x).sum(), rows,
+        "model.module")
+refused("a compiled model", torch.compile(linear, backend="eager"), lambda m, x: m(x).sum(), rows,
+        "_orig_mod")
+linear.compile(backend="eager")
+refused("a model compiled in place", linear, lambda m, x: m(x).sum(), rows, "compile()")
+linear = torch.nn.Linear(4, 4)
+refused("a lazy layer", torch.nn.LazyLinear(4), lambda m, x: m(x).sum(), rows, "run it once")
+refused("no module", loss_fn, lambda m, x: m(x).sum(), rows, "torch.nn.Module")
 refused("nothing to train", torch.nn.Linear(4, 4).requires_grad_(False), lambda m, x: m(x).sum(),
         rows, "requires_grad_()")
 named = plimsoll.explain(linear, lambda m, x: {"loss": m(x).sum(), "out": m(x)}, rows)

@@ -167,8 +167,19 @@ check("bf16: as eager's", torch.allclose(result, eager_result, rtol=1e-3) and al
     F.cosine_similarity(g.flatten(), gradients(fitted)[n].flatten(), 0) > 0.99
     for n, g in gradients(by_eager).items()))
 
-model.eval()
-a, b = step(batch), step(batch)
+by_context, within, _ = one_step(model, decoder_loss, batch, None)
+first = gradients(by_context)
+by_context.zero_grad()
+torch.manual_seed(7)
+with torch.autocast("cpu", torch.bfloat16):
+    inside = within(batch)
+check("a call within autocast: its casts", equal(gradients(kept), gradients(by_context))
+      and torch.equal(inside, result))
+by_context.zero_grad()
+torch.manual_seed(7)
+within(batch)
+check("and without them again", equal(first, gradients(by_context)))
+
 fitted.eval()
 a, b = step(batch), step(batch)
 check("eval mode: planned anew, without dropout", torch.equal(a, b))
@@ -178,11 +189,12 @@ step(batch[:2])
 check("a batch of another form and a frozen weight", fitted.words.weight.grad is None
       and fitted.layers[0].linear1.weight.grad is not None)
 for wrong, words in (({"budget": "16 bananas"}, "KiB"), ({"precision": "fp8"}, "bf16"),
-                     ({"optimizer": "lion"}, "adamw")):
+                     ({"optimizer": "lion"}, "adamw"), ({"budget": 0}, "more than 0"),
+                     ({"grad_scaler": True}, "GradScaler")):
     try:
         plimsoll.fit(model, decoder_loss, batch, **wrong)
         check("refused: %s" % wrong, False)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         check("refused: %s" % error, words in str(error))
 try:
     plimsoll.fit(model, lambda m, x: m(x), batch)
@@ -211,6 +223,11 @@ by_eager, _ = eager(model, lambda m, x: m(x).square().mean(), batch)
 fitted, step, _ = one_step(model, lambda m, x: m(x).square().mean(), batch, None)
 check("parameters without a gradient stay without one, and trainable", near(
     gradients(by_eager), gradients(fitted)) and all(p.requires_grad for p in fitted.parameters()))
+model, batch = mixed()
+state = torch.get_rng_state()
+plimsoll.fit(model, mixed_loss, batch, effort=EFFORT)
+check("planning takes no random numbers", torch.equal(state, torch.get_rng_state()))
+batch = torch.randn(5, 8)
 shared = torch.nn.Linear(8, 8)
 shared.weight.register_hook(lambda g: 2 * g)
 model = torch.nn.Sequential(shared, torch.nn.Tanh(), shared)
@@ -222,6 +239,19 @@ step = plimsoll.fit(model, lambda m, x: m(x).square().mean(), batch, effort=EFFO
 step(batch)
 check("a module in two places, with a hook on its weight", near(by_eager, gradients(model)))
 check("and its own weights afterwards", all(a is b for a, b in zip(weights, model.parameters())))
+gated = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.SiLU(), torch.nn.Linear(8, 8))
+step = plimsoll.fit(gated, lambda m, x: m(x).square().mean(), batch, effort=EFFORT)
+names = [str(n.target) for n in step.graph.graph.nodes]
+check("SiLU's gradient is one operator", "aten.silu_backward.default" in names
+      and "aten.sigmoid.default" not in names)
+old = gated[0]
+gated[0] = torch.nn.Linear(8, 8)
+step(batch)
+check("a module may be replaced", old.weight.grad is None and gated[0].weight.grad is not None)
+gated.double()
+gated.zero_grad()
+step(batch.double())
+check("a model of another type is planned anew", gated[0].weight.grad.dtype == torch.float64)
 model = Unreached()
 for what, loss_fn, words in (
         ("no way to the loss", lambda m, x: m(x).detach().square().mean(), "detach()"),
@@ -233,6 +263,31 @@ for what, loss_fn, words in (
         check("refused: " + what, False)
     except ValueError as error:
         check("%s: %s" % (what, error), words in str(error))
+class Spectral(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(3, dtype=torch.cfloat))
+
+    def forward(self, x):
+        f = torch.zeros(x.shape[0], 5, dtype=torch.cfloat)
+        f[:, :3] = torch.fft.rfft(x)[:, :3] * self.weight
+        return torch.fft.irfft(f)
+
+
+spectral, spectral_loss = Spectral(), lambda m, x: m(x).square().mean()
+by_eager, _ = eager(spectral, spectral_loss, batch)
+fitted, step, _ = one_step(spectral, spectral_loss, batch, None, optimizer="adamw")
+check("parts of complex tensors, inverse FFT", near(gradients(by_eager), gradients(fitted)))
+try:
+    plimsoll.fit(spectral, spectral_loss, batch, effort=EFFORT)
+    check("refused: fused on complex parameters", False)
+except ValueError as error:
+    check("refused: %s" % error, "'adamw'" in str(error))
+try:
+    plimsoll.fit(torch.nn.DataParallel(model), lambda m, x: m(x).mean(), batch, effort=EFFORT)
+    check("refused: a wrapped model", False)
+except ValueError as error:
+    check("refused: %s" % error, "model.module" in str(error))
 check("bytes", [plimsoll.parse_bytes(x) for x in ("16GiB", "2 MB", "1.5K", "7", 9)]
       == [16 << 30, 2_000_000, 1536, 7, 9])
 done()

@@ -60,6 +60,16 @@ files = sorted(os.listdir(os.path.join(where, "plimsoll")))
 out = run(python, "-c", readme(), env=clean)
 print(out.stdout)
 ok = out.returncode == 0 and "py.typed" in files and "lib" in files
+built = [os.path.join(at, name) for at, _, names in os.walk(os.path.join(where, "plimsoll"))
+         for name in names if ".so" in name]
+media = re.compile("libav|libsw(scale|resample)|libsndfile|libsamplerate|"
+                   "libplimsoll_(video|audio)")
+for path in built:                      # neither contained nor linked: libav may be under the GPL
+    needs = run("readelf", "-d", path).stdout if shutil.which("readelf") else ""
+    if media.search(os.path.basename(path)) or media.search(needs):
+        print("FAILED:", path, "is or links a media library")
+        ok = False
+ok = ok and bool(built)
 if not ok:
     print(files, out.stderr)
 print("ok" if ok else "FAILED", ": the README's lines in a fresh environment")

@@ -259,6 +259,21 @@ static Tensor modulate(Graph *g) { return modulated(g, false, 1); }
 static Tensor modulate_affine(Graph *g) { return modulated(g, true, 1); }
 static Tensor modulate_by_two(Graph *g) { return modulated(g, false, 2); }
 
+/* norm(x) * (number + gamma) + beta, with maps */
+static Tensor mapped(Graph *g, bool weighted, bool biased, int number)
+{
+    Tensor none = tensor_none(g), x = weight(g, "x", SHAPE(2, 3, 3, 8));
+    Tensor y = groupnorm(x, weighted ? weight(g, "w", SHAPE(8)) : none,
+                         biased ? weight(g, "b", SHAPE(8)) : none, 8, 1e-5f, NORM_LINEAR);
+    Tensor gamma = weight(g, "gamma", SHAPE(2, 3, 3, 8)),
+           beta = weight(g, "beta", SHAPE(2, 3, 3, 8));
+    return loss_of(POINT2(ADD, POINT2(MUL, y, add_number(gamma, number)), beta));
+}
+static Tensor maps_plain(Graph *g) { return mapped(g, false, false, 1); }
+static Tensor maps_affine(Graph *g) { return mapped(g, true, true, 1); }
+static Tensor maps_weight_alone(Graph *g) { return mapped(g, true, false, 1); }
+static Tensor maps_by_two(Graph *g) { return mapped(g, false, false, 2); }
+
 static Tensor gated(Graph *g, PointOp gate, bool second)
 {
     Tensor halves[2];
@@ -516,6 +531,10 @@ static const KnownCase known_cases[] = {
     { "groupnorm_gelu", groupnorm_gelu, &op_groupnorm, 1, 3 },
     { "groupnorm_read_twice", groupnorm_read_twice, &op_groupnorm, 2, 3 },
     { "batchnorm_relu", batchnorm_relu, &op_batchnorm, 1, 3 },
+    { "maps_plain", maps_plain, &op_spade, 1, 5 },
+    { "maps_affine", maps_affine, &op_spade, 1, 5 },
+    { "maps_weight_alone", maps_weight_alone, &op_groupnorm, 1, 3 },
+    { "maps_by_two", maps_by_two, &op_groupnorm, 1, 3 },
     { "modulate", modulate, &op_layernorm_modulate, 1, 2 },
     { "modulate_affine", modulate_affine, &op_layernorm, 2, 3 },
     { "modulate_by_two", modulate_by_two, &op_layernorm, 2, 3 },

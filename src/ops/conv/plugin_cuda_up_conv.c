@@ -45,7 +45,7 @@ static Err up_conv_choose_cuda(const Node *n, const Device *device, Choice *choi
     UpConvConfig config;
     TRY(up_conv_config(n, device, &config));
     choice->workspace_bytes = config.all;
-    choice->name = config.subpixel_chosen ? "phases" : config.prim->impl;
+    choice->name = config.subpixel_chosen ? "subpixel" : config.prim->impl;
     return OK;
 }
 

@@ -45,6 +45,8 @@ static Recipe *recipe_of(Pool *pool, const System *system)
     return tiny_recipe(pool, system->name, sets, n);
 }
 
+static bool has_timesteps(const Recipe *recipe) { return strcmp(recipe->system, "sashimi") != 0; }
+
 static Evaluation evaluated(Pool *pool, const Recipe *recipe, int64_t batch, bool raw)
 {
     Evaluation e;
@@ -52,7 +54,7 @@ static Evaluation evaluated(Pool *pool, const Recipe *recipe, int64_t batch, boo
                           &(EvaluateOptions){ .n = SAMPLES,
                                               .batch = batch,
                                               .draw = -1,
-                                              .timesteps = TIMES,
+                                              .timesteps = has_timesteps(recipe) ? TIMES : 0,
                                               .seed = -1,
                                               .checkpoint = -1,
                                               .weights = raw ? WEIGHTS_RAW : WEIGHTS_USUAL,

@@ -211,7 +211,7 @@ Err watch_idle(Comm *comm, CommWait *wait)
 Err watch_rest(Comm *comm, double idle_s)
 {
     TRY(watch_words(comm));
-    watch_sleep(idle_s);
+    watch_sleep(idle_s < LONG_WAIT_S ? idle_s : SPIN_S);
     return OK;
 }
 

@@ -28,6 +28,9 @@ static QueueFact queue_fact(const Comm *comm, const Device *device)
     return fact;
 }
 
+/* NCCL serves several ranks on one device from 2.30 on; an older one fails as it opens. */
+enum { NCCL_SHARES = 23000 };
+
 /* The first rank whose device an earlier rank has too; -1: none. */
 static int queue_shared(const QueueFact *all, int ranks)
 {
@@ -36,6 +39,14 @@ static int queue_shared(const QueueFact *all, int ranks)
             if (!strcmp(all[r].host, all[k].host) && !strcmp(all[r].place, all[k].place))
                 return r;
     return -1;
+}
+
+static bool queue_all_share(const QueueFact *all, int ranks)
+{
+    for (int r = 0; r < ranks; r++)
+        if (!all[r].shares)
+            return false;
+    return true;
 }
 
 /* Why bytes cannot go directly; "": they can. The same on all ranks. */
@@ -49,7 +60,7 @@ static void queue_reason(const QueueFact *all, int ranks, char why[QUEUE_WHY])
         else if (all[r].version != all[0].version)
             snprintf(why, QUEUE_WHY, "rank %d on %s has another version of NCCL than rank 0", r,
                      all[r].host);
-    if (!why[0] && shared >= 0 && !all[shared].shares)
+    if (!why[0] && shared >= 0 && (all[0].version < NCCL_SHARES || !queue_all_share(all, ranks)))
         snprintf(why, QUEUE_WHY, "rank %d on %s has the same GPU as another rank", shared,
                  all[shared].host);
 }
@@ -323,6 +334,12 @@ Err comm_transfer_start(Comm *comm, const CommTransfer *t)
     TRY(queue_copy_own(q, t));
     TRY(queue_move(q, t));
     return q->api->end(q->device, t->slot);
+}
+
+Err comm_queue_settle(Comm *comm)
+{
+    CommQueue *q = comm ? comm->queue : NULL;
+    return q && !q->direct ? device_wait(q->device) : OK;
 }
 
 Err comm_transfer_join(Comm *comm, int slot)

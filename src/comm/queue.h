@@ -41,5 +41,9 @@ CommTransfer *comm_transfer_new(Pool *pool, int slot, int parts);
 Err           comm_transfer_ready(Pool *pool, Comm *comm, CommTransfer *transfer);
 Err           comm_transfer_start(Comm *comm, const CommTransfer *transfer);
 Err           comm_transfer_join(Comm *comm, int slot);
+/* Before a whole phase is queued. Through hosts, the device may stand until this thread has moved
+ * bytes; a call that then waited for room among what is queued would wait for ever. So nothing is
+ * queued behind a phase that has not ended. Elsewhere it does nothing. */
+Err           comm_queue_settle(Comm *comm);
 
 #endif

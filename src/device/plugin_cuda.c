@@ -228,7 +228,9 @@ static Err cuda_capture_end(const Device *device, void **cuda_graph)
     cudaGraph_t     graph = NULL;
     cudaGraphExec_t exec = NULL;
     GPU_TRY("capturing the step", cudaStreamEndCapture(handle_of(device)->stream, &graph));
-    cudaError_t err = cudaGraphInstantiate(&exec, graph, 0);
+    /* with several ranks, transfers keep the priority of the queue that they were captured in */
+    unsigned    flags = device->meanwhile ? cudaGraphInstantiateFlagUseNodePriority : 0;
+    cudaError_t err = cudaGraphInstantiate(&exec, graph, flags);
     cudaGraphDestroy(graph);
     GPU_TRY("capturing the step", err);
     GPU_TRY("capturing the step", cudaGraphUpload(exec, handle_of(device)->stream));

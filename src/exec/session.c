@@ -3,7 +3,7 @@
  *
  * session_build.c resolves every pointer; session_inspect.c measures times and looks for numbers
  * that are not finite. */
-#include "comm/comm.h"
+#include "comm/queue.h"
 #include "exec/session_int.h"
 #include "exec/session_ranks.h"
 
@@ -371,6 +371,7 @@ Err session_run(Session *session, Phase phase)
     if (session_captures(session, phase)) {
         if (!session->cuda_graph[phase])
             TRY(session_capture(session, phase));
+        TRY(comm_queue_settle(session->device->comm));
         return device->api->graph_launch(device, session->cuda_graph[phase]);
     }
     TRY(session_launches(session, phase, NULL));

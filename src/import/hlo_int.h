@@ -30,7 +30,7 @@ typedef struct Hlo {
     NameTable   locs;  /* "#loc7" to the text in its parentheses */
     HloKnown   *known; /* by value */
     int32_t     n_known, cap_known;
-    int32_t     n_statements; /* read so far, those of calls and loops each time */
+    int32_t     n_entered; /* functions and loops, each time */
     int         depth;
 } Hlo;
 

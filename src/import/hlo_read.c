@@ -13,10 +13,17 @@
 #include "base/file.h"
 #include "import/hlo_int.h"
 
-enum { MAX_DEPTH = 64, MAX_CALLS = 1 << 20, MAX_LOOPS = 1 << 12, MAX_RESULTS = 4096 };
+enum {
+    MAX_DEPTH = 64,
+    MAX_CALLS = 1 << 20,
+    MAX_ENTERED = 1 << 18,
+    MAX_LOOPS = 1 << 12,
+    MAX_RESULTS = 4096
+};
 
 typedef struct HloScope {
     Hlo      *h;
+    Pool     *pool;  /* of the names: ends with the function */
     NameTable names; /* "%0#1" to value + 1 */
 } HloScope;
 
@@ -51,7 +58,7 @@ static int32_t value_add(Hlo *h, const char *name, const HloType *type, int32_t 
 static void bind(HloScope *s, const char *name, size_t n, int32_t value)
 {
     const char *text = exported_textn(s->h->in, name, n);
-    names_slot(s->h->in->temp, &s->names, text)->item = (const void *)(uintptr_t)(value + 1);
+    names_slot(s->pool, &s->names, text)->item = (const void *)(uintptr_t)(value + 1);
 }
 
 static Err find(void *of, const char *name, size_t n, int32_t *value)
@@ -177,6 +184,9 @@ static Err emit(HloScope *s, HloStatement *st, const char **p, const char *name,
 
 static Err enter(Hlo *h)
 {
+    if (h->n_entered++ == MAX_ENTERED) /* also where they make no operator */
+        return fail(E_USAGE, "%s: its functions and loops unfold to more than %d calls",
+                    h->in->program->path, MAX_ENTERED);
     return ++h->depth > MAX_DEPTH
                ? fail(E_FORMAT, "%s: functions call each other without end", h->in->program->path)
                : OK;
@@ -190,7 +200,7 @@ static Err inlined(Hlo *h, const char *callee, const int32_t *args, int32_t n, R
         return fail(E_FORMAT, "%s: there is no function @%s", h->in->program->path,
                     callee ? callee : "");
     TRY(enter(h));
-    HloScope    s = { .h = h };
+    HloScope    s = { .h = h, .pool = pool_new(h->in->temp, "function") };
     const char *p = f->params, *body = f->body;
     for (int32_t i = 0; i < n; i++) {
         p = hlo_skip(p);
@@ -204,6 +214,7 @@ static Err inlined(Hlo *h, const char *callee, const int32_t *args, int32_t n, R
         hlo_next(&p, ",");
     }
     TRY(block(&s, &body, out));
+    pool_free(s.pool);
     h->depth--;
     return OK;
 }
@@ -315,9 +326,6 @@ static Err statement(HloScope *s, const char **p)
     int64_t     wanted = 1;
     if (*name != '%')
         return hlo_fail(h, name, "a statement is expected");
-    if (h->n_statements++ == MAX_CALLS)
-        return fail(E_USAGE, "%s: its functions and loops unfold to more than %d statements",
-                    h->in->program->path, MAX_CALLS);
     n = 1 + hlo_name_length(name + 1);
     at += n;
     if (hlo_next(&at, ":"))

@@ -21,7 +21,7 @@ enum {
     PACE_PRODUCT = 256,           /* rows and columns */
     PACE_SIDE = 32,               /* of a convolved map */
     PACE_WIDTH = 64,              /* its channels */
-    PACE_BYTES = 64 << 20,        /* more than caches hold */
+    PACE_BYTES = 32 << 20,        /* more than caches hold */
     PACE_MEMORY = 3 * PACE_BYTES, /* of which two arrays are copied */
     PACE_LARGEST = 100            /* how far from the roofline is believed, either way */
 };

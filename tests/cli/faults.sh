@@ -79,7 +79,8 @@ heard() {
     shift
     "$program" train $endless "$@" --out "$run" > "$work/out" 2> "$work/err" &
     pid=$!
-    sleep 1.5
+    appears plan.json # it begins
+    sleep 1
     kill -TERM $pid
     ends
     is "$run: a stop signal should be heard within a second, not $took ms" [ $took -lt 1000 ]

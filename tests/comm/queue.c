@@ -185,6 +185,23 @@ static Err work_same_gpu(Pool *pool, Comm *comm)
     return work_moves(pool, comm);
 }
 
+/* An NCCL that cannot serve both although it was told to: it would fail as it opens. */
+static Err work_old_library(Pool *pool, Comm *comm)
+{
+    setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
+    library = 22809;
+    place = "0000:01:00.0";
+    return work_moves(pool, comm);
+}
+
+/* Only rank 0 was told so. */
+static Err work_told_alone(Pool *pool, Comm *comm)
+{
+    if (!comm_rank(comm))
+        setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
+    return work_same_gpu(pool, comm);
+}
+
 static Err work_versions(Pool *pool, Comm *comm)
 {
     library = 23007 + comm_rank(comm);
@@ -193,9 +210,15 @@ static Err work_versions(Pool *pool, Comm *comm)
 }
 
 static const Worker workers[] = {
-    { "moves", work_moves },       { "stopped", work_stopped }, { "busy", work_busy },
-    { "failed", work_failed },     { "kinds", work_kinds },     { "same-gpu", work_same_gpu },
+    { "moves", work_moves },
+    { "stopped", work_stopped },
+    { "busy", work_busy },
+    { "failed", work_failed },
+    { "kinds", work_kinds },
+    { "same-gpu", work_same_gpu },
     { "versions", work_versions },
+    { "old-library", work_old_library },
+    { "told-alone", work_told_alone },
 };
 
 /* ---- the test ---- */
@@ -227,6 +250,8 @@ static void every_number_arrives_in_order(void)
 static void ranks_that_share_a_gpu_go_through_hosts(void)
 {
     check(2, "same-gpu", 0, "has the same GPU as another rank");
+    check(2, "old-library", 0, "has the same GPU as another rank");
+    check(2, "told-alone", 0, "has the same GPU as another rank");
     check(2, "versions", 0, "another version of NCCL");
 }
 

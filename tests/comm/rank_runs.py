@@ -1,9 +1,12 @@
 """rank_runs.py -- for tests that start ranks: which MPIs are here, smallest recipes, running, digests."""
+import glob
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SKIPPED = 77                                          # exit code of a test that ran nothing
@@ -24,14 +27,52 @@ def sets(*pairs):
     return [word for pair in pairs for word in ("--set", pair)]
 
 
+def launcher(name):
+    """mpirun of that library: Debian's name for it, or the only mpirun there is, if it says so."""
+    if shutil.which("mpirun." + name):
+        return shutil.which("mpirun." + name)
+    plain = shutil.which("mpirun")
+    says = subprocess.run([plain, "--version"], capture_output=True, text=True).stdout if plain else ""
+    return plain if {"openmpi": "Open MPI", "mpich": "HYDRA"}[name] in says else None
+
+
 def mpis(program):
     """By the name of a plugin: the command that starts N processes with it, up to "-n"."""
     found = {}
     for name, flags in (("openmpi", ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]), ("mpich", [])):
-        launcher = shutil.which("mpirun." + name)
-        if launcher and os.path.exists(f"{os.path.dirname(program)}/libplimsoll_mpi_{name}.so"):
-            found[name] = [launcher] + flags + ["-n"]
+        if os.path.exists(f"{os.path.dirname(program)}/libplimsoll_mpi_{name}.so") and launcher(name):
+            found[name] = [launcher(name)] + flags + ["-n"]
     return found
+
+
+def ranks(run):
+    """Process ids by rank of the programs that train to this folder."""
+    found = {}
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = open(f"/proc/{entry}/cmdline", "rb").read().split(b"\0")
+            rank = re.search(rb"(?:^|\0)(?:OMPI_COMM_WORLD|PMI)_RANK=(\d+)", open(f"/proc/{entry}/environ", "rb").read())
+        except OSError:                               # it has ended, or is another user's
+            continue
+        if rank and os.path.basename(words[0]) == b"plimsoll" and run.encode() in words:
+            found[int(rank.group(1))] = int(entry)
+    return found
+
+
+def newest(run):
+    """The step of the newest whole checkpoint; -1: there is none."""
+    steps = [int(re.search(r"step-(\d+)\.json", path).group(1)) for path in glob.glob(f"{run}/step-*.json")]
+    return max(steps, default=-1)
+
+
+def wait_until(true, seconds):
+    """Seconds until it was true; None: never."""
+    begun = time.time()
+    while not true():
+        if time.time() - begun > seconds:
+            return None
+        time.sleep(0.05)
+    return time.time() - begun
 
 
 def missing_mpis(program):

@@ -7,7 +7,6 @@ rank, stops a rank and kills a node's daemon; each time the job is requeued and 
 with one rank and with four. Prints how long each loss took to be noticed. Needs root, slurmctld, munged and
 Open MPI (scripts/setup_mpi.sh installs them); skipped (77) where they are missing.
 """
-import glob
 import os
 import re
 import shutil
@@ -18,7 +17,7 @@ import tempfile
 import time
 
 import rank_runs
-from rank_runs import ROOT, SKIPPED, Checks, checkpoint, digest, mpis, sets
+from rank_runs import ROOT, SKIPPED, Checks, checkpoint, digest, mpis, newest, sets, wait_until
 
 PATIENCE, SAVE_EVERY, HELD_BACK = 2, 10, 3                   # seconds, steps, seconds
 NODES = ("v0", "v1")
@@ -138,21 +137,6 @@ def processes():
 
 def asked(*command):
     return subprocess.run(command, capture_output=True, text=True).stdout.strip()
-
-
-def wait_until(true, seconds):
-    """Seconds until it was true; None: never."""
-    begun = time.time()
-    while not true():
-        if time.time() - begun > seconds:
-            return None
-        time.sleep(0.05)
-    return time.time() - begun
-
-
-def newest(run):
-    steps = [int(re.search(r"step-(\d+)\.json", path).group(1)) for path in glob.glob(f"{run}/step-*.json")]
-    return max(steps, default=-1)
 
 
 def ranks(run, node):

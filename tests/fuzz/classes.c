@@ -16,13 +16,10 @@ static const char list[] = "fuzz_classes.csv";
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
 {
     static const unsigned char pixel[3];
-    static bool                drawn;
     Pool                      *pool = pool_new(NULL, "fuzz");
     SetClasses                 classes;
     const char                *caption;
-    if (!drawn)
-        REQUIRE(image_write("fuzz_a.png", pixel, 1, 1, 3) == OK);
-    drawn = true;
+    REQUIRE(image_write("fuzz_a.png", pixel, 1, 1, 3) == OK);
     REQUIRE(file_write(list, n ? (const char *)bytes : "", n) == OK);
     if (set_classes_read(pool, &(DataSpec){ .kind = "sets", .path = list }, &classes) == OK)
         for (int32_t i = 0; i < classes.n; i++) {
@@ -37,5 +34,6 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
     size_t half = strlen(copy);
     (void)pattern_matches(copy, half < n ? copy + half + 1 : copy);
     pool_free(pool);
+    REQUIRE(file_remove(list) == OK && file_remove("fuzz_a.png") == OK);
     return 0;
 }

@@ -79,5 +79,6 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
     look(pool, whole(pool, text.at, text.n, data, sizeof data));
     look(pool, whole(pool, pickled, sizeof pickled - 1, n ? (const void *)bytes : "", n));
     pool_free(pool);
+    REQUIRE(file_remove(path) == OK);
     return 0;
 }

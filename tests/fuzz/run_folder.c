@@ -100,5 +100,6 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
         snprintf(path, sizeof path, FOLDER "/%s", names[i]);
         remove(path);
     }
+    (void)rmdir(FOLDER);
     return 0;
 }

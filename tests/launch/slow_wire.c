@@ -11,7 +11,7 @@
 
 enum {
     SLOW_MAX = 4096,   /* receives under way */
-    SLOW_LAST_TAG = 15 /* transfers; above are words and records */
+    SLOW_LAST_TAG = 19 /* transfers (comm.h: COMM_SLOTS); above are words and records */
 };
 
 typedef struct SlowMessage {

@@ -197,6 +197,8 @@ expect 3 "the smallest peak found is 40" plan "$work/g.json" --budget 39
 expect 2 "write 80%kept" plan "$work/g.json" --budget 80%
 expect 0 '"budget_bytes": 40' plan "$work/g.json" --budget 100%kept --json
 expect 0 "fits re-planned" explain unet-small --budget 80%kept --effort 300 --threads 1
+expect 0 "80%kept" compare unet-small --budget 80%kept --effort 300 --threads 1
+expect 0 "planned = " train unet-small --budget 80%kept --steps 1 --out none --threads 1
 expect 2 "more than 0 bytes" explain unet-small --budget 0%kept
 expect 0 "all states were searched" plan "$work/g.json" --budget 40 --prove
 expect 0 '"any_order_cost": 3' plan "$work/g.json" --budget 40 --prove --json
@@ -512,7 +514,7 @@ expect 0 "\"peak_bytes\": $minimum," fit $whole --budget "$minimum" --json
 expect 3 "($((minimum - 1)) bytes): this model needs at least" fit $whole --budget $((minimum - 1))
 is "the same minimum should be named" grep -q "at least .* ($minimum bytes)" "$work/err"
 expect 2 "--allow takes none or a list" fit unet-small --allow everything
-expect 0 "nodes are recomputed" train unet-small $small --threads 2 --steps 2 --plan "$work/plan.json" --out "$work/planned"
+expect 0 "planned = " train unet-small $small --threads 2 --steps 2 --plan "$work/plan.json" --out "$work/planned"
 is "a run keeps its plan" cmp -s "$work/plan.json" "$work/planned/plan.json"
 expect 0 "4 steps" train --resume "$work/planned" --threads 2 --steps 6
 expect 0 "2 steps" train unet-small $small --threads 1 --steps 2 --out "$work/single"

@@ -92,7 +92,7 @@ Err  comm_test(Comm *comm, int slot, bool *done);         /* comm_wait without w
 Err  comm_await(Comm *comm, int first, int n, int *open); /* until no request is open */
 Err  watch_open(Comm *comm);                              /* before the first wait */
 Err  watch_words(Comm *comm);
-Err  watch_idle(Comm *comm, CommWait *wait);  /* nothing moved: looks at words and patience */
+Err  watch_idle(Comm *comm, CommWait *wait); /* nothing moved: looks at words and patience */
 /* The same for a rank that no other keeps waiting; it never sleeps for long, because a transfer of
  * its device may begin at any time. */
 Err  watch_rest(Comm *comm, double idle_s);

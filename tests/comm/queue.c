@@ -210,9 +210,14 @@ static Err work_versions(Pool *pool, Comm *comm)
 }
 
 static const Worker workers[] = {
-    { "moves", work_moves },       { "stopped", work_stopped }, { "busy", work_busy },
-    { "failed", work_failed },     { "kinds", work_kinds },     { "same-gpu", work_same_gpu },
-    { "versions", work_versions }, { "old-library", work_old_library },
+    { "moves", work_moves },
+    { "stopped", work_stopped },
+    { "busy", work_busy },
+    { "failed", work_failed },
+    { "kinds", work_kinds },
+    { "same-gpu", work_same_gpu },
+    { "versions", work_versions },
+    { "old-library", work_old_library },
     { "told-alone", work_told_alone },
 };
 

@@ -140,7 +140,7 @@ static Err cmd_evaluate_run(Pool *pool, int n_args, char **args)
 {
     if (opt.features)
         return evaluate_features(pool, n_args, args);
-    return rank_command(pool, opt.mpi, evaluate_command, n_args, args);
+    return rank_command(pool, opt.mpi, options, evaluate_command, n_args, args);
 }
 
 const Command cmd_evaluate = {

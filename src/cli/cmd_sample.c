@@ -170,7 +170,7 @@ static Err sample_command(Pool *pool, Comm *comm, int n_args, char **args)
 
 static Err cmd_sample_run(Pool *pool, int n_args, char **args)
 {
-    return rank_command(pool, opt.mpi, sample_command, n_args, args);
+    return rank_command(pool, opt.mpi, options, sample_command, n_args, args);
 }
 
 const Command cmd_sample = { "sample", "RUN [-n N] [-o DIR]",

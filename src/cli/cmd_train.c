@@ -469,7 +469,9 @@ static Err train_command(Pool *pool, Comm *comm, int n_args, char **args)
 
 static Err cmd_train_run(Pool *pool, int n_args, char **args)
 {
-    return rank_command(pool, opt.mpi, train_command, n_args, args);
+    if (opt.patience > 0)
+        comm_open_within(opt.patience);
+    return rank_command(pool, opt.mpi, options, train_command, n_args, args);
 }
 
 const Command cmd_train = { "train", "MODEL [--out RUN | --resume RUN]",

@@ -1,5 +1,5 @@
 /* main.c -- finds the command, runs it, and reports a failure once. */
-#include "cli/cli.h"
+#include "cli/rank_command.h"
 
 #include "base/file.h"
 #include "base/terminal.h"
@@ -30,7 +30,9 @@ static Err main_run(Pool *pool, int argc, char **argv)
     bool           help = false;
     if (!command)
         return command_unknown(name);
-    TRY(options_read(command, argc - 2, argv + 2, args, &n_args, &help));
+    Err err = options_read(command, argc - 2, argv + 2, args, &n_args, &help);
+    if (err)
+        return rank_command_refused(pool, command, err);
     if (!help)
         return command->run(pool, n_args, args);
     command_help(stdout, command);

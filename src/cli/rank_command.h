@@ -8,8 +8,13 @@
 typedef Err RankCommand(Pool *pool, Comm *comm, int n_args, char **args);
 
 /* Finds the ranks, runs the command on all, and ends them together; rank 0 alone prints. library: of
- * --mpi, or NULL. */
-Err rank_command(Pool *pool, const char *library, RankCommand *command, int n_args, char **args);
+ * --mpi, or NULL. `options` must be the same on all, but for those that concern one rank alone. */
+Err rank_command(Pool *pool, const char *library, const Option *options, RankCommand *command,
+                 int n_args, char **args);
+
+/* The words of such a command were wrong: the other ranks, which may have had others, are told.
+ * Returns err. */
+Err rank_command_refused(Pool *pool, const Command *command, Err err);
 
 /* For commands that do not plan for ranks: the threads of each, unless the user says; and, once the
  * model is open, what all must agree on. NULL if there is one rank, else `comm`. err: of opening. */

@@ -6,9 +6,12 @@
 #include "device/plugin.h"
 
 #include <dlfcn.h>
+#include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { MAX_MESSAGE = 1 << 22, LAST_WORDS_US = 500000 };
@@ -92,13 +95,76 @@ static Err comm_check_ranks(const Launcher *launcher, const TransportWorld *worl
                 launcher->name, launcher->ranks, world->library, world->ranks);
 }
 
+/* ---- joining: a library waits in its own call until all ranks have come ---- */
+
+typedef struct Joining {
+    const Launcher *launcher;
+    pthread_t       thread;
+    pthread_mutex_t lock;
+    pthread_cond_t  joined;
+    bool            done;
+} Joining;
+
+static double joining_s = COMM_PATIENCE;
+
+void comm_open_within(double seconds) { joining_s = seconds; }
+
+/* Rank 1 speaks too: rank 0 may be the one that is missing. */
+static void joining_end(const Joining *j)
+{
+    if (j->launcher->rank < 2)
+        fprintf(stderr,
+                "plimsoll: rank %d has waited for %.0f s for the other ranks to start: one ended "
+                "before, or its machine cannot be reached; see what it or the launcher printed. "
+                "Start the run anew\n",
+                j->launcher->rank, joining_s);
+    fflush(NULL);
+    _exit(err_exit_code(E_DEVICE));
+}
+
+static void *joining_watch(void *arg)
+{
+    Joining        *j = arg;
+    struct timespec until;
+    double          whole;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += (long)(1e9 * modf(joining_s, &whole));
+    until.tv_sec += (time_t)whole + until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&j->lock);
+    int late = 0;
+    while (!j->done && !late)
+        late = pthread_cond_timedwait(&j->joined, &j->lock, &until);
+    if (!j->done)
+        joining_end(j);
+    pthread_mutex_unlock(&j->lock);
+    return NULL;
+}
+
+static Err comm_join_world(const Launcher *launcher, const Transport *transport,
+                           TransportWorld *world)
+{
+    Joining j = { .launcher = launcher,
+                  .lock = PTHREAD_MUTEX_INITIALIZER,
+                  .joined = PTHREAD_COND_INITIALIZER };
+    bool    watched = !pthread_create(&j.thread, NULL, joining_watch, &j);
+    Err     err = transport->open(world);
+    pthread_mutex_lock(&j.lock);
+    j.done = true;
+    pthread_cond_signal(&j.joined);
+    pthread_mutex_unlock(&j.lock);
+    if (watched)
+        pthread_join(j.thread, NULL);
+    return err;
+}
+
 static Err comm_join(Pool *pool, const Launcher *launcher, const char *library, Comm *c)
 {
     TransportWorld   world;
     const Transport *transport;
     int64_t          before = resident_bytes();
     TRY(comm_load(launcher, library, &transport));
-    TRY(transport->open(&world));
+    TRY(comm_join_world(launcher, transport, &world));
     c->rank = world.rank;
     c->ranks = world.ranks;
     memcpy(c->library, world.library, sizeof c->library);

@@ -49,6 +49,9 @@ typedef struct CommPart {
 Err         comm_open(Pool *pool, Comm **comm);
 /* The same with this library ("openmpi", "mpich"), whatever the launcher; NULL: by the launcher. */
 Err         comm_open_by(Pool *pool, const char *library, Comm **comm);
+/* Both end this process if the others have not joined after so many seconds (COMM_PATIENCE): one may
+ * have ended before, which not every launcher notices. */
+void        comm_open_within(double seconds);
 Err         comm_one(Pool *pool, Comm **comm); /* one rank, whatever launched this process */
 int         comm_rank(const Comm *comm);
 int         comm_ranks(const Comm *comm);

@@ -30,6 +30,16 @@ const char *phase_public_name(Phase phase)
                                                                                 : phase];
 }
 
+int64_t node_all_samples(const Node *node, int64_t here)
+{
+    const Graph *graph = node->graph;
+    bool         drawn = node->phase == PHASE_SAMPLE || node->phase == PHASE_SAMPLE_BEGIN ||
+                 node->phase == PHASE_SAMPLE_END;
+    return drawn && graph->drawn_here && here % graph->drawn_here == 0
+               ? here / graph->drawn_here * graph->drawn_all
+               : here;
+}
+
 Graph *graph_new_with(Pool *pool, Type compute, const BuildOptions *build)
 {
     Graph *graph = NEW(pool, Graph);

@@ -234,10 +234,16 @@ struct Graph {
      * NULL: the parameter itself. */
     Tensor (*stand_in)(Graph *graph, Param *param);
     int32_t gathered_last; /* the newest Bucket.whole, or -1: one is gathered after another */
+    /* Sampling phases: results that this rank draws at once, and all ranks together; 0: the same */
+    int64_t drawn_here, drawn_all;
 
     Err  error; /* the first misuse, with its sentence */
     char error_text[512];
 };
+
+/* Of a node with so many samples along an axis: how many all ranks have there. Kernels whose choice
+ * changes bits are chosen by it, so that a result does not depend on the number of ranks. */
+int64_t node_all_samples(const Node *node, int64_t here);
 
 Graph *graph_new(Pool *pool, Type compute); /* builders' defaults */
 /* The options are copied into the pool. */

@@ -31,7 +31,7 @@ typedef struct ThinConv {
 bool conv_thin_fits(const ConvDesc *d, int threads)
 {
     bool    back = d->kind == CONV_BACKWARD_DATA;
-    int64_t rows = d->n * d->in[0] * (back ? d->in[1] : d->out[1]);
+    int64_t rows = conv_samples(d) * d->in[0] * (back ? d->in[1] : d->out[1]);
     if (!conv_is_plain(d) || d->kind == CONV_BACKWARD_WEIGHTS || d->type_x != F32 ||
         d->type_w != F32 || d->type_y != F32 || (d->bias && d->type_bias != F32))
         return false;

@@ -387,7 +387,7 @@ bool conv_wino_fits(const ConvDesc *d, int threads)
     const int64_t *to = d->kind == CONV_BACKWARD_DATA ? d->in : d->out;
     return plain && conv_is_plain(d) && fp32 && d->ci >= MIN_CHANNELS && d->co >= MIN_CHANNELS &&
            d->ci % 16 == 0 && d->co % 16 == 0 && d->ci * d->co * PLACES <= MAX_WEIGHTS &&
-           d->n * ceil_div(to[1], 2) * ceil_div(to[2], 2) >= MIN_TILES &&
+           conv_samples(d) * ceil_div(to[1], 2) * ceil_div(to[2], 2) >= MIN_TILES &&
            (d->kind != CONV_BACKWARD_WEIGHTS ||
             (int_min(d->ci, d->co) >= MIN_WIDTH && wino_dw_block_size(d, threads)));
 }

@@ -21,7 +21,7 @@
 typedef struct PrimKey {
     const Backend *backend;
     int64_t        threads, is_conv;
-    int64_t        numbers[31];
+    int64_t        numbers[32];
 } PrimKey;
 
 typedef struct PrimEntry {
@@ -111,6 +111,7 @@ static void key_of_conv(PrimKey *key, const ConvDesc *d)
     for (int i = 0; i < 3; i++)
         *at++ = conv_dilation(d, i);
     *at++ = conv_groups(d);
+    *at++ = conv_samples(d);
 }
 
 static size_t key_hash(const PrimKey *key)

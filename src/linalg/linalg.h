@@ -49,7 +49,10 @@ typedef struct ConvDesc {
     int64_t  dilation[3], groups;
     Type     type_x, type_w, type_y, type_bias; /* of x or dx, w or dw, y or dy, bias */
     bool     bias;                              /* forward only: co values */
+    int64_t  n_all; /* algorithms are chosen as for so many samples, of which n are here; 0: n */
 } ConvDesc;
+
+static inline int64_t conv_samples(const ConvDesc *d) { return d->n_all ? d->n_all : d->n; }
 
 /* Positions from the first to the last that a kernel covers. */
 static inline int64_t conv_reach(int64_t kernel, int64_t dilation)

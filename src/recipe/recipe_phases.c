@@ -71,9 +71,10 @@ Err phases_build(const Recipe *recipe, TrainingGraph *out)
     if (validate)
         build_validate(recipe, out);
     graph->build = phase_options(graph, recipe->levers.split);
+    graph->drawn_all = recipe->sample.n;
+    graph->drawn_here = ceil_div(recipe->sample.n, int_max(recipe->levers.ranks, 1));
     if (sample)
-        recipe->model->sample_graph(graph, recipe->config, &recipe->sampler,
-                                    ceil_div(recipe->sample.n, int_max(recipe->levers.ranks, 1)));
+        recipe->model->sample_graph(graph, recipe->config, &recipe->sampler, graph->drawn_here);
     graph->stand_in = NULL;
     graph->phase = PHASE_MICRO;
     graph->module = 0;

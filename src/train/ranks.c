@@ -72,8 +72,9 @@ static Err ranks_facts(Pool *pool, const RankFacts *f, CommFact facts[RANKS_FACT
              { "version of plimsoll", PLIMSOLL_VERSION, install },
              { "kind of device", device->kind == DEVICE_CUDA ? "a GPU" : "the CPU",
                "give the same --device, and a GPU to every rank" },
-             { "library", device->library, "give --backend builtin, or install the same library" },
+             /* a built-in library's name has it too: it is named for what differs */
              { "instruction set", isa_name(), "set PLIMSOLL_ISA to the lowest of them on all" },
+             { "library", device->library, "give --backend builtin, or install the same library" },
              { "number of threads", pool_print(pool, "%d", device->threads), "give --threads N" },
              { "recipe",
                pool_print(pool, "%s with digest %016llx", f->recipe->name,
@@ -195,14 +196,33 @@ static Err ranks_digest(RankCheck *c, uint64_t *digest)
     return OK;
 }
 
-Err ranks_check(RankCheck *c, int64_t step)
+/* *odd: the first rank whose parameters differ from most; -1: none, or it is not to be looked at. */
+static Err ranks_compare(RankCheck *c, int64_t step, int *odd)
 {
     uint64_t digest;
+    *odd = -1;
     if (comm_ranks(c->comm) == 1 || !c->every || step % c->every)
         return OK;
-    int odd;
     TRY(ranks_digest(c, &digest));
-    TRY(comm_odd(c->comm, digest, &odd));
+    return comm_odd(c->comm, digest, odd);
+}
+
+Err ranks_check_start(RankCheck *c)
+{
+    int odd;
+    TRY(ranks_compare(c, 0, &odd));
+    return odd < 0 ? OK
+                   : comm_refuse(c->comm, E_USAGE,
+                                 "rank %d on %s starts with other parameters than the others: its "
+                                 "--init file or its copy of the checkpoint is another one. Copy "
+                                 "it again, or use a shared file system",
+                                 odd, comm_host(c->comm, odd));
+}
+
+Err ranks_check(RankCheck *c, int64_t step)
+{
+    int odd;
+    TRY(ranks_compare(c, step, &odd));
     return odd < 0 ? OK
                    : comm_refuse(c->comm, E_DEVICE,
                                  "after step %lld the parameters of rank %d on %s differ from the "

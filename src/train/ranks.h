@@ -40,5 +40,7 @@ Err ranks_signals(Comm *comm, bool *stop, bool *save);
 typedef struct RankCheck RankCheck;
 Err ranks_check_new(Pool *pool, Comm *comm, Session *session, int64_t every, RankCheck **check);
 Err ranks_check(RankCheck *check, int64_t step);
+/* The same before step 1: E_USAGE. Divided parameters, which ranks have parts of, are not compared. */
+Err ranks_check_start(RankCheck *check);
 
 #endif

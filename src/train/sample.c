@@ -32,6 +32,10 @@ static Err sample_open(Pool *pool, const Recipe *recipe, const Device *device,
                pool, recipe_type(recipe),
                &(BuildOptions){ .subpixel = levers->subpixel, .given_noise = o->given != NULL });
     int64_t n = enlarges(recipe, o) ? o->tiles : drawing_each(o->comm, o->n); /* at once */
+    if (!enlarges(recipe, o)) {
+        graph->drawn_here = n;
+        graph->drawn_all = o->n;
+    }
     recipe->model->sample_graph(graph, recipe->config, &recipe->sampler, n);
     TRY(graph_check(graph));
     TRY(engine_new(pool, graph, device, NULL, &engine));

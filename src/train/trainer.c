@@ -366,6 +366,7 @@ static Err train_all(Pool *pool, Trainer *t, const Device *device, TrainResult *
                         .fit = &t->fit,
                         .feeds = ready || !train_reads_data(t) ? NULL : &t->feeds };
     TRY(ranks_agree(pool, t->comm, &facts, ready));
+    TRY(ranks_check_start(t->check));
     TRY(train_prefetch(pool, t));
     train_say_plan(pool, t);
     Err err = train_under_signals(t, result);

@@ -31,11 +31,11 @@ def files(folder):
             if os.path.isfile(path)}
 
 
-def sampled(name, launch, ranks):
+def sampled(name, launch, ranks, n=5):
     """The files, and what is said of them but for the time and the bytes of one rank."""
     folder = f"{WORK}/{name}-samples-{ranks}"
     steps = [] if name == "sashimi-small" else ["--steps", "3"]
-    done = run(f"{name}: {ranks} ranks sample", ["sample", f"{WORK}/{name}", "-n", "5", "-o", folder, *steps, *COMMON], launch)
+    done = run(f"{name}: {ranks} ranks sample", ["sample", f"{WORK}/{name}", "-n", str(n), "-o", folder, *steps, *COMMON], launch)
     return files(folder), [line.replace(folder, "") for line in done.stdout.splitlines() if " drawn in " not in line]
 
 
@@ -70,6 +70,12 @@ def main():
         checks(len(one[0]) > 5 and one == many, f"{name}: {ranks} ranks sample {many}, one process {one}")
         one, many = evaluated(name, (), 1), evaluated(name, launch, ranks)
         checks(one[0].get("loss") and one == many, f"{name}: {ranks} ranks find {many}, one process {one}")
+    # With 8 results at once the first maps have tiles enough for another algorithm than with 4: ranks take that of all.
+    launch = list(here.values())[0]
+    run("stablesr-vae-small: training", ["train", "stablesr-vae-small", *sets("batch=1"), "--steps", "1", "--out",
+                                         f"{WORK}/stablesr-vae-small", *COMMON])
+    one, many = sampled("stablesr-vae-small", (), 1, 8), sampled("stablesr-vae-small", launch + ["2"], 2, 8)
+    checks(len(one[0]) > 8 and one == many, f"stablesr-vae-small: 2 ranks sample {many}, one process {one}")
     for i in range(3):
         shutil.copy(f"{WORK}/stablesr-small-samples-1/sample-00{i}.png", f"{WORK}/inputs/{i}.png")
     launch = list(here.values())[-1]

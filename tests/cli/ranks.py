@@ -28,7 +28,7 @@ checks = Checks()
 def train(what, options, launch=(), expect=0):
     """launch: the words before the program, or a list of such words for each rank, joined by ':'."""
     done = rank_runs.run([*launch, PROGRAM, "train", *options])
-    checks(done.returncode == expect, f"{what}: exit {done.returncode}: {done.stderr.strip()[-600:]}")
+    checks(expect in (done.returncode, None), f"{what}: exit {done.returncode}: {done.stderr.strip()[-600:]}")
     return done
 
 
@@ -89,10 +89,25 @@ def refusals(launch):
     base = BASE + ["--steps", "1", "--out", "none"]
     done = train("ranks do not divide", base + sets("accumulate=3"), launch + ["2"], expect=2)
     checks("--set accumulate=4" in done.stderr, f"ranks that do not divide accumulate: {done.stderr}")
-    last = '[ "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}" = 1 ] && set -- "$@" %s; exec "$@"'      # more options at rank 1
-    for more, says in (("--threads 2", "the same number of threads"), ("--device cuda", "rank 1 on ")):
-        done = train(f"rank 1 with {more}", base, launch + ["2", "sh", "-c", last % more, "sh"], expect=2)
-        checks(done.stderr.count("plimsoll: ") == 1 and says in done.stderr, f"rank 1 with {more}: {done.stderr}")
+    last = '[ "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}" = 1 ] && %s; exec "$@"'                 # other words at rank 1
+    for i, steps in enumerate((1, 2)):                                                          # weights to start with
+        train("weights", BASE + ["--steps", str(steps), "--out", f"{WORK}/weights-{i}"])
+    init = f"--init {WORK}/weights-1/step-000002.safetensors"
+    more = {"--threads 2": "the same number of threads", "--device cuda": "rank 1 on ", "--nosuch": "rank 1 on ", "--out": "rank 1 on ",
+            f"--out {WORK}/elsewhere": "the same --out", "--check-ranks 3": "the same --check-ranks", "--seed 9": "the same --seed",
+            "--shard 3": "the same --shard", "--plan nosuch.json": "the same --plan"}
+    cases = [(option, base, f'set -- "$@" {option}', says) for option, says in more.items()]
+    cases += [("another instruction set", base, "export PLIMSOLL_ISA=v2", "the same instruction set"),
+              ("other weights", base + ["--init", f"{WORK}/weights-0/step-000001.safetensors"], f'set -- "$@" {init}',
+               "starts with other parameters")]
+    for what, words, change, says in cases:
+        done = train(f"rank 1 with {what}", words, launch + ["2", "sh", "-c", last % change, "sh"], expect=2)
+        said = re.sub(r"\s+", " ", done.stderr)
+        checks(said.count("plimsoll: ") == 1 and says in said, f"rank 1 with {what}: {done.stderr}")
+    done = train("rank 1 ends before it joins", base + ["--patience", "3"], launch + ["2", "sh", "-c", last % "exit 3", "sh"], expect=None)
+    checks(done.returncode != 0, f"rank 1 ends before it joins: exit 0: {done.stderr}")
+    done = train("a wrong option at all ranks", base + ["--nosuch"], launch + ["2"], expect=2)
+    checks(done.stderr.count("plimsoll: ") == 1, f"a wrong option at all ranks: {done.stderr}")
     done = train("level 7", base + ["--shard", "7"], expect=2)
     checks("--shard is" in done.stderr, f"--shard 7: {done.stderr}")
 

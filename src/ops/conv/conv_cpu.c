@@ -29,6 +29,7 @@ static ConvDesc conv_desc(const Node *n)
                                   : to_wide ? CONV_BACKWARD_DATA
                                             : CONV_FORWARD,
                           .n = dim(in_shape(n, 0), 0),
+                          .n_all = node_all_samples(n, dim(in_shape(n, 0), 0)),
                           .ci = dim(w, -2) * a->groups,
                           .co = dim(w, -1),
                           .groups = a->groups };

@@ -128,6 +128,7 @@ ConvDesc up_conv_desc(const Node *n)
                            : data  ? CONV_BACKWARD_DATA
                                    : CONV_FORWARD,
                    .n = x.dim[0],
+                   .n_all = node_all_samples(n, x.dim[0]),
                    .ci = w.dim[2],
                    .co = w.dim[3],
                    .in = { 1, up * x.dim[1], up * x.dim[2] },

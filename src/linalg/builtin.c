@@ -99,7 +99,7 @@ bool builtin_pays_matmul(const MatmulDesc *d)
 static bool few_positions(const ConvDesc *d)
 {
     enum { MAX_POSITIONS = 32, MIN_WEIGHTS = 1 << 19 };
-    int64_t positions = d->n, taps = 1;
+    int64_t positions = conv_samples(d), taps = 1;
     for (int i = 0; i < 3; i++) {
         positions *= d->out[i];
         taps *= d->kernel[i];

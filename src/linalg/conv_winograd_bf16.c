@@ -533,7 +533,7 @@ bool conv_wino_bf16_fits(const ConvDesc *d, int threads)
     int64_t        tiles = ceil_div(to[1], EDGE) * ceil_div(to[2], EDGE);
     return amx_unit() == AMX_VECTORS && plain && bf16 && conv_is_plain(d) &&
            int_min(d->ci, d->co) >= MIN_CHANNELS && d->ci % 16 == 0 && d->co % 16 == 0 &&
-           d->ci * d->co * PLACES <= MAX_WEIGHTS && d->n * tiles >= MIN_TILES &&
+           d->ci * d->co * PLACES <= MAX_WEIGHTS && conv_samples(d) * tiles >= MIN_TILES &&
            8 * to[1] * to[2] >= 7 * tiles * EDGE * EDGE;
 }
 

@@ -34,15 +34,15 @@ def files(folder):
 def sampled(name, launch, ranks, n=5):
     """The files, and what is said of them but for the time and the bytes of one rank."""
     folder = f"{WORK}/{name}-samples-{ranks}"
-    steps = [] if name == "sashimi-small" else ["--steps", "3"]
+    steps = [] if name in ("sashimi-small", "stablesr-vae-small") else ["--steps", "3"]
     done = run(f"{name}: {ranks} ranks sample", ["sample", f"{WORK}/{name}", "-n", str(n), "-o", folder, *steps, *COMMON], launch)
     return files(folder), [line.replace(folder, "") for line in done.stdout.splitlines() if " drawn in " not in line]
 
 
 def evaluated(name, launch, ranks):
     pairs = ["--pairs", f"{WORK}/{name}-pairs-{ranks}"] if name == "stablesr-small" else []
-    done = run(f"{name}: {ranks} ranks evaluate", ["evaluate", f"{WORK}/{name}", "-n", "3", "--timesteps", "2", "--json", *pairs, *COMMON],
-               launch)
+    times = [] if name == "sashimi-small" else ["--timesteps", "2"]
+    done = run(f"{name}: {ranks} ranks evaluate", ["evaluate", f"{WORK}/{name}", "-n", "3", *times, "--json", *pairs, *COMMON], launch)
     found = result(done)
     for key in ("seconds", "planned_bytes", "measured_bytes"):
         found.pop(key, None)

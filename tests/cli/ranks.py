@@ -91,11 +91,12 @@ def refusals(launch):
     checks("--set accumulate=4" in done.stderr, f"ranks that do not divide accumulate: {done.stderr}")
     last = '[ "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}" = 1 ] && %s; exec "$@"'                 # other words at rank 1
     for i, steps in enumerate((1, 2)):                                                          # weights to start with
+        shutil.rmtree(f"{WORK}/weights-{i}", ignore_errors=True)
         train("weights", BASE + ["--steps", str(steps), "--out", f"{WORK}/weights-{i}"])
     init = f"--init {WORK}/weights-1/step-000002.safetensors"
     more = {"--threads 2": "the same number of threads", "--device cuda": "rank 1 on ", "--nosuch": "rank 1 on ", "--out": "rank 1 on ",
             f"--out {WORK}/elsewhere": "the same --out", "--check-ranks 3": "the same --check-ranks", "--seed 9": "the same --seed",
-            "--shard 3": "the same --shard", "--plan nosuch.json": "the same --plan"}
+            "--shard 3": "the same --shard", "--plan nosuch.json": "rank 1 on "}
     cases = [(option, base, f'set -- "$@" {option}', says) for option, says in more.items()]
     cases += [("another instruction set", base, "export PLIMSOLL_ISA=v2", "the same instruction set"),
               ("other weights", base + ["--init", f"{WORK}/weights-0/step-000001.safetensors"], f'set -- "$@" {init}',

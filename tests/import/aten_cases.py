@@ -818,7 +818,7 @@ for text in ("A.rand.generator([3, 4], generator=None) * a", "A.randn.generator(
 
 for text in ("y = torch.empty(3, 4); y.exponential_(); return y * a", "y = torch.empty(3, 4); y.exponential_(2.5); return y * a", "y = torch.empty(3, 4); y.log_normal_(0.5, 0.25); return y * a",
              "y = torch.empty(3, 4); y.cauchy_(0.5, 2.0); return y * a", "y = torch.empty(3, 4); y.geometric_(0.3); return y * a", "F.dropout1d(a[None], 0.4)[0]", "F.alpha_dropout(a, 0.3, True)", "y = a[None] * 1; F.dropout1d(y, 0.4, True, inplace=True); return y[0]", "y = a * 1; F.alpha_dropout(y, 0.3, True, inplace=True); return y", "F.feature_alpha_dropout(a[None], 0.3, True)[0]",
-             "a[torch.randperm(3)]", "a[:, torch.multinomial(torch.ones(4), 2)]", "F.gumbel_softmax(a)"):
+             "A.exponential(torch.zeros(3, 4), 2.5) * a", "A.log_normal(torch.zeros(3, 4), 0.5, 0.25) * a", "A.cauchy(torch.zeros(3, 4), 0.5, 2.0) * a", "A.geometric(torch.zeros(3, 4), 0.3) * a", "a[A.randperm.generator(3, generator=None)]", "a[torch.randperm(3)]", "a[:, torch.multinomial(torch.ones(4), 2)]", "F.gumbel_softmax(a)"):
     random(text, X(3, 4))
 
 # ---- refused, in one sentence ----

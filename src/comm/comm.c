@@ -69,14 +69,19 @@ static Err comm_load(const Launcher *launcher, const char *library, const Transp
     return *transport ? OK : comm_no_plugin(launcher, library, "it is of another version");
 }
 
+static void comm_leave(void *arg)
+{
+    Comm *c = arg;
+    if (!c->rank || c->concluded) /* a launcher may lose what was printed just before the end */
+        usleep(LAST_WORDS_US);
+    c->transport->abort(c->exit_code ? c->exit_code : 1);
+}
+
 static void comm_close(void *arg)
 {
     Comm *c = arg;
-    if (!c->ended) {
-        if (!c->rank || c->concluded) /* a launcher may lose what was printed just before the end */
-            usleep(LAST_WORDS_US);
-        c->transport->abort(c->exit_code ? c->exit_code : 1);
-    }
+    if (!c->ended)
+        comm_leave(c);
     watch_close(c);
     c->transport->close();
 }
@@ -212,6 +217,9 @@ Err comm_end(Comm *comm, Err err)
     comm->exit_code = err_exit_code(err);
     if (comm->rank && !comm->concluded)
         watch_tell_failure(comm, err);
+    /* Transfers that are still open use memory of the run: this rank ends before any is freed. The
+     * newest child of a pool is freed first. */
+    pool_at_free(pool_new(comm->pool, "leave"), comm_leave, comm);
     return err;
 }
 

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-static ModelOptions model = { .paced = true };
+static ModelOptions model = { .shares = true, .paced = true };
 static struct {
     const char *html, *md, *allow, *plan;
     int64_t     effort;
@@ -94,18 +94,10 @@ static Err explain_files(Pool *pool, const Explained *e)
     return file_write(opt.md, text.at, text.n);
 }
 
-/* --budget as a share of everything kept, which the sheet finds; NULL: another budget or none. */
-static const char *budget_share(void)
-{
-    return model.budget && budget_is_of_kept(model.budget) ? model.budget : NULL;
-}
-
 static Err explain_open(Pool *pool, const char *name, Recipe **recipe, Device **device,
                         ExplainOptions *how)
 {
-    ModelOptions with = model;
-    with.budget = budget_share() ? NULL : model.budget;
-    Err err = model_open(pool, &with, name, NULL, 0, recipe, device, &how->budget_bytes);
+    Err err = model_open(pool, &model, name, NULL, 0, recipe, device, &how->budget_bytes);
     if (err && err != E_BUDGET) /* E_BUDGET: less than the GPU's runtime, an answer */
         return err;
     if (err && !how->budget_bytes)
@@ -125,8 +117,8 @@ static Err cmd_explain_run(Pool *pool, int n_args, char **args)
     how.no_split = !(allow & ALLOW_SPLIT);
     TRY(explain_open(pool, args[0], &recipe, &device, &how));
     TRY(explained_sheet(pool, recipe, device, &how, &e));
-    if (budget_share())
-        TRY(budget_of_kept(budget_share(), e->sheet->peak_bytes, &e->budget_bytes));
+    if (model_share(&model)) /* the sheet has found what everything kept needs */
+        TRY(budget_of_kept(model_share(&model), e->sheet->peak_bytes, &e->budget_bytes));
     bool early = !opt.json && !opt.plan; /* a plan file may be refused: print later */
     if (early) {
         explain_text_sheet(stdout, e, terminal_colours(stdout));

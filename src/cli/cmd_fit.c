@@ -17,7 +17,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-static ModelOptions model = { .paced = true };
+static ModelOptions model = { .shares = true, .paced = true };
 static struct {
     const char *allow, *out, *html;
     double      prove_limit;
@@ -309,17 +309,11 @@ static Err fit_open(Pool *pool, const char *name, Recipe **recipe, Device **devi
                     const char **no_room)
 {
     how->shard_auto = model_shards(&model);
-    const char *of_kept = model.budget && budget_is_of_kept(model.budget) ? model.budget : NULL;
-    model.budget = of_kept ? NULL : model.budget;
     Err none = model_open(pool, &model, name, NULL, 0, recipe, device, &how->budget_bytes);
     if (none && none != E_BUDGET)
         return none;
     *no_room = none ? pool_text(pool, err_text()) : NULL;
-    if (of_kept) { /* of the arena with everything kept */
-        FitResult kept;
-        TRY(fit_run(pool, *recipe, *device, how, &kept));
-        TRY(budget_of_kept(of_kept, kept.engine->keep_all_bytes, &how->budget_bytes));
-    }
+    TRY(model_kept_share(pool, &model, *recipe, *device, how, &how->budget_bytes));
     if (!*no_room && !how->budget_bytes)
         how->budget_bytes = (*device)->memory_bytes; /* what the device can give */
     return OK;

@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static ModelOptions model = { .runs = true, .paced = true };
+static ModelOptions model = { .runs = true, .shares = true, .paced = true };
 static struct {
     const char *out, *resume, *init, *given, *dump, *dump_random, *data, *plan, *allow,
         *loader_memory, *cache, *mpi, *shard, *bucket;
@@ -339,15 +339,6 @@ typedef struct TrainAsked { /* by the options */
     int64_t budget, loader; /* bytes */
 } TrainAsked;
 
-/* A share of the arena with everything kept, as fit reads it. */
-static Err train_share(Pool *pool, TrainAsked *asked, const char *share)
-{
-    FitResult  kept;
-    FitOptions how = { .shard_auto = model_shards(&model) };
-    TRY(fit_run(pool, asked->recipe, asked->device, &how, &kept));
-    return budget_of_kept(share, kept.engine->keep_all_bytes, &asked->budget);
-}
-
 /* The recipe that is named, or the run's, with the keys that options stand for; the device. Each rank
  * opens its own: nothing here waits for another rank. */
 static Err train_open(Pool *pool, Comm *comm, int n_args, char **args, TrainAsked *asked)
@@ -385,14 +376,9 @@ static Err train_open(Pool *pool, Comm *comm, int n_args, char **args, TrainAske
         model.threads = fit_threads(pool, plan);
     rank_command_threads(comm, &model);
     model_join(comm);
-    const char *share = model.budget && budget_is_of_kept(model.budget) ? model.budget : NULL;
-    model.budget = share ? NULL : model.budget;
-    Err err = model_open(pool, &model, name, sets, n, &asked->recipe, &asked->device,
-                         &asked->budget);
-    model.budget = share ? share : model.budget;
-    TRY(err);
-    if (share)
-        TRY(train_share(pool, asked, share));
+    TRY(model_open(pool, &model, name, sets, n, &asked->recipe, &asked->device, &asked->budget));
+    FitOptions how = { .shard_auto = model_shards(&model) };
+    TRY(model_kept_share(pool, &model, asked->recipe, asked->device, &how, &asked->budget));
     if (opt.resume && n_args && !file)
         TRY(resume_recipe(pool, asked->recipe));
     schedule_keep(asked->recipe);

@@ -227,6 +227,21 @@ static Err budget_set(const char *text, const Device *device, bool runs, int64_t
     return OK;
 }
 
+const char *model_share(const ModelOptions *o)
+{
+    return o->budget && budget_is_of_kept(o->budget) ? o->budget : NULL;
+}
+
+Err model_kept_share(Pool *pool, const ModelOptions *o, const Recipe *recipe, Device *device,
+                     const FitOptions *how, int64_t *budget_bytes)
+{
+    FitResult kept;
+    if (!model_share(o))
+        return OK;
+    TRY(fit_run(pool, recipe, device, how, &kept));
+    return budget_of_kept(model_share(o), kept.engine->keep_all_bytes, budget_bytes);
+}
+
 Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *const *more, int n,
                Recipe **recipe, Device **out, int64_t *budget_bytes)
 {
@@ -258,7 +273,8 @@ Err model_open(Pool *pool, const ModelOptions *o, const char *name, const char *
                     device->name);
     if (o->host_budget)
         TRY(host_budget_set(o->host_budget, device));
-    return o->budget ? budget_set(o->budget, device, o->runs, budget_bytes) : OK;
+    bool later = o->shares && model_share(o);
+    return o->budget && !later ? budget_set(o->budget, device, o->runs, budget_bytes) : OK;
 }
 
 /* A file is named instead of a run: one of a run, or weights from elsewhere. */

@@ -4,13 +4,15 @@
 
 #include "cli/cli.h"
 #include "device/device.h"
+#include "fit/fit.h"
 #include "recipe/recipe.h"
 #include "train/checkpoint.h"
 
 typedef struct ModelOptions {
     const char *device, *precision, *backend, *budget, *host_budget, *loss;
-    bool        runs;  /* the command computes: the device must be in this machine */
-    bool        paced; /* it shows predicted times: on an unprobed processor a few kernels are
+    bool        runs;   /* the command computes: the device must be in this machine */
+    bool        shares; /* it takes a share of everything kept as budget: model_share */
+    bool        paced;  /* it shows predicted times: on an unprobed processor a few kernels are
                         * measured for them, once (profile/pace.h) */
     int64_t     batch, threads;
     TextList    set;
@@ -19,6 +21,13 @@ typedef struct ModelOptions {
     const char *shard, *bucket, *wire;
     int         place; /* DeviceOptions */
 } ModelOptions;
+
+/* --budget as a share of everything kept ("80%kept"); NULL: another budget or none. model_open leaves
+ * it to commands that take it, which ask model_kept_share, or know what everything kept needs. */
+const char *model_share(const ModelOptions *o);
+/* The bytes that it comes to, if there is one. */
+Err model_kept_share(Pool *pool, const ModelOptions *o, const Recipe *recipe, Device *device,
+                     const FitOptions *how, int64_t *budget_bytes);
 
 /* " --batch 8 --set KEY=VALUE": what was asked for the model and how it runs, for the next command. */
 const char *model_words(Pool *pool, const ModelOptions *o);

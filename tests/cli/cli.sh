@@ -197,6 +197,7 @@ expect 3 "the smallest peak found is 40" plan "$work/g.json" --budget 39
 expect 2 "write 80%kept" plan "$work/g.json" --budget 80%
 expect 0 '"budget_bytes": 40' plan "$work/g.json" --budget 100%kept --json
 expect 0 "fits re-planned" explain unet-small --budget 80%kept --effort 300 --threads 1
+expect 0 "--budget 80%kept -o plan.json" fit unet-small --budget 80%kept --effort 300 --threads 1
 expect 0 "80%kept" compare unet-small --budget 80%kept --effort 300 --threads 1
 expect 0 "planned = " train unet-small --budget 80%kept --steps 1 --out none --threads 1
 expect 2 "more than 0 bytes" explain unet-small --budget 0%kept

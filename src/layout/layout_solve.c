@@ -72,6 +72,15 @@ static int64_t solve_luby(int i)
     return i == (1 << k) - 1 ? (int64_t)1 << (k - 1) : solve_luby(i - (1 << (k - 1)) + 1);
 }
 
+/* A layout that a search found, unless the padding of the topmost buffer is in the way. */
+static SearchEnd solve_take(Component *component, const int64_t *offset, int64_t capacity)
+{
+    if (solve_top(component, offset) > capacity)
+        return SEARCH_LIMIT;
+    solve_found(component, offset);
+    return SEARCH_FOUND;
+}
+
 /* Many short tries of fill.c, each in another order of candidates: it succeeds soon or not at all.
  * `tries` counts those of earlier rounds. */
 static SearchEnd solve_fill(LayoutSolve *solve, Component *component, Fill *fill, int64_t capacity,
@@ -93,10 +102,7 @@ static SearchEnd solve_fill(LayoutSolve *solve, Component *component, Fill *fill
         if (end != SEARCH_FOUND)
             continue;
         fill_get(fill, offset);
-        if (solve_top(component, offset) <= capacity)
-            solve_found(component, offset);
-        else
-            end = SEARCH_LIMIT; /* the padding of the topmost buffer was in the way */
+        end = solve_take(component, offset, capacity);
     }
     pool_free(temp);
     return end;
@@ -117,10 +123,7 @@ static SearchEnd solve_beam(LayoutSolve *solve, Component *component, Beam *beam
         Pool    *temp = pool_new(solve->pool, "offsets");
         int64_t *offset = NEWN(temp, int64_t, component->n);
         beam_get(beam, offset);
-        if (solve_top(component, offset) <= capacity)
-            solve_found(component, offset);
-        else
-            end = SEARCH_LIMIT; /* the padding of the topmost buffer was in the way */
+        end = solve_take(component, offset, capacity);
         pool_free(temp);
     }
     return end;

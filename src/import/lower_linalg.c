@@ -35,6 +35,13 @@ static Err matrices_of(Lower *l, Operand *item)
     return arg_item(l, arg_given(l, "A") ? "A" : arg_given(l, "input") ? "input" : "self", item);
 }
 
+static Err invert_argument(Lower *l, Inverted *y)
+{
+    Operand x;
+    TRY(matrices_of(l, &x));
+    return invert(l, x, y);
+}
+
 static Err give_float(Lower *l, int i, Operand item)
 {
     if (i >= l->call->n_out || l->call->out[i] < 0)
@@ -57,10 +64,8 @@ static Err give_info(Lower *l, int i)
 
 static Err inverse_of(Lower *l)
 {
-    Operand  x;
     Inverted y;
-    TRY(matrices_of(l, &x));
-    TRY(invert(l, x, &y));
+    TRY(invert_argument(l, &y));
     TRY(give_float(l, 0, y.inverse));
     return give_info(l, 1);
 }
@@ -68,10 +73,8 @@ static Err inverse_of(Lower *l)
 /* sign exp(log_abs); its derivative reads both. */
 static Err determinant(Lower *l)
 {
-    Operand  x;
     Inverted y;
-    TRY(matrices_of(l, &x));
-    TRY(invert(l, x, &y));
+    TRY(invert_argument(l, &y));
     Formula f = formula(l);
     int     size = F1(&f, EXP, formula_input(&f, y.log_abs));
     return formula_give(&f, F2(&f, MUL, formula_input(&f, y.sign), size), 0);
@@ -79,10 +82,8 @@ static Err determinant(Lower *l)
 
 static Err sign_and_log(Lower *l)
 {
-    Operand  x;
     Inverted y;
-    TRY(matrices_of(l, &x));
-    TRY(invert(l, x, &y));
+    TRY(invert_argument(l, &y));
     TRY(give_float(l, 0, y.sign));
     return give_float(l, 1, y.log_abs);
 }
@@ -90,10 +91,8 @@ static Err sign_and_log(Lower *l)
 /* NaN where the determinant is negative. */
 static Err log_determinant(Lower *l)
 {
-    Operand  x;
     Inverted y;
-    TRY(matrices_of(l, &x));
-    TRY(invert(l, x, &y));
+    TRY(invert_argument(l, &y));
     Formula f = formula(l);
     int     negative = F2(&f, LT, formula_input(&f, y.sign), formula_number(&f, 0));
     return formula_give(

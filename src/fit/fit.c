@@ -160,7 +160,7 @@ static int64_t fit_share(const Fit *fit, const Candidate *c)
         if (c->kept->programs[i].pgraph->n_nodes > nodes)
             nodes = c->kept->programs[i].pgraph->n_nodes;
     /* Half of the planner's default: several candidates are searched, and the other half was seen to
-     * change less than a thousandth of a step's time. */
+     * change a step's time by 0.11 % at most. */
     int64_t effort = fit->options->effort > 0 ? fit->options->effort
                                               : plan_default_effort(nodes) / 2;
     int     placements = 1;

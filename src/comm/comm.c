@@ -102,20 +102,20 @@ static Err comm_check_ranks(const Launcher *launcher, const TransportWorld *worl
 
 /* ---- joining: a library waits in its own call until all ranks have come ---- */
 
-typedef struct Joining {
+typedef struct WorldJoining {
     const Launcher *launcher;
     pthread_t       thread;
     pthread_mutex_t lock;
     pthread_cond_t  joined;
     bool            done;
-} Joining;
+} WorldJoining;
 
 static double joining_s = COMM_PATIENCE;
 
 void comm_open_within(double seconds) { joining_s = seconds; }
 
 /* Rank 1 speaks too: rank 0 may be the one that is missing. */
-static void joining_end(const Joining *j)
+static void joining_end(const WorldJoining *j)
 {
     if (j->launcher->rank < 2)
         fprintf(stderr,
@@ -129,7 +129,7 @@ static void joining_end(const Joining *j)
 
 static void *joining_watch(void *arg)
 {
-    Joining        *j = arg;
+    WorldJoining   *j = arg;
     struct timespec until;
     double          whole;
     clock_gettime(CLOCK_REALTIME, &until);
@@ -149,11 +149,11 @@ static void *joining_watch(void *arg)
 static Err comm_join_world(const Launcher *launcher, const Transport *transport,
                            TransportWorld *world)
 {
-    Joining j = { .launcher = launcher,
-                  .lock = PTHREAD_MUTEX_INITIALIZER,
-                  .joined = PTHREAD_COND_INITIALIZER };
-    bool    watched = !pthread_create(&j.thread, NULL, joining_watch, &j);
-    Err     err = transport->open(world);
+    WorldJoining j = { .launcher = launcher,
+                       .lock = PTHREAD_MUTEX_INITIALIZER,
+                       .joined = PTHREAD_COND_INITIALIZER };
+    bool         watched = !pthread_create(&j.thread, NULL, joining_watch, &j);
+    Err          err = transport->open(world);
     pthread_mutex_lock(&j.lock);
     j.done = true;
     pthread_cond_signal(&j.joined);
